@@ -1,0 +1,59 @@
+"""See inside a transformer's training run from JupyterLab.
+
+Importing this package pulls in neither torch nor jupyter_server nor ipywidgets: every public name is loaded on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .notebook import NotebookRun, connect, open
+    from .protocol import Empty, NoOp, Projection, ProtocolError, Tile
+    from .tracer import Tracer, trace
+
+__all__ = [
+    "Empty",
+    "NoOp",
+    "NotebookRun",
+    "Projection",
+    "ProtocolError",
+    "Tile",
+    "Tracer",
+    "__version__",
+    "connect",
+    "open",
+    "trace",
+]
+
+_HOMES = {
+    "Empty": ".protocol",
+    "NoOp": ".protocol",
+    "Projection": ".protocol",
+    "ProtocolError": ".protocol",
+    "Tile": ".protocol",
+    "NotebookRun": ".notebook",
+    "connect": ".notebook",
+    "open": ".notebook",
+    "Tracer": ".tracer",
+    "trace": ".tracer",
+    "__version__": "._version",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'megalens' has no attribute {name!r}")
+    value = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "megalens"}]

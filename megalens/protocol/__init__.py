@@ -1,0 +1,56 @@
+"""The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy, pyarrow and jsonschema only."""
+
+from .contract import contract_file, contract_json
+from .errors import ProtocolError
+from .frame import (
+    BIT_CAUGHT_UP,
+    BIT_MERGED,
+    HEADER_BYTES,
+    Frame,
+    decode_frame,
+    encode_frame,
+    restamp_frame,
+)
+from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
+from .settings import (
+    COMPRESSORS,
+    Compressor,
+    Empty,
+    NoOp,
+    Projection,
+    Tile,
+    compressor_from_setting,
+    compressor_infos,
+    parse_layers,
+)
+from .streams import STREAM_NAMES, empty_table, stream_schema
+
+__all__ = [
+    "BIT_CAUGHT_UP",
+    "BIT_MERGED",
+    "COMPRESSORS",
+    "HEADER_BYTES",
+    "MESSAGE_TYPES",
+    "STREAM_NAMES",
+    "SUBPROTOCOL",
+    "Compressor",
+    "Empty",
+    "Frame",
+    "NoOp",
+    "Projection",
+    "ProtocolError",
+    "Tile",
+    "check_message",
+    "compressor_from_setting",
+    "compressor_infos",
+    "contract_file",
+    "contract_json",
+    "decode_frame",
+    "decode_message",
+    "empty_table",
+    "encode_frame",
+    "encode_message",
+    "parse_layers",
+    "restamp_frame",
+    "stream_schema",
+]

@@ -1,0 +1,200 @@
+"""Data frames: a 64-byte header and one Arrow IPC stream."""
+
+from __future__ import annotations
+
+import struct
+import time
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from .errors import ProtocolError
+from .streams import STREAM_NAMES, stream_schema
+
+__all__ = [
+    "BIT_CAUGHT_UP",
+    "BIT_MERGED",
+    "HEADER_BYTES",
+    "Frame",
+    "decode_frame",
+    "encode_frame",
+    "restamp_frame",
+]
+
+HEADER_BYTES = 64
+BIT_CAUGHT_UP = 1
+BIT_MERGED = 2
+_MAGIC = b"MLNS"
+_VERSION = 1
+_HEADER = struct.Struct("<4sHHQqqII24s")
+# What the hub rewrites: bits at 6, sequence number at 8.
+_STAMP = struct.Struct("<HQ")
+assert _HEADER.size == HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One decoded header with its undecoded body.
+
+    Attributes
+    ----------
+    stream : str
+        Stream name.
+    seq : int
+        Sequence number, 0 when the sender gave none.
+    step : int
+        Step of the newest row, -1 where no step is meant.
+    time_us : int
+        Producer's wall clock at the flush, microseconds since the epoch.
+    rows : int
+        Rows in the body, as the header says.
+    bits : int
+        ``BIT_CAUGHT_UP`` and ``BIT_MERGED``.
+    body : memoryview
+        The Arrow IPC stream.
+    """
+
+    stream: str
+    seq: int
+    step: int
+    time_us: int
+    rows: int
+    bits: int
+    body: memoryview
+
+    @property
+    def known(self) -> bool:
+        """Whether this version knows the stream."""
+        return self.stream in STREAM_NAMES
+
+    def table(self) -> pa.Table:
+        """Decode the body.
+
+        Returns
+        -------
+        pyarrow.Table
+            Rows with exactly the stream's schema, viewing the frame's memory.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows announced.
+        """
+        expected = stream_schema(self.stream)
+        try:
+            with pa.ipc.open_stream(pa.py_buffer(self.body)) as reader:
+                schema = reader.schema
+                if not schema.equals(expected, check_metadata=False):
+                    raise _bad(
+                        f"A {self.stream} frame has other columns than the stream.",
+                        expected=str(expected.names),
+                        got=str(schema.names),
+                    )
+                table = reader.read_all()
+            # A full check: offsets inside a body that lies would read outside of it later.
+            table.validate(full=True)
+        except ProtocolError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, OverflowError, MemoryError) as error:
+            raise _bad(f"The body of a {self.stream} frame is not a readable Arrow stream: {error}") from error
+        if table.num_rows != self.rows:
+            raise _bad(
+                f"A {self.stream} frame holds another number of rows than its header says.",
+                expected=str(self.rows),
+                got=str(table.num_rows),
+            )
+        return table.replace_schema_metadata(None)
+
+
+def encode_frame(
+    stream: str,
+    table: pa.Table | pa.RecordBatch,
+    *,
+    step: int,
+    seq: int = 0,
+    time_us: int | None = None,
+    bits: int = 0,
+) -> bytes:
+    """Return the frame that carries ``table``.
+
+    Parameters
+    ----------
+    stream : str
+        Stream name; ``table`` must have exactly its schema.
+    table : pyarrow.Table or pyarrow.RecordBatch
+        The rows.
+    step : int
+        Step of the newest row, -1 where no step is meant.
+    seq : int
+        Sequence number.
+    time_us : int, optional
+        Microseconds since the epoch; now when absent.
+    bits : int
+        Header bits.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-frame`` when the schema is not the stream's.
+    """
+    expected = stream_schema(stream)
+    if not table.schema.equals(expected, check_metadata=False):
+        raise _bad(
+            f"These rows do not fit the stream {stream}.", expected=str(expected), got=str(table.schema)
+        )
+    if time_us is None:
+        time_us = time.time_ns() // 1000
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, expected) as writer:
+        writer.write(table)
+    body = sink.getvalue()
+    header = _HEADER.pack(
+        _MAGIC, _VERSION, bits, seq, step, time_us, table.num_rows, body.size, stream.encode("ascii")
+    )
+    return b"".join((header, memoryview(body)))
+
+
+def decode_frame(data: bytes | bytearray | memoryview) -> Frame:
+    """Read a frame's header. The body is viewed, not copied, and decoded by :meth:`Frame.table`.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-frame`` when the header is not one, ``version-mismatch`` when its version is another.
+    """
+    view = memoryview(data)
+    if len(view) < HEADER_BYTES:
+        raise _bad(
+            "A data frame is shorter than its header.", expected=f"{HEADER_BYTES} bytes", got=f"{len(view)} bytes"
+        )
+    magic, version, bits, seq, step, time_us, rows, length, name = _HEADER.unpack_from(view)
+    if magic != _MAGIC:
+        raise _bad("A binary message is not a Megalens data frame.", expected=repr(_MAGIC), got=repr(magic))
+    if version != _VERSION:
+        raise ProtocolError(
+            "version-mismatch",
+            f"This data frame has header version {version}; this side reads {_VERSION}. Update the older side.",
+            expected=str(_VERSION),
+            got=str(version),
+        )
+    if len(view) != HEADER_BYTES + length:
+        raise _bad(
+            "A data frame is cut short or has bytes left over.",
+            expected=f"{HEADER_BYTES + length} bytes",
+            got=f"{len(view)} bytes",
+        )
+    stripped = name.rstrip(b"\0")
+    if not stripped or not all(0x21 <= byte < 0x7F for byte in stripped):
+        raise _bad("The stream name of a data frame is not ASCII text.", got=repr(name))
+    return Frame(stripped.decode("ascii"), seq, step, time_us, rows, bits, view[HEADER_BYTES:])
+
+
+def restamp_frame(data: bytes | bytearray | memoryview, *, seq: int, bits: int = 0) -> bytes:
+    """Return the same frame with another sequence number and other bits. The caller has decoded it before."""
+    copy = bytearray(data)
+    _STAMP.pack_into(copy, 6, bits, seq)
+    return bytes(copy)
+
+
+def _bad(message: str, *, expected: str | None = None, got: str | None = None) -> ProtocolError:
+    return ProtocolError("bad-frame", message, expected=expected, got=got)

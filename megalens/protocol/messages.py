@@ -1,0 +1,137 @@
+"""JSON control messages, checked against ``protocol/messages.schema.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from functools import cache
+from typing import Any, NoReturn
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from .contract import contract_json
+from .errors import ProtocolError
+
+__all__ = ["MESSAGE_TYPES", "SUBPROTOCOL", "check_message", "decode_message", "encode_message"]
+
+SUBPROTOCOL = "megalens.v1"
+_SCHEMA: dict[str, Any] = contract_json("messages.schema.json")
+_DEFINITIONS: dict[str, str] = {
+    _SCHEMA["$defs"][name]["properties"]["type"]["const"]: name
+    for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
+}
+MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
+_MAX_DEPTH = 32
+
+
+def encode_message(message: dict[str, Any]) -> str:
+    """Return the JSON text of a message after checking it.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-message`` when it does not fit the schema or holds a non-finite number.
+    """
+    check_message(message)
+    try:
+        return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError) as error:
+        raise ProtocolError("bad-message", f"A {message['type']} message cannot be JSON: {error}") from error
+
+
+def decode_message(text: str | bytes, allowed: Collection[str] | None = None) -> dict[str, Any]:
+    """Parse and check one text frame.
+
+    Parameters
+    ----------
+    text : str or bytes
+        The JSON text.
+    allowed : collection of str, optional
+        Message types that may come here; any when absent.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-message`` when it is not JSON, not a known message, not to its schema; ``forbidden`` when the type may not come here.
+    """
+    try:
+        message = json.loads(text, parse_constant=_refuse_constant)
+    except ProtocolError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("bad-message", f"A message is not JSON: {error}") from error
+    if _deeper_than(message, _MAX_DEPTH):
+        raise ProtocolError("bad-message", f"A message is nested deeper than {_MAX_DEPTH} levels.")
+    check_message(message)
+    if allowed is not None and message["type"] not in allowed:
+        raise ProtocolError(
+            "forbidden",
+            f"A {message['type']} message may not be sent here.",
+            expected=", ".join(sorted(allowed)),
+            got=message["type"],
+        )
+    return message  # type: ignore[no-any-return]
+
+
+def check_message(message: Any) -> None:
+    """Raise ``ProtocolError`` unless ``message`` fits the schema of its type."""
+    kind = message.get("type") if isinstance(message, dict) else None
+    if not isinstance(kind, str) or kind not in _DEFINITIONS:
+        raise ProtocolError(
+            "bad-message",
+            "A message must be a JSON object with a known type.",
+            field="type",
+            expected=", ".join(MESSAGE_TYPES),
+            got=repr(kind)[:200],
+        )
+    if "protocol" in message and kind == "hello" and message["protocol"] != SUBPROTOCOL:
+        raise ProtocolError(
+            "version-mismatch",
+            f"The hub speaks {message['protocol']!r}; this client speaks {SUBPROTOCOL}. Update the older side.",
+            expected=SUBPROTOCOL,
+            got=repr(message["protocol"])[:200],
+        )
+    try:
+        error = next(_validator(kind).iter_errors(message), None)
+    except RecursionError as problem:
+        raise ProtocolError("bad-message", "A message is nested too deeply.") from problem
+    if error is not None:
+        raise _schema_error(kind, error)
+
+
+@cache
+def _validator(kind: str) -> Draft202012Validator:
+    return Draft202012Validator({"$ref": f"#/$defs/{_DEFINITIONS[kind]}", "$defs": _SCHEMA["$defs"]})
+
+
+def _schema_error(kind: str, error: ValidationError) -> ProtocolError:
+    while error.context:
+        # The branch that got furthest into the value says most.
+        error = max(error.context, key=lambda branch: len(branch.absolute_path))
+    field = ".".join(str(part) for part in error.absolute_path)
+    where = f" at {field}" if field else ""
+    return ProtocolError(
+        "bad-message",
+        f"A {kind} message is wrong{where}: {error.message[:500]}",
+        field=field or None,
+        got=repr(error.instance)[:200],
+    )
+
+
+def _deeper_than(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ProtocolError("bad-message", f"{name} is not JSON: non-finite numbers travel in data frames.", got=name)

@@ -1,0 +1,106 @@
+import type { ISignal } from '@lumino/signaling';
+import type { Configured, ConfigPatch, Hello, Phase, Status } from '../protocol/messages.generated';
+
+/** How a source stands to its run, as the user is told. */
+export type ConnectionState =
+  /** The first hello has not come yet. */
+  | { kind: 'connecting' }
+  /** Live, frames may arrive. */
+  | { kind: 'live' }
+  /** Live, but no frame for 3 s. */
+  | { kind: 'stale'; since: number }
+  /** The link broke; `attempt` counts the tries to come back. */
+  | { kind: 'reconnecting'; attempt: number; message: string }
+  /** A closed run read from its folder. */
+  | { kind: 'recorded' }
+  /** It will not come back by itself: the run ended, the hub is gone, the versions differ, access was refused. */
+  | { kind: 'closed'; reason: 'finished' | 'gone' | 'version' | 'forbidden' | 'disposed'; message: string };
+
+/** What changed in a source. `rows` comes at most once per animation frame. */
+export type SourceChange =
+  | { kind: 'hello' }
+  | { kind: 'status' }
+  | { kind: 'connection' }
+  | { kind: 'rows'; stream: string; firstStep: number; lastStep: number }
+  | { kind: 'configured'; message: Configured };
+
+/** One traced tensor as the browser keeps it. */
+export interface ITensorRow {
+  readonly step: number;
+  readonly microBatch: number;
+  readonly phase: Phase;
+  readonly pass: 'forward' | 'backward';
+  readonly rank: number;
+  readonly layer: number;
+  readonly flag: string;
+  readonly part: string;
+  readonly compressor: string;
+  /** Shape of the whole tensor, [B, S, *]. */
+  readonly sourceShape: readonly number[];
+  /** Shape of `values`, row-major; the first axis is the samples kept. */
+  readonly shape: readonly number[];
+  /** The compressed tensor, flat. Not to be changed by readers. */
+  readonly values: Float32Array;
+  readonly labels: readonly string[];
+  readonly nanCount: number;
+  readonly infCount: number;
+}
+
+/** Which tensors a view wants. Absent members match everything. */
+export interface ITensorQuery {
+  flag: string;
+  part?: string;
+  layers?: readonly number[];
+  phase?: Phase;
+  /** Inclusive first and last step. */
+  steps?: readonly [number, number];
+}
+
+/** What a tensor query found, and what it could not. */
+export interface ITensorResult {
+  /** Ordered by step, then micro-batch, then layer. */
+  readonly rows: readonly ITensorRow[];
+  /** Steps of the query that were once there and were given up to stay within memory. */
+  readonly evictedRows: number;
+  /** Set when not every row was sent: every how-manieth step is here. */
+  readonly sampledEvery: number;
+}
+
+/** Scalars as columns, ordered by step within a name. All arrays have one length. */
+export interface IScalarColumns {
+  readonly step: Float64Array;
+  /** Seconds since the epoch. */
+  readonly time: Float64Array;
+  readonly value: Float64Array;
+  readonly name: readonly string[];
+  /** Unit by name. */
+  readonly units: Readonly<Record<string, string>>;
+}
+
+/**
+ * A run as the views see it, live or recorded. Views, charts and panel know runs only through this.
+ *
+ * Queries answer from memory where they can; a recorded source asks the server for just the rows that it lacks.
+ * They reject with a `StoreError` that says what to do.
+ */
+export interface IRunSource {
+  readonly id: string;
+  readonly name: string;
+  readonly hello: Hello | null;
+  readonly status: Status | null;
+  readonly connection: ConnectionState;
+  readonly changed: ISignal<IRunSource, SourceChange>;
+  /** Steps for which a flag has rows, ascending. */
+  steps(flag: string, phase?: Phase): Promise<readonly number[]>;
+  /** Parts and layers of a flag seen so far. */
+  shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }>;
+  tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
+  scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
+  /**
+   * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
+   * Rejects with the hub's typed error.
+   */
+  configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured>;
+  readonly isDisposed: boolean;
+  dispose(): void;
+}
