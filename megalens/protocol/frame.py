@@ -95,8 +95,17 @@ class Frame:
             table.validate(full=True)
         except ProtocolError:
             raise
-        except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-            raise _bad(f"The body of a {self.stream} frame is not a readable Arrow stream: {error}") from error
+        except (
+            pa.ArrowException,
+            OSError,
+            ValueError,
+            UnicodeDecodeError,
+            OverflowError,
+            MemoryError,
+        ) as error:
+            raise _bad(
+                f"The body of a {self.stream} frame is not a readable Arrow stream: {error}"
+            ) from error
         if table.num_rows != self.rows:
             raise _bad(
                 f"A {self.stream} frame holds another number of rows than its header says.",
@@ -165,7 +174,9 @@ def decode_frame(data: bytes | bytearray | memoryview) -> Frame:
     view = memoryview(data)
     if len(view) < HEADER_BYTES:
         raise _bad(
-            "A data frame is shorter than its header.", expected=f"{HEADER_BYTES} bytes", got=f"{len(view)} bytes"
+            "A data frame is shorter than its header.",
+            expected=f"{HEADER_BYTES} bytes",
+            got=f"{len(view)} bytes",
         )
     magic, version, bits, seq, step, time_us, rows, length, name = _HEADER.unpack_from(view)
     if magic != _MAGIC:

@@ -134,4 +134,6 @@ def _deeper_than(value: Any, levels: int) -> bool:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ProtocolError("bad-message", f"{name} is not JSON: non-finite numbers travel in data frames.", got=name)
+    raise ProtocolError(
+        "bad-message", f"{name} is not JSON: non-finite numbers travel in data frames.", got=name
+    )
