@@ -1,0 +1,179 @@
+// Writes the TypeScript side of the contract in protocol/. With --check it writes nothing and exits 1 when anything would change.
+import { readFile, readdir, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { compile } from 'json-schema-to-typescript';
+import * as prettier from 'prettier';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const banner = source =>
+  `// Generated from ${source} by scripts/generate-protocol.mjs. Do not edit: run \`npm run generate\`.\n\n`;
+
+/** Read one JSON file of the repository. */
+const readJson = async path => JSON.parse(await readFile(join(root, path), 'utf8'));
+
+/** Rebuild a JSON value, letting `change` replace each object after its children. */
+function walk(value, change) {
+  if (Array.isArray(value)) {
+    return value.map(item => walk(item, change));
+  }
+  if (value !== null && typeof value === 'object') {
+    return change(Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item, change)])));
+  }
+  return value;
+}
+
+/** Return a schema node as the compiler reads it best; the validator gets the node as it is. */
+function forCompiler(node) {
+  if (typeof node.$ref === 'string') {
+    // With siblings the compiler copies the definition under another name.
+    return { $ref: node.$ref };
+  }
+  if (node.type === 'object' && node.properties === undefined && node.additionalProperties === undefined) {
+    return { ...node, tsType: 'Record<string, unknown>' };
+  }
+  if (node.minItems === node.maxItems) {
+    return node;
+  }
+  // A bounded length would become a union of every tuple up to it.
+  const { minItems: _min, maxItems: _max, ...rest } = node;
+  return rest;
+}
+
+// Prose is for people: the validator does not need it in the bundle.
+const withoutProse = node => {
+  const copy = { ...node };
+  for (const key of ['description', 'title']) {
+    if (typeof copy[key] === 'string') {
+      delete copy[key];
+    }
+  }
+  return copy;
+};
+
+/** Return the types of a schema and the schema itself as a constant. */
+async function schemaModule(path, constant, keepProse) {
+  const schema = await readJson(path);
+  const { $id: _id, $schema: _schema, ...copy } = walk(schema, forCompiler);
+  const types = await compile(copy, schema.title, {
+    additionalProperties: false,
+    bannerComment: '',
+    enableConstEnums: false,
+    format: false,
+    unreachableDefinitions: true
+  });
+  const literal = keepProse ? schema : walk(schema, withoutProse);
+  return (
+    banner(path) +
+    "import type { Schema } from '@cfworker/json-schema';\n\n" +
+    tidy(types) +
+    `\n\n/** ${path}, as a validator takes it${keepProse ? '' : ', without its prose'}. */\n` +
+    `export const ${constant}: Schema = ${JSON.stringify(literal)};\n`
+  );
+}
+
+// The compiler's note on each definition only repeats where it found it.
+function tidy(types) {
+  return types
+    .replace(/\/\*\*[^/]*?\*\//gs, comment =>
+      comment
+        .replace(/^ \* This interface was referenced by .*\n( \* via the `definition` .*\n)?/gm, '')
+        .replace(/( \*\n)+( \*\/)/, '$2')
+    )
+    .replace(/\/\*\*\s*\*\/\n?/g, '')
+    .replace(/(\n[}]|;)\n\/\*\*/g, '$1\n\n/**');
+}
+
+/** Return the columns of every stream. */
+async function streamsModule() {
+  const path = 'protocol/streams.json';
+  const { streams } = await readJson(path);
+  const kinds = [
+    ...new Set(Object.values(streams).flatMap(stream => stream.fields.map(field => field.type)))
+  ];
+  return (
+    banner(path) +
+    '/** Arrow type of a column. */\n' +
+    `export type FieldType = ${kinds.map(kind => `'${kind}'`).join(' | ')};\n\n` +
+    '/** Name of a stream that this version knows. */\n' +
+    `export type StreamName = ${Object.keys(streams)
+      .map(name => `'${name}'`)
+      .join(' | ')};\n\n` +
+    '/** One column of a stream. */\n' +
+    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc: string;\n}\n\n' +
+    '/** One stream: what a row is, and its columns in order. */\n' +
+    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc: string;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
+    '/** Every stream by name. */\n' +
+    `export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = ${JSON.stringify(streams)};\n`
+  );
+}
+
+/** Return the chart templates by name, or null while there is none. */
+async function chartsModule() {
+  const folder = 'protocol/charts';
+  const names = (await readdir(join(root, folder))).filter(name => name.endsWith('.vl.json')).sort();
+  if (names.length === 0) {
+    return null;
+  }
+  const templates = {};
+  for (const name of names) {
+    templates[name.slice(0, -'.vl.json'.length)] = await readJson(`${folder}/${name}`);
+  }
+  return (
+    banner(`${folder}/*.vl.json`) +
+    '/** Name of a chart template. */\n' +
+    `export type TemplateName = ${Object.keys(templates)
+      .map(name => `'${name}'`)
+      .join(' | ')};\n\n` +
+    '/** Vega-Lite templates by name. Not to be changed: copy before filling. */\n' +
+    `export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, unknown>>>> = ${JSON.stringify(templates)};\n`
+  );
+}
+
+/** Say where two texts differ: the first line and how many lines were there and are now. */
+function summary(before, after) {
+  if (before === null) {
+    return 'is missing';
+  }
+  const [old, fresh] = [before.split('\n'), after.split('\n')];
+  const line = fresh.findIndex((text, index) => text !== old[index]);
+  const at = line < 0 ? fresh.length : line;
+  return `differs from line ${at + 1} (${old.length} lines, now ${fresh.length})\n  - ${old[at] ?? ''}\n  + ${fresh[at] ?? ''}`;
+}
+
+const check = process.argv.includes('--check');
+const outputs = {
+  'src/protocol/messages.generated.ts': await schemaModule(
+    'protocol/messages.schema.json',
+    'MESSAGES_SCHEMA',
+    false
+  ),
+  'src/protocol/views.generated.ts': await schemaModule('protocol/views.schema.json', 'VIEWS_SCHEMA', true),
+  'src/protocol/streams.generated.ts': await streamsModule(),
+  'src/charts/templates.generated.ts': await chartsModule()
+};
+const options = { ...(await prettier.resolveConfig(join(root, 'package.json'))), parser: 'typescript' };
+let changed = 0;
+for (const [path, text] of Object.entries(outputs)) {
+  if (text === null) {
+    continue;
+  }
+  const formatted = await prettier.format(text, options);
+  const before = await readFile(join(root, path), 'utf8').catch(() => null);
+  if (before === formatted) {
+    continue;
+  }
+  changed += 1;
+  if (check) {
+    console.error(`${path} ${summary(before, formatted)}`);
+  } else {
+    await writeFile(join(root, path), formatted);
+    console.log(`wrote ${relative(process.cwd(), join(root, path))}`);
+  }
+}
+if (check && changed > 0) {
+  console.error(
+    `${changed} generated file(s) are out of step with protocol/. Run \`npm run generate\` and commit the result.`
+  );
+  process.exit(1);
+}

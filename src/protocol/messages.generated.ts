@@ -1,0 +1,800 @@
+// Generated from protocol/messages.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
+
+import type { Schema } from '@cfworker/json-schema';
+
+/**
+ * Every JSON control message of the megalens.v1 protocol. Binary frames are described in README.md.
+ */
+export type Message = Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye;
+/**
+ * What a connection is for.
+ */
+export type Role = 'producer' | 'viewer';
+/**
+ * What the model was doing.
+ */
+export type Phase = 'train' | 'eval' | 'generate';
+/**
+ * waiting: no producer yet; training: steps arrive; idle: a producer is attached and no step ended for 3 s; finished: the producer said goodbye; lost: the producer went without a goodbye.
+ */
+export type RunState = 'waiting' | 'training' | 'idle' | 'finished' | 'lost';
+/**
+ * Stable machine-readable reason.
+ */
+export type ErrorCode =
+  | 'bad-message'
+  | 'bad-frame'
+  | 'too-large'
+  | 'unauthorized'
+  | 'forbidden'
+  | 'version-mismatch'
+  | 'join-expected'
+  | 'not-found'
+  | 'unknown-flag'
+  | 'unknown-layer'
+  | 'unavailable-flag'
+  | 'unknown-compressor'
+  | 'bad-parameter'
+  | 'bad-reduction'
+  | 'bad-vectors'
+  | 'no-producer'
+  | 'refused'
+  | 'internal';
+
+/**
+ * First message of every connection, client to hub.
+ */
+export interface Join {
+  type: 'join';
+  /**
+   * megalens.v1
+   */
+  protocol: string;
+  role: Role;
+  peer: Peer;
+  /**
+   * Last sequence number that this viewer has, or null for a first connection.
+   */
+  since?: number | null;
+  /**
+   * Run that since belongs to; another run's since is ignored.
+   */
+  run?: string;
+  /**
+   * How many bytes of past tensors frames to send at most; scalars and audit always come whole. Absent: the hub's own bound.
+   */
+  backlog?: number;
+}
+
+/**
+ * How a program names itself: shown to other viewers and kept in the audit stream.
+ */
+export interface Peer {
+  /**
+   * Such as 'panel', 'kernel', 'tail', 'tracer'.
+   */
+  name: string;
+  version: string;
+  /**
+   * The person, where the program knows.
+   */
+  user?: string;
+}
+
+/**
+ * Producer to hub after hello: what it can trace. A later announce of the same rank replaces it.
+ */
+export interface Announce {
+  type: 'announce';
+  rank: number;
+  run_name?: string;
+  model: Model;
+  layout: Layout;
+  flags: FlagInfo[];
+  compressors: CompressorInfo[];
+  config: Config;
+  /**
+   * Such as {megalens, torch, python}.
+   */
+  versions: {
+    [k: string]: string;
+  };
+}
+
+/**
+ * What the traced model is.
+ */
+export interface Model {
+  name: string;
+  /**
+   * Which adapter found the trace points.
+   */
+  adapter?: string;
+  layers: number;
+  hidden?: number | null;
+  heads?: number | null;
+  kv_heads?: number | null;
+  vocabulary?: number | null;
+  parameters?: number | null;
+  dtype?: string | null;
+  device?: string | null;
+}
+
+/**
+ * Parallel layout of the job.
+ */
+export interface Layout {
+  world_size: number;
+  tp: number;
+  pp: number;
+  dp: number;
+}
+
+/**
+ * One trace point that a picker can offer.
+ */
+export interface FlagInfo {
+  name: string;
+  /**
+   * In words, such as 'MLP1 output'.
+   */
+  title: string;
+  /**
+   * Layers where it exists; empty when the model has no such point.
+   */
+  layers: number[];
+  parts: string[];
+  /**
+   * Axis names of one sample after the batch axis, such as ['position', 'feature'] or ['head', 'query', 'key'].
+   */
+  axes: string[];
+  /**
+   * Size of the last axis of all parts together, where known before the first step.
+   */
+  features?: number | null;
+  /**
+   * Uncompressed float32 bytes per sample, layer and forward pass, where known: what the size estimate starts from.
+   */
+  bytes_per_layer: number | null;
+  /**
+   * Why it is not available; absent when it is.
+   */
+  reason?: string;
+}
+
+/**
+ * One compressor that a picker can offer, with the JSON Schema of its parameters.
+ */
+export interface CompressorInfo {
+  name: string;
+  title: string;
+  description: string;
+  /**
+   * JSON Schema of params: an object schema with title, default and description on each property.
+   */
+  schema: Record<string, unknown>;
+}
+
+/**
+ * What a run traces: settings by flag name. A flag that is not there is off.
+ */
+export interface Config {
+  flags: {
+    [k: string]: FlagSetting;
+  };
+}
+
+/**
+ * How one flag is traced. Absent members take their defaults: all layers, every step, phase train, one sample, forward.
+ */
+export interface FlagSetting {
+  /**
+   * 'all' or ranges such as '1-4,7'.
+   */
+  layers?: string;
+  /**
+   * Trace every n-th step.
+   */
+  every?: number;
+  phases?: Phase[];
+  /**
+   * First samples of each micro-batch that are kept; null keeps all.
+   */
+  samples?: number | null;
+  compressor: CompressorSetting;
+}
+
+/**
+ * A compressor by name with its parameters.
+ */
+export interface CompressorSetting {
+  name: string;
+  params?: Record<string, unknown>;
+}
+
+/**
+ * Hub to client: the answer to join, and again to every viewer when a producer announces.
+ */
+export interface Hello {
+  type: 'hello';
+  protocol: 'megalens.v1';
+  run: RunInfo;
+  /**
+   * Newest sequence number that the hub has given out.
+   */
+  seq: number;
+  /**
+   * Present when join named since: what cannot be caught up.
+   */
+  resumed?: {
+    since: number;
+    /**
+     * Frames after since that the buffer no longer holds or the backlog bound left out.
+     */
+    missed_frames: number;
+    missed_rows: number;
+    first_step?: number | null;
+    last_step?: number | null;
+  };
+
+  /**
+   * null until a producer has announced.
+   */
+  model: Model | null;
+  layout: Layout | null;
+  flags: FlagInfo[];
+  compressors: CompressorInfo[];
+  config: Config;
+  limits: Limits;
+  versions: {
+    [k: string]: string;
+  };
+}
+
+/**
+ * What identifies a run.
+ */
+export interface RunInfo {
+  id: string;
+  name: string;
+  /**
+   * Seconds since the epoch.
+   */
+  started: number;
+}
+
+/**
+ * Bounds that the hub enforces.
+ */
+export interface Limits {
+  max_message_bytes: number;
+  viewer_queue_bytes: number;
+  backlog_bytes: number;
+}
+
+/**
+ * Viewer to hub, hub to producers: change what is traced, at any time.
+ */
+export interface Configure {
+  type: 'configure';
+  /**
+   * Chosen by the viewer; every answer carries it. The hub adds a prefix towards producers so that two viewers' ids never meet.
+   */
+  id: string;
+  patch: ConfigPatch;
+}
+
+/**
+ * A change to a Config: each named flag is replaced, null switches it off, the others stay.
+ */
+export interface ConfigPatch {
+  flags: {
+    [k: string]: FlagSetting | null;
+  };
+}
+
+/**
+ * Producer to hub, hub to all viewers: twice for each configure, first when accepted (applied false, the step from which it can apply), then when applied.
+ */
+export interface Configured {
+  type: 'configured';
+  id: string;
+  applied: boolean;
+  step: number;
+  config: Config;
+  by?: Peer;
+  /**
+   * Seconds since the epoch, the hub's clock.
+   */
+  time?: number;
+}
+
+/**
+ * How the run is. Producer to hub with what a producer knows, hub to viewers with everything, at most every 500 ms and at least every 2 s.
+ */
+export interface Status {
+  type: 'status';
+  state: RunState;
+  /**
+   * Newest step; 0 before the first.
+   */
+  step: number;
+  time?: number;
+  probes?: Probes;
+  overhead?: Overhead;
+  nonfinite?: NonFinite;
+  dropped?: Dropped;
+  /**
+   * Mean size of the tensors frames of the last steps.
+   */
+  bytes_per_step?: number;
+  viewers?: number;
+  /**
+   * Ranks that are attached now.
+   */
+  producers?: number[];
+  recording?: Recording;
+  /**
+   * Sentences for the user, such as 'The hub was restarted at step 812'.
+   */
+  warnings?: string[];
+}
+
+/**
+ * Whether every installed probe fired in the last traced step.
+ */
+export interface Probes {
+  fired: number;
+  expected: number;
+  /**
+   * Names such as 'MLP1_mat_mul layer 3', at most 50.
+   */
+  missing: string[];
+}
+
+/**
+ * What the tracer measured of its own cost, as per cent of step time, with a 95 % interval.
+ */
+export interface Overhead {
+  percent: number;
+  low: number;
+  high: number;
+}
+
+/**
+ * Non-finite entries seen so far and where the first one was.
+ */
+export interface NonFinite {
+  count: number;
+  first?: {
+    step: number;
+    layer: number;
+    flag: string;
+  };
+}
+
+/**
+ * Rows that did not arrive somewhere, by where they were given up.
+ */
+export interface Dropped {
+  /**
+   * Rows that the tracer gave up because its queue was full.
+   */
+  producer: number;
+  /**
+   * Rows that this viewer was not sent because it was slow; a newer row of the same flag and layer came instead.
+   */
+  viewer: number;
+  /**
+   * Rows that the recording lacks.
+   */
+  recorder: number;
+}
+
+/**
+ * State of the recording; no path crosses the wire.
+ */
+export interface Recording {
+  state: 'off' | 'on' | 'failed' | 'closed';
+  bytes?: number;
+  /**
+   * What went wrong, when failed.
+   */
+  message?: string;
+  /**
+   * Inclusive ranges of steps that the recording lacks.
+   */
+  missing_steps?: [number, number][];
+}
+
+/**
+ * Something was refused. The connection stays open unless a close follows.
+ */
+export interface ErrorMessage {
+  type: 'error';
+  code: ErrorCode;
+  /**
+   * One or two sentences: what was expected, what came, what to try.
+   */
+  message: string;
+  /**
+   * id of the configure that it answers.
+   */
+  reply_to?: string;
+  /**
+   * Dotted path of the field at fault, such as flags.MLP1_mat_mul.compressor.params.reduction.
+   */
+  field?: string;
+  /**
+   * Column of the fault inside an expression, counted from 1.
+   */
+  column?: number;
+  expected?: string;
+  got?: string;
+}
+
+/**
+ * Either side ends on purpose: a producer that finished training, a hub that shuts down, a viewer that leaves.
+ */
+export interface Goodbye {
+  type: 'goodbye';
+  reason: 'finished' | 'shutdown' | 'leaving';
+  message?: string;
+}
+
+/** protocol/messages.schema.json, as a validator takes it, without its prose. */
+export const MESSAGES_SCHEMA: Schema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  $id: 'megalens:messages.v1',
+  oneOf: [
+    { $ref: '#/$defs/Join' },
+    { $ref: '#/$defs/Announce' },
+    { $ref: '#/$defs/Hello' },
+    { $ref: '#/$defs/Configure' },
+    { $ref: '#/$defs/Configured' },
+    { $ref: '#/$defs/Status' },
+    { $ref: '#/$defs/Error' },
+    { $ref: '#/$defs/Goodbye' }
+  ],
+  $defs: {
+    Role: { enum: ['producer', 'viewer'] },
+    Phase: { enum: ['train', 'eval', 'generate'] },
+    RunState: { enum: ['waiting', 'training', 'idle', 'finished', 'lost'] },
+    ErrorCode: {
+      enum: [
+        'bad-message',
+        'bad-frame',
+        'too-large',
+        'unauthorized',
+        'forbidden',
+        'version-mismatch',
+        'join-expected',
+        'not-found',
+        'unknown-flag',
+        'unknown-layer',
+        'unavailable-flag',
+        'unknown-compressor',
+        'bad-parameter',
+        'bad-reduction',
+        'bad-vectors',
+        'no-producer',
+        'refused',
+        'internal'
+      ]
+    },
+    Peer: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name', 'version'],
+      properties: {
+        name: { type: 'string', maxLength: 200 },
+        version: { type: 'string', maxLength: 50 },
+        user: { type: 'string', maxLength: 200 }
+      }
+    },
+    RunInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['id', 'name', 'started'],
+      properties: {
+        id: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$' },
+        name: { type: 'string', maxLength: 200 },
+        started: { type: 'number' }
+      }
+    },
+    Model: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name', 'layers'],
+      properties: {
+        name: { type: 'string', maxLength: 200 },
+        adapter: { type: 'string', maxLength: 100 },
+        layers: { type: 'integer', minimum: 0 },
+        hidden: { type: ['integer', 'null'] },
+        heads: { type: ['integer', 'null'] },
+        kv_heads: { type: ['integer', 'null'] },
+        vocabulary: { type: ['integer', 'null'] },
+        parameters: { type: ['integer', 'null'] },
+        dtype: { type: ['string', 'null'] },
+        device: { type: ['string', 'null'] }
+      }
+    },
+    Layout: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['world_size', 'tp', 'pp', 'dp'],
+      properties: {
+        world_size: { type: 'integer', minimum: 1 },
+        tp: { type: 'integer', minimum: 1 },
+        pp: { type: 'integer', minimum: 1 },
+        dp: { type: 'integer', minimum: 1 }
+      }
+    },
+    FlagInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name', 'title', 'layers', 'parts', 'axes', 'bytes_per_layer'],
+      properties: {
+        name: { type: 'string', maxLength: 100 },
+        title: { type: 'string', maxLength: 200 },
+        layers: { type: 'array', items: { type: 'integer', minimum: 0 } },
+        parts: { type: 'array', items: { type: 'string' } },
+        axes: { type: 'array', items: { type: 'string' } },
+        features: { type: ['integer', 'null'] },
+        bytes_per_layer: { type: ['number', 'null'] },
+        reason: { type: 'string', maxLength: 500 }
+      }
+    },
+    CompressorInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name', 'title', 'description', 'schema'],
+      properties: {
+        name: { type: 'string', maxLength: 100 },
+        title: { type: 'string', maxLength: 200 },
+        description: { type: 'string', maxLength: 1000 },
+        schema: { type: 'object' }
+      }
+    },
+    CompressorSetting: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name'],
+      properties: { name: { type: 'string', maxLength: 100 }, params: { type: 'object' } }
+    },
+    FlagSetting: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['compressor'],
+      properties: {
+        layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+        every: { type: 'integer', minimum: 1 },
+        phases: { type: 'array', items: { $ref: '#/$defs/Phase' }, minItems: 1, uniqueItems: true },
+        samples: { type: ['integer', 'null'], minimum: 1 },
+        compressor: { $ref: '#/$defs/CompressorSetting' }
+      }
+    },
+    Config: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['flags'],
+      properties: { flags: { type: 'object', additionalProperties: { $ref: '#/$defs/FlagSetting' } } }
+    },
+    ConfigPatch: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['flags'],
+      properties: {
+        flags: {
+          type: 'object',
+          additionalProperties: { anyOf: [{ $ref: '#/$defs/FlagSetting' }, { type: 'null' }] }
+        }
+      }
+    },
+    Limits: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['max_message_bytes', 'viewer_queue_bytes', 'backlog_bytes'],
+      properties: {
+        max_message_bytes: { type: 'integer', minimum: 1 },
+        viewer_queue_bytes: { type: 'integer', minimum: 1 },
+        backlog_bytes: { type: 'integer', minimum: 1 }
+      }
+    },
+    Probes: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['fired', 'expected', 'missing'],
+      properties: {
+        fired: { type: 'integer', minimum: 0 },
+        expected: { type: 'integer', minimum: 0 },
+        missing: { type: 'array', items: { type: 'string' }, maxItems: 50 }
+      }
+    },
+    Overhead: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['percent', 'low', 'high'],
+      properties: { percent: { type: 'number' }, low: { type: 'number' }, high: { type: 'number' } }
+    },
+    NonFinite: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['count'],
+      properties: {
+        count: { type: 'integer', minimum: 0 },
+        first: {
+          type: 'object',
+          additionalProperties: false,
+          required: ['step', 'layer', 'flag'],
+          properties: { step: { type: 'integer' }, layer: { type: 'integer' }, flag: { type: 'string' } }
+        }
+      }
+    },
+    Dropped: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['producer', 'viewer', 'recorder'],
+      properties: {
+        producer: { type: 'integer', minimum: 0 },
+        viewer: { type: 'integer', minimum: 0 },
+        recorder: { type: 'integer', minimum: 0 }
+      }
+    },
+    Recording: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['state'],
+      properties: {
+        state: { enum: ['off', 'on', 'failed', 'closed'] },
+        bytes: { type: 'integer', minimum: 0 },
+        message: { type: 'string', maxLength: 500 },
+        missing_steps: {
+          type: 'array',
+          items: { type: 'array', items: { type: 'integer' }, minItems: 2, maxItems: 2 }
+        }
+      }
+    },
+    Join: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'protocol', 'role', 'peer'],
+      properties: {
+        type: { const: 'join' },
+        protocol: { type: 'string', maxLength: 50 },
+        role: { $ref: '#/$defs/Role' },
+        peer: { $ref: '#/$defs/Peer' },
+        since: { type: ['integer', 'null'], minimum: 0 },
+        run: { type: 'string' },
+        backlog: { type: 'integer', minimum: 0 }
+      }
+    },
+    Announce: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'rank', 'model', 'layout', 'flags', 'compressors', 'config', 'versions'],
+      properties: {
+        type: { const: 'announce' },
+        rank: { type: 'integer', minimum: 0 },
+        run_name: { type: 'string', maxLength: 200 },
+        model: { $ref: '#/$defs/Model' },
+        layout: { $ref: '#/$defs/Layout' },
+        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' } },
+        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' } },
+        config: { $ref: '#/$defs/Config' },
+        versions: { type: 'object', additionalProperties: { type: 'string' } }
+      }
+    },
+    Hello: {
+      type: 'object',
+      additionalProperties: false,
+      required: [
+        'type',
+        'protocol',
+        'run',
+        'seq',
+        'model',
+        'layout',
+        'flags',
+        'compressors',
+        'config',
+        'limits',
+        'versions'
+      ],
+      properties: {
+        type: { const: 'hello' },
+        protocol: { const: 'megalens.v1' },
+        run: { $ref: '#/$defs/RunInfo' },
+        seq: { type: 'integer', minimum: 0 },
+        resumed: {
+          type: 'object',
+          additionalProperties: false,
+          required: ['since', 'missed_frames', 'missed_rows'],
+          properties: {
+            since: { type: 'integer', minimum: 0 },
+            missed_frames: { type: 'integer', minimum: 0 },
+            missed_rows: { type: 'integer', minimum: 0 },
+            first_step: { type: ['integer', 'null'] },
+            last_step: { type: ['integer', 'null'] }
+          }
+        },
+        model: { anyOf: [{ $ref: '#/$defs/Model' }, { type: 'null' }] },
+        layout: { anyOf: [{ $ref: '#/$defs/Layout' }, { type: 'null' }] },
+        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' } },
+        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' } },
+        config: { $ref: '#/$defs/Config' },
+        limits: { $ref: '#/$defs/Limits' },
+        versions: { type: 'object', additionalProperties: { type: 'string' } }
+      }
+    },
+    Configure: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'id', 'patch'],
+      properties: {
+        type: { const: 'configure' },
+        id: { type: 'string', minLength: 1, maxLength: 100 },
+        patch: { $ref: '#/$defs/ConfigPatch' }
+      }
+    },
+    Configured: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'id', 'applied', 'step', 'config'],
+      properties: {
+        type: { const: 'configured' },
+        id: { type: 'string', minLength: 1, maxLength: 200 },
+        applied: { type: 'boolean' },
+        step: { type: 'integer' },
+        config: { $ref: '#/$defs/Config' },
+        by: { $ref: '#/$defs/Peer' },
+        time: { type: 'number' }
+      }
+    },
+    Status: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'state', 'step'],
+      properties: {
+        type: { const: 'status' },
+        state: { $ref: '#/$defs/RunState' },
+        step: { type: 'integer', minimum: 0 },
+        time: { type: 'number' },
+        probes: { $ref: '#/$defs/Probes' },
+        overhead: { $ref: '#/$defs/Overhead' },
+        nonfinite: { $ref: '#/$defs/NonFinite' },
+        dropped: { $ref: '#/$defs/Dropped' },
+        bytes_per_step: { type: 'number', minimum: 0 },
+        viewers: { type: 'integer', minimum: 0 },
+        producers: { type: 'array', items: { type: 'integer' } },
+        recording: { $ref: '#/$defs/Recording' },
+        warnings: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 20 }
+      }
+    },
+    Error: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'code', 'message'],
+      properties: {
+        type: { const: 'error' },
+        code: { $ref: '#/$defs/ErrorCode' },
+        message: { type: 'string', maxLength: 4000 },
+        reply_to: { type: 'string', maxLength: 200 },
+        field: { type: 'string', maxLength: 300 },
+        column: { type: 'integer', minimum: 1 },
+        expected: { type: 'string', maxLength: 1000 },
+        got: { type: 'string', maxLength: 1000 }
+      }
+    },
+    Goodbye: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['type', 'reason'],
+      properties: {
+        type: { const: 'goodbye' },
+        reason: { enum: ['finished', 'shutdown', 'leaving'] },
+        message: { type: 'string', maxLength: 500 }
+      }
+    }
+  }
+};

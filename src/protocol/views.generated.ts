@@ -1,0 +1,202 @@
+// Generated from protocol/views.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
+
+import type { Schema } from '@cfworker/json-schema';
+
+/**
+ * Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.
+ */
+export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions;
+/**
+ * 'all' or ranges such as '1-4,7'.
+ */
+export type LayerRanges = string;
+/**
+ * Inclusive first and last step; null is all.
+ *
+ * @minItems 2
+ * @maxItems 2
+ */
+export type StepRange = [number, number] | null;
+
+/**
+ * One flag as position × tile, one layer or small multiples, with a step slider.
+ */
+export interface HeatmapOptions {
+  view: 'heatmap';
+  /**
+   * Trace point by name.
+   */
+  flag: string;
+  /**
+   * Named part (q, k, v …); null takes the first.
+   */
+  part?: string | null;
+  layers?: LayerRanges;
+  /**
+   * Step to draw; null follows the newest.
+   */
+  step?: number | null;
+  sample?: number;
+  /**
+   * Head, for tensors with a head axis.
+   */
+  head?: number;
+  /**
+   * One colour scale for all layers, or one each.
+   */
+  scale?: 'shared' | 'own';
+  /**
+   * log is symmetric about zero for signed values.
+   */
+  transform?: 'linear' | 'log';
+  phase?: 'train' | 'eval' | 'generate';
+}
+
+/**
+ * A statistic of one flag per layer over steps.
+ */
+export interface TrendOptions {
+  view: 'trend';
+  flag: string;
+  part?: string | null;
+  layers?: LayerRanges;
+  /**
+   * Over the finite traced values of a layer and step; nonfinite counts the others.
+   */
+  statistic?: 'mean' | 'std' | 'min' | 'max' | 'rms' | 'abs_mean' | 'nonfinite';
+  kind?: 'lines' | 'heatmap';
+  steps?: StepRange;
+  transform?: 'linear' | 'log';
+  phase?: 'train' | 'eval' | 'generate';
+}
+
+/**
+ * Named scalars over steps or time.
+ */
+export interface ScalarsOptions {
+  view: 'scalars';
+  /**
+   * Names to draw; null takes every name that has 'loss' in it, else all.
+   */
+  names?: string[] | null;
+  steps?: StepRange;
+  x?: 'step' | 'time';
+  transform?: 'linear' | 'log';
+  /**
+   * Trailing mean over this many points; 0 draws the numbers as they are.
+   */
+  smoothing?: number;
+}
+
+/** protocol/views.schema.json, as a validator takes it. */
+export const VIEWS_SCHEMA: Schema = {
+  $schema: 'https://json-schema.org/draft/2020-12/schema',
+  $id: 'megalens:views.v1',
+  title: 'ViewOptions',
+  description:
+    "Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.",
+  oneOf: [{ $ref: '#/$defs/Heatmap' }, { $ref: '#/$defs/Trend' }, { $ref: '#/$defs/Scalars' }],
+  $defs: {
+    Layers: {
+      title: 'LayerRanges',
+      type: 'string',
+      maxLength: 500,
+      pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$',
+      description: "'all' or ranges such as '1-4,7'."
+    },
+    StepRange: {
+      title: 'StepRange',
+      type: ['array', 'null'],
+      items: { type: 'integer' },
+      minItems: 2,
+      maxItems: 2,
+      description: 'Inclusive first and last step; null is all.'
+    },
+    Heatmap: {
+      title: 'HeatmapOptions',
+      description: 'One flag as position × tile, one layer or small multiples, with a step slider.',
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'heatmap' },
+        flag: { type: 'string', description: 'Trace point by name.' },
+        part: {
+          type: ['string', 'null'],
+          default: null,
+          description: 'Named part (q, k, v …); null takes the first.'
+        },
+        layers: {
+          $ref: '#/$defs/Layers',
+          default: '1',
+          description: 'Layers to draw; more than one makes small multiples.'
+        },
+        step: {
+          type: ['integer', 'null'],
+          default: null,
+          description: 'Step to draw; null follows the newest.'
+        },
+        sample: { type: 'integer', minimum: 0, default: 0 },
+        head: { type: 'integer', minimum: 0, default: 0, description: 'Head, for tensors with a head axis.' },
+        scale: {
+          enum: ['shared', 'own'],
+          default: 'shared',
+          description: 'One colour scale for all layers, or one each.'
+        },
+        transform: {
+          enum: ['linear', 'log'],
+          default: 'linear',
+          description: 'log is symmetric about zero for signed values.'
+        },
+        phase: { enum: ['train', 'eval', 'generate'], default: 'train' }
+      }
+    },
+    Trend: {
+      title: 'TrendOptions',
+      description: 'A statistic of one flag per layer over steps.',
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'trend' },
+        flag: { type: 'string' },
+        part: { type: ['string', 'null'], default: null },
+        layers: { $ref: '#/$defs/Layers', default: 'all' },
+        statistic: {
+          enum: ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'],
+          default: 'rms',
+          description: 'Over the finite traced values of a layer and step; nonfinite counts the others.'
+        },
+        kind: { enum: ['lines', 'heatmap'], default: 'lines' },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        transform: { enum: ['linear', 'log'], default: 'linear' },
+        phase: { enum: ['train', 'eval', 'generate'], default: 'train' }
+      }
+    },
+    Scalars: {
+      title: 'ScalarsOptions',
+      description: 'Named scalars over steps or time.',
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'scalars' },
+        names: {
+          type: ['array', 'null'],
+          items: { type: 'string' },
+          default: null,
+          description: "Names to draw; null takes every name that has 'loss' in it, else all."
+        },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        x: { enum: ['step', 'time'], default: 'step' },
+        transform: { enum: ['linear', 'log'], default: 'linear' },
+        smoothing: {
+          type: 'integer',
+          minimum: 0,
+          default: 0,
+          description: 'Trailing mean over this many points; 0 draws the numbers as they are.'
+        }
+      }
+    }
+  }
+};
