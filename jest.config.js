@@ -1,15 +1,49 @@
 // Everything under node_modules that ships ES modules goes through swc as well.
 const esm = [
-  '@cfworker', '@jupyter', '@jupyter-widgets', '@jupyterlab', '@lumino', '@lezer', '@codemirror', '@marijn',
-  '@microsoft', '@rjsf', '@uwdata', 'arquero', 'color', 'color-.*', 'crelt', 'd3-.*', 'delaunator', 'exenv-es6',
-  'fast-check', 'internmap', 'json-stringify-pretty-compact', 'lib0', 'lit', 'lit-.*', 'nanoid', 'pure-rand',
-  'robust-predicates', 'style-mod', 'vega', 'vega-.*', 'w3c-keyname', 'y-protocols', 'yjs'
+  '@cfworker',
+  '@jupyter',
+  '@jupyter-widgets',
+  '@jupyterlab',
+  '@lumino',
+  '@lezer',
+  '@codemirror',
+  '@marijn',
+  '@microsoft',
+  '@rjsf',
+  '@uwdata',
+  'arquero',
+  'color',
+  'color-.*',
+  'crelt',
+  'd3-.*',
+  'delaunator',
+  'exenv-es6',
+  'fast-check',
+  'internmap',
+  'json-stringify-pretty-compact',
+  'lib0',
+  'lit',
+  'lit-.*',
+  'nanoid',
+  'pure-rand',
+  'robust-predicates',
+  'style-mod',
+  'vega',
+  'vega-.*',
+  'w3c-keyname',
+  'y-protocols',
+  'yjs'
 ].join('|');
 
 module.exports = {
   testEnvironment: '<rootDir>/jest.environment.js',
-  modulePathIgnorePatterns: ['<rootDir>/megalens/labextension', '<rootDir>/ui-tests', '<rootDir>/lib', '<rootDir>/.venv'],
-  testRegex: 'src/.*/__tests__/.*\\.spec\\.tsx?$',
+  modulePathIgnorePatterns: [
+    '<rootDir>/megalens/labextension',
+    '<rootDir>/ui-tests',
+    '<rootDir>/lib',
+    '<rootDir>/.venv'
+  ],
+  testRegex: 'src/(.*/)?__tests__/.*\\.spec\\.tsx?$',
   coverageProvider: 'v8',
   moduleNameMapper: {
     '\\.(css|svg)$': '<rootDir>/jest.stub.js',
@@ -21,7 +55,11 @@ module.exports = {
     '^.+\\.(ts|tsx|js|mjs)$': [
       '@swc/jest',
       {
-        jsc: { parser: { syntax: 'typescript', tsx: true }, transform: { react: { runtime: 'classic' } }, target: 'es2022' },
+        jsc: {
+          parser: { syntax: 'typescript', tsx: true },
+          transform: { react: { runtime: 'classic' } },
+          target: 'es2022'
+        },
         module: { type: 'commonjs' }
       }
     ]

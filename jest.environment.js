@@ -5,9 +5,20 @@ module.exports = class extends TestEnvironment {
   async setup() {
     await super.setup();
     Object.assign(this.global, {
-      fetch, Headers, Request, Response, structuredClone, TextDecoder, TextEncoder,
+      fetch,
+      Headers,
+      Request,
+      Response,
+      structuredClone,
+      TextDecoder,
+      TextEncoder,
       // One realm for binary data: Arrow readers check with instanceof.
-      ArrayBuffer, Uint8Array, Float32Array, Float64Array, Int32Array, BigInt64Array,
+      ArrayBuffer,
+      Uint8Array,
+      Float32Array,
+      Float64Array,
+      Int32Array,
+      BigInt64Array,
       DragEvent: this.global.DragEvent ?? class DragEvent extends this.global.Event {}
     });
     // vega probes a 2d context at import; jsdom only logs an error there.

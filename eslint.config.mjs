@@ -1,0 +1,52 @@
+import jupyter from '@jupyter/eslint-plugin';
+import tseslint from 'typescript-eslint';
+
+export default tseslint.config(
+  {
+    ignores: [
+      'node_modules/',
+      '.venv/',
+      'lib/',
+      'megalens/',
+      'coverage/',
+      '.demo/',
+      '**/*.generated.ts',
+      'ui-tests/test-results/',
+      'ui-tests/**/*.bundle.js'
+    ]
+  },
+  ...tseslint.configs.recommended,
+  {
+    files: ['src/**/*.{ts,tsx}', 'ui-tests/**/*.ts', 'bench/**/*.ts'],
+    plugins: { jupyter },
+    rules: {
+      '@typescript-eslint/naming-convention': [
+        'error',
+        { selector: 'interface', format: ['PascalCase'], custom: { regex: '^I?[A-Z]', match: true } }
+      ],
+      '@typescript-eslint/no-explicit-any': 'error',
+      '@typescript-eslint/no-non-null-assertion': 'off',
+      curly: ['error', 'all'],
+      eqeqeq: 'error',
+      '@typescript-eslint/no-unused-vars': ['error', { varsIgnorePattern: '^_', argsIgnorePattern: '^_' }],
+      'no-console': 'error',
+      'no-eval': 'error',
+      'no-implied-eval': 'error',
+      'no-new-func': 'error',
+      'prefer-arrow-callback': 'error'
+    }
+  },
+  {
+    files: ['src/{plugins,panel,widgets}/**/*.{ts,tsx}'],
+    plugins: { jupyter },
+    rules: jupyter.configs.recommended.rules
+  },
+  {
+    files: ['**/*.{js,mjs,cjs}'],
+    rules: {
+      '@typescript-eslint/no-unused-vars': ['error', { varsIgnorePattern: '^_', argsIgnorePattern: '^_' }]
+    }
+  },
+  { files: ['ui-tests/**', 'bench/**', 'scripts/**'], rules: { 'no-console': 'off' } },
+  { files: ['**/*.{js,cjs}'], rules: { '@typescript-eslint/no-require-imports': 'off' } }
+);

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Build the wheel, install it in a clean venv with no Node on PATH, and see both extensions enabled.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+.venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/dist" . 2>&1 | grep -v '^WARNING: Location' || true
+wheel=$(echo "$work"/dist/megalens-*.whl)
+[ -f "$wheel" ] || { echo "no wheel was built"; exit 1; }
+.venv/bin/python -m venv "$work/venv"
+# Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
+mkdir "$work/bin"
+for tool in sh env uname cat; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done
+export PATH="$work/venv/bin:$work/bin"
+if command -v node >/dev/null; then echo "Node is still on PATH"; exit 1; fi
+python -m pip install --quiet --disable-pip-version-check -c requirements.lock "$wheel" jupyterlab 2>&1 | while read -r line; do case $line in WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
+cd "$work"
+jupyter labextension list 2>&1 | tee labextensions.txt
+jupyter server extension list 2>&1 | tee serverextensions.txt
+lab=$(<labextensions.txt)
+server=$(<serverextensions.txt)
+case $lab in *megalens*enabled*OK*) ;; *) echo "the labextension is not enabled and OK"; exit 1 ;; esac
+case $server in *megalens.server*OK*) ;; *) echo "the server extension is not OK"; exit 1 ;; esac
+python -c 'import megalens; from megalens.protocol import STREAM_NAMES; megalens.connect; print(megalens.__version__, STREAM_NAMES)'
+python - <<'P'
+from importlib.resources import files
+runtime = files("megalens.report") / "runtime" / "report-runtime.js"
+assert runtime.is_file(), "the wheel lacks the report runtime"
+P
+echo "1 passed"

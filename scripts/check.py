@@ -1,0 +1,163 @@
+"""Run every check of the project and end with one line, ``N passed, M failed``.
+
+``python scripts/check.py all`` or ``fast``, or the names of single checks. A tool without a count of its own (a linter, a
+type checker) counts as one. Output of a check is shown when it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PYTHON = sys.executable
+
+
+@dataclass(frozen=True)
+class Check:
+    """One tool run.
+
+    Attributes
+    ----------
+    name : str
+        What is printed.
+    command : tuple of str
+        Arguments, run from the root of the checkout.
+    limit : int
+        Seconds after which it counts as failed.
+    fast : bool
+        Whether ``make test-fast`` runs it.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit: int
+    fast: bool = True
+
+
+CHECKS = (
+    Check("ruff format", ("ruff", "format", "--check", "."), 60),
+    Check("ruff lint", ("ruff", "check", "."), 60),
+    Check("mypy strict", ("mypy",), 300),
+    Check("prettier", ("prettier", "--check", "--log-level", "warn", "."), 120),
+    Check("eslint", ("eslint", "."), 240),
+    Check("stylelint", ("stylelint", "style/**/*.css"), 60),
+    Check("tsc strict", ("tsc", "--noEmit"), 120),
+    Check("tsc strict, tests", ("tsc", "-p", "tsconfig.test.json"), 120),
+    Check("generated types", ("node", "scripts/generate-protocol.mjs", "--check"), 60),
+    Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check"), 60),
+    Check("jest", ("jest", "--forceExit"), 600, fast=False),
+    Check("jest, fast", ("jest", "--forceExit", "--testPathIgnorePatterns", "fuzz", "\\.slow\\."), 240),
+    Check("pytest", (PYTHON, "-m", "pytest"), 1200, fast=False),
+    Check("pytest, fast", (PYTHON, "-m", "pytest", "-m", "not slow"), 300),
+    Check(
+        "views in a bare page",
+        ("playwright", "test", "-c", "ui-tests/harness/playwright.config.ts"),
+        300,
+        fast=False,
+    ),
+    Check(
+        "JupyterLab in Chromium",
+        ("playwright", "test", "-c", "ui-tests/playwright.config.ts"),
+        900,
+        fast=False,
+    ),
+    Check("wheel in a clean venv", ("bash", "scripts/check-wheel.sh"), 400, fast=False),
+)
+COUNTS = (
+    # jest, then pytest and Playwright.
+    re.compile(r"^Tests:\s+(?:(?P<failed>\d+) failed, )?(?:\d+ \w+, )*?(?P<passed>\d+) passed", re.M),
+    re.compile(r"^=*\s*(?:(?P<failed>\d+) failed, )?(?P<passed>\d+) passed", re.M),
+    re.compile(r"^\s+(?P<passed>\d+) passed \(", re.M),
+)
+FAILED = re.compile(r"^(?:=*\s*|\s+)(\d+) failed", re.M)
+
+
+def counted(output: str, code: int) -> tuple[int, int]:
+    """Return tests passed and failed, from what a tool printed and how it ended."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    passed = failed = 0
+    for pattern in COUNTS:
+        found = pattern.search(plain)
+        if found:
+            passed = int(found["passed"])
+            break
+    else:
+        passed = 1 if code == 0 else 0
+    every = [int(number) for number in FAILED.findall(plain)]
+    errors = [int(n) for n in re.findall(r"(\d+) errors? in \d", plain)]
+    jest = re.search(r"^Tests:\s+(\d+) failed", plain, re.M)
+    failed = max([0, *every, *errors, *([int(jest[1])] if jest else [])])
+    if code != 0 and failed == 0:
+        failed = 1
+    if code == 0:
+        failed = 0
+    return passed, failed
+
+
+def run(check: Check) -> tuple[int, int]:
+    """Run one check and print its line."""
+    started = time.monotonic()
+    environment = {
+        **os.environ,
+        "FORCE_COLOR": "0",
+        "CI": os.environ.get("CI", "true"),
+        "PYTHONPATH": str(ROOT),
+    }
+    process = subprocess.Popen(
+        check.command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=check.limit)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, 9)
+        output, _ = process.communicate()
+        output += f"\n{check.name} ran longer than {check.limit} s and was ended."
+        code = 124
+    passed, failed = counted(output, code)
+    seconds = time.monotonic() - started
+    if failed:
+        print(output.rstrip()[-20_000:])
+    print(
+        f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed, {failed} failed in {seconds:.0f} s",
+        flush=True,
+    )
+    return passed, failed
+
+
+def main(arguments: list[str]) -> int:
+    """Run the checks that were asked for."""
+    wanted = arguments or ["all"]
+    if wanted == ["all"]:
+        checks = [c for c in CHECKS if not c.name.endswith(", fast")]
+    elif wanted == ["fast"]:
+        checks = [c for c in CHECKS if c.fast]
+    else:
+        checks = [c for c in CHECKS if c.name in wanted]
+        if len(checks) != len(wanted):
+            print("Checks are: " + "; ".join(c.name for c in CHECKS), file=sys.stderr)
+            return 2
+    started = time.monotonic()
+    results = [run(check) for check in checks]
+    passed, failed = (sum(column) for column in zip(*results, strict=True))
+    print(f"all suites in {time.monotonic() - started:.0f} s")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

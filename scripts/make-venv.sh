@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Make .venv with the first Python 3.11 or newer on PATH and install the locked packages into it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ ! -x .venv/bin/python ]; then
+  for candidate in python3.11 python3.12 python3.13 python3.14 python3; do
+    if "$candidate" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      found=$candidate
+      break
+    fi
+  done
+  if [ -z "${found:-}" ]; then
+    echo "Megalens needs Python 3.11 or newer with the venv module. Install it (Debian: apt install python3-venv) and run make again." >&2
+    exit 1
+  fi
+  "$found" -m venv .venv
+fi
+echo "Installing the Python packages of requirements.lock"
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock 2> >(grep -v '^WARNING: Location' >&2)
+# Resolves on machines where a locked package needs one more for that platform or Python.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock 2> >(grep -v '^WARNING: Location' >&2)

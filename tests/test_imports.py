@@ -1,0 +1,74 @@
+"""The rooms import only what rooms.json allows, and importing megalens stays light."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RULES = json.loads((ROOT / "rooms.json").read_text(encoding="utf-8"))["python"]
+
+
+def imported_names(path: Path) -> list[str]:
+    """Absolute dotted names that a file imports, lazily or not; names for type checkers alone are left out."""
+    package = list(path.relative_to(ROOT).with_suffix("").parts[:-1])
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for child in block.body
+        for node in ast.walk(child)
+    }
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            names += [f"{module}.{alias.name}" for alias in node.names]
+    return names
+
+
+def breaches(room: str, path: Path) -> list[str]:
+    """Imports of one file that its room may not have."""
+    rule = RULES[room]
+    rooms = [room, *rule["rooms"]]
+    found = []
+    for name in imported_names(path):
+        top, _, rest = name.partition(".")
+        if top == "megalens":
+            # The version and the lazy facade names belong to no room.
+            fits = any(rest == r or rest.startswith(f"{r}.") for r in rooms) or rest.startswith("_version")
+        else:
+            fits = top in sys.stdlib_module_names or top in rule["packages"]
+        if not fits:
+            found.append(f"{path.relative_to(ROOT)} imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("room", sorted(RULES))
+def test_a_room_imports_only_from_its_left(room: str) -> None:
+    files = sorted((ROOT / "megalens" / room).rglob("*.py"))
+    assert files, f"megalens/{room} has no files"
+    assert [line for path in files for line in breaches(room, path)] == []
+
+
+def test_every_room_has_a_rule() -> None:
+    folders = {p.parent.name for p in (ROOT / "megalens").glob("*/__init__.py")}
+    assert folders == set(RULES)
+
+
+def test_importing_megalens_pulls_in_no_heavy_package() -> None:
+    code = (
+        "import sys, megalens; "
+        "print(sorted({'torch', 'jupyter_server', 'ipywidgets', 'pyarrow', 'vl_convert'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "[]"
