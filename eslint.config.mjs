@@ -39,7 +39,7 @@ export default tseslint.config(
   {
     files: ['src/{plugins,panel,widgets}/**/*.{ts,tsx}'],
     plugins: { jupyter },
-    rules: jupyter.configs.recommended.rules
+    rules: jupyter.configs.recommended[0].rules
   },
   {
     files: ['**/*.{js,mjs,cjs}'],

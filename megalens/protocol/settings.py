@@ -195,7 +195,8 @@ def parse_layers(text: str, existing: Iterable[int], field: str = "layers") -> l
     wanted: set[int] = set()
     for piece in text.split(","):
         first, dash, last = piece.strip().partition("-")
-        if not (first.isdecimal() and (last.isdecimal() if dash else not last)) or len(first + last) > 12:
+        digits = (first, last) if dash else (first,)
+        if not all(d.isascii() and d.isdecimal() and len(d) <= 6 for d in digits):
             raise ProtocolError(
                 "unknown-layer",
                 f"{text!r:.100} is not a layer range. Write 'all', '3', '1-4' or '1-4,7'.",
