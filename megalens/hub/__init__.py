@@ -1,0 +1,16 @@
+"""The hub: one small process per run that producers feed and viewers watch. Importing this loads discovery only."""
+
+from __future__ import annotations
+
+from .discovery import HubEntry, find_hub, live_hubs, remove_entry, runtime_folder, write_entry
+from .errors import HubError
+
+__all__ = [
+    "HubEntry",
+    "HubError",
+    "find_hub",
+    "live_hubs",
+    "remove_entry",
+    "runtime_folder",
+    "write_entry",
+]

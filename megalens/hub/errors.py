@@ -1,0 +1,9 @@
+"""The one error class of the hub room."""
+
+from __future__ import annotations
+
+__all__ = ["HubError"]
+
+
+class HubError(RuntimeError):
+    """The hub cannot do what it was asked. The text is one sentence or two for a person."""
