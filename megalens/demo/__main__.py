@@ -1,0 +1,136 @@
+"""``python -m megalens.demo``: train the demo model with the tracer on.
+
+Exit codes: 0 trained, or ended cleanly by SIGINT or SIGTERM; 1 the training failed; 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+import torch
+
+from ..protocol import Tile
+from .model import GPT
+from .state_line import StateLine
+from .text import load_corpus
+from .tokenizer import ByteTokenizer
+from .train import Progress, TrainConfig, Trainer
+
+__all__ = ["main"]
+
+FLAGS = ("MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates")
+PROMPT = "The "
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, say how it went, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    stopped: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopped.append(number)
+        # A second signal means it: the default action ends the process at once.
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    line = StateLine(sys.stdout)
+    line.say("reading the text")
+    config = TrainConfig(steps=options.steps, batch=options.batch, seed=options.seed, compile=options.compile)
+    torch.manual_seed(config.seed)
+    model = GPT()
+    corpus = load_corpus()
+    tracer = None if options.no_trace else _trace(model, options)
+    trainer = Trainer(model, corpus, tracer, config)
+    began = time.monotonic()
+    try:
+        for progress in trainer.run(lambda: bool(stopped)):
+            line.say(_state(progress, config.steps, time.monotonic() - began))
+        seconds = time.monotonic() - began
+        line.say("measuring the held-out loss")
+        held_out = trainer.measure_held_out(1 << 20) if trainer.progress.step else float("nan")
+        line.end()
+        sample = _sample(trainer)
+    finally:
+        if tracer is not None:
+            tracer.close()
+    print(
+        f"loss {trainer.progress.first_loss:.3f} → {trainer.progress.loss:.3f} · held-out {held_out:.3f} nats/byte · "
+        f"{_number(trainer.progress.step)} steps in {seconds:.0f} s"
+    )
+    print(sample)
+    return 0
+
+
+def _trace(model: GPT, options: argparse.Namespace) -> Any:
+    from ..tracer import trace
+
+    return trace(
+        model,
+        name=options.name,
+        flags={flag: Tile(96) for flag in FLAGS},
+        record=options.record,
+        tokenizer=ByteTokenizer(),
+        linger=options.linger,
+    )
+
+
+def _sample(trainer: Trainer, count: int = 240) -> str:
+    tokenizer = ByteTokenizer()
+    with trainer.tracer.phase("generate"):
+        tokens = trainer.model.eval().generate(tokenizer.tensor(PROMPT), count)
+    return tokenizer.decode(tokens[0])
+
+
+def _state(progress: Progress, steps: int, seconds: float) -> str:
+    done = progress.step / steps
+    left = seconds * (1 - done) / done
+    bar = "█" * round(20 * done) + "░" * (20 - round(20 * done))
+    return (
+        f"{bar} step {_number(progress.step)} of {_number(steps)} · loss {progress.loss:.3f} · "
+        f"held-out {progress.held_out_loss:.3f} · {_number(progress.tokens_per_second)} bytes/s · {left:.0f} s left"
+    )
+
+
+def _number(value: float) -> str:
+    # Thousands are set apart by a thin space, as everywhere in Megalens.
+    return "–" if value != value else f"{value:,.0f}".replace(",", "\u2009")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m megalens.demo",
+        description="Train a small GPT on text that comes with Python, traced by Megalens.",
+    )
+    default = TrainConfig()
+    parser.add_argument(
+        "--steps", type=_positive, default=default.steps, help="optimizer steps (%(default)s)"
+    )
+    parser.add_argument("--batch", type=_positive, default=default.batch, help="windows a step (%(default)s)")
+    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--name", default="gpt-demo", help="name of the run (%(default)s)")
+    parser.add_argument("--record", metavar="DIR", help="folder that the run's own folder is written into")
+    parser.add_argument(
+        "--linger",
+        type=float,
+        default=10.0,
+        help="seconds the hub stays for viewers that come back (%(default)s)",
+    )
+    parser.add_argument("--compile", action="store_true", help="train through torch.compile")
+    parser.add_argument("--no-trace", action="store_true", help="train without the tracer")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
+    return int(text)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,163 @@
+"""A small GPT over bytes, in plain PyTorch, written to be read from top to bottom.
+
+Every tensor that Megalens can trace has a module of its own here, so that a forward hook sees it:
+
+======================  =====================================================================
+``blocks[i]``           hidden states ``[B, S, H]``
+``attention.qkv``       queries, keys and values side by side, ``[B, S, 3H]``
+``attention.scores``    attention probabilities ``[B, heads, S, S]``
+``attention.projection``  its input is the context ``[B, S, H]``, its output the attention output
+``mlp.fc1, mlp.fc2``    ``[B, S, 4H]`` and ``[B, S, H]``
+======================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+__all__ = ["GPT", "GPTConfig"]
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """Sizes of the model."""
+
+    vocabulary: int = 256
+    """Number of token ids; 256 is one per byte."""
+    layers: int = 4
+    hidden: int = 128
+    """Width of the residual stream; a multiple of ``heads``."""
+    heads: int = 4
+    sequence: int = 128
+    """Longest sequence, in tokens."""
+    expansion: int = 4
+    """Width of the MLP over ``hidden``."""
+
+
+class AttentionScores(nn.Module):
+    """Causal attention probabilities, in a module of their own so that they can be traced."""
+
+    future: Tensor
+
+    def __init__(self, sequence: int) -> None:
+        super().__init__()
+        future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
+        self.register_buffer("future", future, persistent=False)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return probabilities ``[B, heads, S, S]`` from ``query`` and ``key`` of ``[B, heads, S, H / heads]``."""
+        length = query.shape[-2]
+        scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+        probabilities: Tensor = scores.masked_fill(self.future[:length, :length], -math.inf).softmax(dim=-1)
+        return probabilities
+
+
+class Attention(nn.Module):
+    """Causal self-attention with fused queries, keys and values."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = nn.Linear(config.hidden, 3 * config.hidden)
+        self.scores = AttentionScores(config.sequence)
+        self.projection = nn.Linear(config.hidden, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the attention output ``[B, S, H]`` of ``x``, ``[B, S, H]``."""
+        batch, length, hidden = x.shape
+        parts = self.qkv(x).view(batch, length, 3, self.heads, hidden // self.heads)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        context = self.scores(query, key) @ value
+        output: Tensor = self.projection(context.transpose(1, 2).reshape(batch, length, hidden))
+        return output
+
+
+class MLP(nn.Module):
+    """Two linear layers around a GELU."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(config.hidden, config.expansion * config.hidden)
+        self.fc2 = nn.Linear(config.expansion * config.hidden, config.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``[B, S, H]`` to ``[B, S, H]``."""
+        output: Tensor = self.fc2(functional.gelu(self.fc1(x), approximate="tanh"))
+        return output
+
+
+class Block(nn.Module):
+    """One transformer layer: attention, then the MLP, each on a normalised copy of the residual stream."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.hidden)
+        self.attention = Attention(config)
+        self.norm2 = nn.LayerNorm(config.hidden)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the hidden states ``[B, S, H]`` after this layer."""
+        x = x + self.attention(self.norm1(x))
+        x = x + self.mlp(self.norm2(x))
+        return x
+
+
+class GPT(nn.Module):
+    """A decoder-only transformer with learned positions.
+
+    Parameters
+    ----------
+    config : GPTConfig, optional
+        Sizes; the demo's own when absent.
+    """
+
+    def __init__(self, config: GPTConfig | None = None) -> None:
+        super().__init__()
+        self.config = config = config or GPTConfig()
+        self.embedding = nn.Embedding(config.vocabulary, config.hidden)
+        self.positions = nn.Embedding(config.sequence, config.hidden)
+        blocks = [Block(config) for _ in range(config.layers)]
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = nn.LayerNorm(config.hidden)
+        self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
+        self._initialise(blocks)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return logits ``[B, S, vocabulary]`` for token ids ``[B, S]``."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.embedding(tokens) + self.positions(places)
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+    def loss(self, tokens: Tensor) -> Tensor:
+        """Return the mean cross-entropy in nats per token of predicting ``tokens[:, 1:]`` from ``tokens[:, :-1]``."""
+        return functional.cross_entropy(self(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
+
+    @torch.no_grad()
+    def generate(self, tokens: Tensor, count: int, temperature: float = 0.8, seed: int = 0) -> Tensor:
+        """Append ``count`` sampled tokens to each row of ``tokens`` (``[B, S]``, at least one token a row)."""
+        dice = torch.Generator(device=tokens.device).manual_seed(seed)
+        for _ in range(count):
+            logits = self(tokens[:, -self.config.sequence :])[:, -1]
+            chances = (logits / temperature).softmax(dim=-1)
+            tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=dice)], dim=1)
+        return tokens
+
+    def _initialise(self, blocks: list[Block]) -> None:
+        for module in self.modules():
+            if isinstance(module, (nn.Linear, nn.Embedding)):
+                nn.init.normal_(module.weight, std=0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        # Two additions a layer go into the residual stream: this keeps its variance near one at the start.
+        for block in blocks:
+            for linear in (block.attention.projection, block.mlp.fc2):
+                nn.init.normal_(linear.weight, std=0.02 / math.sqrt(2 * self.config.layers))

@@ -1,0 +1,182 @@
+"""The demo's training loop: what a user's own loop looks like with Megalens in it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from .data import Windows
+from .model import GPT
+from .text import Corpus
+
+__all__ = ["Progress", "TrainConfig", "Trainer"]
+
+LOSS_UNIT = "nats/byte"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How the demo trains."""
+
+    steps: int = 6000
+    """Optimizer steps. The learning rate falls along a cosine over them."""
+    batch: int = 16
+    """Windows a step."""
+    learning_rate: float = 2e-3
+    """Highest learning rate, reached after ``warmup`` steps."""
+    warmup: int = 100
+    weight_decay: float = 0.1
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    held_out_every: int = 50
+    """Steps between two measurements of the held-out loss."""
+    held_out_windows: int = 64
+    """Windows of held-out text in each measurement; the last one takes all of them."""
+    seed: int = 0
+    compile: bool = False
+    """Train through ``torch.compile``."""
+
+
+@dataclass
+class Progress:
+    """Where the training is."""
+
+    step: int = 0
+    first_loss: float = math.nan
+    """Training loss of the first step, nats a byte."""
+    loss: float = math.nan
+    """Training loss, mean of the last ten steps."""
+    held_out_loss: float = math.nan
+    tokens_per_second: float = math.nan
+    started: float = field(default_factory=time.monotonic)
+
+
+class ITracer(Protocol):
+    """The part of ``megalens.Tracer`` that a loop needs."""
+
+    def step(self) -> AbstractContextManager[Any]: ...
+
+    def phase(self, name: str) -> AbstractContextManager[Any]: ...
+
+    def log(self, **values: Any) -> None: ...
+
+
+class Untraced:
+    """Stands in for the tracer where none is wanted."""
+
+    def step(self) -> AbstractContextManager[Any]:
+        """Do nothing around a step."""
+        return nullcontext()
+
+    def phase(self, name: str) -> AbstractContextManager[Any]:
+        """Do nothing around a phase."""
+        return nullcontext()
+
+    def log(self, **values: Any) -> None:
+        """Drop the values."""
+
+
+class Trainer:
+    """One training of the demo model.
+
+    Parameters
+    ----------
+    model : GPT
+        Trained in place.
+    corpus : Corpus
+        What to train and to measure on.
+    tracer : Tracer, optional
+        Wraps every step; none when absent.
+    config : TrainConfig, optional
+        The demo's own when absent.
+    """
+
+    def __init__(
+        self, model: GPT, corpus: Corpus, tracer: ITracer | None = None, config: TrainConfig | None = None
+    ) -> None:
+        self.model = model
+        self.config = config or TrainConfig()
+        self.tracer = tracer or Untraced()
+        self.progress = Progress()
+        sequence = model.config.sequence
+        self._windows = Windows(corpus.train, sequence, self.config.seed)
+        self._held_out = Windows(corpus.held_out, sequence)
+        self._optimizer = torch.optim.AdamW(_groups(model, self.config.weight_decay), betas=(0.9, 0.98))
+        self._loss: Callable[[Tensor], Tensor] = (
+            torch.compile(model.loss) if self.config.compile else model.loss
+        )
+        self._recent: list[Tensor] = []
+        self._clock = time.perf_counter()
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Iterator[Progress]:
+        """Train until the last step or until ``stop()``, yielding after each step."""
+        while self.progress.step < self.config.steps and not stop():
+            self.step()
+            if self.progress.step % self.config.held_out_every == 0:
+                self.measure_held_out(self.config.held_out_windows)
+            yield self.progress
+
+    def step(self) -> None:
+        """Take one optimizer step on random windows."""
+        rate = self._learning_rate(self.progress.step + 1)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        with self.tracer.step():
+            loss = self._loss(self._windows.random(self.config.batch))
+            loss.backward()  # type: ignore[no-untyped-call]
+            norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
+            self.tracer.log(loss=loss.detach(), unit=LOSS_UNIT)
+            self.tracer.log(lr=rate, grad_norm=norm.detach())
+            self._advance(loss.detach())
+
+    @torch.no_grad()
+    def measure_held_out(self, windows: int) -> float:
+        """Return the held-out loss in nats a byte over evenly spaced windows, and log it."""
+        self.model.eval()
+        with self.tracer.phase("eval"):
+            tokens = self._held_out.spaced(windows)
+            sums = [self.model.loss(chunk) * len(chunk) for chunk in torch.split(tokens, self.config.batch)]
+        self.model.train()
+        self.progress.held_out_loss = float(torch.stack(sums).sum()) / len(tokens)
+        self.tracer.log(held_out_loss=self.progress.held_out_loss, unit=LOSS_UNIT)
+        # Measuring is no part of the training speed.
+        self._clock = time.perf_counter()
+        self._recent.clear()
+        return self.progress.held_out_loss
+
+    def _advance(self, loss: Tensor) -> None:
+        progress = self.progress
+        progress.step += 1
+        self._recent.append(loss)
+        if progress.step == 1:
+            progress.first_loss = float(loss)
+        if progress.step % 10 == 0:
+            now = time.perf_counter()
+            tokens = len(self._recent) * self.config.batch * self.model.config.sequence
+            progress.tokens_per_second = tokens / (now - self._clock)
+            progress.loss = float(torch.stack(self._recent).mean())
+            self.tracer.log(tokens_per_second=progress.tokens_per_second, unit="1/s")
+            self._clock = now
+            self._recent.clear()
+
+    def _learning_rate(self, step: int) -> float:
+        config = self.config
+        if step < config.warmup:
+            return config.learning_rate * step / config.warmup
+        done = (step - config.warmup) / max(1, config.steps - config.warmup)
+        return config.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * min(1.0, done))))
+
+
+def _groups(model: GPT, weight_decay: float) -> list[dict[str, Any]]:
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]

@@ -1,0 +1,70 @@
+"""The demo's text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from megalens.demo import ByteTokenizer, load_corpus
+
+
+def test_the_corpus_is_english_split_by_document() -> None:
+    corpus = load_corpus(200_000)
+    assert 195_000 < len(corpus.train) + len(corpus.held_out) <= 201_000
+    assert 0.05 < len(corpus.held_out) / len(corpus.train) < 0.1
+    assert corpus.train.count(b" the ") > 1000
+
+
+def test_two_interpreters_collect_the_same_bytes() -> None:
+    code = (
+        "import hashlib; from megalens.demo.text import load_corpus; c = load_corpus(150_000); "
+        "print(hashlib.sha256(c.train + b'|' + c.held_out).hexdigest())"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(digests) == 1
+
+
+def test_no_paragraph_of_the_held_out_text_was_trained_on() -> None:
+    corpus = load_corpus(400_000)
+    trained = {
+        paragraph.split() and b" ".join(paragraph.split()) for paragraph in corpus.train.split(b"\n\n")
+    }
+    held_out = [b" ".join(paragraph.split()) for paragraph in corpus.held_out.split(b"\n\n")]
+    assert len(held_out) > 50
+    assert not trained.intersection(held_out)
+
+
+def test_collecting_docstrings_imports_none_of_the_modules_they_are_in() -> None:
+    code = (
+        "import json, sys; from megalens.demo.text import load_corpus; before = set(sys.modules); "
+        "load_corpus(600_000); print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    harmless = ("pydoc_data", "_sysconfigdata", "encodings")
+    assert [name for name in json.loads(done.stdout) if not name.startswith(harmless)] == []
+
+
+def test_too_little_text_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
+    monkeypatch.setattr("megalens.demo.text._topics", lambda: [])
+    monkeypatch.setattr("sysconfig.get_paths", lambda: {"stdlib": str(tmp_path)})
+    with pytest.raises(ValueError, match=r"Expected at least 64 KiB of English.*Use a Python"):
+        load_corpus()
+
+
+def test_the_tokenizer_gives_back_what_it_was_given() -> None:
+    tokenizer = ByteTokenizer()
+    assert tokenizer.decode(tokenizer.encode("naïve ✓")) == "naïve ✓"
+    assert tokenizer.decode(tokenizer.tensor("abc")[0]) == "abc"
+    assert tokenizer.decode([0xC3]) == "\ufffd"
