@@ -1,0 +1,194 @@
+"""What the benchmarks share: ratios with an interval, facts about the machine, and the files that results go into."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["RESULTS", "Ratio", "Row", "machine_facts", "percentile", "ratio", "write_results"]
+
+RESULTS = Path(__file__).parent / "results"
+_PACKAGES = ("megalens", "torch", "pyarrow", "websockets", "jupyterlab", "duckdb", "numpy")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A quotient of two means with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        """Return the ratio as text, such as ``0.93 (0.91 to 0.95)``."""
+        return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a result table."""
+
+    what: str
+    value: float
+    unit: str
+    low: float | None = None
+    """Lower end of the 95 % interval, where there is one."""
+    high: float | None = None
+    target: str = ""
+    """What was asked for, as text such as ``≤ 1``."""
+    met: bool | None = None
+    """Whether the target was met; None where there is none."""
+    note: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Further figures, for the JSON only."""
+
+
+def ratio(
+    above: Sequence[float],
+    below: Sequence[float],
+    *,
+    middle: Callable[[Sequence[float]], float] = statistics.fmean,
+    paired: bool = True,
+    resamples: int = 4000,
+    seed: int = 0,
+) -> Ratio:
+    """Return ``middle(above) / middle(below)`` with a 95 % percentile-bootstrap interval.
+
+    Parameters
+    ----------
+    above, below : sequence of float
+        One figure per block of the run.
+    middle : callable
+        What stands for a sequence: the mean, or a median where blocks meet other work on the machine.
+    paired : bool
+        Whether ``above[i]`` and ``below[i]`` were measured next to each other; pairs are then resampled as pairs.
+    resamples, seed : int
+        How often, and from which random numbers.
+
+    Raises
+    ------
+    ValueError
+        When there are fewer than three figures a side, or pairs that do not match.
+    """
+    if min(len(above), len(below)) < 3 or (paired and len(above) != len(below)):
+        raise ValueError(
+            f"Expected at least three matching figures a side, got {len(above)} and {len(below)}."
+        )
+    dice = random.Random(seed)
+    values = []
+    for _ in range(resamples):
+        chosen = dice.choices(range(len(above)), k=len(above))
+        other = chosen if paired else dice.choices(range(len(below)), k=len(below))
+        values.append(middle([above[i] for i in chosen]) / middle([below[i] for i in other]))
+    return Ratio(middle(above) / middle(below), percentile(values, 2.5), percentile(values, 97.5))
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return a percentile by linear interpolation between the two nearest figures."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def machine_facts() -> dict[str, Any]:
+    """Return what a reader must know about the machine, and nothing that names it or its user."""
+    return {
+        "processor": _processor(),
+        "cores": _cores(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+    }
+
+
+def write_results(
+    name: str,
+    title: str,
+    rows: Sequence[Row],
+    *,
+    how: str,
+    quick: bool = False,
+    facts: dict[str, Any] | None = None,
+) -> Path:
+    """Write ``results/<name>.json`` and ``results/<name>.md`` and return the Markdown file.
+
+    Parameters
+    ----------
+    name, title : str
+        File name without ending, and the heading.
+    rows : sequence of Row
+        The figures. Missed targets are written as they are.
+    how : str
+        One or two sentences: how it was measured.
+    quick : bool
+        Whether this was a short run, which proves that the benchmark works and nothing else.
+    facts : dict, optional
+        Further facts beside those of the machine.
+    """
+    RESULTS.mkdir(exist_ok=True)
+    body = {
+        "name": name,
+        "title": title,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "quick": quick,
+        "how": how,
+        "machine": machine_facts() | (facts or {}),
+        "rows": [asdict(row) for row in rows],
+    }
+    text = json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
+    path = RESULTS / f"{name}.md"
+    path.write_text(_markdown(body, rows), encoding="utf-8")
+    return path
+
+
+def _markdown(body: dict[str, Any], rows: Sequence[Row]) -> str:
+    machine = body["machine"]
+    lines = [f"# {body['title']}", ""]
+    if body["quick"]:
+        lines += ["A quick run: it shows that the benchmark works; its figures prove nothing.", ""]
+    lines += [body["how"], "", "| what | figure | 95 % interval | target | |", "|---|---|---|---|---|"]
+    for row in rows:
+        interval = "" if row.low is None or row.high is None else f"{row.low:.3g} to {row.high:.3g}"
+        verdict = {True: "met", False: "**missed**", None: ""}[row.met]
+        closing = " · ".join(part for part in (verdict, row.note) if part)
+        lines.append(f"| {row.what} | {row.value:.3g} {row.unit} | {interval} | {row.target} | {closing} |")
+    packages = ", ".join(f"{name} {found}" for name, found in machine["packages"].items())
+    lines += [
+        "",
+        f"{machine['processor']}, {machine['cores']} cores, {machine['system']}, Python {machine['python']}; "
+        f"{packages}. {body['date']}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
