@@ -24,6 +24,7 @@ from .settings import (
     parse_layers,
 )
 from .streams import STREAM_NAMES, empty_table, stream_schema
+from .views import VIEW_NAMES, check_view_options, view_defaults, view_fields
 
 __all__ = [
     "BIT_CAUGHT_UP",
@@ -33,6 +34,7 @@ __all__ = [
     "MESSAGE_TYPES",
     "STREAM_NAMES",
     "SUBPROTOCOL",
+    "VIEW_NAMES",
     "Compressor",
     "Empty",
     "Frame",
@@ -41,6 +43,7 @@ __all__ = [
     "ProtocolError",
     "Tile",
     "check_message",
+    "check_view_options",
     "compressor_from_setting",
     "compressor_infos",
     "contract_file",
@@ -53,4 +56,6 @@ __all__ = [
     "parse_layers",
     "restamp_frame",
     "stream_schema",
+    "view_defaults",
+    "view_fields",
 ]

@@ -1,0 +1,121 @@
+"""View options, checked against ``protocol/views.schema.json``: a widget's arguments, a tab's state, a report's recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from .contract import contract_json
+from .errors import ProtocolError
+
+__all__ = ["VIEW_NAMES", "check_view_options", "view_defaults", "view_fields"]
+
+_SCHEMA: dict[str, Any] = contract_json("views.schema.json")
+_DEFINITIONS: dict[str, str] = {
+    _SCHEMA["$defs"][name]["properties"]["view"]["const"]: name
+    for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
+}
+VIEW_NAMES: tuple[str, ...] = tuple(_DEFINITIONS)
+
+
+def view_fields(view: str) -> tuple[str, ...]:
+    """Return the option names of one view, without ``view`` itself, in the order of the schema."""
+    return tuple(name for name in _properties(view) if name != "view")
+
+
+def view_defaults(view: str) -> dict[str, Any]:
+    """Return the default of every option of one view that has one."""
+    return {name: spec["default"] for name, spec in _properties(view).items() if "default" in spec}
+
+
+def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str, Any]:
+    """Return the options with every default filled in.
+
+    Parameters
+    ----------
+    options : mapping
+        ``view`` and the options of that view.
+    field : str
+        Dotted path of the options, put before the option's name in an error.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter`` with the dotted field of the first option at fault.
+    """
+    prefix = f"{field}." if field else ""
+    view = options.get("view") if isinstance(options, Mapping) else None
+    if not isinstance(view, str) or view not in _DEFINITIONS:
+        known = ", ".join(VIEW_NAMES)
+        raise ProtocolError(
+            "bad-parameter",
+            f"There is no view {_short(view)}. Choose one of {known}.",
+            field=f"{prefix}view",
+            expected=known,
+            got=_short(view),
+        )
+    filled = {"view": view, **view_defaults(view), **options}
+    for error in sorted(_validator(view).iter_errors(filled), key=lambda e: list(map(str, e.absolute_path))):
+        raise _explain(error, view, filled, prefix)
+    return filled
+
+
+def _properties(view: str) -> dict[str, dict[str, Any]]:
+    properties: dict[str, dict[str, Any]] = _SCHEMA["$defs"][_DEFINITIONS[view]]["properties"]
+    return properties
+
+
+@cache
+def _validator(view: str) -> Draft202012Validator:
+    return Draft202012Validator({"$ref": f"#/$defs/{_DEFINITIONS[view]}", "$defs": _SCHEMA["$defs"]})
+
+
+def _explain(error: ValidationError, view: str, options: Mapping[str, Any], prefix: str) -> ProtocolError:
+    path = [str(part) for part in error.absolute_path]
+    known = view_fields(view)
+    if path:
+        name = path[0]
+        spec = _properties(view)[name]
+        expected = _expected(_SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else spec)
+        message = f"{view}({name}=…) must be {expected}, and {_short(options[name])} came."
+        return ProtocolError(
+            "bad-parameter",
+            message,
+            field=prefix + ".".join(path),
+            expected=expected,
+            got=_short(options[name]),
+        )
+    unknown = [name for name in options if name not in known and name != "view"]
+    if unknown:
+        message = f"{view} has no option {_short(unknown[0])}. It takes {', '.join(known)}."
+        return ProtocolError(
+            "bad-parameter", message, field=f"{prefix}{unknown[0]}", expected=", ".join(known), got=_short(unknown[0])
+        )
+    missing = next(name for name in error.validator_value if name not in options)
+    return ProtocolError(
+        "bad-parameter",
+        f"{view} needs {missing}: {_properties(view)[missing].get('description', 'which one to draw')}",
+        field=f"{prefix}{missing}",
+    )
+
+
+def _expected(spec: Mapping[str, Any]) -> str:
+    if "enum" in spec:
+        return "one of " + ", ".join(map(str, spec["enum"]))
+    kinds = spec["type"] if isinstance(spec["type"], list) else [spec["type"]]
+    words = {
+        "string": "text",
+        "integer": f"a whole number{' from 0' if spec.get('minimum') == 0 else ''}",
+        "array": "a list of text" if spec.get("items", {}).get("type") == "string" else "two whole numbers, first and last",
+        "null": "None",
+    }
+    text = " or ".join(words[kind] for kind in kinds)
+    return f"{text}, {spec['description'].rstrip('.')}" if "pattern" in spec else text
+
+
+def _short(value: object) -> str:
+    return f"{value!r:.100}"

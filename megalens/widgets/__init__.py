@@ -1,0 +1,9 @@
+"""Kernel-side widgets: each is a run's name and a view's options; the browser draws it from those alone."""
+
+from .base import VIEW_MIME, View
+from .errors import WidgetError
+from .heatmap import Heatmap
+from .scalars import Scalars
+from .trend import Trend
+
+__all__ = ["VIEW_MIME", "Heatmap", "Scalars", "Trend", "View", "WidgetError"]

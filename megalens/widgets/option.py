@@ -1,0 +1,56 @@
+"""View options as attributes of a widget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from traitlets import TraitType
+
+if TYPE_CHECKING:
+    from .base import View
+
+__all__ = ["Option", "plain_option"]
+
+
+class Option(TraitType[Any, Any]):
+    """One view option as a trait: setting it checks it against the view's schema and changes the view's ``options``."""
+
+    default_value: Any = None
+    allow_none = True
+
+    def validate(self, obj: View, value: Any) -> Any:
+        """Return the value as it will stand in ``options``, or raise :class:`WidgetError`."""
+        assert self.name is not None
+        return obj.checked({self.name: value})[self.name]
+
+
+def plain_option(name: str, value: Any) -> Any:
+    """Return what a person may write for an option in the form that the schema has for it.
+
+    ``layers`` may be a number or numbers (``3``, ``range(1, 5)``), ``steps`` a tuple, ``names`` one text. Whatever is none of these is
+    returned as it is, for the schema to refuse.
+    """
+    if name == "layers" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if name == "names" and isinstance(value, str):
+        return [value]
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        return value
+    items = list(value)
+    if name == "layers":
+        return _ranges(items)
+    return items
+
+
+def _ranges(layers: list[Any]) -> Any:
+    """Return ``'1-4,7'`` for ``[1, 2, 3, 4, 7]``; anything but a list of whole numbers comes back as it is."""
+    if not layers or not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
+        return layers
+    spans: list[list[int]] = []
+    for layer in sorted(set(layers)):
+        if spans and layer == spans[-1][1] + 1:
+            spans[-1][1] = layer
+        else:
+            spans.append([layer, layer])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
