@@ -51,6 +51,30 @@ const withoutProse = node => {
   return copy;
 };
 
+/**
+ * Say uniqueItems over an enumeration value by value: the validator compares every pair of items otherwise, and a message with
+ * a million of them would hold it for hours.
+ */
+function withoutPairs(schema) {
+  return walk(schema, node => {
+    if (node.uniqueItems !== true) {
+      return node;
+    }
+    const { uniqueItems: _unique, ...rest } = node;
+    const name = String(node.items?.$ref).slice('#/$defs/'.length);
+    const values = node.items?.enum ?? schema.$defs[name]?.enum;
+    if (values === undefined) {
+      throw new Error(
+        'uniqueItems is only understood over an enumeration. Extend scripts/generate-protocol.mjs.'
+      );
+    }
+    return {
+      ...rest,
+      allOf: values.map(value => ({ contains: { const: value }, minContains: 0, maxContains: 1 }))
+    };
+  });
+}
+
 /** Return the types of a schema and the schema itself as a constant. */
 async function schemaModule(path, constant, keepProse) {
   const schema = await readJson(path);
@@ -62,7 +86,7 @@ async function schemaModule(path, constant, keepProse) {
     format: false,
     unreachableDefinitions: true
   });
-  const literal = keepProse ? schema : walk(schema, withoutProse);
+  const literal = withoutPairs(keepProse ? schema : walk(schema, withoutProse));
   return (
     banner(path) +
     "import type { Schema } from '@cfworker/json-schema';\n\n" +

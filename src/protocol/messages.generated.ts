@@ -569,7 +569,16 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
         every: { type: 'integer', minimum: 1 },
-        phases: { type: 'array', items: { $ref: '#/$defs/Phase' }, minItems: 1, uniqueItems: true },
+        phases: {
+          type: 'array',
+          items: { $ref: '#/$defs/Phase' },
+          minItems: 1,
+          allOf: [
+            { contains: { const: 'train' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'eval' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'generate' }, minContains: 0, maxContains: 1 }
+          ]
+        },
         samples: { type: ['integer', 'null'], minimum: 1 },
         compressor: { $ref: '#/$defs/CompressorSetting' }
       }
