@@ -1,0 +1,327 @@
+import type { IDisposable } from '@lumino/disposable';
+import { Signal, type ISignal } from '@lumino/signaling';
+import { decodeFrame, isKnownStream, type IFrame } from '../protocol/frame';
+import { SUBPROTOCOL, decodeMessage, encodeMessage } from '../protocol/messages';
+import type { ConfigPatch, Configured, Hello, Join, Peer, Status } from '../protocol/messages.generated';
+import { ProtocolError } from '../protocol/protocol-error';
+import { backOff } from './back-off';
+import { ClientError } from './client-error';
+import { breakOf, endOf, type ILastWords } from './close-codes';
+import { ConfigureLedger } from './configure-ledger';
+import type { IHubSocket, SocketFactory } from './hub-socket';
+import type { ClosedState, HubState } from './hub-state';
+import { Sequence, type IGap } from './sequence';
+
+/** How a connection is made. */
+export interface IHubConnectionOptions {
+  /** Opens a socket; called again for every try to come back. */
+  openSocket: SocketFactory;
+  /** How this program names itself to the hub and to other viewers. */
+  peer: Peer;
+  /** Bytes of past tensors frames to ask for at most; the hub's own bound when absent. */
+  backlog?: number;
+  /** No frame for this long is `stale`; 3 s when absent. */
+  staleMs?: number;
+  /** A link without any word for this long is given up; 10 s when absent (a status comes every 2 s). */
+  silentMs?: number;
+  /** How long a change may go without its first answer; 10 s when absent. */
+  answerMs?: number;
+  /**
+   * Asked after every failed try: a final state when coming back is pointless, null to go on. A browser is not told why an upgrade
+   * was refused, so this is where a login that ran out or a run that was closed is found out.
+   */
+  diagnose?: () => Promise<ClosedState | null>;
+}
+
+/** What a connection tells. */
+export type HubEvent =
+  | { kind: 'state'; state: HubState }
+  /** `fresh` when the hub counts anew: nothing that was received before belongs to its numbers. */
+  | { kind: 'hello'; hello: Hello; fresh: boolean }
+  | { kind: 'status'; status: Status }
+  | { kind: 'frame'; frame: IFrame }
+  | { kind: 'configured'; message: Configured }
+  | { kind: 'gap'; gap: IGap }
+  /** Something unreadable or refused came; the connection goes on. */
+  | { kind: 'problem'; error: ProtocolError };
+
+const TICK_MS = 500;
+const HELLO_MS = 10_000;
+
+/**
+ * A viewer's connection to one hub, directly or through the Jupyter server's relay.
+ *
+ * It joins, comes back by itself with what it already has, and says what it missed. It keeps no rows.
+ */
+export class HubConnection implements IDisposable {
+  constructor(private readonly options: IHubConnectionOptions) {
+    this.ledger = new ConfigureLedger(options.answerMs ?? 10_000);
+    this.openSocket();
+    this.ticker = setInterval(() => this.tick(), TICK_MS);
+  }
+
+  /** Everything that happens, in order. */
+  get event(): ISignal<this, HubEvent> {
+    return this._event;
+  }
+
+  get state(): HubState {
+    return this._state;
+  }
+
+  /** Frames of streams that this version does not know. */
+  get skippedFrames(): number {
+    return this._skippedFrames;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /**
+   * Ask for a change of what is traced.
+   *
+   * @param patch - Flags to set, or null to switch off.
+   * @param accepted - Called with the step from which the change can apply.
+   * @returns The answer when it is applied.
+   * @throws ProtocolError as the hub refused it; ClientError when the link is down or breaks before the answer.
+   */
+  configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
+    const socket = this.joined ? this.socket : null;
+    if (socket === null) {
+      const code = this._isDisposed ? 'disposed' : 'disconnected';
+      return Promise.reject(
+        new ClientError(
+          code,
+          'There is no link to the hub now, so nothing was changed. Try again when the run is live.'
+        )
+      );
+    }
+    this.asked += 1;
+    const id = `${this.options.peer.name.slice(0, 40)}-${this.asked}`;
+    let text: string;
+    try {
+      text = encodeMessage({ type: 'configure', id, patch });
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    const answer = this.ledger.add(id, accepted);
+    socket.send(text);
+    return answer;
+  }
+
+  /** Say goodbye, close, and reject what is open. */
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    if (this.joined) {
+      this.socket?.send(encodeMessage({ type: 'goodbye', reason: 'leaving' }));
+    }
+    this.end({ kind: 'closed', reason: 'disposed', message: 'The connection was closed here.' }, 'disposed');
+    Signal.clearData(this);
+  }
+
+  private openSocket(): void {
+    this.last = {};
+    this.joined = false;
+    this.heard = Date.now();
+    this.deadline = this.heard + HELLO_MS;
+    let socket: IHubSocket;
+    try {
+      socket = this.options.openSocket([SUBPROTOCOL]);
+    } catch (error) {
+      this.broke(1006, String(error));
+      return;
+    }
+    this.socket = socket;
+    const mine = (): boolean => this.socket === socket;
+    socket.binaryType = 'arraybuffer';
+    socket.onopen = () => mine() && this.join(socket);
+    socket.onmessage = (event: { data: unknown }) => mine() && this.receive(event.data);
+    // A close always follows an error and carries more.
+    socket.onerror = () => undefined;
+    socket.onclose = (event: { code: number; reason: string }) =>
+      mine() && this.broke(event.code, String(event.reason));
+  }
+
+  private join(socket: IHubSocket): void {
+    const join: Join = { type: 'join', protocol: SUBPROTOCOL, role: 'viewer', peer: this.options.peer };
+    if (this.sequence.since !== null && this.run !== null) {
+      join.since = this.sequence.since;
+      join.run = this.run;
+    }
+    if (this.options.backlog !== undefined) {
+      join.backlog = this.options.backlog;
+    }
+    socket.send(encodeMessage(join));
+  }
+
+  private receive(data: unknown): void {
+    this.heard = Date.now();
+    try {
+      if (typeof data === 'string') {
+        this.receiveMessage(data);
+      } else if (data instanceof ArrayBuffer || ArrayBuffer.isView(data)) {
+        this.receiveFrame(decodeFrame(data));
+      }
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) {
+        throw error;
+      }
+      this._event.emit({ kind: 'problem', error });
+      if (error.code === 'version-mismatch') {
+        this.end({ kind: 'closed', reason: 'version', message: error.message }, 'disconnected');
+      }
+    }
+  }
+
+  private receiveMessage(text: string): void {
+    const message = decodeMessage(text, ['hello', 'status', 'configured', 'error', 'goodbye']);
+    switch (message.type) {
+      case 'hello':
+        this.receiveHello(message);
+        break;
+      case 'status':
+        this.last.runState = message.state;
+        this._event.emit({ kind: 'status', status: message });
+        for (const gap of this.sequence.settle(message.dropped?.viewer ?? 0)) {
+          this._event.emit({ kind: 'gap', gap });
+        }
+        break;
+      case 'configured':
+        this.ledger.configured(message);
+        this._event.emit({ kind: 'configured', message });
+        break;
+      case 'error':
+        if (!this.ledger.refused(message)) {
+          this.last.error = message.message;
+          this._event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
+        }
+        break;
+      case 'goodbye':
+        this.last.goodbye = message;
+        break;
+    }
+  }
+
+  private receiveHello(hello: Hello): void {
+    let fresh = false;
+    if (!this.joined) {
+      this.joined = true;
+      this.attempt = 0;
+      fresh = !this.sequence.begin(hello);
+      this.run = hello.run.id;
+      this.framed = Date.now();
+      this.setState({ kind: 'live' });
+    }
+    this._event.emit({ kind: 'hello', hello, fresh });
+  }
+
+  private receiveFrame(frame: IFrame): void {
+    this.framed = Date.now();
+    if (this._state.kind === 'stale') {
+      this.setState({ kind: 'live' });
+    }
+    if (!this.sequence.accept(frame)) {
+      return;
+    }
+    if (isKnownStream(frame.stream)) {
+      this._event.emit({ kind: 'frame', frame });
+    } else {
+      this._skippedFrames += 1;
+    }
+  }
+
+  private tick(): void {
+    const now = Date.now();
+    const late = now - this.ticked > TICK_MS * 4;
+    this.ticked = now;
+    // A tab that slept or a busy kernel wakes with old clocks: what came meanwhile is read first.
+    if (late || this.socket === null) {
+      return;
+    }
+    if (!this.joined && now > this.deadline) {
+      this.broke(1006, '');
+    } else if (this.joined && now - this.heard > (this.options.silentMs ?? 10_000)) {
+      this.last.error = 'The hub fell silent.';
+      this.broke(1006, '');
+    } else if (this._state.kind === 'live' && now - this.framed > (this.options.staleMs ?? 3000)) {
+      this.setState({ kind: 'stale', since: this.framed });
+    }
+  }
+
+  private broke(code: number, reason: string): void {
+    const end = endOf(code, reason, this.last);
+    if (end !== null) {
+      this.end(end, 'disconnected');
+      return;
+    }
+    this.drop();
+    this.ledger.rejectAll(
+      new ClientError(
+        'disconnected',
+        'The link to the hub broke before it answered. Look at the settings in force and try again.'
+      )
+    );
+    this.attempt += 1;
+    this.setState({ kind: 'reconnecting', attempt: this.attempt, message: breakOf(code, this.last) });
+    void this.comeBack();
+  }
+
+  private async comeBack(): Promise<void> {
+    const { attempt } = this;
+    // A hook that fails knows nothing, so the next try decides.
+    const end = await this.options.diagnose?.().catch(() => null);
+    if (this._state.kind !== 'reconnecting' || this.attempt !== attempt) {
+      return;
+    }
+    if (end) {
+      this.end(end, 'disconnected');
+      return;
+    }
+    this.timer = setTimeout(() => this.openSocket(), backOff(attempt, Math.random()));
+  }
+
+  private end(state: ClosedState, code: 'disconnected' | 'disposed'): void {
+    clearInterval(this.ticker);
+    clearTimeout(this.timer);
+    this.drop();
+    this.ledger.rejectAll(new ClientError(code, state.message));
+    if (this._state.kind !== 'closed') {
+      this.setState(state);
+    }
+  }
+
+  private drop(): void {
+    const { socket } = this;
+    this.socket = null;
+    this.joined = false;
+    socket?.close(1000);
+  }
+
+  private setState(state: HubState): void {
+    this._state = state;
+    this._event.emit({ kind: 'state', state });
+  }
+
+  private readonly _event = new Signal<this, HubEvent>(this);
+  private readonly ledger: ConfigureLedger;
+  private readonly sequence = new Sequence();
+  private readonly ticker: ReturnType<typeof setInterval>;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private socket: IHubSocket | null = null;
+  private joined = false;
+  private run: string | null = null;
+  private last: ILastWords = {};
+  private attempt = 0;
+  private asked = 0;
+  private heard = 0;
+  private framed = 0;
+  private deadline = 0;
+  private ticked = Date.now();
+  private _state: HubState = { kind: 'connecting' };
+  private _skippedFrames = 0;
+  private _isDisposed = false;
+}

@@ -1,0 +1,254 @@
+import { decodeMessage } from '../protocol/messages';
+import type { Hello, Status } from '../protocol/messages.generated';
+import { ProtocolError } from '../protocol/protocol-error';
+import type { ViewOptions } from '../protocol/views.generated';
+import { ClientError } from './client-error';
+
+/** One run as the Jupyter server lists it. */
+export interface IRunEntry {
+  readonly id: string;
+  readonly name: string;
+  /** `gone`: recorded half, its hub vanished and nothing closed it. */
+  readonly state: 'live' | 'recorded' | 'gone';
+  /** Seconds since the epoch. */
+  readonly started: number;
+  /** Seconds since the epoch, or null while it runs. */
+  readonly ended: number | null;
+  /** Newest step that the server knows of. */
+  readonly step: number | null;
+  /** Run folder relative to the server's root, or null. */
+  readonly folder: string | null;
+}
+
+/** A recorded run's description. */
+export interface IRunDetail {
+  readonly hello: Hello;
+  readonly status: Status;
+  /** Streams whose file was cut short. */
+  readonly truncated: readonly string[];
+}
+
+/** What a recorded run has of one flag. */
+export interface ITensorIndex {
+  readonly flag: string;
+  readonly phase: string;
+  readonly parts: readonly string[];
+  readonly layers: readonly number[];
+  /** Ascending. */
+  readonly steps: readonly number[];
+}
+
+/** Which rows of a recorded stream to read; absent members match everything. */
+export interface IStreamQuery {
+  flag?: string;
+  part?: string;
+  phase?: string;
+  /** Range text such as `1-4,7`. */
+  layers?: string;
+  first?: number;
+  last?: number;
+  /** Bytes that the answer may have; the server thins steps out to fit. */
+  limitBytes?: number;
+}
+
+/** The rows of a recorded stream. */
+export interface IStreamAnswer {
+  /** An Arrow IPC stream with the stream's schema. */
+  readonly bytes: Uint8Array;
+  /** 1, or n when only every n-th step fitted. */
+  readonly sampledEvery: number;
+}
+
+/** How the API is reached. */
+export interface IRunsApiOptions {
+  /** The Jupyter server's base URL, with its trailing slash. */
+  baseUrl: string;
+  /** `fetch`, or something like it that adds the server's login and XSRF token. */
+  fetch: (url: string, init: RequestInit) => Promise<Response>;
+}
+
+/** The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a `ClientError`. */
+export class RunsApi {
+  constructor(private readonly options: IRunsApiOptions) {}
+
+  /** All runs, newest first. */
+  async list(signal?: AbortSignal): Promise<readonly IRunEntry[]> {
+    const { runs } = asObject(await this.json('runs', { signal }));
+    return asArray(runs).map(entryOf);
+  }
+
+  /** A recorded run's description, or a live run's entry in the list. */
+  async get(id: string, signal?: AbortSignal): Promise<IRunDetail | IRunEntry> {
+    const answer = asObject(await this.json(runPath(id), { signal }));
+    if (!('hello' in answer)) {
+      return entryOf(answer);
+    }
+    try {
+      return {
+        hello: decodeMessage(JSON.stringify(answer.hello), ['hello']),
+        status: decodeMessage(JSON.stringify(answer.status), ['status']),
+        truncated: asArray(answer.truncated).map(String)
+      };
+    } catch (error) {
+      throw error instanceof ProtocolError ? badAnswer(`a run that cannot be read: ${error.message}`) : error;
+    }
+  }
+
+  /** Rename a run. */
+  async rename(id: string, name: string): Promise<IRunEntry> {
+    return entryOf(await this.json(runPath(id), { method: 'PATCH', body: JSON.stringify({ name }) }));
+  }
+
+  /** What a recorded run has, by flag and phase. */
+  async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
+    const { tensors } = asObject(await this.json(`${runPath(id)}/index`, { signal }));
+    return asArray(tensors).map(value => {
+      const { flag, phase, parts, layers, steps } = asObject(value);
+      return {
+        flag: String(flag),
+        phase: String(phase),
+        parts: asArray(parts).map(String),
+        layers: asArray(layers).map(Number),
+        steps: asArray(steps).map(Number)
+      };
+    });
+  }
+
+  /** Rows of a recorded stream. */
+  async stream(
+    id: string,
+    stream: string,
+    query: IStreamQuery = {},
+    signal?: AbortSignal
+  ): Promise<IStreamAnswer> {
+    const { limitBytes, ...rest } = query;
+    const parameters = new URLSearchParams();
+    for (const [key, value] of Object.entries({ ...rest, limit_bytes: limitBytes })) {
+      if (value !== undefined) {
+        parameters.set(key, String(value));
+      }
+    }
+    const text = parameters.toString();
+    const path = `${runPath(id)}/streams/${encodeURIComponent(stream)}${text && `?${text}`}`;
+    const response = await this.request(path, { signal });
+    const every = Number(response.headers.get('X-Megalens-Sampled-Every') ?? 1);
+    return {
+      bytes: new Uint8Array(await response.arrayBuffer()),
+      sampledEvery: Number.isInteger(every) && every > 0 ? every : 1
+    };
+  }
+
+  /**
+   * Make a report of some views.
+   *
+   * @returns The file.
+   */
+  async report(
+    id: string,
+    request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
+    signal?: AbortSignal
+  ): Promise<Blob> {
+    const init = { method: 'POST', body: JSON.stringify(request), signal };
+    return (await this.request(`${runPath(id)}/report`, init)).blob();
+  }
+
+  /**
+   * Have the server connect to a hub elsewhere.
+   *
+   * @param address - `ws://host:port`, which the administrator must have allowed.
+   * @param token - The hub's token; it stays in the server's memory.
+   */
+  async connectHub(address: string, token: string): Promise<IRunEntry> {
+    return entryOf(await this.json('hubs', { method: 'POST', body: JSON.stringify({ address, token }) }));
+  }
+
+  private async json(path: string, init: RequestInit): Promise<unknown> {
+    const response = await this.request(path, init);
+    try {
+      return await response.json();
+    } catch {
+      throw badAnswer('something that is not JSON');
+    }
+  }
+
+  private async request(path: string, init: RequestInit): Promise<Response> {
+    const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };
+    let response: Response;
+    try {
+      response = await this.options.fetch(`${this.options.baseUrl}megalens/api/${path}`, {
+        ...init,
+        headers
+      });
+    } catch (error) {
+      if (init.signal?.aborted) {
+        throw error;
+      }
+      throw new ClientError(
+        'unreachable',
+        'The Jupyter server could not be reached. Check that it is running and try again.'
+      );
+    }
+    if (!response.ok) {
+      throw await refusalOf(response);
+    }
+    return response;
+  }
+}
+
+function runPath(id: string): string {
+  return `runs/${encodeURIComponent(id)}`;
+}
+
+async function refusalOf(response: Response): Promise<ClientError> {
+  const body: unknown = await response.json().catch(() => null);
+  const { code, message, field } =
+    typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
+  return new ClientError(
+    'refused',
+    typeof message === 'string'
+      ? message
+      : `The Jupyter server answered ${response.status}. Log in again or look at its log.`,
+    {
+      status: response.status,
+      serverCode: typeof code === 'string' ? code : undefined,
+      field: typeof field === 'string' ? field : undefined
+    }
+  );
+}
+
+function entryOf(value: unknown): IRunEntry {
+  const { id, name, state, started, ended, step, folder } = asObject(value);
+  if (typeof id !== 'string' || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
+    throw badAnswer('a run without an id or with an unknown state');
+  }
+  return {
+    id,
+    name: typeof name === 'string' ? name : id,
+    state,
+    started: typeof started === 'number' ? started : 0,
+    ended: typeof ended === 'number' ? ended : null,
+    step: typeof step === 'number' ? step : null,
+    folder: typeof folder === 'string' ? folder : null
+  };
+}
+
+function asObject(value: unknown): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw badAnswer('no object');
+  }
+  return value as Record<string, unknown>;
+}
+
+function asArray(value: unknown): unknown[] {
+  if (!Array.isArray(value)) {
+    throw badAnswer('no list');
+  }
+  return value;
+}
+
+function badAnswer(what: string): ClientError {
+  return new ClientError(
+    'bad-answer',
+    `The Jupyter server answered with ${what}. Its Megalens may be of another version: update it and reload.`
+  );
+}
