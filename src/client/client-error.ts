@@ -13,20 +13,31 @@ export type ClientErrorCode =
   /** The server could not be reached. */
   | 'unreachable';
 
+/** What an error of the server carried. */
+export interface IClientErrorDetails {
+  /** HTTP status. */
+  status?: number;
+  /** The server's own code. */
+  serverCode?: string;
+  /** The field at fault. */
+  field?: string;
+}
+
 /** The one error class of the client room: what was expected, what came, what to try. */
 export class ClientError extends Error {
-  /**
-   * @param code - Stable reason.
-   * @param message - Sentences for a person.
-   * @param details - HTTP status, the server's own code and the field at fault, where there are any.
-   */
   constructor(
     readonly code: ClientErrorCode,
     message: string,
-    readonly details: { status?: number; serverCode?: string; field?: string } = {}
+    details: IClientErrorDetails = {}
   ) {
     super(message);
+    this.status = details.status;
+    this.serverCode = details.serverCode;
+    this.field = details.field;
   }
 
   override readonly name = 'ClientError';
+  readonly status: number | undefined;
+  readonly serverCode: string | undefined;
+  readonly field: string | undefined;
 }

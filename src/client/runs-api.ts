@@ -59,6 +59,12 @@ export interface IStreamAnswer {
   readonly sampledEvery: number;
 }
 
+/** A file that the server made. */
+export interface IReportFile {
+  readonly name: string;
+  readonly content: Blob;
+}
+
 /** How the API is reached. */
 export interface IRunsApiOptions {
   /** The Jupyter server's base URL, with its trailing slash. */
@@ -138,18 +144,16 @@ export class RunsApi {
     };
   }
 
-  /**
-   * Make a report of some views.
-   *
-   * @returns The file.
-   */
+  /** Make a report of some views. */
   async report(
     id: string,
     request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
     signal?: AbortSignal
-  ): Promise<Blob> {
+  ): Promise<IReportFile> {
     const init = { method: 'POST', body: JSON.stringify(request), signal };
-    return (await this.request(`${runPath(id)}/report`, init)).blob();
+    const response = await this.request(`${runPath(id)}/report`, init);
+    const [, name] = /filename="([^"/\\]+)"/.exec(response.headers.get('Content-Disposition') ?? '') ?? [];
+    return { name: name ?? `${id}.${request.format}`, content: await response.blob() };
   }
 
   /**

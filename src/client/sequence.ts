@@ -1,4 +1,4 @@
-import { BIT_CAUGHT_UP, BIT_MERGED, type IFrame } from '../protocol/frame';
+import { BIT_CAUGHT_UP, type IFrame } from '../protocol/frame';
 import type { Hello } from '../protocol/messages.generated';
 
 /** Frames that did not come: sequence numbers, both inclusive. */
@@ -9,11 +9,15 @@ export interface IGap {
   readonly announced: boolean;
 }
 
-/** Follows the sequence numbers of one run over all its links: what is new, what is double, what is missing. */
+/**
+ * Follows the sequence numbers of one run over all its links: what is new, what is double, what is missing.
+ *
+ * The numbers rise within a link, those of caught-up frames too, so the newest one says all that this side has.
+ */
 export class Sequence {
-  /** Last number that this side surely has, or null; what a join names as `since`. */
+  /** Newest number that this side has, or null; what a join names as `since`. */
   get since(): number | null {
-    return this.complete;
+    return this.newest;
   }
 
   /**
@@ -22,33 +26,29 @@ export class Sequence {
    * @returns Whether the numbering goes on; false when the hub counts anew and everything it sends is a first time.
    */
   begin(hello: Hello): boolean {
-    const resumes = this.complete !== null && hello.resumed !== undefined && hello.seq >= this.complete;
+    const resumes = this.newest !== null && hello.resumed !== undefined && hello.seq >= this.newest;
     if (!resumes) {
-      this.complete = null;
+      this.newest = null;
     }
-    this.newest = hello.seq;
-    this.caughtUpTo = this.complete ?? 0;
+    this.promised = hello.seq;
+    this.dropped = 0;
     this.open = [];
-    if (hello.seq === this.caughtUpTo) {
-      this.complete = hello.seq;
-    }
     return resumes;
   }
 
   /** Take in a frame. Answers false for one that came before. */
   accept(frame: IFrame): boolean {
-    if ((frame.bits & BIT_CAUGHT_UP) !== 0) {
-      // A merged frame carries its newest number but may hold rows from before and after its neighbours.
-      return (frame.bits & BIT_MERGED) !== 0 || frame.seq > this.caughtUpTo;
-    }
-    if (frame.seq <= this.newest) {
+    if (this.newest !== null && frame.seq <= this.newest) {
       return false;
     }
-    if (frame.seq > this.newest + 1) {
-      this.open.push({ first: this.newest + 1, last: frame.seq - 1 });
+    if ((frame.bits & BIT_CAUGHT_UP) === 0) {
+      // Up to the number in hello the backlog came, and hello said what it lacks.
+      const before = Math.max(this.newest ?? 0, this.promised);
+      if (frame.seq > before + 1) {
+        this.open.push({ first: before + 1, last: frame.seq - 1 });
+      }
     }
     this.newest = frame.seq;
-    this.complete = frame.seq;
     return true;
   }
 
@@ -65,9 +65,8 @@ export class Sequence {
     return gaps;
   }
 
-  private complete: number | null = null;
-  private newest = 0;
-  private caughtUpTo = 0;
+  private newest: number | null = null;
+  private promised = 0;
   private dropped = 0;
   private open: { first: number; last: number }[] = [];
 }
