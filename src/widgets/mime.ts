@@ -1,0 +1,140 @@
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import type { IDisposable } from '@lumino/disposable';
+import { JSONExt, type ReadonlyPartialJSONObject, type ReadonlyPartialJSONValue } from '@lumino/coreutils';
+import { Widget, PanelLayout } from '@lumino/widgets';
+import { bind } from './binding';
+import { bindings } from './bindings';
+import { mountLazily } from './mount';
+import { notice } from './notice';
+import { ENGLISH, type IViewRuns, type IWords } from './runs';
+import { savedPicture, withPicture } from './saved-picture';
+import { VIEW_MIME, readViewJson, type IViewJson } from './view-json';
+import { ViewHost, type MountView } from './view-host';
+
+/** Rank for `rendermime.addFactory`: before ipywidgets' own renderer, which stands at −10. */
+export const VIEW_RANK = -20;
+
+/** Draws `application/vnd.megalens.view+json` from the page's runs, whatever the kernel is doing. */
+export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
+  constructor(runs: IViewRuns, words: IWords, mount: MountView) {
+    super();
+    this.addClass('jp-MegalensCell');
+    this.layout = new PanelLayout();
+    this._runs = runs;
+    this._words = words;
+    this._mount = mount;
+  }
+
+  /** Draw a cell's output. The same run again only changes the options. */
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this._model = model;
+    const data: ReadonlyPartialJSONValue | undefined = model.data[VIEW_MIME];
+    if (this._shown !== undefined && JSONExt.deepEqual(this._shown, data ?? null)) {
+      return;
+    }
+    this._shown = data ?? null;
+    let view: IViewJson;
+    try {
+      view = readViewJson(data);
+    } catch (error) {
+      this._close();
+      const sentence = error instanceof Error ? error.message : String(error);
+      this.node.replaceChildren(
+        notice({ sentence, picture: savedPicture(model.data), alt: this._words.__('Saved picture') })
+      );
+      return;
+    }
+    if (this._host && view.run.id === this._runId && view.modelId === this._modelId) {
+      this._host.setOptions(view.options);
+      return;
+    }
+    this._open(view, model);
+  }
+
+  override dispose(): void {
+    if (!this.isDisposed) {
+      this._close();
+      super.dispose();
+    }
+  }
+
+  private _open(view: IViewJson, model: IRenderMime.IMimeModel): void {
+    this._close();
+    this.node.replaceChildren();
+    const host = new ViewHost({
+      runs: this._runs,
+      run: view.run,
+      options: view.options,
+      words: this._words,
+      mount: this._mount,
+      picture: savedPicture(model.data)
+    });
+    this._host = host;
+    this._runId = view.run.id;
+    this._modelId = view.modelId;
+    host.optionsChanged.connect(this._keep, this);
+    (this.layout as PanelLayout).addWidget(host);
+    this._binding = bind(host, view.modelId, bindings);
+  }
+
+  /** Write the options that the person chose, and the picture of them, into the notebook, so that both are there after a reload. */
+  private _keep(host: ViewHost): void {
+    void this._write(host).catch((error: unknown) => {
+      console.warn('Megalens could not renew the saved picture of a view.', error);
+    });
+  }
+
+  private async _write(host: ViewHost): Promise<void> {
+    const turn = ++this._turn;
+    const svg = await host.toSVG();
+    const model = this._model;
+    const shown = this._shown;
+    if (turn !== this._turn || this.isDisposed || !model || !JSONExt.isObject(shown ?? null)) {
+      return;
+    }
+    const json = { ...(shown as ReadonlyPartialJSONObject), options: { ...host.options } };
+    this._shown = json;
+    model.setData({ data: withPicture({ ...model.data, [VIEW_MIME]: json }, svg) });
+  }
+
+  private _close(): void {
+    this._turn++;
+    this._binding?.dispose();
+    this._binding = null;
+    this._host?.dispose();
+    this._host = null;
+  }
+
+  private readonly _runs: IViewRuns;
+  private readonly _words: IWords;
+  private readonly _mount: MountView;
+  private _model: IRenderMime.IMimeModel | null = null;
+  private _shown: ReadonlyPartialJSONValue | undefined;
+  private _host: ViewHost | null = null;
+  private _binding: IDisposable | null = null;
+  private _runId = '';
+  private _modelId: string | null = null;
+  private _turn = 0;
+}
+
+/**
+ * Make the renderer factory of a view in a cell. Hand it to `rendermime.addFactory(factory, VIEW_RANK)`.
+ *
+ * It is safe: the JSON holds names and options only, both checked, and nothing of it is put into the page as HTML.
+ *
+ * @param runs The page's run service.
+ * @param words The user's language; English when absent.
+ * @param mount For tests and other hosts; the views of this package when absent.
+ */
+export function createMimeFactory(
+  runs: IViewRuns,
+  words: IWords = ENGLISH,
+  mount: MountView = mountLazily
+): IRenderMime.IRendererFactory {
+  return {
+    safe: true,
+    mimeTypes: [VIEW_MIME],
+    defaultRank: VIEW_RANK,
+    createRenderer: () => new ViewRenderer(runs, words, mount)
+  };
+}

@@ -1,0 +1,19 @@
+import type { IRunSource } from '../store/source';
+
+/** What the widgets need of the page's run service (`IMegalensRuns` fits as it is). */
+export interface IViewRuns {
+  /** Every run that the server knows. */
+  list(): Promise<readonly { readonly id: string; readonly state: 'live' | 'recorded' | 'gone' }[]>;
+  /** Share in a run's source, live or recorded as the server says. */
+  acquire(id: string): Promise<{ readonly source: IRunSource; dispose(): void }>;
+}
+
+/** Puts a text of the user interface into the user's language. JupyterLab's `TranslationBundle` fits as it is. */
+export interface IWords {
+  __(text: string, ...values: string[]): string;
+}
+
+/** English, for hosts without a translator. */
+export const ENGLISH: IWords = {
+  __: (text, ...values) => text.replace(/%(\d)/g, (_, place: string) => values[Number(place) - 1] ?? '')
+};

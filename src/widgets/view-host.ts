@@ -1,0 +1,214 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import { Widget } from '@lumino/widgets';
+import { JSONExt } from '@lumino/coreutils';
+import { fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
+import type { IRunSource } from '../store/source';
+import { notice } from './notice';
+import { ENGLISH, type IViewRuns, type IWords } from './runs';
+import type { IRunReference } from './view-json';
+
+/** A mounted view, as far as a cell needs it. What `src/views` returns fits as it is. */
+export interface IMountedView {
+  readonly options: ViewOptions;
+  readonly changed: ISignal<unknown, unknown>;
+  update(options: ViewOptions): void;
+  toSVG(): Promise<string>;
+  dispose(): void;
+}
+
+/** Draws a view into a node. */
+export type MountView = (
+  node: HTMLElement,
+  source: IRunSource,
+  options: ViewOptions
+) => Promise<IMountedView>;
+
+/** What a cell's view is made of. */
+export interface IViewHostOptions {
+  readonly runs: IViewRuns;
+  readonly run: IRunReference;
+  readonly options: FullViewOptions;
+  readonly mount: MountView;
+  readonly words?: IWords;
+  /** The picture that was saved with the notebook, as SVG text: shown while the run itself cannot be. */
+  readonly picture?: string | null;
+  /** How long to wait between looks for the recording of a run that ended, in milliseconds. */
+  readonly retryEvery?: number;
+}
+
+const RETRY_MS = 1500;
+const RETRIES = 8;
+
+/**
+ * One view of one run in a cell: takes a share in the run, mounts the view, and says so where it cannot.
+ *
+ * When a live run ends or its hub goes, the recorded run of the same id takes its place as soon as the server has it.
+ */
+export class ViewHost extends Widget {
+  constructor(options: IViewHostOptions) {
+    super();
+    this.addClass('jp-MegalensCellView');
+    this._setup = options;
+    this._words = options.words ?? ENGLISH;
+    this._options = options.options;
+    void this._start();
+  }
+
+  /** The options as the person sees them drawn. */
+  get options(): FullViewOptions {
+    return this._options;
+  }
+
+  /** Emitted when the person changed the options in the view itself. */
+  get optionsChanged(): ISignal<this, FullViewOptions> {
+    return this._optionsChanged;
+  }
+
+  /** Emitted each time the view has been mounted on a source. */
+  get mounted(): ISignal<this, void> {
+    return this._mounted;
+  }
+
+  /** Change the options from outside. The same options again change nothing. */
+  setOptions(options: FullViewOptions): void {
+    if (!JSONExt.deepEqual(options, this._options)) {
+      this._options = options;
+      this._view?.update(options);
+    }
+  }
+
+  /** Draw what is shown as SVG text, or null when no view is mounted. */
+  async toSVG(): Promise<string | null> {
+    return this._view ? this._view.toSVG() : null;
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) {
+      return;
+    }
+    this._release();
+    clearTimeout(this._timer);
+    Signal.clearData(this);
+    super.dispose();
+  }
+
+  private async _start(): Promise<void> {
+    const turn = ++this._turn;
+    const { runs, run, mount } = this._setup;
+    if (!this._view) {
+      this._say(this._words.__('Connecting to %1…', run.name));
+    }
+    try {
+      const lease = await runs.acquire(run.id);
+      if (turn !== this._turn || this.isDisposed) {
+        lease.dispose();
+        return;
+      }
+      if (this._view && lease.source === this._lease?.source) {
+        lease.dispose();
+        return;
+      }
+      this._release();
+      this._turn = turn;
+      this._lease = lease;
+      const node = document.createElement('div');
+      node.className = 'jp-MegalensCellView-body';
+      this.node.replaceChildren(node);
+      const view = await mount(node, lease.source, this._options);
+      if (turn !== this._turn || this.isDisposed) {
+        view.dispose();
+        return;
+      }
+      this._view = view;
+      view.changed.connect(this._onViewChanged, this);
+      lease.source.changed.connect(this._onSourceChanged, this);
+      // The options may have been changed from outside while the view was being loaded.
+      view.update(this._options);
+      this._onSourceChanged();
+      this._mounted.emit();
+    } catch (error) {
+      if (turn === this._turn && !this.isDisposed) {
+        this._release();
+        const reason = error instanceof Error ? error.message : String(error);
+        this._say(
+          this._words.__(
+            'Run %1 cannot be shown now. Start it again, or put its folder back where Jupyter lists recorded runs.',
+            run.name
+          ),
+          reason
+        );
+      }
+    }
+  }
+
+  private _onViewChanged(): void {
+    const options = this._view && fullViewOptions(this._view.options);
+    if (options && !JSONExt.deepEqual(options, this._options)) {
+      this._options = options;
+      this._optionsChanged.emit(options);
+    }
+  }
+
+  private _onSourceChanged(): void {
+    const connection = this._lease?.source.connection;
+    if (connection?.kind !== 'closed') {
+      this._tries = 0;
+    } else if ((connection.reason === 'gone' || connection.reason === 'finished') && this._tries === 0) {
+      this._seekRecording();
+    }
+  }
+
+  /** Look a few times whether the server has the recording of a run that ended, and then show that. */
+  private _seekRecording(): void {
+    if (this._tries++ >= RETRIES) {
+      return;
+    }
+    this._timer = setTimeout(() => {
+      void this._setup.runs.list().then(
+        entries => {
+          if (this.isDisposed) {
+            return;
+          }
+          const entry = entries.find(({ id }) => id === this._setup.run.id);
+          if (entry && entry.state !== 'live') {
+            void this._start();
+          } else {
+            this._seekRecording();
+          }
+        },
+        () => this.isDisposed || this._seekRecording()
+      );
+    }, this._setup.retryEvery ?? RETRY_MS);
+  }
+
+  private _say(sentence: string, detail?: string): void {
+    const action =
+      detail === undefined
+        ? undefined
+        : { label: this._words.__('Try again'), run: () => void this._start() };
+    this.node.replaceChildren(
+      notice({ sentence, detail, action, picture: this._setup.picture, alt: this._words.__('Saved picture') })
+    );
+  }
+
+  private _release(): void {
+    this._turn++;
+    this._view?.changed.disconnect(this._onViewChanged, this);
+    this._lease?.source.changed.disconnect(this._onSourceChanged, this);
+    this._view?.dispose();
+    this._lease?.dispose();
+    this._view = null;
+    this._lease = null;
+  }
+
+  private readonly _setup: IViewHostOptions;
+  private readonly _words: IWords;
+  private readonly _optionsChanged = new Signal<this, FullViewOptions>(this);
+  private readonly _mounted = new Signal<this, void>(this);
+  private _options: FullViewOptions;
+  private _view: IMountedView | null = null;
+  private _lease: { readonly source: IRunSource; dispose(): void } | null = null;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _turn = 0;
+  private _tries = 0;
+}

@@ -1,0 +1,60 @@
+import { ProtocolError, fullViewOptions, type FullViewOptions } from '../protocol';
+
+/** MIME type of a view in a notebook: which run and which options, and nothing else is needed to draw it. */
+export const VIEW_MIME = 'application/vnd.megalens.view+json';
+
+/** Newest form of the JSON that this side reads. */
+const FORMAT = 1;
+
+/** Which run a view shows. */
+export interface IRunReference {
+  readonly id: string;
+  readonly name: string;
+  /** Run folder relative to the notebook, or null. */
+  readonly folder: string | null;
+}
+
+/** What a cell's output holds of a view. */
+export interface IViewJson {
+  readonly format: 1;
+  readonly run: IRunReference;
+  readonly options: FullViewOptions;
+  /** The kernel's widget that shows the same view, while there is one. */
+  readonly modelId: string | null;
+}
+
+const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
+
+/** Read a run reference out of a widget's state or a cell's output. */
+export function readRunReference(value: unknown): IRunReference {
+  const fields: Record<string, unknown> = typeof value === 'object' && value !== null ? { ...value } : {};
+  const id = text(fields['id']);
+  if (id === null) {
+    throw new ProtocolError('bad-message', 'This view does not say which run it shows. Run the cell again.', {
+      field: 'run.id'
+    });
+  }
+  return { id, name: text(fields['name']) ?? id, folder: text(fields['folder']) };
+}
+
+/**
+ * Read what a cell's output holds.
+ *
+ * @throws ProtocolError When it is from a newer version, or is no view.
+ */
+export function readViewJson(value: unknown): IViewJson {
+  const fields: Record<string, unknown> = typeof value === 'object' && value !== null ? { ...value } : {};
+  if (fields['format'] !== FORMAT) {
+    throw new ProtocolError(
+      'version-mismatch',
+      'This view was saved by another version of Megalens. Update Megalens, or run the cell again.',
+      { field: 'format', expected: String(FORMAT), got: String(fields['format']).slice(0, 50) }
+    );
+  }
+  return {
+    format: FORMAT,
+    run: readRunReference(fields['run']),
+    options: fullViewOptions(fields['options']),
+    modelId: text(fields['model_id'])
+  };
+}
