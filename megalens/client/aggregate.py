@@ -1,0 +1,96 @@
+"""The layer trend: one statistic of the traced values per step and layer. The browser's twin reads the same golden cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import ClientError
+
+__all__ = ["STATISTICS", "trend"]
+
+STATISTICS = ("mean", "std", "min", "max", "rms", "abs_mean", "nonfinite")
+_SCHEMA = pa.schema([("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())])
+
+
+def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
+    """Reduce traced tensors to one number per step and layer.
+
+    All values of a step and layer count alike, whichever micro-batch, sample or rank they came from; filter by flag, part and phase
+    before. Sums are float64, and the deviation is taken about the group's mean in a second pass.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Rows of the stream ``tensors``; ``step``, ``layer`` and ``values`` are read.
+    statistic : str
+        ``mean``, ``std`` (of the population), ``min``, ``max``, ``rms`` (root of the mean square) or ``abs_mean``, over the finite
+        values; ``nonfinite`` counts the others.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``step`` int64, ``layer`` int32, ``value`` float64, ``count`` int64 (finite values), ordered by step, then layer. A group with no
+        finite value has a ``value`` of NaN, except that ``nonfinite`` is always a count.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` when there is no such statistic.
+    """
+    if statistic not in STATISTICS:
+        known = ", ".join(STATISTICS)
+        raise ClientError(
+            f"There is no statistic {statistic!r:.100}. Choose one of {known}.", code="bad-parameter", field="statistic"
+        )
+    if table.num_rows == 0:
+        return _SCHEMA.empty_table()
+    steps = table["step"].to_numpy()
+    layers = table["layer"].to_numpy()
+    order = np.lexsort((layers, steps))
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (np.diff(steps[order]) != 0) | (np.diff(layers[order]) != 0)
+    group_of_row = np.empty(len(order), dtype=np.int64)
+    group_of_row[order] = np.cumsum(new) - 1
+    groups = int(new.sum())
+
+    lengths = pc.fill_null(pc.list_value_length(table["values"]), 0).to_numpy()
+    values = pc.list_flatten(table["values"]).to_numpy()
+    group = np.repeat(group_of_row, lengths)
+    finite = np.isfinite(values)
+    all_finite = bool(finite.all())
+    kept = (values if all_finite else values[finite]).astype(np.float64)
+    kept_group = group if all_finite else group[finite]
+    count = np.bincount(kept_group, minlength=groups)
+    if statistic == "nonfinite":
+        result = (np.bincount(group, minlength=groups) - count).astype(np.float64)
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            result = _reduce(statistic, kept, kept_group, groups, count)
+        result[count == 0] = np.nan
+    heads = order[new]
+    return pa.Table.from_arrays(
+        [pa.array(steps[heads]), pa.array(layers[heads]), pa.array(result, from_pandas=False), pa.array(count)],
+        schema=_SCHEMA,
+    )
+
+
+def _reduce(statistic: str, values: Any, group: Any, groups: int, count: Any) -> Any:
+    def sums(weights: Any) -> Any:
+        return np.bincount(group, weights=weights, minlength=groups)
+
+    if statistic == "mean":
+        return sums(values) / count
+    if statistic == "abs_mean":
+        return sums(np.abs(values)) / count
+    if statistic == "rms":
+        return np.sqrt(sums(values * values) / count)
+    if statistic == "std":
+        deviation = values - (sums(values) / count)[group]
+        return np.sqrt(sums(deviation * deviation) / count)
+    result = np.full(groups, np.inf if statistic == "min" else -np.inf)
+    (np.minimum if statistic == "min" else np.maximum).at(result, group, values)
+    return result

@@ -1,0 +1,65 @@
+"""The trend statistic equals the golden cases that the browser's twin reads too."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from megalens.client import ClientError
+from megalens.client.aggregate import STATISTICS, trend
+
+GOLDEN = sorted((Path(__file__).parents[2] / "protocol" / "fixtures" / "aggregate").glob("*.json"))
+
+
+def table_of(rows: list[dict]) -> pa.Table:
+    return pa.table(
+        {
+            "step": pa.array([row["step"] for row in rows], pa.int64()),
+            "layer": pa.array([row["layer"] for row in rows], pa.int32()),
+            "values": pa.array([[float(v) for v in row["values"]] for row in rows], pa.list_(pa.float32())),
+        }
+    )
+
+
+def test_there_are_golden_cases() -> None:
+    assert len(GOLDEN) >= 6
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_a_golden_case_comes_out_as_written(path: Path, statistic: str) -> None:
+    case = json.loads(path.read_text(encoding="utf-8"))
+    found = trend(table_of(case["rows"]), statistic).to_pylist()
+    expected = case["expected"][statistic]
+    assert [(r["step"], r["layer"]) for r in found] == [(e["step"], e["layer"]) for e in expected]
+    for row, want in zip(found, expected, strict=True):
+        value = float(want["value"])
+        if math.isnan(value):
+            assert math.isnan(row["value"])
+        else:
+            assert row["value"] == pytest.approx(value, rel=1e-12, abs=1e-15)
+
+
+def test_the_count_is_of_the_finite_values() -> None:
+    rows = [{"step": 1, "layer": 1, "values": [1, "nan", 3]}, {"step": 1, "layer": 1, "values": [5]}]
+    assert trend(table_of(rows), "mean")["count"].to_pylist() == [3]
+
+
+def test_sliced_and_chunked_tables_give_the_same_answer() -> None:
+    rng = np.random.default_rng(0)
+    rows = [
+        {"step": int(s), "layer": int(layer), "values": rng.normal(size=7).tolist()} for s in range(9) for layer in range(4)
+    ]
+    whole = table_of(rows)
+    pieces = pa.concat_tables([whole.slice(0, 5), whole.slice(5, 20), whole.slice(25)])
+    assert trend(pieces, "std") == trend(whole, "std")
+    assert trend(whole.slice(8, 8), "std") == trend(whole, "std").slice(8, 8)
+
+
+def test_an_unknown_statistic_is_named() -> None:
+    with pytest.raises(ClientError, match="no statistic 'median'") as caught:
+        trend(table_of([]), "median")
+    assert caught.value.field == "statistic"
