@@ -1,0 +1,32 @@
+"""The command line of Megalens."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from .hub.cli import add_commands
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``megalens`` with these arguments, the process's own when absent, and return the exit code."""
+    parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
+    parser.add_argument("--version", action="version", version=f"megalens {_version()}")
+    add_commands(parser.add_subparsers(title="commands", required=True, metavar="COMMAND"))
+    parsed = parser.parse_args(arguments)
+    return int(parsed.run(parsed))
+
+
+def _version() -> str:
+    try:
+        return version("megalens")
+    except PackageNotFoundError:
+        return "0+checkout"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

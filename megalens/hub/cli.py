@@ -1,0 +1,171 @@
+"""The command line: ``megalens hub`` and ``megalens runs``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .discovery import live_hubs, runtime_folder
+from .errors import HubError
+
+if TYPE_CHECKING:
+    from .options import HubOptions
+
+__all__ = ["add_commands", "main_hub", "main_runs"]
+
+_EXIT_CODES = "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, a port in use or a folder that cannot be written."
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the hub's commands to the parser of ``megalens``."""
+    hub = commands.add_parser(
+        "hub",
+        help="start the hub of one run",
+        description="Start the hub of one run. It prints one JSON line once its port is open.",
+        epilog=_EXIT_CODES,
+    )
+    hub.add_argument("--name", default="run", help="name of the run until a training process gives its own")
+    hub.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback)")
+    hub.add_argument("--port", type=_port, default=0, help="port to listen on (default: any free one)")
+    hub.add_argument("--record", type=Path, metavar="DIR", help="record the run in DIR/<run id>")
+    hub.add_argument(
+        "--linger",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="end this long after the last viewer of a finished run left (default: 10)",
+    )
+    hub.add_argument(
+        "--parent-pid",
+        type=int,
+        metavar="PID",
+        help="end when this process is gone and no training process is attached",
+    )
+    hub.add_argument(
+        "--queue-bytes", type=_count, metavar="N", help="bound of what waits for one viewer (default: 32 MiB)"
+    )
+    hub.add_argument(
+        "--backlog-bytes",
+        type=_count,
+        metavar="N",
+        help="tensors kept for viewers that come later (default: 64 MiB)",
+    )
+    hub.add_argument(
+        "--join-seconds",
+        type=_seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="time that a client has to say what it is (default: 10)",
+    )
+    hub.set_defaults(run=main_hub)
+    runs = commands.add_parser("runs", help="list the runs that are live now", epilog=_EXIT_CODES)
+    runs.add_argument("--json", action="store_true", help="one JSON object a line, without tokens")
+    runs.set_defaults(run=main_runs)
+
+
+def main_hub(arguments: argparse.Namespace) -> int:
+    """Run a hub until it ends, and return the exit code."""
+    from .options import HubOptions
+
+    # What websockets logs about a client's faults is told to the client.
+    logging.getLogger("websockets").addHandler(logging.NullHandler())
+    logging.getLogger("websockets").propagate = False
+    options = HubOptions(
+        name=arguments.name[:200] or "run",
+        host=arguments.host,
+        port=arguments.port,
+        record=arguments.record,
+        linger=arguments.linger,
+        parent_pid=arguments.parent_pid,
+        join_seconds=arguments.join_seconds,
+        **{
+            name: value
+            for name, value in (
+                ("viewer_queue_bytes", arguments.queue_bytes),
+                ("backlog_bytes", arguments.backlog_bytes),
+            )
+            if value is not None
+        },
+    )
+    try:
+        asyncio.run(_serve(options))
+    except HubError as error:
+        print(f"megalens hub: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def main_runs(arguments: argparse.Namespace) -> int:
+    """List the live runs, newest first, and return the exit code."""
+    for hub in live_hubs():
+        if arguments.json:
+            shown = {
+                "id": hub.id,
+                "name": hub.name,
+                "pid": hub.pid,
+                "address": hub.address,
+                "started": hub.started,
+                "record": hub.record,
+            }
+            print(json.dumps(shown))
+        else:
+            since = time.strftime("%Y-%m-%d %H:%M", time.localtime(hub.started))
+            recorded = f"  recorded in {hub.record}" if hub.record else ""
+            print(f"{hub.name}  {hub.id}  since {since}  {hub.address}{recorded}")
+    return 0
+
+
+async def _serve(options: HubOptions) -> None:
+    from .server import Hub
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, stop.set)
+        except NotImplementedError:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
+    hub = Hub(options)
+    entry = await hub.start()
+    ready = {
+        "format": 1,
+        "id": entry.id,
+        "host": entry.host,
+        "port": entry.port,
+        "runtime_file": str(runtime_folder().absolute() / f"hub-{entry.id}.json"),
+    }
+    with contextlib.suppress(OSError, ValueError):
+        print(json.dumps(ready), flush=True)
+        # Whoever started it may have gone: nothing is ever printed to a closed pipe later.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    await hub.serve_until_done(stop)
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError("expected a number of seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected a positive number of bytes")
+    return value

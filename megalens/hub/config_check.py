@@ -1,0 +1,62 @@
+"""What the hub can check of a configuration patch before a producer sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..protocol import COMPRESSORS, ProtocolError, compressor_from_setting, parse_layers
+
+__all__ = ["check_patch"]
+
+
+def check_patch(
+    patch: dict[str, Any], flags: list[dict[str, Any]], compressors: list[dict[str, Any]]
+) -> None:
+    """Check flag names, layer ranges, compressor names and the parameters of the compressors that everybody knows.
+
+    Parameters
+    ----------
+    patch : dict
+        A ``ConfigPatch`` that fits the schema.
+    flags, compressors : list of dict
+        The ``FlagInfo`` and ``CompressorInfo`` lists of ``hello``.
+
+    Raises
+    ------
+    ProtocolError
+        ``unknown-flag``, ``unavailable-flag``, ``unknown-layer``, ``unknown-compressor`` or ``bad-parameter``, with the dotted field.
+    """
+    known = {info["name"]: info for info in flags}
+    for name, setting in patch["flags"].items():
+        field = f"flags.{name}"
+        info = known.get(name)
+        if info is None:
+            names = ", ".join(known) or "none"
+            raise ProtocolError(
+                "unknown-flag",
+                f"There is no flag {name!r:.100}. This run has {names}.",
+                field=field,
+                expected=names,
+                got=repr(name)[:200],
+            )
+        if setting is None:
+            continue
+        if not info["layers"]:
+            reason = info.get("reason") or "The model has no such point."
+            raise ProtocolError("unavailable-flag", f"{name} cannot be traced here. {reason}", field=field)
+        parse_layers(setting.get("layers", "all"), info["layers"], f"{field}.layers")
+        _check_compressor(setting["compressor"], compressors, f"{field}.compressor")
+
+
+def _check_compressor(setting: dict[str, Any], compressors: list[dict[str, Any]], field: str) -> None:
+    names = [info["name"] for info in compressors]
+    if setting["name"] not in names:
+        raise ProtocolError(
+            "unknown-compressor",
+            f"There is no compressor {setting['name']!r:.100}. Choose one of {', '.join(names)}.",
+            field=f"{field}.name",
+            expected=", ".join(names),
+            got=repr(setting["name"])[:200],
+        )
+    if setting["name"] in COMPRESSORS:
+        compressor_from_setting(setting, field)

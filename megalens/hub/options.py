@@ -1,0 +1,58 @@
+"""What a hub is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["HubOptions"]
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class HubOptions:
+    """Settings of one hub process.
+
+    Attributes
+    ----------
+    name : str
+        Run name until a producer announces its own.
+    host, port : str, int
+        Where to listen; port 0 takes any free one.
+    record : Path or None
+        Folder in which the run folder is made; no recording when None.
+    linger : float
+        Seconds without a viewer after which a hub whose producers are done ends.
+    parent_pid : int or None
+        Process whose end counts as the loss of the producer that never came.
+    max_producer_bytes, max_viewer_bytes : int
+        Largest message of each role.
+    viewer_queue_bytes : int
+        Bound of what waits for one viewer.
+    backlog_bytes : int
+        Bound of the ``tensors`` frames kept for viewers that come later.
+    recorder_queue_bytes : int
+        Bound of what waits for the disk.
+    join_seconds : float
+        How long a client may take to send ``join``.
+    idle_seconds : float
+        Without a step for this long, a run is idle.
+    max_bad_messages : int
+        Bad messages of one peer until its connection is closed.
+    """
+
+    name: str = "run"
+    host: str = "127.0.0.1"
+    port: int = 0
+    record: Path | None = None
+    linger: float = 10.0
+    parent_pid: int | None = None
+    max_producer_bytes: int = 64 * _MIB
+    max_viewer_bytes: int = 1 * _MIB
+    viewer_queue_bytes: int = 32 * _MIB
+    backlog_bytes: int = 64 * _MIB
+    recorder_queue_bytes: int = 256 * _MIB
+    join_seconds: float = 10.0
+    idle_seconds: float = 3.0
+    max_bad_messages: int = 10

@@ -1,0 +1,187 @@
+"""Writing the run to disk from a thread of its own: lossless, or it says exactly what is missing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .errors import HubError
+from .run_folder import RunFolder
+from .step_ranges import StepRanges
+
+__all__ = ["Recorder"]
+
+_DESCRIBE_SECONDS = 5.0
+
+
+class Recorder:
+    """Records every frame that the hub passes on.
+
+    The event loop only ever appends to a bounded queue here. Whatever does not fit, or comes once the disk failed, is counted with its steps.
+
+    Parameters
+    ----------
+    path : Path
+        The run folder to make.
+    description : dict
+        First content of ``run.json``.
+    queue_bytes : int
+        Bound of what may wait for the disk.
+
+    Raises
+    ------
+    HubError
+        When the folder cannot be made or written.
+    """
+
+    def __init__(self, path: Path, description: dict[str, Any], queue_bytes: int) -> None:
+        self.state = "on"
+        self.message: str | None = None
+        self.dropped_rows = 0
+        self._queue_bytes = queue_bytes
+        self._description = description
+        self._missing = StepRanges()
+        self._lock = threading.Condition()
+        self._queue: deque[tuple[str, pa.Table, int, int]] = deque()
+        self._waiting_bytes = 0
+        self._redescribe = False
+        self._closing = False
+        try:
+            self._folder = RunFolder(path)
+            self._folder.write_description(self._full_description())
+        except OSError as error:
+            raise HubError(
+                f"Could not write the run folder in {path.parent}: {error.strerror or error}. "
+                "Choose another folder for --record."
+            ) from error
+        self._thread = threading.Thread(target=self._run, name="megalens-recorder", daemon=True)
+        self._thread.start()
+
+    def put(self, stream: str, table: pa.Table, step: int, size: int) -> None:
+        """Hand over the rows of one frame. Never waits.
+
+        Parameters
+        ----------
+        stream : str
+            Stream name.
+        table : pyarrow.Table
+            The rows.
+        step : int
+            Newest step in it.
+        size : int
+            Bytes of the frame.
+        """
+        with self._lock:
+            if self.state != "on" or self._closing or self._waiting_bytes + size > self._queue_bytes:
+                self._miss(table, step)
+                return
+            self._queue.append((stream, table, step, size))
+            self._waiting_bytes += size
+            self._lock.notify()
+
+    def describe(self, description: dict[str, Any]) -> None:
+        """Give ``run.json`` new content, written soon."""
+        with self._lock:
+            self._description = description
+            self._redescribe = True
+            self._lock.notify()
+
+    def status(self) -> dict[str, Any]:
+        """Return the ``recording`` member of ``status``."""
+        with self._lock:
+            result: dict[str, Any] = {"state": self.state, "bytes": self._folder.bytes}
+            if self.message:
+                result["message"] = self.message[:500]
+            if self._missing:
+                result["missing_steps"] = self._missing.to_list()
+            return result
+
+    def close(self, description: dict[str, Any]) -> None:
+        """Write what waits, pack the streams to Parquet and end the thread. Blocks; safe twice."""
+        with self._lock:
+            self._description = description
+            self._closing = True
+            self._lock.notify()
+        self._thread.join()
+
+    def _miss(self, table: pa.Table, step: int) -> None:
+        self.dropped_rows += table.num_rows
+        steps = {value for value in table.column("step").to_pylist() if value is not None and value >= 0}
+        for value in steps or ({step} if step >= 0 else ()):
+            self._missing.add(value)
+        self._redescribe = True
+
+    def _run(self) -> None:
+        described = time.monotonic()
+        while True:
+            with self._lock:
+                self._lock.wait_for(
+                    lambda: self._queue or self._closing or self._redescribe, timeout=_DESCRIBE_SECONDS
+                )
+                work = list(self._queue)
+                self._queue.clear()
+                done = self._closing and not work
+                soon = self._redescribe and time.monotonic() - described > 0.5
+                self._redescribe = self._redescribe and not soon
+            if done:
+                break
+            for item in work:
+                self._write(*item)
+            if soon or time.monotonic() - described > _DESCRIBE_SECONDS:
+                self._describe_now()
+                described = time.monotonic()
+            elif self._redescribe and not work:
+                time.sleep(0.05)
+        self._finish()
+
+    def _write(self, stream: str, table: pa.Table, step: int, size: int) -> None:
+        if self.state == "on":
+            try:
+                self._folder.append(stream, table)
+            except OSError as error:
+                self._fail(
+                    f"The recording stopped: {error.strerror or error}. What is recorded so far stays readable."
+                )
+        with self._lock:
+            self._waiting_bytes -= size
+            if self.state != "on":
+                self._miss(table, step)
+
+    def _fail(self, message: str) -> None:
+        with self._lock:
+            self.state = "failed"
+            self.message = message
+            self._redescribe = True
+
+    def _describe_now(self) -> None:
+        with self._lock:
+            description = self._full_description()
+        try:
+            self._folder.write_description(description)
+        except OSError as error:
+            if self.state == "on":
+                self._fail(
+                    f"The recording stopped: {error.strerror or error}. What is recorded so far stays readable."
+                )
+
+    def _finish(self) -> None:
+        self._describe_now()
+        if self.state == "on":
+            try:
+                self._folder.pack()
+                with self._lock:
+                    self.state = "closed"
+            except (OSError, pa.ArrowException) as error:
+                self._fail(
+                    f"The recording is complete but could not be packed: {error}. It stays readable as it is."
+                )
+        self._folder.close()
+        self._describe_now()
+
+    def _full_description(self) -> dict[str, Any]:
+        return {**self._description, "missing_steps": self._missing.to_list()}

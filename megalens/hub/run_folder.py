@@ -1,0 +1,147 @@
+"""The files of one recording."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..protocol import stream_schema
+from .packing import pack_stream, sync_folder
+
+__all__ = ["RunFolder", "StreamFile"]
+
+
+class StreamFile:
+    """One growing ``.arrows`` file: an Arrow stream to which whole messages are added.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which must not exist.
+    stream : str
+        Name of its stream.
+
+    Raises
+    ------
+    OSError
+        When the disk is full or fails; the file then ends with its last whole message.
+    """
+
+    def __init__(self, path: Path, stream: str) -> None:
+        self.path = path
+        self.stream = stream
+        self.rows = 0
+        self.bytes = 0
+        self.first_step: int | None = None
+        self.last_step: int | None = None
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        try:
+            self._write(stream_schema(stream).serialize())
+        except OSError:
+            self.close()
+            raise
+
+    def append(self, table: pa.Table) -> None:
+        """Add the rows as whole messages with one write each."""
+        for batch in table.to_batches():
+            self._write(batch.serialize())
+            self.rows += batch.num_rows
+        steps = [step for step in table.column("step").to_pylist() if step is not None and step >= 0]
+        if steps:
+            low, high = min(steps), max(steps)
+            self.first_step = low if self.first_step is None else min(self.first_step, low)
+            self.last_step = high if self.last_step is None else max(self.last_step, high)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the stream's entry in ``run.json``."""
+        return {
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+        }
+
+    def close(self) -> None:
+        """Close the file. Safe twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def sync(self) -> None:
+        """Make what is written safe on disk."""
+        os.fsync(self._descriptor)
+
+    def _write(self, buffer: pa.Buffer) -> None:
+        view = memoryview(buffer)
+        done = 0
+        try:
+            while done < len(view):
+                done += os.write(self._descriptor, view[done:])
+        except OSError:
+            # Half a message at the end would hide everything that came after it.
+            os.ftruncate(self._descriptor, self.bytes)
+            raise
+        self.bytes += len(view)
+
+
+class RunFolder:
+    """A run folder that is being written.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, made here.
+
+    Raises
+    ------
+    OSError
+        When it cannot be made or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.streams: dict[str, StreamFile] = {}
+        path.mkdir(parents=True)
+
+    def append(self, stream: str, table: pa.Table) -> None:
+        """Add rows to a stream's file, made when its first rows come."""
+        if stream not in self.streams:
+            self.streams[stream] = StreamFile(self.path / f"{stream}.arrows", stream)
+        self.streams[stream].append(table)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes written so far."""
+        return sum(file.bytes for file in self.streams.values())
+
+    def write_description(self, description: dict[str, Any]) -> None:
+        """Replace ``run.json`` atomically, adding what the streams hold."""
+        streams = {name: file.summary() for name, file in self.streams.items()}
+        text = json.dumps({**description, "streams": streams}, ensure_ascii=False, allow_nan=False, indent=1)
+        partial = self.path / "run.json.partial"
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path / "run.json")
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+
+    def pack(self) -> None:
+        """Close every stream and turn it into Parquet."""
+        for stream, file in self.streams.items():
+            file.sync()
+            file.close()
+            pack_stream(file.path, stream)
+        sync_folder(self.path)
+
+    def close(self) -> None:
+        """Close the files as they are. Safe twice."""
+        for file in self.streams.values():
+            file.close()

@@ -1,0 +1,464 @@
+"""The hub: producers in, viewers out, the recording beside."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import http
+import json
+import os
+import platform
+import secrets
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import pyarrow as pa
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from ..protocol import (
+    BIT_CAUGHT_UP,
+    SUBPROTOCOL,
+    ProtocolError,
+    decode_frame,
+    encode_frame,
+    stream_schema,
+)
+from .change import Change
+from .config_check import check_patch
+from .discovery import HubEntry, remove_entry, write_entry
+from .errors import HubError
+from .history import Backlog, History
+from .live_frame import admit_frame
+from .options import HubOptions
+from .recorder import Recorder
+from .run_state import RunState
+from .session import Session
+
+__all__ = ["Hub"]
+
+_STATUS_LEAST_SECONDS = 0.5
+_STATUS_MOST_SECONDS = 2.0
+_LOST_GRACE_SECONDS = 2.0
+
+
+class Hub:
+    """One hub process's server.
+
+    Parameters
+    ----------
+    options : HubOptions
+        How it was started.
+    """
+
+    def __init__(self, options: HubOptions) -> None:
+        self.options = options
+        run_id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(4)
+        limits = {
+            "max_message_bytes": options.max_producer_bytes,
+            "viewer_queue_bytes": options.viewer_queue_bytes,
+            "backlog_bytes": options.backlog_bytes,
+        }
+        self.state = RunState(run_id, options.name, limits, options.idle_seconds, _versions())
+        self.entry: HubEntry | None = None
+        self._token = secrets.token_urlsafe(32)
+        self._history = History(options.backlog_bytes)
+        self._sessions: dict[int, Session] = {}
+        self._viewers: dict[int, Session] = {}
+        self._count = 0
+        self._changes: dict[str, Change] = {}
+        self._skipped: dict[str, int] = {}
+        self._recorder: Recorder | None = None
+        self._record_closing: asyncio.Task[None] | None = None
+        self._server: Server | None = None
+        self._changed = asyncio.Event()
+        self._last_viewer_left = time.monotonic()
+        self._done_since: float | None = None
+        self._closed = False
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> HubEntry:
+        """Open the port, begin the recording and write the runtime file.
+
+        Raises
+        ------
+        HubError
+            When the port is in use or a folder cannot be written.
+        """
+        options = self.options
+        try:
+            self._server = await serve(
+                self._handle,
+                options.host,
+                options.port,
+                process_request=self._admit,
+                select_subprotocol=_select_subprotocol,
+                compression=None,
+                max_size=options.max_producer_bytes,
+                # A training process that is stopped in a debugger, or a tab that sleeps, is still there.
+                ping_timeout=None,
+                close_timeout=5,
+                server_header=None,
+            )
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise HubError(
+                f"Could not listen on {options.host}:{options.port}: {reason}. Choose another --port, or 0 for any free one."
+            ) from error
+        host, port = next(iter(self._server.sockets)).getsockname()[:2]
+        folder = options.record.absolute() / str(self.state.run["id"]) if options.record else None
+        self.entry = HubEntry(
+            id=str(self.state.run["id"]),
+            name=options.name,
+            pid=os.getpid(),
+            host={"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host),  # noqa: S104
+            port=port,
+            token=self._token,
+            started=self.state.started,
+            record=str(folder) if folder else None,
+        )
+        try:
+            if folder:
+                self._recorder = Recorder(folder, self.state.description(), options.recorder_queue_bytes)
+            write_entry(self.entry)
+        except HubError:
+            await self.stop()
+            raise
+        return self.entry
+
+    async def serve_until_done(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set or the run is over and nobody watches; then :meth:`stop`."""
+        told = 0.0
+        waiter = asyncio.create_task(stop.wait())
+        try:
+            while not stop.is_set() and not self._over():
+                self._watch()
+                now = time.monotonic()
+                if now - told >= (_STATUS_LEAST_SECONDS if self._changed.is_set() else _STATUS_MOST_SECONDS):
+                    self._changed.clear()
+                    self._tell_status()
+                    told = now
+                await asyncio.wait([waiter], timeout=0.1 if self._changed.is_set() else 0.25)
+        finally:
+            waiter.cancel()
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Say goodbye to everybody, close the recording, remove the runtime file. Safe twice."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.entry:
+            remove_entry(self.entry)
+        await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
+        if self._server:
+            self._server.close(code=1001)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._server.wait_closed(), 3)
+        self._close_recording()
+        if self._record_closing:
+            await self._record_closing
+
+    def _over(self) -> bool:
+        if not self.state.done or self._viewers:
+            return False
+        if self._record_closing is None and self._recorder is not None:
+            return False
+        if self._record_closing is not None and not self._record_closing.done():
+            return False
+        quiet_since = max(self._last_viewer_left, self._done_since or 0)
+        return time.monotonic() - quiet_since >= self.options.linger
+
+    def _watch(self) -> None:
+        """Notice what no message tells: a parent that is gone, producers that are done."""
+        parent = self.options.parent_pid
+        if parent is not None and self.state.state == "waiting" and not _process_runs(parent):
+            self.state.give_up()
+            self._changed.set()
+        if not self.state.done:
+            self._done_since = None
+            return
+        now = time.monotonic()
+        if self._done_since is None:
+            self._done_since = now
+            self._changed.set()
+        # A lost producer may be back at once, after a short break of the network.
+        if self.state.state == "finished" or now - self._done_since >= _LOST_GRACE_SECONDS:
+            self._close_recording()
+
+    def _close_recording(self) -> None:
+        if self._recorder is None or self._record_closing is not None:
+            return
+        closing = asyncio.to_thread(self._recorder.close, self.state.description())
+        self._record_closing = asyncio.create_task(closing)
+        self._record_closing.add_done_callback(lambda _: self._changed.set())
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        if request.headers.get_all("Origin"):
+            return connection.respond(
+                http.HTTPStatus.FORBIDDEN,
+                "Browsers reach a hub through the Jupyter server's relay, not directly.\n",
+            )
+        given = request.headers.get_all("Authorization")
+        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
+        right = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token.encode())
+        if scheme.lower() != "bearer" or not right:
+            response = connection.respond(
+                http.HTTPStatus.UNAUTHORIZED,
+                "Expected the header Authorization: Bearer with the token of the hub's runtime file.\n",
+            )
+            response.headers["WWW-Authenticate"] = "Bearer"
+            return response
+        if request.path.partition("?")[0] != "/":
+            return connection.respond(http.HTTPStatus.NOT_FOUND, "A hub listens at the path / only.\n")
+        return None
+
+    async def _handle(self, connection: ServerConnection) -> None:
+        self._count += 1
+        session = Session(self, connection, self._count)
+        self._sessions[session.number] = session
+        try:
+            await session.run()
+        finally:
+            del self._sessions[session.number]
+
+    def leave(self, session: Session) -> None:
+        """Count a client out, with a goodbye or without. Safe for one that never joined."""
+        self._changed.set()
+        if self._viewers.pop(session.number, None):
+            self._last_viewer_left = time.monotonic()
+        if session.rank is None:
+            return
+        rank, session.rank = session.rank, None
+        self.state.detach(rank, finished=session.said_goodbye)
+        why = "finished" if session.said_goodbye else "lost"
+        self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
+        for change in list(self._changes.values()):
+            change.forget(session.number)
+            self._progress(change, None)
+
+    def welcome(self, session: Session, join: dict[str, Any]) -> tuple[dict[str, Any], Backlog]:
+        """Count a viewer in and return its ``hello`` and what it is sent before live frames."""
+        hello = self.state.hello()
+        since = join.get("since")
+        if since is not None and (
+            join.get("run", hello["run"]["id"]) != hello["run"]["id"] or since > self.state.seq
+        ):
+            since = None
+        backlog = self._history.backlog(since, join.get("backlog"))
+        if since is not None:
+            hello["resumed"] = {
+                "since": since,
+                "missed_frames": backlog.missed_frames,
+                "missed_rows": backlog.missed_rows,
+                "first_step": backlog.first_step,
+                "last_step": backlog.last_step,
+            }
+        self._viewers[session.number] = session
+        session.post(self._status_for(session, self._shared_status()))
+        self._changed.set()
+        return hello, backlog
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def take(self, session: Session, message: dict[str, Any]) -> None:
+        """Act on one checked message.
+
+        Raises
+        ------
+        ProtocolError
+            What the sender is told.
+        """
+        kind = message["type"]
+        if kind == "announce":
+            self._announce(session, message)
+        elif kind == "status":
+            if session.rank is not None:
+                self.state.report(session.rank, message)
+                self._changed.set()
+        elif kind == "configure":
+            await self._configure(session, message)
+        elif kind == "configured":
+            self._configured(session, message)
+        elif kind == "error":
+            self._refused(session, message)
+        elif kind == "goodbye":
+            session.said_goodbye = True
+
+    def publish(self, data: bytes) -> None:
+        """Check a producer's frame and pass it on to everybody.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-frame`` or ``version-mismatch``.
+        """
+        header = decode_frame(data)
+        if not header.known:
+            self._skipped[header.stream] = self._skipped.get(header.stream, 0) + 1
+            if self._skipped[header.stream] == 1:
+                self.state.warn(
+                    f"The hub skips the stream {header.stream}, which it does not know. Update the hub."
+                )
+            return
+        frame, table = admit_frame(header, data, self.state.seq + 1, header.bits & ~BIT_CAUGHT_UP)
+        self.state.saw(frame, table)
+        self._history.append(frame)
+        if self._recorder:
+            self._recorder.put(frame.stream, table, frame.step, len(data))
+        for viewer in list(self._viewers.values()):
+            viewer.post(frame)
+        self._changed.set()
+
+    def _announce(self, session: Session, message: dict[str, Any]) -> None:
+        rank = message["rank"]
+        if session.rank is not None:
+            self.state.detach(session.rank, finished=True)
+        session.rank = rank
+        self.state.announce(message)
+        self.state.attach(rank)
+        detail = {"rank": rank, "model": message["model"]["name"], "config": message["config"]}
+        self._audit(session.peer["name"], "connect", detail)
+        self._describe()
+        if self.entry and self.entry.name != self.state.run["name"]:
+            self.entry = HubEntry(**{**vars(self.entry), "name": str(self.state.run["name"])})
+            with contextlib.suppress(HubError):
+                write_entry(self.entry)
+        hello = self.state.hello()
+        for viewer in list(self._viewers.values()):
+            viewer.post(hello)
+
+    async def _configure(self, session: Session, message: dict[str, Any]) -> None:
+        producers = [s for s in self._sessions.values() if s.rank is not None]
+        if not producers:
+            raise ProtocolError(
+                "no-producer",
+                "No training process is attached, so there is nothing to configure. Try again when one is.",
+            )
+        check_patch(message["patch"], self.state.flags(), self.state.hello()["compressors"])
+        change = Change(
+            f"{session.number}:{message['id']}",
+            message["id"],
+            session.number,
+            session.peer,
+            message["patch"],
+            {producer.number for producer in producers},
+        )
+        if change.id in self._changes:
+            raise ProtocolError(
+                "refused",
+                "A change with this id is still under way. Use another id.",
+                field="id",
+                got=message["id"],
+            )
+        self._changes[change.id] = change
+        for producer in producers:
+            await producer.send({"type": "configure", "id": change.id, "patch": change.patch})
+
+    def _configured(self, session: Session, message: dict[str, Any]) -> None:
+        change = self._changes.get(message["id"])
+        if change is None or session.number not in change.producers:
+            # The training script changed something itself.
+            change = Change(
+                message["id"], message["id"], session.number, session.peer, {"flags": {}}, {session.number}
+            )
+            if message["applied"]:
+                change.patch = {"flags": message["config"]["flags"]}
+        change.answer(session.number, message)
+        self._progress(change, message)
+
+    def _refused(self, session: Session, message: dict[str, Any]) -> None:
+        change = self._changes.get(message.get("reply_to", ""))
+        if change is None or session.number not in change.producers:
+            return
+        first = not change.refused
+        change.refuse(session.number)
+        viewer = self._viewers.get(change.viewer)
+        if first and viewer is not None:
+            viewer.post({**message, "reply_to": change.viewer_id})
+        self._progress(change, message)
+
+    def _progress(self, change: Change, message: dict[str, Any] | None) -> None:
+        """Tell viewers what has become of a change."""
+        for news in change.news():
+            news = {**news, "by": change.peer, "time": time.time()}
+            if news["applied"]:
+                self.state.config = news["config"]
+                self._audit(change.peer["name"], "configure", {"patch": change.patch}, news["step"])
+                self._describe()
+            for viewer in list(self._viewers.values()):
+                viewer.post({**news, "id": change.viewer_id if viewer.number == change.viewer else change.id})
+        if not change.finished:
+            return
+        known = self._changes.pop(change.id, None)
+        asker = self._viewers.get(change.viewer)
+        if known and message is None and asker and not change.refused and True not in change.told:
+            text = "The training process went before it applied the change."
+            asker.post(
+                {"type": "error", "code": "no-producer", "message": text, "reply_to": change.viewer_id}
+            )
+
+    # -- what the hub itself says ----------------------------------------------------------------------------------
+
+    def _audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
+        step = self.state.step if step is None else step
+        text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
+        row = {"step": step, "time": time.time(), "who": who, "action": action, "detail": text}
+        self.publish(encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step))
+
+    def _describe(self) -> None:
+        if self._recorder:
+            self._recorder.describe(self.state.description())
+
+    def _shared_status(self) -> dict[str, Any]:
+        status = self.state.status()
+        status["viewers"] = len(self._viewers)
+        status["recording"] = self._recorder.status() if self._recorder else {"state": "off"}
+        return status
+
+    def _status_for(self, viewer: Session, status: dict[str, Any]) -> dict[str, Any]:
+        dropped = {
+            "producer": self.state.producer_drops(),
+            "viewer": viewer.queue.dropped_rows,
+            "recorder": self._recorder.dropped_rows if self._recorder else 0,
+        }
+        return {**status, "dropped": dropped}
+
+    def _tell_status(self) -> None:
+        if not self._viewers:
+            return
+        status = self._shared_status()
+        for viewer in list(self._viewers.values()):
+            viewer.post(self._status_for(viewer, status))
+
+
+def _select_subprotocol(connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+    if SUBPROTOCOL in offered:
+        return Subprotocol(SUBPROTOCOL)
+    # Taken under its own name, so that a browser can read the error that follows.
+    return next((name for name in offered if name.startswith("megalens.")), None)
+
+
+def _process_runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _versions() -> dict[str, str]:
+    try:
+        own = version("megalens")
+    except PackageNotFoundError:
+        own = "0"
+    return {"megalens": own, "python": platform.python_version(), "pyarrow": str(pa.__version__)}

@@ -1,0 +1,246 @@
+"""One connection to the hub, from ``join`` to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.exceptions import ConnectionClosed
+
+from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from .history import Backlog
+from .live_frame import LiveFrame
+from .viewer_queue import ViewerQueue
+
+if TYPE_CHECKING:
+    from .server import Hub
+
+__all__ = ["Session"]
+
+_MAY_SEND = {
+    "producer": ("announce", "configured", "status", "error", "goodbye"),
+    "viewer": ("configure", "error", "goodbye"),
+}
+
+
+class _Refused(Exception):
+    """Say an error, then close."""
+
+    def __init__(self, code: int, error: ProtocolError) -> None:
+        super().__init__(error.message)
+        self.code = code
+        self.error = error
+
+
+class Session:
+    """What the hub knows about one client.
+
+    Parameters
+    ----------
+    hub : Hub
+        Where messages and frames go.
+    connection : ServerConnection
+        The open WebSocket.
+    number : int
+        Unique in this hub.
+    """
+
+    def __init__(self, hub: Hub, connection: ServerConnection, number: int) -> None:
+        self.hub = hub
+        self.number = number
+        self.role = ""
+        self.peer: dict[str, Any] = {"name": "", "version": ""}
+        self.rank: int | None = None
+        self.said_goodbye = False
+        self.queue = ViewerQueue(hub.options.viewer_queue_bytes)
+        self._connection = connection
+        self._bad_messages = 0
+        self._closing: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Serve the client until either side ends."""
+        sender: asyncio.Task[None] | None = None
+        try:
+            join = await self._handshake()
+            if self.role == "viewer":
+                # Without a pause between these lines: what is not in the backlog will be in the queue.
+                hello, backlog = self.hub.welcome(self, join)
+                sender = asyncio.create_task(self._send_queue(encode_message(hello), backlog))
+            await self._receive()
+        except _Refused as refused:
+            await self._say(refused.error.to_message())
+            await self.close(refused.code, refused.error.code)
+        except ConnectionClosed:
+            pass
+        except Exception as error:
+            self.hub.state.warn(f"The hub met an error of its own: {type(error).__name__}. Please report it.")
+            await self._say(
+                {
+                    "type": "error",
+                    "code": "internal",
+                    "message": "The hub met an error of its own. Connect again.",
+                }
+            )
+            await self.close(1011, "internal")
+        finally:
+            self.hub.leave(self)
+            if sender is not None:
+                sender.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await sender
+            if self._closing is not None:
+                await self._closing
+
+    def post(self, message: dict[str, Any] | LiveFrame) -> None:
+        """Queue a message or a frame for a viewer."""
+        if self._closing is not None:
+            return
+        item = message if isinstance(message, LiveFrame) else encode_message(message)
+        if not self.queue.put(item):
+            self.close_soon(4429, "too slow")
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send a message to a producer now; nothing when it is gone."""
+        await self._say(message)
+
+    def close_soon(self, code: int, reason: str) -> None:
+        """Begin to close, from code that cannot wait."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._connection.close(code, reason))
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the connection, or wait for the close that is under way."""
+        self.close_soon(code, reason)
+        if self._closing is not None:
+            await self._closing
+
+    async def goodbye(self, reason: str, code: int) -> None:
+        """Say goodbye and close. A client that does not read is not waited for long."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._say({"type": "goodbye", "reason": reason}), 1)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asyncio.create_task(self.close(code, reason))), 2)
+
+    async def _handshake(self) -> dict[str, Any]:
+        offered = self._connection.subprotocol
+        if offered != SUBPROTOCOL:
+            raise _Refused(4406, _version_error(offered or "no subprotocol"))
+        try:
+            text = await asyncio.wait_for(self._connection.recv(), self.hub.options.join_seconds)
+        except asyncio.TimeoutError:
+            raise _Refused(4408, _join_error(f"nothing in {self.hub.options.join_seconds:g} s")) from None
+        if isinstance(text, bytes):
+            raise _Refused(4400, _join_error("a data frame"))
+        self._check_size(text, self.hub.options.max_viewer_bytes)
+        try:
+            join = decode_message(text)
+        except ProtocolError as error:
+            raise _Refused(4400, error) from error
+        if join["type"] != "join":
+            raise _Refused(4400, _join_error(f"a {join['type']} message"))
+        if join["protocol"] != SUBPROTOCOL:
+            raise _Refused(4406, _version_error(join["protocol"]))
+        self.role = join["role"]
+        self.peer = join["peer"]
+        if self.role == "producer":
+            await self._say(self.hub.state.hello())
+        return join
+
+    async def _receive(self) -> None:
+        limit = (
+            self.hub.options.max_viewer_bytes
+            if self.role == "viewer"
+            else self.hub.options.max_producer_bytes
+        )
+        allowed = _MAY_SEND[self.role]
+        while not self.said_goodbye:
+            data = await self._connection.recv()
+            self._check_size(data, limit)
+            if isinstance(data, bytes):
+                self._take_frame(data)
+            else:
+                await self._take_text(data, allowed)
+        await self.close(1000, "goodbye")
+
+    def _take_frame(self, data: bytes) -> None:
+        if self.role != "producer":
+            raise _Refused(
+                4403,
+                ProtocolError("forbidden", "A viewer may not send data frames.", expected="a JSON message"),
+            )
+        try:
+            self.hub.publish(data)
+        except ProtocolError as error:
+            raise _Refused(4400, error) from error
+
+    async def _take_text(self, text: str, allowed: tuple[str, ...]) -> None:
+        try:
+            message = decode_message(text, allowed)
+            await self.hub.take(self, message)
+        except ProtocolError as error:
+            if error.code == "forbidden":
+                raise _Refused(4403, error) from error
+            if error.code == "bad-message":
+                self._bad_messages += 1
+                if self._bad_messages >= self.hub.options.max_bad_messages:
+                    raise _Refused(4400, error) from error
+            await self._answer(error, text)
+
+    async def _answer(self, error: ProtocolError, text: str) -> None:
+        """Answer a bad message with an ``error`` that carries the id of the ``configure``, where one can be made out."""
+        reply_to = None
+        with contextlib.suppress(ValueError, RecursionError):
+            message = json.loads(text)
+            if isinstance(message, dict) and isinstance(message.get("id"), str):
+                reply_to = message["id"][:200]
+        if error.field is not None:
+            error.field = error.field.removeprefix("patch.")
+        if self.role == "viewer":
+            self.post(error.to_message(reply_to))
+        else:
+            await self._say(error.to_message(reply_to))
+
+    async def _send_queue(self, hello: str, backlog: Backlog) -> None:
+        """Send a viewer what it is owed: hello, the backlog, then what is queued."""
+        with contextlib.suppress(ConnectionClosed):
+            await self._connection.send(hello)
+            for data in backlog.frames():
+                await self._connection.send(data)
+            while True:
+                item = await self.queue.get()
+                await self._connection.send(item if isinstance(item, str) else item.data)
+
+    def _check_size(self, data: str | bytes, limit: int) -> None:
+        if len(data) <= limit:
+            return
+        raise _Refused(
+            1009,
+            ProtocolError(
+                "too-large",
+                "A message is larger than this hub takes.",
+                expected=f"{limit} bytes",
+                got=f"{len(data)} bytes",
+            ),
+        )
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            await self._connection.send(encode_message(message))
+
+
+def _version_error(got: str) -> ProtocolError:
+    return ProtocolError(
+        "version-mismatch",
+        f"This hub speaks {SUBPROTOCOL}; the client offered {got!r:.100}. Update the older side.",
+        expected=SUBPROTOCOL,
+        got=got[:200],
+    )
+
+
+def _join_error(got: str) -> ProtocolError:
+    return ProtocolError(
+        "join-expected", "The first message of a connection must be join.", expected="join", got=got
+    )
