@@ -4,13 +4,16 @@ import { badFrame, isKnownStream, type IFrame } from './frame';
 import { ProtocolError } from './protocol-error';
 import { STREAMS } from './streams.generated';
 
+/** The rows of a stream, as columns. */
+export type StreamTable = Table;
+
 /**
  * Decode a frame's rows. Number columns and the values of tensors are views of the frame's memory.
  *
  * @returns A table with exactly the stream's columns; whole numbers are JavaScript numbers.
  * @throws ProtocolError `bad-frame` when the body is not an Arrow stream of that schema with the number of rows announced.
  */
-export function frameTable(frame: IFrame): Table {
+export function frameTable(frame: IFrame): StreamTable {
   return streamTable(frame.stream, frame.body, frame.rows);
 }
 
@@ -22,7 +25,7 @@ export function frameTable(frame: IFrame): Table {
  * @param rows - Number of rows that there must be, when known.
  * @throws ProtocolError `bad-frame`.
  */
-export function streamTable(stream: string, bytes: Uint8Array, rows?: number): Table {
+export function streamTable(stream: string, bytes: Uint8Array, rows?: number): StreamTable {
   if (!isKnownStream(stream)) {
     const known = Object.keys(STREAMS).join(', ');
     throw badFrame(`There is no stream ${stream}. The streams are ${known}.`, {

@@ -7,7 +7,7 @@ export type ConnectionState =
   | { kind: 'connecting' }
   /** Live, frames may arrive. */
   | { kind: 'live' }
-  /** Live, but no frame for 3 s. */
+  /** Live, but no frame for 3 s; `since` is the last one's time, milliseconds since the epoch. */
   | { kind: 'stale'; since: number }
   /** The link broke; `attempt` counts the tries to come back. */
   | { kind: 'reconnecting'; attempt: number; message: string }
@@ -75,6 +75,8 @@ export interface IScalarColumns {
   readonly name: readonly string[];
   /** Unit by name. */
   readonly units: Readonly<Record<string, string>>;
+  /** Rows between local minima and maxima that were given up to stay within memory, over all names; absent is none. */
+  readonly thinned?: number;
 }
 
 /**

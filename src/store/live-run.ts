@@ -1,0 +1,234 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import { HubConnection, type HubEvent, type IHubConnectionOptions } from '../client/hub-connection';
+import { BIT_CAUGHT_UP, type IFrame } from '../protocol/frame';
+import { frameTable } from '../protocol/frame-table';
+import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
+import { ProtocolError } from '../protocol/protocol-error';
+import { ChangeGate } from './change-gate';
+import { ScalarStore } from './scalar-store';
+import type {
+  ConnectionState,
+  IRunSource,
+  IScalarColumns,
+  ITensorQuery,
+  ITensorResult,
+  SourceChange
+} from './source';
+import { StoreError } from './store-error';
+import { tensorRows } from './tensor-rows';
+import { TensorStore } from './tensor-store';
+
+/** How a live run is kept. */
+export interface ILiveRunOptions extends IHubConnectionOptions {
+  /** Run id, where it is known before hello. */
+  id?: string;
+  /** Name until hello says another one. */
+  name?: string;
+  /** Bytes of tensors to keep; 128 MiB when absent. */
+  tensorBytes?: number;
+  /** Bytes of scalars to keep; 64 MiB when absent. */
+  scalarBytes?: number;
+}
+
+const MIB = 1 << 20;
+
+/** A run that is going on: what its hub sends, kept in bounded memory. */
+export class LiveRun implements IRunSource {
+  constructor(options: ILiveRunOptions) {
+    this._id = options.id ?? '';
+    this._name = options.name ?? options.id ?? '';
+    this.tensorStore = new TensorStore(options.tensorBytes ?? 128 * MIB);
+    this.scalarStore = new ScalarStore(options.scalarBytes ?? 64 * MIB);
+    this.gate = new ChangeGate(change => this._changed.emit(change));
+    this.hub = new HubConnection(options);
+    this.hub.event.connect(this.onEvent, this);
+  }
+
+  get id(): string {
+    return this._id;
+  }
+
+  get name(): string {
+    return this._name;
+  }
+
+  get hello(): Hello | null {
+    return this._hello;
+  }
+
+  /** The hub's status; sentences on what this side missed are among its warnings. */
+  get status(): Status | null {
+    const status = this._status;
+    const own = this.warnings();
+    return status === null || own.length === 0
+      ? status
+      : { ...status, warnings: [...(status.warnings ?? []), ...own] };
+  }
+
+  get connection(): ConnectionState {
+    return this.hub.state;
+  }
+
+  get changed(): ISignal<this, SourceChange> {
+    return this._changed;
+  }
+
+  /** Frames that neither came nor were announced as given up. */
+  get missedFrames(): number {
+    return this._missedFrames;
+  }
+
+  /** Frames and messages that could not be read. */
+  get unreadable(): number {
+    return this._unreadable;
+  }
+
+  /** Bytes kept now. */
+  get bytes(): number {
+    return this.tensorStore.bytes + this.scalarStore.bytes;
+  }
+
+  async steps(flag: string, phase?: Phase): Promise<readonly number[]> {
+    return this.alive().tensorStore.steps(flag, phase);
+  }
+
+  async shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
+    return this.alive().tensorStore.shapeOf(flag);
+  }
+
+  async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
+    signal?.throwIfAborted();
+    return this.alive().tensorStore.query(query);
+  }
+
+  async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
+    return this.alive().scalarStore.columns(names);
+  }
+
+  async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
+    return this.alive().hub.configure(patch, accepted);
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** Leave the hub and forget the rows. */
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this.hub.dispose();
+    this.gate.dispose();
+    this.tensorStore.clear();
+    this.scalarStore.clear();
+    Signal.clearData(this);
+  }
+
+  private onEvent(_: HubConnection, event: HubEvent): void {
+    switch (event.kind) {
+      case 'state':
+        this._changed.emit({ kind: 'connection' });
+        break;
+      case 'hello':
+        this.onHello(event.hello, event.fresh);
+        break;
+      case 'status':
+        this._status = event.status;
+        this._changed.emit({ kind: 'status' });
+        break;
+      case 'frame':
+        this.onFrame(event.frame);
+        break;
+      case 'configured':
+        if (this._hello !== null && event.message.applied) {
+          this._hello = { ...this._hello, config: event.message.config };
+        }
+        this._changed.emit({ kind: 'configured', message: event.message });
+        break;
+      case 'gap':
+        if (!event.gap.announced) {
+          this._missedFrames += event.gap.last - event.gap.first + 1;
+          this._changed.emit({ kind: 'status' });
+        }
+        break;
+      case 'problem':
+        this._unreadable += event.error.code === 'bad-frame' || event.error.code === 'bad-message' ? 1 : 0;
+        break;
+    }
+  }
+
+  private onHello(hello: Hello, fresh: boolean): void {
+    if (fresh && this._hello !== null) {
+      if (this._hello.run.id === hello.run.id) {
+        // The hub was started again for the same run: what it sends may be here already.
+        this.again = true;
+      } else {
+        this.tensorStore.clear();
+        this.scalarStore.clear();
+        this._status = null;
+      }
+    }
+    this._hello = hello;
+    this._id = this._id || hello.run.id;
+    this._name = hello.run.name;
+    this._changed.emit({ kind: 'hello' });
+  }
+
+  private onFrame(frame: IFrame): void {
+    let span: [number, number] | null = null;
+    try {
+      if (frame.stream === 'tensors') {
+        const rows = tensorRows(frameTable(frame));
+        rows.forEach(row => this.tensorStore.add(row));
+        const steps = rows.map(row => row.step);
+        span = rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
+      } else if (frame.stream === 'scalars') {
+        span = this.scalarStore.append(frameTable(frame), this.again && (frame.bits & BIT_CAUGHT_UP) !== 0);
+      }
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) {
+        throw error;
+      }
+      this._unreadable += 1;
+    }
+    if (span !== null) {
+      this.gate.note(frame.stream, ...span);
+    }
+  }
+
+  private warnings(): string[] {
+    const warnings: string[] = [];
+    if (this._missedFrames > 0) {
+      warnings.push(
+        `${this._missedFrames} data frames did not arrive here and were not announced as given up.`
+      );
+    }
+    if (this._unreadable > 0) {
+      warnings.push(`${this._unreadable} messages of the hub could not be read here and were left out.`);
+    }
+    return warnings;
+  }
+
+  private alive(): this {
+    if (this._isDisposed) {
+      throw new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
+    }
+    return this;
+  }
+
+  private readonly _changed = new Signal<this, SourceChange>(this);
+  private readonly hub: HubConnection;
+  private readonly gate: ChangeGate;
+  private readonly tensorStore: TensorStore;
+  private readonly scalarStore: ScalarStore;
+  private _id: string;
+  private _name: string;
+  private _hello: Hello | null = null;
+  private _status: Status | null = null;
+  private again = false;
+  private _missedFrames = 0;
+  private _unreadable = 0;
+  private _isDisposed = false;
+}

@@ -1,0 +1,204 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import { ClientError } from '../client/client-error';
+import type { IRunDetail, ITensorIndex, RunsApi } from '../client/runs-api';
+import { streamTable } from '../protocol/frame-table';
+import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
+import { ProtocolError } from '../protocol/protocol-error';
+import { RowCache } from './row-cache';
+import { ScalarStore } from './scalar-store';
+import type {
+  ConnectionState,
+  IRunSource,
+  IScalarColumns,
+  ITensorQuery,
+  ITensorResult,
+  SourceChange
+} from './source';
+import { StoreError } from './store-error';
+import { compareRows, tensorRows } from './tensor-rows';
+
+/** Bounds of a recorded run in the browser. */
+export interface IRecordedRunOptions {
+  /** Bytes of tensors to keep; 128 MiB when absent. */
+  cacheBytes?: number;
+  /** Bytes that one answer may have; beyond, the server thins steps out. 32 MiB when absent. */
+  limitBytes?: number;
+}
+
+const MIB = 1 << 20;
+
+/** A closed run, read from its folder by the Jupyter server: each query asks for just the rows that it needs. */
+export class RecordedRun implements IRunSource {
+  /**
+   * @param id - Run id.
+   * @param detail - What the server answered for it.
+   * @param api - Where to ask for rows.
+   * @param options - Bounds.
+   */
+  constructor(
+    readonly id: string,
+    private readonly detail: IRunDetail,
+    private readonly api: RunsApi,
+    private readonly options: IRecordedRunOptions = {}
+  ) {
+    this.answers = new RowCache(options.cacheBytes ?? 128 * MIB, sizeOf);
+  }
+
+  get name(): string {
+    return this.hello.run.name;
+  }
+
+  get hello(): Hello {
+    return this.detail.hello;
+  }
+
+  /** The last status; streams whose file was cut short are among its warnings. */
+  get status(): Status {
+    const { status, truncated } = this.detail;
+    const own = truncated.map(
+      stream => `The recording of ${stream} was cut short; everything up to its last whole message is here.`
+    );
+    return own.length === 0 ? status : { ...status, warnings: [...(status.warnings ?? []), ...own] };
+  }
+
+  readonly connection: ConnectionState = { kind: 'recorded' };
+
+  get changed(): ISignal<this, SourceChange> {
+    return this._changed;
+  }
+
+  async steps(flag: string, phase?: Phase): Promise<readonly number[]> {
+    const entries = (await this.index()).filter(
+      entry => entry.flag === flag && (phase === undefined || entry.phase === phase)
+    );
+    const [only] = entries;
+    return entries.length === 1 && only !== undefined
+      ? only.steps
+      : [...new Set(entries.flatMap(entry => entry.steps))].sort((a, b) => a - b);
+  }
+
+  async shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
+    const entries = (await this.index()).filter(entry => entry.flag === flag);
+    return {
+      parts: [...new Set(entries.flatMap(entry => entry.parts))],
+      layers: [...new Set(entries.flatMap(entry => entry.layers))].sort((a, b) => a - b)
+    };
+  }
+
+  tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
+    return this.guarded(() => this.answers.get(JSON.stringify(query), own => this.ask(query, own), signal));
+  }
+
+  scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
+    return this.guarded(async () => {
+      this.scalarRows ??= this.loadScalars().catch(error => {
+        this.scalarRows = null;
+        throw error;
+      });
+      return (await this.scalarRows).columns(names);
+    });
+  }
+
+  configure(): Promise<Configured> {
+    return Promise.reject(
+      new StoreError(
+        'recorded',
+        'A recorded run cannot be changed. Choose a live run to change what is traced.'
+      )
+    );
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** Abort what is under way and forget the rows. */
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this.answers.clear();
+    this.scalarRows = null;
+    Signal.clearData(this);
+  }
+
+  private index(): Promise<readonly ITensorIndex[]> {
+    return this.guarded(() => {
+      this.tensorIndex ??= this.api.index(this.id).catch(error => {
+        this.tensorIndex = null;
+        throw error;
+      });
+      return this.tensorIndex;
+    });
+  }
+
+  private async ask(query: ITensorQuery, signal: AbortSignal): Promise<ITensorResult> {
+    const answer = await this.api.stream(
+      this.id,
+      'tensors',
+      {
+        flag: query.flag,
+        part: query.part,
+        phase: query.phase,
+        layers: query.layers && rangesOf(query.layers),
+        first: query.steps?.[0],
+        last: query.steps?.[1],
+        limitBytes: this.options.limitBytes ?? 32 * MIB
+      },
+      signal
+    );
+    const rows = tensorRows(streamTable('tensors', answer.bytes)).sort(compareRows);
+    return { rows, evictedRows: 0, sampledEvery: answer.sampledEvery };
+  }
+
+  private async loadScalars(): Promise<ScalarStore> {
+    const store = new ScalarStore(64 * MIB);
+    const { bytes } = await this.api.stream(this.id, 'scalars');
+    store.append(streamTable('scalars', bytes), false);
+    return store;
+  }
+
+  private async guarded<T>(work: () => Promise<T>): Promise<T> {
+    if (this._isDisposed) {
+      throw new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
+    }
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof ClientError) {
+        throw new StoreError(error.status === 404 ? 'gone' : 'unavailable', error.message, { cause: error });
+      }
+      if (error instanceof ProtocolError) {
+        const message = `The recording of ${this.name} could not be read: ${error.message}`;
+        throw new StoreError('unreadable', message, { cause: error });
+      }
+      throw error;
+    }
+  }
+
+  private readonly _changed = new Signal<this, SourceChange>(this);
+  private readonly answers: RowCache<ITensorResult>;
+  private tensorIndex: Promise<readonly ITensorIndex[]> | null = null;
+  private scalarRows: Promise<ScalarStore> | null = null;
+  private _isDisposed = false;
+}
+
+/** Layers as the range text that the server takes: `[1, 2, 3, 7]` is `1-3,7`. */
+export function rangesOf(layers: readonly number[]): string {
+  const sorted = [...new Set(layers)].sort((a, b) => a - b);
+  const ranges: [number, number][] = [];
+  for (const layer of sorted) {
+    const last = ranges[ranges.length - 1];
+    if (last !== undefined && last[1] === layer - 1) {
+      last[1] = layer;
+    } else {
+      ranges.push([layer, layer]);
+    }
+  }
+  return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(',');
+}
+
+function sizeOf(result: ITensorResult): number {
+  return result.rows.reduce((sum, row) => sum + row.values.byteLength + 600, 0);
+}

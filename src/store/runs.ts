@@ -1,0 +1,199 @@
+import type { IDisposable } from '@lumino/disposable';
+import { ClientError } from '../client/client-error';
+import type { SocketFactory } from '../client/hub-socket';
+import type { ClosedState } from '../client/hub-state';
+import type { IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
+import type { Peer } from '../protocol/messages.generated';
+import type { ViewOptions } from '../protocol/views.generated';
+import { LiveRun, type ILiveRunOptions } from './live-run';
+import { RecordedRun, type IRecordedRunOptions } from './recorded-run';
+import type { IRunSource } from './source';
+import { StoreError } from './store-error';
+
+/** What the manager of a page's runs needs. */
+export interface IRunsOptions {
+  api: RunsApi;
+  /** How to open a socket to the relay of one run. */
+  openSocket: (id: string) => SocketFactory;
+  /** How this page names itself. */
+  peer: Peer;
+  /** Bounds of live runs. */
+  live?: Pick<ILiveRunOptions, 'backlog' | 'tensorBytes' | 'scalarBytes'>;
+  /** Bounds of recorded runs. */
+  recorded?: IRecordedRunOptions;
+}
+
+/** A share in a run's source. */
+export interface ILease extends IDisposable {
+  readonly source: IRunSource;
+}
+
+interface IShared {
+  readonly source: Promise<IRunSource>;
+  leases: number;
+}
+
+/**
+ * The runs that a Jupyter server can reach, and one shared source for each that is looked at: panel, tabs and cells of a page
+ * share one connection, which closes with the last share.
+ */
+export class Runs implements IDisposable {
+  constructor(private readonly options: IRunsOptions) {}
+
+  /** Every run that the server knows, newest first. */
+  list(): Promise<readonly IRunEntry[]> {
+    return this.options.api.list();
+  }
+
+  async rename(id: string, name: string): Promise<void> {
+    await this.options.api.rename(id, name);
+  }
+
+  /** Reach a hub elsewhere that the administrator allows. */
+  connect(address: string, token: string): Promise<IRunEntry> {
+    return this.options.api.connectHub(address, token);
+  }
+
+  /** Freeze views into one file. */
+  report(
+    id: string,
+    request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
+    signal?: AbortSignal
+  ): Promise<IReportFile> {
+    return this.options.api.report(id, request, signal);
+  }
+
+  /**
+   * Share in a run's source, live or recorded as the server says.
+   *
+   * @throws StoreError when there is no such run or the server does not answer.
+   */
+  async acquire(id: string): Promise<ILease> {
+    if (this._isDisposed) {
+      throw new StoreError('disposed', 'The list of runs was closed. Reload the page.');
+    }
+    let shared = this.shared.get(id);
+    if (shared === undefined) {
+      shared = { source: this.open(id), leases: 0 };
+      this.shared.set(id, shared);
+    }
+    shared.leases += 1;
+    let source: IRunSource;
+    try {
+      source = await shared.source;
+    } catch (error) {
+      this.release(id, shared);
+      throw error;
+    }
+    if (this._isDisposed) {
+      source.dispose();
+      throw new StoreError('disposed', 'The list of runs was closed. Reload the page.');
+    }
+    if (source.connection.kind === 'closed' && this.shared.get(id) === shared) {
+      // Who holds a share keeps what came; who comes new is given what the server has now.
+      this.shared.delete(id);
+      this.release(id, shared);
+      return this.acquire(id);
+    }
+    return this.lease(id, shared, source);
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** Close every source. */
+  dispose(): void {
+    this._isDisposed = true;
+    for (const { source } of this.shared.values()) {
+      void source.then(
+        open => open.dispose(),
+        () => undefined
+      );
+    }
+    this.shared.clear();
+  }
+
+  private lease(id: string, shared: IShared, source: IRunSource): ILease {
+    let isDisposed = false;
+    return {
+      source,
+      get isDisposed() {
+        return isDisposed;
+      },
+      dispose: () => {
+        if (!isDisposed) {
+          isDisposed = true;
+          this.release(id, shared);
+        }
+      }
+    };
+  }
+
+  private release(id: string, shared: IShared): void {
+    shared.leases -= 1;
+    if (shared.leases > 0) {
+      return;
+    }
+    if (this.shared.get(id) === shared) {
+      this.shared.delete(id);
+    }
+    void shared.source.then(
+      open => open.dispose(),
+      () => undefined
+    );
+  }
+
+  private async open(id: string): Promise<IRunSource> {
+    const { api, peer, openSocket, live, recorded } = this.options;
+    try {
+      const answer = await api.get(id);
+      if ('hello' in answer) {
+        return new RecordedRun(id, answer, api, recorded);
+      }
+      if (answer.state !== 'live') {
+        throw new StoreError('gone', `${answer.name} is gone and left no recording. Choose another run.`);
+      }
+      const diagnose = (): Promise<ClosedState | null> => this.diagnose(id);
+      return new LiveRun({ ...live, id, name: answer.name, peer, openSocket: openSocket(id), diagnose });
+    } catch (error) {
+      if (error instanceof ClientError) {
+        throw new StoreError(error.status === 404 ? 'gone' : 'unavailable', error.message, { cause: error });
+      }
+      throw error;
+    }
+  }
+
+  // A browser is not told why the relay refused an upgrade, so the REST side is asked.
+  private async diagnose(id: string): Promise<ClosedState | null> {
+    try {
+      const answer = await this.options.api.get(id);
+      if ('hello' in answer) {
+        const reason = answer.status.state === 'finished' ? 'finished' : 'gone';
+        return { kind: 'closed', reason, message: 'The run has ended. Its recording can be opened.' };
+      }
+      return answer.state === 'live'
+        ? null
+        : { kind: 'closed', reason: 'gone', message: 'The hub of this run is gone. Choose another run.' };
+    } catch (error) {
+      const status = error instanceof ClientError ? error.status : undefined;
+      if (status === 404) {
+        return {
+          kind: 'closed',
+          reason: 'gone',
+          message: 'There is no such run any more. Choose another one.'
+        };
+      }
+      return status === 401 || status === 403
+        ? {
+            kind: 'closed',
+            reason: 'forbidden',
+            message: 'The Jupyter session has no access any more. Log in again.'
+          }
+        : null;
+    }
+  }
+
+  private readonly shared = new Map<string, IShared>();
+  private _isDisposed = false;
+}

@@ -1,0 +1,87 @@
+import { badFrame } from '../protocol/frame';
+import type { StreamTable } from '../protocol/frame-table';
+import type { Phase } from '../protocol/messages.generated';
+import type { ITensorRow } from './source';
+
+const PHASES: readonly string[] = ['train', 'eval', 'generate'] satisfies Phase[];
+const PASSES: readonly string[] = ['forward', 'backward'];
+
+/**
+ * The rows of a `tensors` table. Their values are views of the table's memory.
+ *
+ * @throws ProtocolError `bad-frame` when a row contradicts itself.
+ */
+export function tensorRows(table: StreamTable): ITensorRow[] {
+  const [
+    step,
+    microBatch,
+    phase,
+    pass,
+    rank,
+    layer,
+    flag,
+    part,
+    compressor,
+    sourceShape,
+    shape,
+    values,
+    labels,
+    nans,
+    infs
+  ] = table.children;
+  return Array.from({ length: table.numRows }, (_, row) => {
+    const kept: ArrayLike<number> = shape?.at(row) ?? [];
+    const flat: unknown = values?.at(row);
+    const [phaseName, passName] = [String(phase?.at(row)), String(pass?.at(row))];
+    if (!(flat instanceof Float32Array) || !isPhase(phaseName) || !isPass(passName)) {
+      throw badFrame('A tensors row has an unknown phase or pass.', {
+        expected: [...PHASES, ...PASSES].join(', '),
+        got: `${phaseName}, ${passName}`.slice(0, 200)
+      });
+    }
+    const size = Array.prototype.reduce.call(kept, (product, edge) => Number(product) * Number(edge), 1);
+    if (size !== flat.length) {
+      throw badFrame('A tensors row has another number of values than its shape says.', {
+        expected: String(size),
+        got: String(flat.length)
+      });
+    }
+    return {
+      step: Number(step?.at(row)),
+      microBatch: Number(microBatch?.at(row)),
+      phase: phaseName,
+      pass: passName,
+      rank: Number(rank?.at(row)),
+      layer: Number(layer?.at(row)),
+      flag: String(flag?.at(row)),
+      part: String(part?.at(row)),
+      compressor: String(compressor?.at(row)),
+      sourceShape: Array.from<number>(sourceShape?.at(row) ?? []),
+      shape: Array.from(kept),
+      values: flat,
+      labels: Array.from<string>(labels?.at(row) ?? []),
+      nanCount: Number(nans?.at(row)),
+      infCount: Number(infs?.at(row))
+    };
+  });
+}
+
+/** The order in which queries answer: step, micro-batch, layer; then part, pass and rank. */
+export function compareRows(a: ITensorRow, b: ITensorRow): number {
+  return (
+    a.step - b.step ||
+    a.microBatch - b.microBatch ||
+    a.layer - b.layer ||
+    (a.part < b.part ? -1 : a.part > b.part ? 1 : 0) ||
+    (a.pass < b.pass ? 1 : a.pass > b.pass ? -1 : 0) ||
+    a.rank - b.rank
+  );
+}
+
+function isPhase(text: string): text is Phase {
+  return PHASES.includes(text);
+}
+
+function isPass(text: string): text is ITensorRow['pass'] {
+  return PASSES.includes(text);
+}
