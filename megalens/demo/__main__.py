@@ -48,22 +48,27 @@ def main(arguments: list[str] | None = None) -> int:
     tracer = None if options.no_trace else _trace(model, options)
     trainer = Trainer(model, corpus, tracer, config)
     began = time.monotonic()
+    sample = ""
     try:
         for progress in trainer.run(lambda: bool(stopped)):
             line.say(_state(progress, config.steps, time.monotonic() - began))
         seconds = time.monotonic() - began
-        line.say("measuring the held-out loss")
-        held_out = trainer.measure_held_out(1 << 20) if trainer.progress.step else float("nan")
-        line.end()
-        sample = _sample(trainer)
+        # Whoever asked it to stop wants it to stop: the held-out loss is then the last one measured, and there is no sample.
+        if not stopped:
+            line.say("measuring the held-out loss")
+            trainer.measure_held_out(1 << 20)
+            sample = _sample(trainer)
     finally:
+        line.end()
         if tracer is not None:
             tracer.close()
+    progress = trainer.progress
     print(
-        f"loss {trainer.progress.first_loss:.3f} → {trainer.progress.loss:.3f} · held-out {held_out:.3f} nats/byte · "
-        f"{_number(trainer.progress.step)} steps in {seconds:.0f} s"
+        f"loss {progress.first_loss:.3f} → {progress.loss:.3f} · held-out {progress.held_out_loss:.3f} nats/byte · "
+        f"{_number(progress.step)} steps in {seconds:.0f} s"
     )
-    print(sample)
+    if sample:
+        print(sample)
     return 0
 
 
@@ -84,7 +89,8 @@ def _sample(trainer: Trainer, count: int = 240) -> str:
     tokenizer = ByteTokenizer()
     with trainer.tracer.phase("generate"):
         tokens = trainer.model.eval().generate(tokenizer.tensor(PROMPT), count)
-    return tokenizer.decode(tokens[0])
+    # An untrained model makes up control characters, and a terminal would obey them.
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in tokenizer.decode(tokens[0]))
 
 
 def _state(progress: Progress, steps: int, seconds: float) -> str:

@@ -144,7 +144,7 @@ class Trainer:
         self.model.eval()
         with self.tracer.phase("eval"):
             tokens = self._held_out.spaced(windows)
-            sums = [self.model.loss(chunk) * len(chunk) for chunk in torch.split(tokens, self.config.batch)]
+            sums = [self.model.loss(chunk) * len(chunk) for chunk in torch.split(tokens, 64)]
         self.model.train()
         self.progress.held_out_loss = float(torch.stack(sums).sum()) / len(tokens)
         self.tracer.log(held_out_loss=self.progress.held_out_loss, unit=LOSS_UNIT)

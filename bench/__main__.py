@@ -1,0 +1,47 @@
+"""Run every benchmark and print its table: ``python -m bench [--quick] [NAME …]``.
+
+Exit codes: 0 all ran (met or missed), 1 one of them could not run, 2 wrong arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMES = ("tracer", "wire", "aggregation", "browser")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what was asked for and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure the performance claims.")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}; all when absent"
+    )
+    parser.add_argument("--quick", action="store_true", help="short runs that show that each benchmark works")
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in NAMES]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; choose from {', '.join(NAMES)}")
+    failed = []
+    for name in options.names or NAMES:
+        began = time.monotonic()
+        # Each in a process of its own: none inherits another's threads, caches or environment.
+        done = subprocess.run(
+            [sys.executable, "-m", f"bench.{name}", *(["--quick"] if options.quick else [])], cwd=ROOT
+        )
+        print(f"{name}: exit code {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+        if done.returncode:
+            failed.append(name)
+    for name in failed:
+        print(f"failed: the benchmark {name} could not run", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

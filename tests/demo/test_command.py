@@ -1,0 +1,95 @@
+"""``python -m megalens.demo`` as a process."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from megalens.demo.state_line import StateLine
+
+COMMAND = [sys.executable, "-m", "megalens.demo"]
+
+
+@pytest.mark.slow
+def test_a_short_training_says_how_the_loss_went_and_nothing_else_when_piped() -> None:
+    done = subprocess.run(
+        [*COMMAND, "--no-trace", "--steps", "12", "--batch", "4"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=True,
+    )
+    first, sample = done.stdout.split("\n", 1)
+    assert re.fullmatch(
+        r"loss 5\.\d{3} → [345]\.\d{3} · held-out [345]\.\d{3} nats/byte · 12 steps in \d+ s", first
+    )
+    assert sample.startswith("The ")
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_training_cleanly(number: signal.Signals) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "--no-trace", "--steps", "100000", "--batch", "2"], stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    try:
+        # In a terminal the state line shows the steps; a signal at that point meets a training that runs.
+        assert "step 2" in _read_until(ours, b"step 2", 90)
+        process.send_signal(number)
+        last = _read_until(ours, b" steps in ", 60)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert re.search(r"loss 5\.\d{3} → .* steps in", last)
+
+
+def test_wrong_arguments_are_exit_code_2() -> None:
+    done = subprocess.run([*COMMAND, "--steps", "0"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "expected a whole number from 1, got '0'" in done.stderr
+
+
+def test_the_state_line_is_quiet_when_its_stream_is_no_terminal() -> None:
+    stream = io.StringIO()
+    line = StateLine(stream)
+    line.say("step 1")
+    line.end()
+    assert stream.getvalue() == ""
+
+
+def test_the_state_line_updates_in_place_and_not_too_often() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    line = StateLine(stream, seconds=1000)
+    line.say("step 1")
+    line.say("step 2")
+    assert stream.getvalue() == "\r\x1b[Kstep 1"
+
+
+def _read_until(terminal: int, mark: bytes, seconds: float) -> str:
+    seen = b""
+    deadline = time.monotonic() + seconds
+    while mark not in seen:
+        ready, _, _ = select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise TimeoutError(f"expected {mark!r} within {seconds} s, read {seen[-500:]!r}")
+        seen += os.read(terminal, 4096)
+    return seen.decode("utf-8", "replace")
