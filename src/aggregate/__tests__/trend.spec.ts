@@ -1,0 +1,91 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ITensorRow } from '../../store/source';
+import { AggregateError, STATISTICS, byLayer, trend, type Statistic } from '..';
+
+interface IPoint {
+  step: number;
+  layer: number;
+  value: number | string;
+}
+
+interface ICase {
+  rows: { step: number; layer: number; values: (number | string)[] }[];
+  expected: Record<Statistic, IPoint[]>;
+}
+
+const folder = join(__dirname, '../../../protocol/fixtures/aggregate');
+const cases = readdirSync(folder).map((name): [string, ICase] => [
+  name.replace('.json', ''),
+  JSON.parse(readFileSync(join(folder, name), 'utf8'))
+]);
+
+function rowOf(step: number, layer: number, values: Iterable<number>): ITensorRow {
+  const flat = Float32Array.from(values);
+  return {
+    step,
+    layer,
+    values: flat,
+    microBatch: 0,
+    phase: 'train',
+    pass: 'forward',
+    rank: 0,
+    flag: 'F',
+    part: '',
+    compressor: '',
+    sourceShape: [flat.length],
+    shape: [flat.length],
+    labels: [],
+    nanCount: 0,
+    infCount: 0
+  };
+}
+
+describe('trend', () => {
+  it('has golden cases', () => {
+    expect(cases.length).toBeGreaterThanOrEqual(8);
+  });
+
+  describe.each(cases)('of the golden case %s', (_, { rows, expected }) => {
+    it.each(STATISTICS)('gives the %s that is written there', statistic => {
+      const columns = trend(
+        rows.map(row => rowOf(row.step, row.layer, row.values.map(Number))),
+        statistic
+      );
+      const points = expected[statistic];
+      expect(Array.from(columns.step)).toEqual(points.map(point => point.step));
+      expect(Array.from(columns.layer)).toEqual(points.map(point => point.layer));
+      points.forEach((point, index) => {
+        const value = columns.value[index] ?? Number.NaN;
+        const wanted = Number(point.value);
+        // Twelve digits, relative: sums are added in another order than numpy does.
+        expect(Number.isNaN(value)).toBe(Number.isNaN(wanted));
+        if (!Number.isNaN(wanted)) {
+          expect(Math.abs(value - wanted)).toBeLessThanOrEqual(Math.abs(wanted) * 1e-12);
+        }
+      });
+    });
+  });
+
+  it('is ordered by step and then layer also when steps lie far apart', () => {
+    const columns = trend(
+      [rowOf(1e12, 2, [1]), rowOf(5, 900_000, [2]), rowOf(5, 1, [3]), rowOf(1e12, 2, [3])],
+      'mean'
+    );
+    expect(Array.from(columns.step)).toEqual([5, 5, 1e12]);
+    expect(Array.from(columns.layer)).toEqual([1, 900_000, 2]);
+    expect(Array.from(columns.value)).toEqual([3, 2, 2]);
+  });
+
+  it('splits into one series for each layer', () => {
+    const columns = trend([rowOf(2, 7, [Number.NaN, 4]), rowOf(1, 7, [1]), rowOf(1, 3, [5])], 'max');
+    expect(byLayer(columns)).toEqual([
+      { layer: 3, steps: [1], values: [5], nonFinite: [0] },
+      { layer: 7, steps: [1, 2], values: [1, 4], nonFinite: [0, 1] }
+    ]);
+  });
+
+  it('refuses a statistic that there is not', () => {
+    expect(() => trend([], 'mode' as Statistic)).toThrow(AggregateError);
+  });
+});

@@ -1,0 +1,55 @@
+/** Which points of a series are drawn. */
+export interface IDecimation {
+  /** Places of the points that stay, ascending. */
+  readonly kept: Uint32Array;
+  /** Points that were there. */
+  readonly of: number;
+}
+
+/**
+ * Choose points so that a line through them looks as the line through all of them: of each of many equal spans the first, the last, the
+ * least, the greatest and every non-finite run's start stay. No minimum and no maximum of the whole is ever lost.
+ *
+ * @param x - Places of the points, ascending.
+ * @param y - Values.
+ * @param points - About how many points may stay; fewer are left as they are.
+ */
+export function decimate(x: Float64Array, y: Float64Array, points: number): IDecimation {
+  const { length } = y;
+  if (length <= points) {
+    return { kept: Uint32Array.from({ length }, (_, index) => index), of: length };
+  }
+  const spans = Math.max(1, Math.floor(points / 4));
+  const start = x[0] ?? 0;
+  const width = ((x[length - 1] ?? 0) - start || 1) / spans;
+  const kept: number[] = [];
+  for (let from = 0; from < length;) {
+    const span = Math.min(spans - 1, Math.floor(((x[from] ?? 0) - start) / width));
+    let to = from + 1;
+    while (to < length && Math.min(spans - 1, Math.floor(((x[to] ?? 0) - start) / width)) === span) {
+      to += 1;
+    }
+    kept.push(...spanOf(y, from, to));
+    from = to;
+  }
+  return { kept: Uint32Array.from(kept), of: length };
+}
+
+function spanOf(y: Float64Array, from: number, to: number): number[] {
+  const stay = new Set([from, to - 1]);
+  let low = -1;
+  let high = -1;
+  for (let index = from; index < to; index += 1) {
+    const value = y[index] ?? Number.NaN;
+    if (!Number.isFinite(value)) {
+      if (index === from || Number.isFinite(y[index - 1])) {
+        stay.add(index);
+      }
+      continue;
+    }
+    low = low < 0 || value < (y[low] ?? 0) ? index : low;
+    high = high < 0 || value > (y[high] ?? 0) ? index : high;
+  }
+  stay.add(low).add(high).delete(-1);
+  return [...stay].sort((a, b) => a - b);
+}

@@ -1,0 +1,105 @@
+/** Rows sorted into groups of equal keys. */
+export interface IGroups {
+  /** Group of each row. */
+  readonly group: Uint32Array;
+  /** First key of each group. Groups are ordered by the first key, then the second. */
+  readonly first: Float64Array;
+  /** Second key of each group. */
+  readonly second: Float64Array;
+}
+
+interface ICodes {
+  readonly code: Uint32Array;
+  /** The distinct values, ascending; a code is a place in here. */
+  readonly keys: Float64Array;
+}
+
+/** A column of whole numbers. */
+export type Integers = Float64Array | Int32Array | Uint32Array;
+
+// A table of this many entries costs less than hashing, whatever the number of rows.
+const SMALL_TABLE = 1 << 16;
+
+/**
+ * Group rows by two columns of whole numbers, such as step and layer.
+ *
+ * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows takes ten times as long.
+ * Each column is coded by its distinct values (through a table where their range is not much larger than their number, through a
+ * map where it is), and the pair of codes is the group.
+ *
+ * @param first - First key of each row.
+ * @param second - Second key of each row.
+ */
+export function groupBy(first: Integers, second: Integers): IGroups {
+  const a = encode(first);
+  const b = encode(second);
+  const across = b.keys.length;
+  const pairs = a.code;
+  if (a.keys.length * across > 0xffffffff) {
+    throw new RangeError(`${a.keys.length} × ${across} groups are more than can be numbered.`);
+  }
+  for (let row = 0; row < pairs.length; row += 1) {
+    pairs[row] = (pairs[row] ?? 0) * across + (b.code[row] ?? 0);
+  }
+  const { code, keys } = encode(pairs);
+  return {
+    group: code,
+    first: keys.map(pair => a.keys[Math.floor(pair / across)] ?? 0),
+    second: keys.map(pair => b.keys[pair % across] ?? 0)
+  };
+}
+
+function encode(column: Integers): ICodes {
+  let low = Infinity;
+  let high = -Infinity;
+  for (let row = 0; row < column.length; row += 1) {
+    const value = column[row] ?? 0;
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+  }
+  const range = high - low + 1;
+  return range <= Math.max(SMALL_TABLE, column.length * 4) ? byTable(column, low, range) : byMap(column);
+}
+
+function byTable(column: Integers, low: number, range: number): ICodes {
+  const code = new Uint32Array(column.length);
+  if (column.length === 0) {
+    return { code, keys: new Float64Array(0) };
+  }
+  const codes = new Uint32Array(range);
+  for (let row = 0; row < column.length; row += 1) {
+    codes[(column[row] ?? 0) - low] = 1;
+  }
+  let distinct = 0;
+  const keys = new Float64Array(Math.min(range, column.length));
+  for (let offset = 0; offset < range; offset += 1) {
+    if (codes[offset] === 1) {
+      keys[distinct] = low + offset;
+      codes[offset] = distinct;
+      distinct += 1;
+    }
+  }
+  for (let row = 0; row < column.length; row += 1) {
+    code[row] = codes[(column[row] ?? 0) - low] ?? 0;
+  }
+  return { code, keys: keys.slice(0, distinct) };
+}
+
+function byMap(column: Integers): ICodes {
+  const places = new Map<number, number>();
+  const found = new Uint32Array(column.length);
+  for (let row = 0; row < column.length; row += 1) {
+    const value = column[row] ?? 0;
+    let place = places.get(value);
+    if (place === undefined) {
+      place = places.size;
+      places.set(value, place);
+    }
+    found[row] = place;
+  }
+  const values = Float64Array.from(places.keys());
+  const keys = values.slice().sort();
+  const rank = new Map(Array.from(keys, (key, index) => [key, index]));
+  const codes = Uint32Array.from(values, value => rank.get(value) ?? 0);
+  return { code: found.map(place => codes[place] ?? 0), keys };
+}
