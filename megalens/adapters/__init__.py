@@ -1,0 +1,17 @@
+"""Where the trace points of known models are, and the callback for Hugging Face trainers."""
+
+from .adapter import Adapter
+from .callback import MegalensCallback
+from .find import ADAPTERS, find_adapter
+from .huggingface import GPT2_TABLE, LLAMA_TABLE
+from .plain_torch import GPT_TABLE
+
+__all__ = [
+    "ADAPTERS",
+    "GPT2_TABLE",
+    "GPT_TABLE",
+    "LLAMA_TABLE",
+    "Adapter",
+    "MegalensCallback",
+    "find_adapter",
+]

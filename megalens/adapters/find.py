@@ -1,0 +1,69 @@
+"""Finding the adapter of a model, or saying what to fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from ..tracer import TracerError
+from .adapter import Adapter
+from .huggingface import GPT2_TABLE, LLAMA_TABLE
+from .plain_torch import GPT_TABLE
+
+__all__ = ["ADAPTERS", "find_adapter"]
+
+ADAPTERS: tuple[Adapter, ...] = (GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
+"""The ready tables, in the order in which they are tried."""
+_LINES = 60
+
+
+def find_adapter(model: nn.Module) -> Adapter:
+    """Return the ready adapter that fits ``model``.
+
+    Raises
+    ------
+    TracerError
+        When none does, with the model's module names and the table to fill in.
+    """
+    for adapter in ADAPTERS:
+        if adapter.fits(model):
+            return adapter
+    lines = list(_outline(model, 1))
+    if len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"  … and {len(lines) - _LINES} more"]
+    names = "\n".join(lines) or "  (no submodules)"
+    known = ", ".join(adapter.name for adapter in ADAPTERS)
+    raise TracerError(
+        f"Megalens does not know where the trace points of {type(model).__name__} are (it knows {known}). Its modules are:\n"
+        f"{names}\n"
+        "Fill in this table, leaving out what the model lacks, and pass it as megalens.trace(model, adapter=…):\n"
+        "  from megalens.adapters import Adapter\n"
+        "  Adapter(\n"
+        '      layer="blocks.{i}",                # path of layer i; its output is HiddenStates\n'
+        '      attention="attention",             # paths below a layer: output is AttentionOutput_mat_mul\n'
+        '      qkv="attention.qkv",               # fused; or q="…", k="…", v="…"\n'
+        '      context="attention.projection",    # its input is ContextLayer_mat_mul\n'
+        '      probabilities="attention.scores",  # output is the probabilities; "attention[1]" for a second value\n'
+        '      fc1="mlp.fc1",                     # MLP1_mat_mul; or gate="…", up="…", or gate_up="…"\n'
+        '      fc2="mlp.fc2",                     # MLP2_mat_mul\n'
+        '      tokens="embedding",                # from the root: its input is the token ids\n'
+        "      heads=4, kv_heads=4,               # where model.config does not say\n"
+        "  )"
+    )
+
+
+def _outline(module: nn.Module, depth: int) -> Iterator[str]:
+    """Give the module tree indented; of a list of like modules only the first is opened."""
+    children = list(module.named_children())
+    index = 0
+    while index < len(children):
+        name, child = children[index]
+        last = index
+        if name.isdecimal():
+            while last + 1 < len(children) and type(children[last + 1][1]) is type(child):
+                last += 1
+        label = name if last == index else f"{name} to {children[last][0]}"
+        yield f"{'  ' * depth}{label}: {type(child).__name__}"
+        yield from _outline(child, depth + 1)
+        index = last + 1

@@ -1,0 +1,91 @@
+"""Reading a model's sizes from its config and its modules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+__all__ = ["ModelSizes", "input_features", "model_sizes", "output_features"]
+
+
+@dataclass(frozen=True)
+class ModelSizes:
+    """What is known of a model before its first step; None where it is not."""
+
+    hidden: int | None
+    heads: int | None
+    kv_heads: int | None
+    vocabulary: int | None
+    parameters: int
+    dtype: str | None
+    device: str | None
+
+    def to_message(self, name: str, adapter: str, layers: int) -> dict[str, Any]:
+        """Return the ``Model`` object of ``announce``."""
+        return {
+            "name": name[:200],
+            "adapter": adapter[:100],
+            "layers": layers,
+            "hidden": self.hidden,
+            "heads": self.heads,
+            "kv_heads": self.kv_heads,
+            "vocabulary": self.vocabulary,
+            "parameters": self.parameters,
+            "dtype": self.dtype,
+            "device": self.device,
+        }
+
+
+def model_sizes(
+    body: nn.Module, heads: int | None, kv_heads: int | None, embedding: nn.Module | None
+) -> ModelSizes:
+    """Return the sizes of a model.
+
+    Parameters
+    ----------
+    body : torch.nn.Module
+        The model; its ``config`` is read under the names that are usual.
+    heads, kv_heads : int, optional
+        What the adapter says, which comes first.
+    embedding : torch.nn.Module, optional
+        Token embedding.
+    """
+    config = getattr(body, "config", None)
+    heads = heads or _named(config, "num_attention_heads", "n_head", "heads", "n_heads", "num_heads")
+    kv_heads = kv_heads or _named(config, "num_key_value_heads", "kv_heads", "n_kv_heads", "num_query_groups")
+    hidden = _named(config, "hidden_size", "n_embd", "hidden", "d_model")
+    vocabulary = _named(config, "vocab_size", "vocabulary")
+    first = next(body.parameters(), None)
+    return ModelSizes(
+        hidden or _number(getattr(embedding, "embedding_dim", None)),
+        heads,
+        kv_heads or heads,
+        vocabulary or _number(getattr(embedding, "num_embeddings", None)),
+        sum(parameter.numel() for parameter in body.parameters()),
+        None if first is None else str(first.dtype).removeprefix("torch."),
+        None if first is None else str(first.device),
+    )
+
+
+def output_features(module: nn.Module) -> int | None:
+    """Return the size of the last axis of what a module returns, where it says so."""
+    return _named(module, "out_features", "nf")
+
+
+def input_features(module: nn.Module) -> int | None:
+    """Return the size of the last axis of what a module takes, where it says so."""
+    return _named(module, "in_features", "nx")
+
+
+def _named(holder: Any, *names: str) -> int | None:
+    for name in names:
+        number = _number(getattr(holder, name, None))
+        if number is not None:
+            return number
+    return None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,42 @@
+"""What the tracer costs, measured by itself."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+__all__ = ["Overhead"]
+
+_STEPS = 100
+
+
+class Overhead:
+    """Cost of the tracer over the recent steps, as per cent of step time.
+
+    The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the producer thread: the
+    two run in one process, so this is what the step would gain at most. The hub is another process and is not in it.
+    """
+
+    def __init__(self) -> None:
+        self._percents: deque[float] = deque(maxlen=_STEPS)
+
+    def add(self, cost_ns: int, wall_ns: int) -> None:
+        """Count one step of ``wall_ns``."""
+        if wall_ns > 0:
+            self._percents.append(100.0 * cost_ns / wall_ns)
+
+    @property
+    def percent(self) -> float | None:
+        """Mean over the recent steps; None before the second one."""
+        n = len(self._percents)
+        return sum(self._percents) / n if n > 1 else None
+
+    def to_status(self) -> dict[str, float] | None:
+        """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the second step."""
+        mean = self.percent
+        if mean is None:
+            return None
+        n = len(self._percents)
+        variance = sum((p - mean) ** 2 for p in self._percents) / (n - 1)
+        half = 1.96 * math.sqrt(variance / n)
+        return {"percent": mean, "low": max(0.0, mean - half), "high": mean + half}
