@@ -276,10 +276,11 @@ class NotebookRun:
         folder = getattr(self._run, "folder", None)
         if folder is None:
             return None
-        try:
-            return Path(folder).resolve().relative_to(Path.cwd().resolve()).as_posix()
-        except ValueError:
+        here = Path.cwd().resolve()
+        whole = Path(folder).resolve()
+        if here == Path(here.anchor) or not whole.is_relative_to(here):
             return None
+        return whole.relative_to(here).as_posix()
 
     def _painter(self) -> Callable[[Mapping[str, Any]], tuple[str, str]]:
         def paint(options: Mapping[str, Any]) -> tuple[str, str]:

@@ -93,9 +93,14 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
     if unknown:
         message = f"{view} has no option {_short(unknown[0])}. It takes {', '.join(known)}."
         return ProtocolError(
-            "bad-parameter", message, field=f"{prefix}{unknown[0]}", expected=", ".join(known), got=_short(unknown[0])
+            "bad-parameter",
+            message,
+            field=f"{prefix}{unknown[0]}",
+            expected=", ".join(known),
+            got=_short(unknown[0]),
         )
-    missing = next(name for name in error.validator_value if name not in options)
+    required: list[str] = _SCHEMA["$defs"][_DEFINITIONS[view]]["required"]
+    missing = next(name for name in required if name not in options)
     return ProtocolError(
         "bad-parameter",
         f"{view} needs {missing}: {_properties(view)[missing].get('description', 'which one to draw')}",
@@ -110,7 +115,9 @@ def _expected(spec: Mapping[str, Any]) -> str:
     words = {
         "string": "text",
         "integer": f"a whole number{' from 0' if spec.get('minimum') == 0 else ''}",
-        "array": "a list of text" if spec.get("items", {}).get("type") == "string" else "two whole numbers, first and last",
+        "array": "a list of text"
+        if spec.get("items", {}).get("type") == "string"
+        else "two whole numbers, first and last",
         "null": "None",
     }
     text = " or ".join(words[kind] for kind in kinds)

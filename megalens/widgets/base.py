@@ -23,7 +23,7 @@ Painter = Callable[[Mapping[str, Any]], tuple[str, str]]
 
 
 @register
-class View(DOMWidget):
+class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
     """A view of one run in a cell.
 
     The cell's output holds the run's name and the options, so that the browser draws the view by itself while the kernel is busy, dead or
@@ -55,9 +55,13 @@ class View(DOMWidget):
 
     run = Dict(help="Which run: id, name, and folder or None.").tag(sync=True)
     options = Dict(help="All options of the view, as in protocol/views.schema.json.").tag(sync=True)
-    picture = Unicode(help="The last static picture, as SVG text; drawn when the cell displays.", read_only=True)
+    picture = Unicode(
+        help="The last static picture, as SVG text; drawn when the cell displays.", read_only=True
+    )
 
-    def __init__(self, run: Mapping[str, Any], options: Mapping[str, Any], painter: Painter | None = None) -> None:
+    def __init__(
+        self, run: Mapping[str, Any], options: Mapping[str, Any], painter: Painter | None = None
+    ) -> None:
         self._painter = painter
         self._spreading = False
         checked = self.checked(options)
@@ -123,7 +127,7 @@ class View(DOMWidget):
             "model_id": self.model_id,
         }
         bundle["text/plain"] = repr(self)
-        if self.picture:
+        if caption:
             bundle["text/html"] = (
                 f'<figure class="jp-MegalensPicture" style="margin:0">{self.picture}'
                 f"<figcaption>{html.escape(caption)}</figcaption></figure>"

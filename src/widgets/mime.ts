@@ -86,7 +86,8 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
 
   private async _write(host: ViewHost): Promise<void> {
     const turn = ++this._turn;
-    const svg = await host.toSVG();
+    // A view that shows a state has no picture; the options are kept all the same.
+    const svg = await host.toSVG().catch(() => null);
     const model = this._model;
     const shown = this._shown;
     if (turn !== this._turn || this.isDisposed || !model || !JSONExt.isObject(shown ?? null)) {

@@ -13,13 +13,17 @@ export function savedPicture(data: ReadonlyPartialJSONObject): string | null {
   return start < 0 || end < start ? null : joined.slice(start, end + '</svg>'.length);
 }
 
-/** Return the output with the picture put in the old one's place. Without an old or a new one it is returned as it is. */
+/**
+ * Return the output with the picture put in the old one's place, or before the caption when there was nothing to draw yet. Without a new
+ * picture, or without a place for it, it is returned as it is.
+ */
 export function withPicture(data: ReadonlyPartialJSONObject, svg: string | null): ReadonlyPartialJSONObject {
   const old = savedPicture(data);
   const html = data[HTML];
   const joined = Array.isArray(html) ? html.join('') : html;
-  if (old === null || svg === null || typeof joined !== 'string') {
+  const place = old ?? '<figcaption>';
+  if (svg === null || typeof joined !== 'string' || !joined.includes(place)) {
     return data;
   }
-  return { ...data, [HTML]: joined.replace(old, () => svg) };
+  return { ...data, [HTML]: joined.replace(place, () => (old === null ? svg + place : svg)) };
 }

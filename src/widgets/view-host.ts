@@ -11,7 +11,7 @@ import type { IRunReference } from './view-json';
 export interface IMountedView {
   readonly options: ViewOptions;
   readonly changed: ISignal<unknown, unknown>;
-  update(options: ViewOptions): void;
+  update(options: ViewOptions): unknown;
   toSVG(): Promise<string>;
   dispose(): void;
 }
@@ -114,7 +114,7 @@ export class ViewHost extends Widget {
       const node = document.createElement('div');
       node.className = 'jp-MegalensCellView-body';
       this.node.replaceChildren(node);
-      const view = await mount(node, lease.source, this._options);
+      const view = await mount(node, lease.source, this._options, this._words);
       if (turn !== this._turn || this.isDisposed) {
         view.dispose();
         return;

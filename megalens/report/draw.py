@@ -1,0 +1,77 @@
+"""From options to a picture, whichever view it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..client import ClientError, Run
+from ..protocol import ProtocolError, check_view_options
+from .errors import ReportError
+from .heatmap import heatmap_picture
+from .picture import Picture
+from .scalars import scalars_picture
+from .trend import trend_picture
+
+__all__ = ["check_view", "check_views", "draw_picture", "make_picture"]
+
+
+def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
+    """Return the views with every default filled in.
+
+    Raises
+    ------
+    ReportError
+        Naming the view (``views[1]``) and the field at fault.
+    """
+    if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
+        raise ReportError(f"views must be a list of views, and {views!r:.100} came.", field="views")
+    return [check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
+
+
+def check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
+    """Return the options of one view with every default filled in; ``where`` names it in an error."""
+    try:
+        checked = check_view_options(options, where)
+    except ProtocolError as error:
+        raise ReportError(f"{where}: {error.message}", view=where, field=error.field) from error
+    flag = checked.get("flag")
+    if flag is not None and run.flags and flag not in run.flags:
+        known = ", ".join(run.flags)
+        message = f"{where}: this run has no flag {flag!r:.100}. It has {known}."
+        raise ReportError(message, view=where, field=f"{where}.flag")
+    return checked
+
+
+def make_picture(
+    run: Run,
+    options: Mapping[str, Any],
+    where: str = "view",
+    *,
+    frames: int = 1,
+    progress: Callable[[float], object] | None = None,
+) -> Picture:
+    """Read and shape what one view shows. ``options`` are checked; ``where`` names the view in an error."""
+    try:
+        if options["view"] == "heatmap":
+            return heatmap_picture(run, options, frames=frames)
+        if options["view"] == "trend":
+            return trend_picture(run, options, progress=progress)
+        return scalars_picture(run, options)
+    except ClientError as error:
+        raise ReportError(
+            f"{where}: {error.message}", view=where, field=f"{where}.{error.field or 'view'}"
+        ) from error
+
+
+def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
+    """Draw a view for a cell: SVG text and a caption of one line. Where there is nothing to draw, the SVG is empty and the caption says why.
+
+    A cell must display whatever happens, so this raises nothing that a run or an option can cause.
+    """
+    try:
+        picture = make_picture(run, check_view(run, options, "view"))
+        caption = " ".join([f"{picture.title}.", *picture.caption])
+        return ("" if picture.empty else picture.svg(title=False)), caption
+    except ReportError as error:
+        return "", error.message

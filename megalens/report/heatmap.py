@@ -1,0 +1,264 @@
+"""The heatmap of one flag: position × tile at a step, one picture for each layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..client import Run
+from .colors import ColorScale, legend
+from .describe import compressor_words, flag_words, layer_words
+from .matrix import Axes, axes_of, slice_of
+from .picture import Frame, Picture
+from .png import picture_url
+from .source import Traced, traced
+from .words import clean, integer_text, number_text
+
+__all__ = ["MOST_FRAMES", "heatmap_picture"]
+
+MOST_FRAMES = 24
+"""Most steps that a page's slider holds; fewer when they would not fit."""
+
+_TOKENS = "InputTokens"
+_COLUMNS = [
+    "step",
+    "layer",
+    "rank",
+    "micro_batch",
+    "compressor",
+    "source_shape",
+    "shape",
+    "values",
+    "nan_count",
+    "inf_count",
+]
+_CONTROLS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"})
+
+
+def heatmap_picture(run: Run, options: Mapping[str, Any], *, frames: int = 1, width: int = 760) -> Picture:
+    """Read and shape what a heatmap shows.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    options : mapping
+        All options of the view ``heatmap``.
+    frames : int
+        At how many steps to read it: the step of the options, and others spread evenly over the run for the page's slider.
+    width : int
+        Width of the whole picture in pixels.
+    """
+    flag, phase = options["flag"], options["phase"]
+    where = traced(run, flag, phase)
+    part = where.part(options["part"])
+    layers = where.layers_of(options["layers"])
+    step = where.nearest(options["step"])
+    words = flag_words(run.flags, flag, part)
+    if step is None:
+        return Picture(options, words, [_why_empty(run, flag, phase, words)])
+    if not layers:
+        text = f"Layers {options['layers']} were not traced: there are rows of {layer_words(where.layers)}."
+        return Picture(options, words, [text], steps=where.steps)
+    wanted = {
+        frame: _rows(run, flag, part, phase, layers, frame) for frame in _spread(where.steps, step, frames)
+    }
+    rows = wanted[step]
+    if not rows:
+        text = f"{words} has no row of {layer_words(layers)} at step {integer_text(step)}."
+        return Picture(options, words, [text], steps=where.steps)
+    info = run.flags.get(flag)
+    names = list(info["axes"]) if info else ["position", "feature"]
+    axes = axes_of(rows[0], names)
+    read = [
+        Frame(
+            frame,
+            {
+                int(row["layer"]): slice_of(row, axes_of(row, names), options["sample"], options["head"])
+                for row in found
+            },
+        )
+        for frame, found in wanted.items()
+        if found
+    ]
+    shown = next(frame for frame in read if frame.step == step)
+    if not any(matrix.size for matrix in shown.matrices.values()):
+        text = f"Only the shape and the counts of {words} were kept. Choose a compressor that keeps values."
+        return Picture(options, words, [text], steps=where.steps)
+    return _draw(run, options, shown, read, rows, axes, where, words, width)
+
+
+def _draw(
+    run: Run,
+    options: Mapping[str, Any],
+    shown: Frame,
+    frames: Sequence[Frame],
+    rows: Sequence[Mapping[str, Any]],
+    axes: Axes,
+    where: Traced,
+    words: str,
+    width: int,
+) -> Picture:
+    matrices = shown.matrices
+    own = options["scale"] == "own" and len(matrices) > 1
+    shared = ColorScale(_extent(list(matrices.values())), options["transform"])
+    scales = {
+        layer: ColorScale(_extent([matrix]), options["transform"]) if own else shared
+        for layer, matrix in matrices.items()
+    }
+    bad = sum(int((~np.isfinite(matrix)).sum()) for matrix in matrices.values())
+    strip, slices = legend(next(iter(scales.values())), bad > 0, own)
+    across = min(len(matrices), max(1, (width - 90) // 250))
+    tall = max(matrix.shape[0] for matrix in matrices.values())
+    wide = max(matrix.shape[1] for matrix in matrices.values())
+    height = (300 if axes.transposed else 360) if len(matrices) == 1 else 170 if len(matrices) <= 4 else 120
+    tokens = _token_texts(run, options, shown.step)
+    title = [words, compressor_words(rows[0]["compressor"])]
+    if axes.heads > 1:
+        title.append(f"head {min(options['head'], axes.heads - 1)}")
+    title += [layer_words(list(matrices)), f"step {integer_text(shown.step)}"]
+    return Picture(
+        options=options,
+        title=", ".join(title),
+        caption=_caption(options, shown, rows, axes, bad),
+        summary=_summary(shown, axes, bad),
+        template="heatmap",
+        texts={"xTitle": axes.x, "yTitle": axes.y, "legendTitle": "value"},
+        params={
+            "x0": -0.5,
+            "x1": wide - 0.5,
+            "y0": -0.5,
+            "y1": tall - 0.5,
+            "tokens": [text.translate(_CONTROLS) for text in tokens],
+            "headers": {str(layer): _header(layer, scale, own) for layer, scale in scales.items()},
+            **strip,
+        },
+        datasets={
+            "pictures": [
+                {
+                    "layer": layer,
+                    "url": picture_url(matrix, scales[layer]),
+                    "x": -0.5,
+                    "x2": matrix.shape[1] - 0.5,
+                    "y": -0.5,
+                    "y2": matrix.shape[0] - 0.5,
+                }
+                for layer, matrix in matrices.items()
+            ],
+            "legend": slices,
+        },
+        size={"width": (width - 110 - 60 * across) // across, "height": height, "columns": across},
+        frames=frames,
+        steps=where.steps,
+    )
+
+
+def _rows(
+    run: Run, flag: str, part: str | None, phase: str, layers: Sequence[int], step: int
+) -> list[dict[str, Any]]:
+    """Return the first micro-batch and lowest rank of each layer at a step, by layer."""
+    table: pa.Table = run.tensors(flag, layers, part, step, phase)
+    order = pc.sort_indices(
+        table, [("layer", "ascending"), ("micro_batch", "ascending"), ("rank", "ascending")]
+    )
+    found: dict[int, dict[str, Any]] = {}
+    heads = table.select(["layer"]).take(order)["layer"].to_pylist()
+    for place, layer in zip(order.to_pylist(), heads, strict=True):
+        if layer not in found:
+            row = table.slice(place, 1)
+            found[layer] = {name: row[name][0].as_py() for name in _COLUMNS if name != "values"}
+            found[layer]["values"] = row["values"].combine_chunks().flatten().to_numpy()
+    return list(found.values())
+
+
+def _spread(steps: Sequence[int], step: int, count: int) -> list[int]:
+    """Return at most ``count`` steps, spread evenly, with ``step`` among them, in order."""
+    if len(steps) <= count:
+        return list(steps)
+    if count <= 1:
+        return [step]
+    places = {round(n * (len(steps) - 1) / (count - 1)) for n in range(count)}
+    chosen = sorted(steps[place] for place in places)
+    if step not in chosen:
+        chosen[min(range(len(chosen)), key=lambda n: abs(chosen[n] - step))] = step
+    return sorted(chosen)
+
+
+def _extent(matrices: Sequence[Any]) -> tuple[float, float] | None:
+    finite = [matrix[np.isfinite(matrix)] for matrix in matrices]
+    kept = [values for values in finite if values.size]
+    if not kept:
+        return None
+    return float(min(values.min() for values in kept)), float(max(values.max() for values in kept))
+
+
+def _header(layer: int, scale: ColorScale, own: bool) -> str:
+    low, high = (number_text(end, 3) for end in scale.domain)
+    return f"layer {layer}, {low} to {high}" if own and not scale.empty else f"layer {layer}"
+
+
+def _caption(
+    options: Mapping[str, Any], shown: Frame, rows: Sequence[Mapping[str, Any]], axes: Axes, bad: int
+) -> list[str]:
+    first = rows[0]
+    sample = min(options["sample"], axes.samples - 1) + 1
+    batch = first["source_shape"][0] if first["source_shape"] else 1
+    lines = [f"Compressor: {clean(first['compressor'])}.", f"Sample {sample} of {batch}."]
+    if first["micro_batch"] > 0 or first["rank"] > 0:
+        lines.append(f"Micro-batch {first['micro_batch']}, rank {first['rank']}.")
+    if options["step"] is not None and options["step"] != shown.step:
+        lines.append(f"Step {integer_text(options['step'])} was not traced; this is the nearest one.")
+    if options["transform"] == "log":
+        lines.append("Colours are logarithmic, symmetric about zero.")
+    if bad:
+        lines.append(f"{integer_text(bad)} cells are not finite (hatched).")
+    nan, inf = (sum(row[name] for row in rows) for name in ("nan_count", "inf_count"))
+    if nan + inf:
+        lines.append(
+            f"The traced tensors held {integer_text(nan)} NaN and {integer_text(inf)} infinite values."
+        )
+    return lines
+
+
+def _summary(shown: Frame, axes: Axes, bad: int) -> str:
+    parts = []
+    extent = _extent(list(shown.matrices.values()))
+    if extent:
+        low, high = (number_text(end) for end in extent)
+        parts.append(f"At step {integer_text(shown.step)} values run from {low} to {high}.")
+        sizes = {layer: np.where(np.isfinite(m), np.abs(m), -1) for layer, m in shown.matrices.items()}
+        layer = max(sizes, key=lambda each: float(sizes[each].max(initial=-1)))
+        row, column = np.unravel_index(int(sizes[layer].argmax()), sizes[layer].shape)
+        down = f", {axes.y} {row}" if axes.y else ""
+        value = number_text(float(shown.matrices[layer][row, column]))
+        parts.append(
+            f"The largest magnitude, {value}, is in layer {layer} at {axes.x} {integer_text(float(column))}{down}."
+        )
+    if bad:
+        parts.append(f"{integer_text(bad)} cells are not finite.")
+    return " ".join(parts)
+
+
+def _token_texts(run: Run, options: Mapping[str, Any], step: int) -> list[str]:
+    """Return the texts of the positions of the chosen sample; empty when they were not traced."""
+    if options["flag"] == _TOKENS or _TOKENS not in run.flags:
+        return []
+    table = run.tensors(_TOKENS, None, None, step, options["phase"])
+    for row in table.select(["shape", "labels"]).to_pylist():
+        if row["labels"]:
+            length = row["shape"][1] if len(row["shape"]) > 1 else len(row["labels"])
+            sample = min(options["sample"], (row["shape"][0] if row["shape"] else 1) - 1)
+            return list(row["labels"][sample * length : (sample + 1) * length])
+    return []
+
+
+def _why_empty(run: Run, flag: str, phase: str, words: str) -> str:
+    info = run.flags.get(flag)
+    if info is not None and not info["layers"]:
+        reason = info.get("reason")
+        return f"This model has no {words}{f': {reason}' if reason else '.'}"
+    return f"This run holds no {phase} step of {words}."

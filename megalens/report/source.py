@@ -1,0 +1,83 @@
+"""What the pictures read of a run. Tensors are read a window of steps at a time, so that a long run costs bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..client import Run, RunFolder
+from ..client.query import Query
+
+__all__ = ["Traced", "traced", "windows"]
+
+_WINDOW_BYTES = 64 * 1024 * 1024
+
+
+class Traced:
+    """Where a flag has rows: the steps, layers and parts that were traced.
+
+    Parameters
+    ----------
+    index : pyarrow.Table
+        ``step``, ``layer``, ``part`` of every row.
+    """
+
+    def __init__(self, index: pa.Table) -> None:
+        self.rows = index.num_rows
+        self.steps: list[int] = sorted(pc.unique(index["step"]).to_pylist())
+        self.layers: list[int] = sorted(pc.unique(index["layer"]).to_pylist())
+        self.parts: list[str] = [part for part in pc.unique(index["part"]).to_pylist() if part]
+
+    def part(self, wanted: str | None) -> str | None:
+        """Return the part that is meant: the wanted one, else the first; None where there are no parts."""
+        return wanted if wanted is not None else (self.parts[0] if self.parts else None)
+
+    def layers_of(self, text: str) -> list[int]:
+        """Return those traced layers that a range text names."""
+        if text == "all":
+            return self.layers
+        spans = [
+            (int(low), int(high or low))
+            for low, _, high in (piece.partition("-") for piece in text.split(","))
+        ]
+        return [layer for layer in self.layers if any(low <= layer <= high for low, high in spans)]
+
+    def nearest(self, wanted: int | None) -> int | None:
+        """Return the wanted step or the one nearest to it, the newest when None is wanted, None when there is no step."""
+        if not self.steps:
+            return None
+        return self.steps[-1] if wanted is None else min(self.steps, key=lambda step: abs(step - wanted))
+
+
+def traced(run: Run, flag: str, phase: str) -> Traced:
+    """Say where a flag was traced in a phase."""
+    columns = ["step", "layer", "part"]
+    if run.folder is not None and not run.live:
+        # Values are most of a recording: they are not read to learn where they are.
+        return Traced(RunFolder(run.folder).read("tensors", Query.of(flag=flag, phase=phase), columns))
+    return Traced(run.tensors(flag, phase=phase).select(columns))
+
+
+def windows(
+    run: Run, flag: str, *, part: str | None, phase: str, layers: Sequence[int], steps: Sequence[int]
+) -> Iterator[pa.Table]:
+    """Yield the rows of a flag, all rows of a step together, in pieces of about 64 MB."""
+    if not steps or not layers:
+        return
+    # How large a step is shows at the newest one: settings may have changed since the first.
+    newest = _read(run, flag, part, phase, layers, steps[-1], steps[-1])
+    several = max(1, min(len(steps), _WINDOW_BYTES // max(1, newest.nbytes)))
+    for start in range(0, len(steps), several):
+        chunk = steps[start : start + several]
+        if chunk == [steps[-1]]:
+            yield newest
+        else:
+            yield _read(run, flag, part, phase, layers, chunk[0], chunk[-1])
+
+
+def _read(
+    run: Run, flag: str, part: str | None, phase: str, layers: Sequence[int], first: int, last: int
+) -> pa.Table:
+    return run.tensors(flag, layers, part, (first, last), phase)

@@ -1,0 +1,167 @@
+"""The kernel's half of the views."""
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from recorded_run import RUN_ID, write_run
+
+from megalens.protocol import view_defaults, view_fields
+from megalens.widgets import VIEW_MIME, Heatmap, Scalars, Trend, WidgetError
+
+RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs") / RUN_ID)
+
+
+@pytest.fixture
+def run(folder):
+    import megalens
+
+    with megalens.open(folder) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(("kind", "view"), [(Heatmap, "heatmap"), (Trend, "trend"), (Scalars, "scalars")])
+def test_every_option_of_the_contract_is_an_attribute_of_the_widget(kind, view):
+    options = {} if view == "scalars" else {"flag": "MLP1_mat_mul"}
+    widget = kind(RUN, options)
+    assert {name: getattr(widget, name) for name in view_fields(view)} == {**view_defaults(view), **options}
+
+
+def test_setting_an_attribute_changes_the_options_and_the_other_way_round():
+    widget = Heatmap(RUN, {"flag": "MLP1_mat_mul"})
+    widget.step = 12
+    widget.layers = "1-2"
+    assert widget.options["step"] == 12
+    assert widget.options["layers"] == "1-2"
+    seen = []
+    widget.observe(lambda change: seen.append(change["new"]), "scale")
+    widget.options = {**widget.options, "scale": "own"}
+    assert widget.scale == "own"
+    assert seen == ["own"]
+
+
+def test_what_the_browser_changes_arrives_in_the_attributes():
+    widget = Trend(RUN, {"flag": "MLP1_mat_mul"})
+    widget.set_state({"options": {**widget.options, "statistic": "max", "steps": [3, 9]}})
+    assert widget.statistic == "max"
+    assert widget.steps == [3, 9]
+    assert widget.get_state(["options"])["options"]["statistic"] == "max"
+
+
+def test_people_may_write_layers_steps_and_names_in_their_own_way():
+    assert Heatmap(RUN, {"flag": "X", "layers": 3}).layers == "3"
+    assert Heatmap(RUN, {"flag": "X", "layers": range(1, 5)}).layers == "1-4"
+    assert Heatmap(RUN, {"flag": "X", "layers": [7, 1, 2, 3]}).layers == "1-3,7"
+    assert Trend(RUN, {"flag": "X", "steps": (2, 8)}).steps == [2, 8]
+    assert Scalars(RUN, {"names": "loss"}).names == ["loss"]
+
+
+@pytest.mark.parametrize(
+    ("make", "field", "says"),
+    [
+        (lambda: Heatmap(RUN, {"flag": "X", "layers": "first"}), "layers", "'first' came"),
+        (lambda: Heatmap(RUN, {"flag": "X", "layers": []}), "layers", r"\[\] came"),
+        (lambda: Heatmap(RUN, {"flag": None}), "flag", "must be text"),
+        (lambda: Heatmap(RUN, {"flag": "X", "sample": -1}), "sample", "from 0"),
+        (lambda: Trend(RUN, {"flag": "X", "statistic": "median"}), "statistic", "one of mean, std"),
+        (lambda: Trend(RUN, {"flag": "X", "steps": 5}), "steps", "two whole numbers"),
+        (lambda: Scalars(RUN, {"smoothing": "much"}), "smoothing", "'much' came"),
+        (lambda: Scalars(RUN, {"colour": "red"}), "colour", "no option 'colour'"),
+    ],
+)
+def test_a_wrong_argument_is_named(make, field, says):
+    with pytest.raises(WidgetError, match=says) as caught:
+        make()
+    assert caught.value.field == field
+
+
+def test_a_wrong_attribute_is_refused_and_nothing_changes():
+    widget = Heatmap(RUN, {"flag": "X"})
+    with pytest.raises(WidgetError):
+        widget.transform = "square"
+    assert widget.transform == "linear"
+    assert widget.options["transform"] == "linear"
+
+
+def test_the_facade_takes_exactly_the_options_of_the_contract():
+    from megalens.notebook import NotebookRun
+
+    for method, view in (
+        (NotebookRun.heatmap, "heatmap"),
+        (NotebookRun.trend, "trend"),
+        (NotebookRun.scalars_view, "scalars"),
+    ):
+        parameters = {name: p for name, p in inspect.signature(method).parameters.items() if name != "self"}
+        assert tuple(parameters) == view_fields(view)
+        given = {
+            name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty
+        }
+        assert given == view_defaults(view)
+
+
+def test_the_bundle_holds_the_view_for_every_kind_of_reader(run):
+    bundle = run.heatmap("MLP1_mat_mul", layers="1-4", step=30)._repr_mimebundle_()
+    view = bundle[VIEW_MIME]
+    assert view["format"] == 1
+    assert view["run"]["id"] == RUN_ID
+    assert view["options"]["step"] == 30
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"] == view["model_id"]
+    assert bundle["text/html"].count("<svg") == 1
+    assert "data:image/png;base64," in bundle["text/html"]
+    assert "MLP1 output, mean of 16 tiles, layers 1 to 4, step 30." in bundle["text/html"]
+    assert bundle["text/plain"] == "Heatmap(gpt-demo: flag='MLP1_mat_mul', layers='1-4', step=30)"
+
+
+def test_the_bundle_holds_no_token_and_no_absolute_path(run, folder):
+    widgets = [
+        run.heatmap("MLP1_mat_mul"),
+        run.trend("MLP1_mat_mul"),
+        run.scalars_view(),
+        run.heatmap("HiddenStates"),
+    ]
+    text = json.dumps([widget._repr_mimebundle_() for widget in widgets])
+    for secret in (str(folder.parent), "/home/", "token", "alice"):
+        assert secret not in text.replace("tokens", "")
+
+
+def test_a_folder_below_the_notebook_is_named_relative_to_it(run, folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert run.trend("MLP1_mat_mul").run["folder"] == RUN_ID
+    monkeypatch.chdir("/")
+    assert run.trend("MLP1_mat_mul").run["folder"] is None
+    monkeypatch.chdir(Path(__file__).parent)
+    assert run.trend("MLP1_mat_mul").run["folder"] is None
+
+
+def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
+    bundle = run.heatmap("HiddenStates")._repr_mimebundle_()
+    assert "This run holds no train step of Layer output." in bundle["text/html"]
+    unknown = run.heatmap("NoSuchFlag")._repr_mimebundle_()
+    assert "no flag &#x27;NoSuchFlag&#x27;" in unknown["text/html"]
+
+
+def test_the_run_in_the_notebook_is_the_run_with_views(run):
+    assert run.id == RUN_ID
+    assert run.tensors("MLP1_mat_mul", steps=3).num_rows == 4
+    assert {"heatmap", "tensors", "configure"} <= set(dir(run))
+    with pytest.raises(AttributeError):
+        run.no_such_thing  # noqa: B018
+
+
+def test_neither_ipywidgets_nor_the_painter_is_loaded_before_a_view_is_made():
+    code = (
+        "import sys, megalens; megalens.open; "
+        "print([name for name in ('ipywidgets', 'vl_convert', 'torch', 'jupyter_server', 'nbformat') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.strip() == "[]"
