@@ -1,0 +1,156 @@
+/** @jest-environment node */
+import { buildSync } from 'esbuild';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import {
+  AggregateError,
+  RollupQueue,
+  STATISTICS,
+  WORKER_ROWS,
+  rollup,
+  type IRollupWorker,
+  type Statistic
+} from '..';
+
+const folder = mkdtempSync(join(tmpdir(), 'megalens-rollup-'));
+const bundle = join(folder, 'rollup-worker.mjs');
+const opened: Worker[] = [];
+
+beforeAll(() => {
+  const source = join(__dirname, '../rollup-worker.ts');
+  const built = buildSync({
+    entryPoints: [source],
+    bundle: true,
+    write: false,
+    format: 'esm',
+    platform: 'neutral'
+  });
+  // The worker's own file, with the two names of a browser worker's scope tied to Node's port.
+  const port =
+    "import { parentPort } from 'node:worker_threads';\n" +
+    'globalThis.postMessage = (message, transfer) => parentPort.postMessage(message, transfer);\n' +
+    "parentPort.on('message', data => globalThis.onmessage({ data }));\n";
+  writeFileSync(bundle, port + (built.outputFiles[0]?.text ?? ''));
+});
+
+afterAll(async () => {
+  await Promise.all(opened.map(worker => worker.terminate()));
+  rmSync(folder, { recursive: true });
+});
+
+function nodeWorker(file = bundle): IRollupWorker {
+  const worker = new Worker(file);
+  opened.push(worker);
+  const face: IRollupWorker = {
+    onmessage: null,
+    onerror: null,
+    postMessage: (message, transfer) => worker.postMessage(message, transfer as ArrayBuffer[]),
+    terminate: () => worker.terminate()
+  };
+  worker.on('message', data => face.onmessage?.({ data }));
+  worker.on('error', error => face.onerror?.(error));
+  return face;
+}
+
+function rows(length: number): { step: Float64Array; layer: Int32Array; value: Float64Array } {
+  return {
+    step: Float64Array.from({ length }, (_, index) => 1 + Math.floor(index / 40)),
+    layer: Int32Array.from({ length }, (_, index) => index % 7),
+    value: Float64Array.from({ length }, (_, index) => (index % 1013 === 5 ? NaN : Math.sin(index) * 100))
+  };
+}
+
+describe('rollup', () => {
+  it('takes every statistic of every step and layer', () => {
+    const result = rollup(
+      {
+        step: Int32Array.of(2, 1, 2, 2, 1),
+        layer: Int32Array.of(1, 1, 1, 0, 1),
+        value: Float32Array.of(3, 5, -4, 9, Infinity)
+      },
+      STATISTICS
+    );
+    expect(Array.from(result.step)).toEqual([1, 2, 2]);
+    expect(Array.from(result.layer)).toEqual([1, 0, 1]);
+    const column = (name: Statistic): number[] => Array.from(result.statistics[name] ?? []);
+    expect(column('mean')).toEqual([5, 9, -0.5]);
+    expect(column('std')).toEqual([0, 0, 3.5]);
+    expect(column('min')).toEqual([5, 9, -4]);
+    expect(column('max')).toEqual([5, 9, 3]);
+    expect(column('rms')).toEqual([5, 9, Math.sqrt(12.5)]);
+    expect(column('abs_mean')).toEqual([5, 9, 3.5]);
+    expect(column('nonfinite')).toEqual([1, 0, 0]);
+  });
+
+  it('is the same for any order of the rows and any distance of the steps', () => {
+    const data = rows(20_000);
+    const far = { ...data, step: data.step.map(step => step * 1e9) };
+    const near = rollup(data, ['mean', 'std']);
+    const apart = rollup(far, ['mean', 'std']);
+    expect(apart.statistics).toEqual(near.statistics);
+    expect(apart.step).toEqual(near.step.map(step => step * 1e9));
+    expect(apart.layer).toEqual(near.layer);
+  });
+
+  it('refuses columns of different lengths and unknown statistics', () => {
+    const data = rows(3);
+    expect(() => rollup({ ...data, value: new Float64Array(2) }, ['mean'])).toThrow(/one length/);
+    expect(() => rollup(data, ['mode' as Statistic])).toThrow(AggregateError);
+  });
+});
+
+describe('the rollup queue', () => {
+  const many = rows(WORKER_ROWS + 1);
+
+  it('answers many rows from a worker with the same numbers, and leaves the columns whole', async () => {
+    let started = 0;
+    const queue = new RollupQueue(async () => {
+      started += 1;
+      return nodeWorker();
+    });
+    const results = await Promise.all([
+      queue.roll(many, ['mean', 'std', 'nonfinite']),
+      queue.roll(many, ['max'])
+    ]);
+    expect(started).toBe(1);
+    expect(results[0]).toEqual(rollup(many, ['mean', 'std', 'nonfinite']));
+    expect(results[1]).toEqual(rollup(many, ['max']));
+    expect(many.value.length).toBe(WORKER_ROWS + 1);
+    queue.dispose();
+  });
+
+  it('does few rows in place', async () => {
+    const queue = new RollupQueue(() => Promise.reject(new Error('no worker is needed')));
+    expect(await queue.roll(rows(100), ['rms'])).toEqual(rollup(rows(100), ['rms']));
+    queue.dispose();
+  });
+
+  it('does many rows in place where no worker starts, or where it breaks', async () => {
+    const none = new RollupQueue(() => Promise.resolve(null));
+    expect(await none.roll(many, ['mean'])).toEqual(rollup(many, ['mean']));
+    const broken = new RollupQueue(async () => nodeWorker(join(folder, 'not-there.mjs')));
+    expect(await broken.roll(many, ['mean'])).toEqual(rollup(many, ['mean']));
+    none.dispose();
+    broken.dispose();
+  });
+
+  it("passes the worker's error on", async () => {
+    const queue = new RollupQueue(async () => nodeWorker());
+    await expect(queue.roll({ ...many, layer: new Int32Array(1) }, ['mean'])).rejects.toThrow(/one length/);
+    queue.dispose();
+  });
+
+  it('rejects what waits when it is disposed of, and what comes after', async () => {
+    const queue = new RollupQueue(async () => nodeWorker());
+    const waiting = queue.roll(many, ['mean']);
+    const outcome = expect(waiting).rejects.toThrow(AggregateError);
+    await Promise.resolve();
+    await new Promise(resolve => setImmediate(resolve));
+    queue.dispose();
+    queue.dispose();
+    await outcome;
+    await expect(queue.roll(many, ['mean'])).rejects.toThrow(/closed/);
+  });
+});
