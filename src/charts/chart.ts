@@ -1,0 +1,283 @@
+import type { IDisposable } from '@lumino/disposable';
+import type { View } from 'vega';
+import type { Result } from 'vega-embed';
+import { ChartError } from './error';
+import { frames, locate, type IFrame, type IPlace } from './frames';
+import { fill, type IRecipe, type Row } from './recipe';
+import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
+import { drawCanvases, headless, loadVega } from './vega';
+
+/** How a chart is drawn. */
+export interface IChartOptions {
+  theme: ITheme;
+  /** `svg` where the host has no canvas; otherwise `canvas`. */
+  renderer?: 'canvas' | 'svg';
+}
+
+/** Words that an exported picture carries, since the page's own are not in it. */
+export interface ICaption {
+  title: string;
+  /** Lines under the title. */
+  caption: readonly string[];
+}
+
+/**
+ * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the picture
+ * embeds again, and then data, params and size are kept.
+ */
+export class Chart implements IDisposable {
+  /**
+   * Draw a recipe into an empty node.
+   *
+   * @throws {ChartError} When the spec could not be drawn.
+   */
+  static async mount(node: HTMLElement, recipe: IRecipe, options: IChartOptions): Promise<Chart> {
+    const chart = new Chart(node, recipe, options);
+    await chart._embed();
+    return chart;
+  }
+
+  private constructor(
+    readonly node: HTMLElement,
+    recipe: IRecipe,
+    options: IChartOptions
+  ) {
+    this._recipe = recipe;
+    this._theme = options.theme;
+    this._renderer = options.renderer ?? 'canvas';
+  }
+
+  /** How often the spec was embedded: 1, and one more for each new theme or shape. */
+  get embeds(): number {
+    return this._embeds;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** What is drawn now. */
+  get recipe(): IRecipe {
+    return this._recipe;
+  }
+
+  /** Replace the rows of a dataset in place. */
+  change(dataset: string, rows: readonly Row[]): void {
+    this._recipe = { ...this._recipe, datasets: { ...this._recipe.datasets, [dataset]: rows } };
+    const view = this._result?.view;
+    if (view && this._vega) {
+      view.change(
+        dataset,
+        this._vega
+          .changeset()
+          .remove(this._vega.truthy)
+          .insert([...rows])
+      );
+    }
+    void this.settled();
+  }
+
+  /** Change params by name: domains, headers, labels. */
+  set(params: Readonly<Record<string, unknown>>): void {
+    this._recipe = { ...this._recipe, params: { ...this._recipe.params, ...params } };
+    for (const [name, value] of Object.entries(params)) {
+      this._signal(name, value);
+    }
+    void this.settled();
+  }
+
+  /**
+   * Draw as another recipe: rows and params are patched; another template, other axis titles or another number of columns
+   * embed again.
+   */
+  async apply(recipe: IRecipe): Promise<void> {
+    const before = this._recipe;
+    const sameShape =
+      before.template === recipe.template &&
+      before.columns === recipe.columns &&
+      before.height === recipe.height &&
+      Object.entries(recipe.texts).every(([name, text]) => before.texts[name] === text);
+    if (!sameShape) {
+      this._recipe = { ...recipe, width: recipe.width ?? before.width };
+      await this._embed();
+      return;
+    }
+    this.set(recipe.params);
+    for (const [name, rows] of Object.entries(recipe.datasets)) {
+      if (before.datasets[name] !== rows) {
+        this.change(name, rows);
+      }
+    }
+    await this.settled();
+  }
+
+  /** Fit the chart into a width in pixels. Does nothing when it fits already. */
+  async resize(width: number): Promise<void> {
+    if (!(width > 0)) {
+      return;
+    }
+    this._fit = width;
+    // Twice: narrower axes may have other labels, and so other margins.
+    for (let pass = 0; pass < 2; pass++) {
+      await this.settled();
+      const [drawn, columns] = [this._drawnWidth(), this._columnsDrawn()];
+      const cell = frames(this._view())[0]?.width ?? 0;
+      if (drawn === 0 || cell === 0) {
+        return;
+      }
+      const next = Math.max(40, Math.floor(cell + (width - drawn) / columns));
+      if (next === cell || (drawn <= width && width - drawn < columns)) {
+        return;
+      }
+      this._recipe = { ...this._recipe, width: next };
+      this._signal('cell_width', next) || this._signal('width', next);
+    }
+    await this.settled();
+  }
+
+  /** Take the colours of another theme. */
+  async restyle(theme: ITheme): Promise<void> {
+    this._theme = theme;
+    await this._embed();
+  }
+
+  /** Resolves when everything asked so far is drawn. Calls of one moment share one pass. */
+  settled(): Promise<void> {
+    this._pass ??= Promise.resolve().then(async () => {
+      this._pass = null;
+      await this._result?.view.runAsync();
+    });
+    return this._pass;
+  }
+
+  /** Return where the plots are, in pixels from the node's upper left corner. */
+  frames(): IFrame[] {
+    return this._result ? frames(this._result.view) : [];
+  }
+
+  /** Return what lies under a pointer event, or null outside every plot. */
+  locate(event: { clientX: number; clientY: number }): IPlace | null {
+    const box = (this.node.querySelector('.marks') ?? this.node).getBoundingClientRect();
+    return this._result ? locate(this._result.view, event.clientX - box.left, event.clientY - box.top) : null;
+  }
+
+  /** Return the picture as SVG text, light, with its title and caption inside. */
+  async toSVG(words: ICaption): Promise<string> {
+    const svg = await this._export(words, view => view.toSVG());
+    return svg.replaceAll('<image ', '<image style="image-rendering:pixelated" ');
+  }
+
+  /** Return the picture as a PNG data URL at twice its size, light, with its title and caption inside. */
+  async toPNG(words: ICaption): Promise<string> {
+    return this._export(words, async view => (await view.toCanvas(2)).toDataURL('image/png'));
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._result?.finalize();
+    this._result = null;
+    this.node.replaceChildren();
+  }
+
+  private async _export<T>(words: ICaption, draw: (view: View) => Promise<T>): Promise<T> {
+    const recipe: IRecipe = {
+      ...this._recipe,
+      params: { ...this._recipe.params, title: words.title, caption: [...words.caption] }
+    };
+    const view = await headless(fill(recipe, { hover: true }), themeConfig(LIGHT_THEME));
+    try {
+      return await draw(view);
+    } finally {
+      view.finalize();
+    }
+  }
+
+  private async _embed(): Promise<void> {
+    const turn = ++this._turn;
+    const { embed, vega, interpreter } = await loadVega();
+    if (this._isDisposed || turn !== this._turn) {
+      return;
+    }
+    this._vega = vega;
+    const stage = document.createElement('div');
+    this._embeds += 1;
+    const spec = fill(this._recipe, { title: true, hover: true });
+    let result: Result;
+    try {
+      result = await embed(stage, spec as Parameters<typeof embed>[1], {
+        mode: 'vega-lite',
+        ast: true,
+        expr: interpreter,
+        actions: false,
+        defaultStyle: false,
+        hover: false,
+        tooltip: false,
+        renderer: this._renderer,
+        logLevel: vega.Error,
+        config: themeConfig(this._theme) as never,
+        patch: drawCanvases
+      });
+    } catch (reason) {
+      const cause = reason instanceof Error ? reason.message : String(reason);
+      throw new ChartError(
+        `Could not draw the ${this._recipe.template} chart: ${cause}. Reload the page and try again.`
+      );
+    }
+    if (this._isDisposed || turn !== this._turn) {
+      result.finalize();
+      return;
+    }
+    this._result?.finalize();
+    this._result = result;
+    this.node.replaceChildren(stage);
+    // What changed while the spec was being embedded.
+    this.set(this._recipe.params);
+    for (const [name, rows] of Object.entries(this._recipe.datasets)) {
+      this.change(name, rows);
+    }
+    await this.settled();
+    if (this._fit > 0) {
+      await this.resize(this._fit);
+    }
+  }
+
+  private _view(): View {
+    if (this._result === null) {
+      throw new ChartError('Expected a drawn chart and found a disposed one. Mount it again.');
+    }
+    return this._result.view;
+  }
+
+  private _signal(name: string, value: unknown): boolean {
+    try {
+      this._result?.view.signal(name, value);
+      return true;
+    } catch {
+      return false; // Not every template has every param.
+    }
+  }
+
+  /** Width of the whole picture in pixels, margins and legends included. */
+  private _drawnWidth(): number {
+    const marks = this.node.querySelector<HTMLElement | SVGElement>('.marks');
+    return parseFloat(marks?.style.width || marks?.getAttribute('width') || '0');
+  }
+
+  private _columnsDrawn(): number {
+    return new Set(this.frames().map(frame => frame.left)).size || 1;
+  }
+
+  private _recipe: IRecipe;
+  private _theme: ITheme;
+  private readonly _renderer: 'canvas' | 'svg';
+  private _result: Result | null = null;
+  private _vega: typeof import('vega') | null = null;
+  private _pass: Promise<void> | null = null;
+  private _embeds = 0;
+  private _turn = 0;
+  private _fit = 0;
+  private _isDisposed = false;
+}

@@ -1,0 +1,125 @@
+import { COLORS } from './palette';
+
+/** How values are spread over the colours. `log` is symmetric about zero. */
+export type Transform = 'linear' | 'log';
+
+/** Least and greatest finite value; null where there is none. */
+export type Extent = readonly [number, number] | null;
+
+const ENTRIES = 256;
+
+/** Read `#rrggbb` into its three channels, 0 to 255. */
+export function channels(color: string): [number, number, number] {
+  const value = parseInt(color.slice(1), 16);
+  return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
+}
+
+/** Mix equally spaced stops linearly in sRGB into a table of 256 entries of three bytes. */
+export function colorTable(stops: readonly string[]): Uint8Array {
+  const table = new Uint8Array(ENTRIES * 3);
+  const known = stops.map(channels);
+  for (let entry = 0; entry < ENTRIES; entry++) {
+    const place = (entry / (ENTRIES - 1)) * (known.length - 1);
+    const below = Math.min(Math.floor(place), known.length - 2);
+    const share = place - below;
+    for (let channel = 0; channel < 3; channel++) {
+      const [from, to] = [known[below]?.[channel] ?? 0, known[below + 1]?.[channel] ?? 0];
+      table[entry * 3 + channel] = Math.floor(from + (to - from) * share + 0.5);
+    }
+  }
+  return table;
+}
+
+const SEQUENTIAL = colorTable(COLORS.sequential);
+const DIVERGING = colorTable(COLORS.diverging);
+
+/** Round away from zero or towards it, so that the result lies outside: 2 significant digits. */
+function outwards(value: number, up: boolean): number {
+  if (value === 0) {
+    return 0;
+  }
+  const power = Math.floor(Math.log10(Math.abs(value))) - 1;
+  // Dividing by a positive power keeps 0.31 from becoming 0.31000000000000005.
+  const unit = power >= 0 ? value / 10 ** power : value * 10 ** -power;
+  const near = Math.round(unit);
+  const whole = Math.abs(unit - near) < 1e-9 ? near : up ? Math.ceil(unit) : Math.floor(unit);
+  return power >= 0 ? whole * 10 ** power : whole / 10 ** -power;
+}
+
+/** Values to colours, as protocol/charts/README.md says: a table of 256 colours over a domain rounded outwards. */
+export class ColorScale {
+  /**
+   * @param extent Least and greatest finite value of all that shares the scale; null when nothing is finite.
+   * @param transform How values are spread.
+   */
+  constructor(extent: Extent, transform: Transform = 'linear') {
+    this.empty = extent === null;
+    let lo = outwards(extent?.[0] ?? 0, false);
+    let hi = outwards(extent?.[1] ?? 0, true);
+    this.signed = lo < 0 && hi > 0;
+    if (this.signed) {
+      hi = Math.max(-lo, hi);
+      lo = -hi;
+    }
+    this.domain = [lo, hi];
+    this.transform = transform;
+    this.table = this.signed ? DIVERGING : SEQUENTIAL;
+    this._knee = Math.max(Math.abs(lo), Math.abs(hi)) / 1000;
+    this._low = this._spread(lo);
+    this._span = this._spread(hi) - this._low;
+  }
+
+  /** Whether there was no finite value at all. */
+  readonly empty: boolean;
+
+  /** Whether values lie on both sides of zero: then zero is the middle colour. */
+  readonly signed: boolean;
+
+  readonly domain: readonly [number, number];
+
+  readonly transform: Transform;
+
+  /** 256 colours, three bytes each. */
+  readonly table: Uint8Array;
+
+  /** Return the place of a finite value along the scale, 0 to 1. */
+  position(value: number): number {
+    if (!(this._span > 0)) {
+      return 0.5;
+    }
+    return Math.min(1, Math.max(0, (this._spread(value) - this._low) / this._span));
+  }
+
+  /** Return the value at a place along the scale, 0 to 1. */
+  valueAt(position: number): number {
+    if (!(this._span > 0)) {
+      return this.domain[0];
+    }
+    const spread = this._low + position * this._span;
+    return this.transform === 'linear'
+      ? spread
+      : Math.sign(spread) * Math.expm1(Math.abs(spread)) * this._knee;
+  }
+
+  /** Return the table entry, 0 to 255, of a finite value. */
+  entry(value: number): number {
+    return Math.floor((ENTRIES - 1) * this.position(value) + 0.5);
+  }
+
+  /** Return the colour at a place along the scale as `#rrggbb`. */
+  colorAt(position: number): string {
+    const at = Math.floor((ENTRIES - 1) * position + 0.5) * 3;
+    return `#${[0, 1, 2].map(channel => (this.table[at + channel] ?? 0).toString(16).padStart(2, '0')).join('')}`;
+  }
+
+  private _spread(value: number): number {
+    if (this.transform === 'linear' || this._knee === 0) {
+      return value;
+    }
+    return Math.sign(value) * Math.log1p(Math.abs(value) / this._knee);
+  }
+
+  private readonly _knee: number;
+  private readonly _low: number;
+  private readonly _span: number;
+}

@@ -1,0 +1,98 @@
+const THIN_SPACE = '\u2009';
+const MINUS = '\u2212';
+
+/** Say a non-finite number, or null when it is finite. */
+function nonFinite(value: number): string | null {
+  if (Number.isNaN(value)) {
+    return 'NaN';
+  }
+  return Number.isFinite(value) ? null : value > 0 ? '∞' : `${MINUS}∞`;
+}
+
+/** Put thin spaces between thousands and a true minus in front of decimal or exponent text. */
+function typeset(text: string): string {
+  const [mantissa = '', exponent] = text.split('e');
+  const [whole = '', fraction] = mantissa.replace('-', '').split('.');
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, THIN_SPACE);
+  const tail = exponent === undefined ? '' : `e${exponent.replace('+', '').replace('-', MINUS)}`;
+  return `${text.startsWith('-') ? MINUS : ''}${grouped}${fraction ? `.${fraction}` : ''}${tail}`;
+}
+
+/** Drop the zeros that end a fraction. */
+function trimmed(text: string): string {
+  return text.replace(/(\.\d*?)0+(e|$)/, '$1$2').replace(/\.(e|$)/, '$1');
+}
+
+/**
+ * Write a number for a tooltip or legend.
+ *
+ * Thin-space thousands, a true minus, scientific below 1e−5 and from 1e5 on, no trailing zeros.
+ *
+ * @param digits Significant digits that are kept, 4 unless told.
+ */
+export function formatNumber(value: number, digits = 4): string {
+  const special = nonFinite(value);
+  if (special !== null) {
+    return special;
+  }
+  if (value === 0) {
+    return '0';
+  }
+  const rounded = Number(value.toPrecision(digits));
+  const size = Math.abs(rounded);
+  if (size < 1e-5 || size >= 1e5) {
+    return typeset(trimmed(value.toExponential(digits - 1)));
+  }
+  const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
+  return typeset(trimmed(rounded.toFixed(Math.min(decimals, 100))));
+}
+
+/**
+ * Write every digit that tells a number from its neighbours.
+ *
+ * @param single Whether the number was a float32: then the shortest decimal that reads back as the same float32.
+ */
+export function formatFull(value: number, single = false): string {
+  const special = nonFinite(value);
+  if (special !== null) {
+    return special;
+  }
+  let shortest = value;
+  if (single) {
+    for (let digits = 1; digits <= 9; digits++) {
+      shortest = Number(value.toPrecision(digits));
+      if (Math.fround(shortest) === Math.fround(value)) {
+        break;
+      }
+    }
+  }
+  return typeset(String(shortest));
+}
+
+/** Write a whole number in full, such as a step: `1 240` with a thin space. */
+export function formatInteger(value: number): string {
+  return nonFinite(value) ?? typeset(Math.round(value).toFixed(0));
+}
+
+const SI = ['', 'k', 'M', 'G', 'T', 'P'] as const;
+
+/** Write a count with an SI suffix: `8.7k`, `12.4M`; below 1000 as it is. */
+export function formatCount(value: number): string {
+  const special = nonFinite(value);
+  if (special !== null) {
+    return special;
+  }
+  let [scaled, power] = [value, 0];
+  while (Math.abs(Number(scaled.toPrecision(3))) >= 1000 && power < SI.length - 1) {
+    scaled /= 1000;
+    power += 1;
+  }
+  return `${formatNumber(scaled, 3)}${SI[power] ?? ''}`;
+}
+
+/** Write a size in bytes, powers of 1000: `42.1 kB`. */
+export function formatBytes(value: number): string {
+  const text = formatCount(value);
+  const suffix = /[kMGTP]$/.exec(text)?.[0] ?? '';
+  return `${suffix ? text.slice(0, -1) : text} ${suffix}B`;
+}

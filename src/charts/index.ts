@@ -1,0 +1,12 @@
+export { Chart, type ICaption, type IChartOptions } from './chart';
+export { ColorScale, type Extent, type Transform } from './color-scale';
+export { ChartError } from './error';
+export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
+export { domains, frames, locate, type IFrame, type IPlace, type ISceneView } from './frames';
+export { legend, type ILegend, type ILegendWords } from './legend';
+export { COLORS, flagColor } from './palette';
+export { toPicture, toDataUrl, type IPicture } from './picture';
+export { paint, type IMatrix, type IPixels } from './pixels';
+export { fill, type IOmissions, type IRecipe, type Row } from './recipe';
+export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';
+export { Zoom, type Interval, type IZoomOptions } from './zoom';

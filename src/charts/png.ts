@@ -1,0 +1,86 @@
+import type { IPixels } from './pixels';
+
+const CRC = new Uint32Array(256).map((_, index) => {
+  let value = index;
+  for (let bit = 0; bit < 8; bit++) {
+    value = value & 1 ? 0xedb88320 ^ (value >>> 1) : value >>> 1;
+  }
+  return value;
+});
+
+function crc32(bytes: Uint8Array): number {
+  let value = 0xffffffff;
+  for (const byte of bytes) {
+    value = (CRC[(value ^ byte) & 255] ?? 0) ^ (value >>> 8);
+  }
+  return (value ^ 0xffffffff) >>> 0;
+}
+
+function adler32(bytes: Uint8Array): number {
+  let [low, high] = [1, 0];
+  for (const byte of bytes) {
+    low = (low + byte) % 65521;
+    high = (high + low) % 65521;
+  }
+  return ((high << 16) | low) >>> 0;
+}
+
+/** Wrap bytes in a zlib stream of stored (uncompressed) blocks. */
+function stored(bytes: Uint8Array): Uint8Array {
+  const block = 65535;
+  const blocks = Math.max(1, Math.ceil(bytes.length / block));
+  const out = new Uint8Array(2 + blocks * 5 + bytes.length + 4);
+  const view = new DataView(out.buffer);
+  out.set([0x78, 0x01]);
+  let at = 2;
+  for (let index = 0; index < blocks; index++) {
+    const part = bytes.subarray(index * block, (index + 1) * block);
+    view.setUint8(at, index === blocks - 1 ? 1 : 0);
+    view.setUint16(at + 1, part.length, true);
+    view.setUint16(at + 3, ~part.length & 0xffff, true);
+    out.set(part, at + 5);
+    at += 5 + part.length;
+  }
+  view.setUint32(at, adler32(bytes));
+  return out;
+}
+
+function chunk(type: string, body: Uint8Array): Uint8Array {
+  const out = new Uint8Array(12 + body.length);
+  const view = new DataView(out.buffer);
+  view.setUint32(0, body.length);
+  out.set(
+    [...type].map(letter => letter.charCodeAt(0)),
+    4
+  );
+  out.set(body, 8);
+  view.setUint32(8 + body.length, crc32(out.subarray(4, 8 + body.length)));
+  return out;
+}
+
+/** Write pixels as a PNG (RGBA, 8 bits, not compressed), for hosts without a canvas. */
+export function encodePng(pixels: IPixels): Uint8Array {
+  const { width, height, data } = pixels;
+  const lines = new Uint8Array(height * (width * 4 + 1));
+  for (let row = 0; row < height; row++) {
+    lines.set(data.subarray(row * width * 4, (row + 1) * width * 4), row * (width * 4 + 1) + 1);
+  }
+  const header = new Uint8Array(13);
+  const view = new DataView(header.buffer);
+  view.setUint32(0, width);
+  view.setUint32(4, height);
+  header.set([8, 6, 0, 0, 0], 8);
+  const parts = [
+    new Uint8Array([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
+    chunk('IHDR', header),
+    chunk('IDAT', stored(lines)),
+    chunk('IEND', new Uint8Array(0))
+  ];
+  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}

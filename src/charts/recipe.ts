@@ -1,0 +1,82 @@
+import { ChartError } from './error';
+import { TEMPLATES, type TemplateName } from './templates.generated';
+
+/** A row of a chart's dataset. */
+export type Row = Record<string, unknown>;
+
+/** All that a template needs to become a chart: see protocol/charts/README.md. */
+export interface IRecipe {
+  readonly template: TemplateName;
+  readonly texts: Readonly<Record<string, string>>;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly datasets: Readonly<Record<string, readonly Row[]>>;
+  /** Columns of the grid of `heatmap`. */
+  readonly columns?: number;
+  /** Size in pixels of one cell, and so of the strip beside it. */
+  readonly width?: number;
+  readonly height?: number;
+}
+
+/** What to leave out: the title where the page writes it, the hover points where the host has pointer code. */
+export interface IOmissions {
+  readonly title?: boolean;
+  readonly hover?: boolean;
+}
+
+type Node = Record<string, unknown>;
+
+const isNode = (value: unknown): value is Node =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/**
+ * Fill a template. The template itself is not changed.
+ *
+ * @throws {ChartError} When a text of the template has no match.
+ */
+export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
+  const walk = (value: unknown): unknown => {
+    if (Array.isArray(value)) {
+      const kept = omit.hover ? value.filter(item => !isNode(item) || item['name'] !== 'hover') : value;
+      return kept.map(walk);
+    }
+    if (isNode(value)) {
+      const copy = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));
+      const sized = copy['name'] === 'cell' || copy['name'] === 'ramp';
+      if (sized && recipe.height !== undefined) {
+        copy['height'] = recipe.height;
+      }
+      if (copy['name'] === 'cell' && recipe.width !== undefined) {
+        copy['width'] = recipe.width;
+      }
+      if (copy['name'] === 'grid' && recipe.columns !== undefined) {
+        copy['columns'] = recipe.columns;
+      }
+      return copy;
+    }
+    if (typeof value === 'string' && value.startsWith('$')) {
+      const text = recipe.texts[value.slice(1)];
+      if (text === undefined) {
+        throw new ChartError(
+          `Chart ${recipe.template} expected the text "${value.slice(1)}" and got none. Fill it in.`
+        );
+      }
+      return text;
+    }
+    return value;
+  };
+  const spec = walk(TEMPLATES[recipe.template]) as Node;
+  if (spec['width'] !== undefined) {
+    spec['width'] = recipe.width ?? spec['width'];
+    spec['height'] = recipe.height ?? spec['height'];
+  }
+  const params = spec['params'] as { name: string; value: unknown }[];
+  spec['params'] = params.map(({ name, value }) => ({ name, value: recipe.params[name] ?? value }));
+  spec['datasets'] = { ...(spec['datasets'] as Node), ...recipe.datasets };
+  if (omit.title) {
+    delete spec['title'];
+    spec['params'] = (spec['params'] as { name: string }[]).filter(
+      p => p.name !== 'title' && p.name !== 'caption'
+    );
+  }
+  return spec;
+}

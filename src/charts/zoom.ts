@@ -1,0 +1,208 @@
+import type { IDisposable } from '@lumino/disposable';
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { Chart } from './chart';
+
+/** An interval of an axis in its own unit, low to high. */
+export type Interval = readonly [number, number];
+
+/** Which axes zoom, and how few units may fill a plot. */
+export interface IZoomOptions {
+  axes: 'x' | 'xy';
+  /** Least units of x (and y) that fill a plot. */
+  least: number;
+}
+
+const DRAG_PIXELS = 3;
+
+/**
+ * Zoom and pan of a chart: wheel with Ctrl (or while the chart has the focus), drag, double click to go back. Until someone zooms, the
+ * domain follows the data; after that it stays where it was put.
+ */
+export class Zoom implements IDisposable {
+  constructor(
+    private readonly _chart: Chart,
+    private readonly _options: IZoomOptions
+  ) {
+    const { node } = _chart;
+    node.addEventListener('wheel', this._onWheel, { passive: false });
+    node.addEventListener('pointerdown', this._onDown);
+    node.addEventListener('dblclick', this._onDouble);
+  }
+
+  /** Emitted after the domain changed by the user. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Whether less than everything is shown. */
+  get isZoomed(): boolean {
+    return this._x !== null;
+  }
+
+  /** Whether a drag is going on: updates should wait. */
+  get isDragging(): boolean {
+    return this._dragging;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** What is shown now. */
+  get domain(): { x0: number; x1: number; y0: number; y1: number } {
+    return this._params();
+  }
+
+  /** Say what the data cover. Returns the params to draw with. */
+  extent(x: Interval, y: Interval): { x0: number; x1: number; y0: number; y1: number } {
+    this._fullX = x;
+    this._fullY = y;
+    this._x &&= clamp(this._x, x);
+    this._y &&= clamp(this._y, y);
+    return this._params();
+  }
+
+  /** Zoom by a factor (below 1 is closer) about a point given in parts of the plot, 0 to 1. */
+  by(factor: number, across = 0.5, down = 0.5): void {
+    const scaled = (now: Interval, full: Interval, at: number): Interval => {
+      const most = full[1] - full[0];
+      const span = Math.max(Math.min((now[1] - now[0]) * factor, most), Math.min(this._options.least, most));
+      const start = now[0] + at * (now[1] - now[0] - span);
+      return clamp([start, start + span], full);
+    };
+    this._put(
+      scaled(this._x ?? this._fullX, this._fullX, across),
+      this._options.axes === 'xy' ? scaled(this._y ?? this._fullY, this._fullY, down) : this._fullY
+    );
+  }
+
+  /** Move by parts of what is shown. */
+  pan(across: number, down: number): void {
+    if (!this.isZoomed) {
+      return;
+    }
+    const moved = (now: Interval, full: Interval, by: number): Interval => {
+      const shift = by * (now[1] - now[0]);
+      return clamp([now[0] + shift, now[1] + shift], full);
+    };
+    const [x, y] = [this._x ?? this._fullX, this._y ?? this._fullY];
+    this._put(moved(x, this._fullX, across), this._options.axes === 'xy' ? moved(y, this._fullY, down) : y);
+  }
+
+  /** Move as little as needed so that a cell (its centre given) is shown. */
+  reveal(x: number, y: number): void {
+    if (!this.isZoomed) {
+      return;
+    }
+    const shown = (now: Interval, full: Interval, at: number): Interval => {
+      const shift = Math.min(0, at - 0.5 - now[0]) + Math.max(0, at + 0.5 - now[1]);
+      return clamp([now[0] + shift, now[1] + shift], full);
+    };
+    this._put(shown(this._x ?? this._fullX, this._fullX, x), shown(this._y ?? this._fullY, this._fullY, y));
+  }
+
+  /** Show everything again. */
+  reset(): void {
+    this._x = null;
+    this._y = null;
+    this._apply();
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    const { node } = this._chart;
+    node.removeEventListener('wheel', this._onWheel);
+    node.removeEventListener('pointerdown', this._onDown);
+    node.removeEventListener('dblclick', this._onDouble);
+    this._release?.();
+    Signal.clearData(this);
+  }
+
+  private _put(x: Interval, y: Interval): void {
+    const whole = covers(x, this._fullX) && covers(y, this._fullY);
+    this._x = whole ? null : x;
+    this._y = whole ? null : y;
+    this._apply();
+  }
+
+  private _apply(): void {
+    const { y0, y1, ...x } = this._params();
+    this._chart.set(this._options.axes === 'xy' ? { ...x, y0, y1 } : x);
+    this._changed.emit();
+  }
+
+  private _params(): { x0: number; x1: number; y0: number; y1: number } {
+    const [x, y] = [this._x ?? this._fullX, this._y ?? this._fullY];
+    return { x0: x[0], x1: x[1], y0: y[0], y1: y[1] };
+  }
+
+  private _onWheel = (event: WheelEvent): void => {
+    const focused =
+      this._chart.node.contains(document.activeElement) || this._chart.node.closest(':focus') !== null;
+    const place = this._chart.locate(event);
+    if (place === null || !(event.ctrlKey || event.metaKey || focused)) {
+      return;
+    }
+    event.preventDefault();
+    const { x0, x1, y0, y1 } = this._params();
+    // A wheel notch is about 100 pixels, a touch pad sends many small ones.
+    const factor = Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300)));
+    this.by(
+      factor,
+      (place.x - x0) / (x1 - x0),
+      this._options.axes === 'xy' ? (place.y - y0) / (y1 - y0) : 0.5
+    );
+  };
+
+  private _onDown = (event: PointerEvent): void => {
+    const place = this._chart.locate(event);
+    if (place === null || event.button !== 0 || !this.isZoomed) {
+      return;
+    }
+    let [lastX, lastY] = [event.clientX, event.clientY];
+    const start = { x: lastX, y: lastY };
+    const move = (next: PointerEvent): void => {
+      if (!this._dragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
+        return;
+      }
+      this._dragging = true;
+      this.pan((lastX - next.clientX) / place.frame.width, (lastY - next.clientY) / place.frame.height);
+      [lastX, lastY] = [next.clientX, next.clientY];
+    };
+    const up = (): void => this._release?.();
+    this._release = () => {
+      this._dragging = false;
+      this._release = null;
+      document.removeEventListener('pointermove', move);
+      document.removeEventListener('pointerup', up);
+      document.removeEventListener('pointercancel', up);
+    };
+    document.addEventListener('pointermove', move);
+    document.addEventListener('pointerup', up);
+    document.addEventListener('pointercancel', up);
+  };
+
+  private _onDouble = (): void => this.reset();
+
+  private _fullX: Interval = [0, 1];
+  private _fullY: Interval = [0, 1];
+  private _x: Interval | null = null;
+  private _y: Interval | null = null;
+  private _dragging = false;
+  private _release: (() => void) | null = null;
+  private _isDisposed = false;
+  private readonly _changed = new Signal<this, void>(this);
+}
+
+/** Move an interval into another one, cut to its length where it is longer. */
+function clamp(interval: Interval, full: Interval): Interval {
+  const span = Math.min(interval[1] - interval[0], full[1] - full[0]);
+  const start = Math.min(Math.max(interval[0], full[0]), full[1] - span);
+  return [start, start + span];
+}
+
+const covers = (interval: Interval, full: Interval): boolean =>
+  interval[0] <= full[0] + 1e-9 && interval[1] >= full[1] - 1e-9;

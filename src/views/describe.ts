@@ -1,0 +1,90 @@
+import { formatInteger } from '../charts';
+import type { FlagInfo, Hello } from '../protocol/messages.generated';
+import type { Translate } from './translate';
+
+/** A compressor's canonical text in parts, such as `Tile(tiles=96, reduction='mean')`. */
+export interface ICompressorText {
+  name: string;
+  params: Readonly<Record<string, string>>;
+}
+
+/** Read the canonical text of a compressor. Commas inside quotes and brackets belong to a value. */
+export function readCompressor(text: string): ICompressorText {
+  const match = /^(\w+)(?:\((.*)\))?$/s.exec(text.trim());
+  const params: Record<string, string> = {};
+  for (const part of (match?.[2] ?? '').match(/(?:'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^,])+/g) ?? []) {
+    const [, name, value] = /^\s*(\w+)\s*=\s*(.*?)\s*$/s.exec(part) ?? [];
+    if (name !== undefined && value !== undefined) {
+      params[name] = value.replace(/^(['"])(.*)\1$/s, '$2');
+    }
+  }
+  return { name: match?.[1] ?? text, params };
+}
+
+/** Say in words what the compressed numbers are: `mean of 96 tiles`. */
+export function compressorWords(text: string, t: Translate): string {
+  const { name, params } = readCompressor(text);
+  switch (name) {
+    case 'Tile': {
+      const reduction = (params['reduction'] ?? 'mean').replace(/^(\w+)\(data\)$/, '$1');
+      return t('%1 of %2 tiles', reduction.replace(/^data\.(\w+)\(\)$/, '$1'), params['tiles'] ?? '?');
+    }
+    case 'NoOp':
+      return t('every value');
+    case 'Projection':
+      return t('projected on %1', params['vectors'] ?? t('vectors'));
+    default:
+      return text;
+  }
+}
+
+/** Name the last axis after compression: a tile, a vector, or what it was. */
+export function lastAxis(text: string, before: string): string {
+  const { name } = readCompressor(text);
+  return name === 'Tile' ? 'tile' : name === 'Projection' ? 'vector' : before;
+}
+
+/** Return what the run says of a flag. */
+export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefined {
+  return hello?.flags.find(each => each.name === flag);
+}
+
+/** Name a flag in words, with its part where it has several. */
+export function flagWords(hello: Hello | null, flag: string, part: string | null, t: Translate): string {
+  const info = flagInfo(hello, flag);
+  const title = info?.title ?? flag;
+  return part ? t('%1, part %2', title, part) : title;
+}
+
+/** What was left out between the training and the picture. */
+export interface IOmitted {
+  sampledEvery?: number;
+  evictedRows?: number;
+  decimatedFrom?: number;
+}
+
+/** Say what was sampled or given up; empty when the picture is literal. */
+export function omissionWords(omitted: IOmitted, t: Translate): string[] {
+  const lines: string[] = [];
+  if ((omitted.sampledEvery ?? 1) > 1) {
+    lines.push(
+      t('Every %1th traced step is shown: the rest was not sent.', formatInteger(omitted.sampledEvery ?? 1))
+    );
+  }
+  if ((omitted.evictedRows ?? 0) > 0) {
+    lines.push(
+      t('%1 older rows were given up to stay within memory.', formatInteger(omitted.evictedRows ?? 0))
+    );
+  }
+  if ((omitted.decimatedFrom ?? 0) > 0) {
+    lines.push(
+      t('Drawn from %1 points, keeping every minimum and maximum.', formatInteger(omitted.decimatedFrom ?? 0))
+    );
+  }
+  return lines;
+}
+
+/** Make the white space of a token visible. */
+export function tokenText(label: string): string {
+  return label.replace(/ /g, '␣').replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/\r/g, '␍');
+}

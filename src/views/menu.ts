@@ -1,0 +1,91 @@
+import { element } from './dom';
+
+/** One entry of a menu. */
+export interface IMenuItem {
+  label: string;
+  run: () => void | Promise<void>;
+}
+
+/** A button that opens a list of actions: arrows move, Enter chooses, Esc closes. */
+export class Menu {
+  constructor(
+    label: string,
+    private readonly _items: () => readonly IMenuItem[],
+    private readonly _failed: (reason: unknown) => void
+  ) {
+    this._button = element(
+      'button',
+      {
+        class: 'jp-MegalensButton',
+        type: 'button',
+        title: label,
+        'aria-label': label,
+        'aria-haspopup': 'menu'
+      },
+      '⋯'
+    );
+    this._button.setAttribute('aria-expanded', 'false');
+    this._list = element('div', { class: 'jp-MegalensMenu', role: 'menu', 'aria-label': label, hidden: '' });
+    this.node = element('div', { class: 'jp-MegalensMenuAnchor' }, this._button, this._list);
+    this._button.addEventListener('click', () => (this._list.hidden ? this._open() : this._close()));
+    this.node.addEventListener('keydown', this._onKey);
+    this.node.addEventListener('focusout', event => {
+      if (!this.node.contains(event.relatedTarget as Node | null)) {
+        this._close();
+      }
+    });
+  }
+
+  readonly node: HTMLElement;
+
+  private _open(): void {
+    const buttons = this._items().map(item => {
+      const button = element('button', { role: 'menuitem', type: 'button', tabindex: '-1' }, item.label);
+      button.addEventListener('click', () => {
+        this._close();
+        this._button.focus();
+        void Promise.resolve()
+          .then(() => item.run())
+          .catch(this._failed);
+      });
+      return button;
+    });
+    this._list.replaceChildren(...buttons);
+    this._list.hidden = false;
+    this._button.setAttribute('aria-expanded', 'true');
+    buttons[0]?.focus();
+  }
+
+  private _close(): void {
+    this._list.hidden = true;
+    this._button.setAttribute('aria-expanded', 'false');
+  }
+
+  private _onKey = (event: KeyboardEvent): void => {
+    if (this._list.hidden) {
+      return;
+    }
+    const buttons = [...this._list.querySelectorAll('button')];
+    const at = buttons.indexOf(document.activeElement as HTMLButtonElement);
+    const moves: Record<string, number> = {
+      ArrowDown: at + 1,
+      ArrowUp: at - 1,
+      Home: 0,
+      End: buttons.length - 1
+    };
+    const to = moves[event.key];
+    if (event.key === 'Escape') {
+      this._close();
+      this._button.focus();
+    } else if (to !== undefined) {
+      buttons[(to + buttons.length) % buttons.length]?.focus();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+
+  private readonly _button: HTMLButtonElement;
+  private readonly _list: HTMLElement;
+}

@@ -1,0 +1,45 @@
+import type { ViewOptions } from '../protocol/views.generated';
+import type { IRunSource } from '../store/source';
+import type { IView, IViewHost } from './view';
+
+/** Name of a view. */
+export type ViewName = ViewOptions['view'];
+
+/** Every view by name, with the word that a menu shows. */
+export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
+  heatmap: 'Heatmap',
+  trend: 'Trend',
+  scalars: 'Scalars'
+};
+
+/** Whether a value names a view. */
+export function isViewName(value: unknown): value is ViewName {
+  return typeof value === 'string' && value in VIEW_TITLES;
+}
+
+/**
+ * Put the view that the options name into an empty node. The view's code, Vega and all, is loaded on first use.
+ *
+ * @param node An element without children; its width is the picture's.
+ * @param source The run. The view does not dispose it.
+ * @param options At least `view`, and `flag` where the view has one.
+ * @param host What the host gives: translator, report export.
+ */
+export async function mount(
+  node: HTMLElement,
+  source: IRunSource,
+  options: ViewOptions,
+  host: IViewHost = {}
+): Promise<IView> {
+  switch (options.view) {
+    case 'heatmap':
+      return (await import('./heatmap')).mountHeatmap(node, source, options, host);
+    case 'trend':
+      return (await import('./trend')).mountTrend(node, source, options, host);
+    case 'scalars':
+      return (await import('./scalars')).mountScalars(node, source, options, host);
+  }
+}
+
+/** The same function under the name that tells it from a view's own `mount`. */
+export { mount as mountView };

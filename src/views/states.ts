@@ -1,0 +1,169 @@
+import { formatInteger } from '../charts';
+import type { FlagSetting, Phase } from '../protocol/messages.generated';
+import type { ConnectionState, IRunSource } from '../store/source';
+import { flagInfo } from './describe';
+import { element } from './dom';
+import type { Translate } from './translate';
+
+/** Why there is no picture, or what to know beside it: one sentence and one action. */
+export interface IState {
+  kind: 'loading' | 'empty' | 'stale' | 'disconnected' | 'error';
+  sentence: string;
+  action: { label: string; run: () => void | Promise<void> };
+}
+
+/** What the actions of states do. */
+export interface IStateActions {
+  retry(): void;
+  cancel(): void;
+  copyCode(): void | Promise<void>;
+  chooseFlag?(flag: string): void;
+  openRecording?: (() => void) | undefined;
+}
+
+/** Say how a connection stands when that is worth a word. */
+export function connectionState(
+  connection: ConnectionState,
+  name: string,
+  actions: IStateActions,
+  t: Translate
+): IState | null {
+  const again = { label: t('Check again'), run: () => actions.retry() };
+  const keep = actions.openRecording
+    ? { label: t('Open the recording'), run: actions.openRecording }
+    : { label: t('Copy as code'), run: () => actions.copyCode() };
+  switch (connection.kind) {
+    case 'live':
+    case 'recorded':
+      return null;
+    case 'connecting':
+      return { kind: 'loading', sentence: t('Connecting to %1…', name), action: again };
+    case 'stale': {
+      const seconds = Math.max(3, Math.round((Date.now() - connection.since) / 1000));
+      return {
+        kind: 'stale',
+        sentence: t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds)),
+        action: again
+      };
+    }
+    case 'reconnecting':
+      return {
+        kind: 'disconnected',
+        sentence: t('The link to %1 broke; try %2 to come back is under way.', name, connection.attempt),
+        action: again
+      };
+    case 'closed':
+      switch (connection.reason) {
+        case 'finished':
+          return null;
+        case 'gone':
+          return {
+            kind: 'disconnected',
+            sentence: t('The hub of %1 is gone; what had arrived is still here.', name),
+            action: keep
+          };
+        case 'version':
+        case 'forbidden':
+          return { kind: 'error', sentence: connection.message, action: keep };
+        case 'disposed':
+          return { kind: 'disconnected', sentence: t('This view was detached from %1.', name), action: keep };
+      }
+  }
+}
+
+/** Say why a flag has no rows and offer what helps. */
+export async function emptyFlag(
+  source: IRunSource,
+  flag: string,
+  phase: Phase,
+  actions: IStateActions,
+  t: Translate
+): Promise<IState> {
+  const { hello } = source;
+  const info = flagInfo(hello, flag);
+  const title = info?.title ?? flag;
+  const retry = { label: t('Check again'), run: () => actions.retry() };
+  const other = hello?.flags.find(
+    each => each.layers.length > 0 && hello.config.flags[each.name] !== undefined
+  );
+  const choose =
+    other && other.name !== flag && actions.chooseFlag
+      ? { label: t('Show %1', other.title), run: () => actions.chooseFlag?.(other.name) }
+      : retry;
+  if (hello === null) {
+    return {
+      kind: 'loading',
+      sentence: t('Waiting for %1 to say what it traces…', source.name),
+      action: retry
+    };
+  }
+  if (info === undefined || info.layers.length === 0) {
+    const reason = info?.reason ? `: ${info.reason}` : '.';
+    return { kind: 'empty', sentence: t('This model has no %1%2', title, reason), action: choose };
+  }
+  const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
+  const setting = hello.config.flags[flag];
+  if (setting !== undefined && open) {
+    return {
+      kind: 'empty',
+      sentence: t('%1 is traced; its first %2 step has not arrived yet.', title, phase),
+      action: retry
+    };
+  }
+  if (!open) {
+    return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
+  }
+  const compressor = hello.compressors.find(each => each.name === 'Tile') ?? hello.compressors[0];
+  if (compressor === undefined) {
+    return { kind: 'empty', sentence: t('%1 is not traced.', title), action: retry };
+  }
+  const start: FlagSetting = { compressor: { name: compressor.name }, phases: [phase] };
+  return {
+    kind: 'empty',
+    sentence: t('%1 is not traced.', title),
+    action: {
+      label: t('Trace it'),
+      run: async () => {
+        await source.configure({ flags: { [flag]: start } });
+        actions.retry();
+      }
+    }
+  };
+}
+
+/** Turn a failure into a state. */
+export function errorState(reason: unknown, actions: IStateActions, t: Translate): IState {
+  const sentence = reason instanceof Error ? reason.message : String(reason);
+  return { kind: 'error', sentence, action: { label: t('Try again'), run: () => actions.retry() } };
+}
+
+/** Draw a state: in the middle of an empty stage, or as a line over a picture. */
+export function renderState(
+  node: HTMLElement,
+  state: IState | null,
+  failed: (reason: unknown) => void
+): void {
+  node.hidden = state === null;
+  const key = state === null ? '' : `${state.kind}\n${state.sentence}\n${state.action.label}`;
+  if (node.dataset['state'] === key) {
+    return;
+  }
+  node.dataset['state'] = key;
+  node.replaceChildren();
+  if (state === null) {
+    return;
+  }
+  node.dataset['kind'] = state.kind;
+  node.setAttribute('role', state.kind === 'error' ? 'alert' : 'status');
+  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, state.action.label);
+  button.addEventListener('click', () => {
+    button.disabled = true;
+    void Promise.resolve()
+      .then(() => state.action.run())
+      .catch(failed)
+      .finally(() => {
+        button.disabled = false;
+      });
+  });
+  node.append(element('p', {}, state.sentence), button);
+}

@@ -1,0 +1,404 @@
+import { byLayer, decimate, trend, type ILayerTrend, type Statistic } from '../aggregate';
+import {
+  COLORS,
+  ColorScale,
+  flagColor,
+  formatFull,
+  formatInteger,
+  legend,
+  paint,
+  toPicture,
+  type IMatrix,
+  type IPlace,
+  type IRecipe
+} from '../charts';
+import type { TrendOptions, ViewOptions } from '../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../store/source';
+import { BaseView, type IContent, type IMark, type Loaded } from './base';
+import { changeWords } from './change-words';
+import { flagControl, layersControl, partControl, phaseControl } from './controls';
+import { flagWords, omissionWords, type IOmitted } from './describe';
+import { layerWords, parseLayers } from './layers';
+import { emptyFlag, type IStateActions } from './states';
+import type { Control } from './toolbar';
+import type { ITip } from './tooltip';
+import type { Translate } from './translate';
+import type { IViewHost, Mount } from './view';
+
+const DEFAULTS = {
+  part: null,
+  layers: 'all',
+  statistic: 'rms',
+  kind: 'lines',
+  steps: null,
+  transform: 'linear',
+  phase: 'train'
+} as const;
+
+/** Most columns that a layer × step picture has. */
+const MOST_COLUMNS = 4096;
+/** Most points that one line is drawn with. */
+const MOST_POINTS = 2000;
+/** Most lines that the tooltip lists. */
+const MOST_LINES = 12;
+
+/** Name a statistic in words. */
+export function statisticWords(statistic: Statistic, t: Translate): string {
+  const words: Record<Statistic, string> = {
+    mean: t('mean'),
+    std: t('standard deviation'),
+    min: t('minimum'),
+    max: t('maximum'),
+    rms: t('rms'),
+    abs_mean: t('mean magnitude'),
+    nonfinite: t('non-finite values')
+  };
+  return words[statistic];
+}
+
+/** A statistic of one flag per layer over steps, as lines or as layer × step. */
+class TrendView extends BaseView<TrendOptions> {
+  constructor(node: HTMLElement, source: IRunSource, options: TrendOptions, host?: IViewHost) {
+    super(node, source, { ...DEFAULTS, ...options }, host, { axes: 'x', least: 4 });
+  }
+
+  protected plain(): ViewOptions {
+    return this.options;
+  }
+
+  protected concerns(change: SourceChange): boolean {
+    return change.kind === 'rows' && change.stream === 'tensors';
+  }
+
+  protected override get actions(): IStateActions {
+    return { ...super.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
+  }
+
+  protected async load(signal: AbortSignal): Promise<Loaded> {
+    const { flag, phase, steps } = this.options;
+    const known = await this.source.shapeOf(flag);
+    this._parts = known.parts;
+    this._known = known.layers;
+    const layers = parseLayers(this.options.layers, known.layers);
+    const part = this.options.part ?? known.parts[0];
+    const result = await this.source.tensors(
+      { flag, phase, layers, ...(part ? { part } : {}), ...(steps ? { steps } : {}) },
+      signal
+    );
+    this._series = byLayer(trend(result.rows, this.options.statistic));
+    this._steps = [...new Set(this._series.flatMap(each => each.steps))].sort((a, b) => a - b);
+    if (this._steps.length === 0) {
+      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t) };
+    }
+    return { content: this._compose(part ?? null, result, result.rows[0]?.compressor ?? '') };
+  }
+
+  protected controls(): Control[] {
+    const { options, t } = this;
+    const statistics = ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'] as const;
+    return [
+      { kind: 'name', id: 'run', text: this.source.name },
+      flagControl(this.source.hello, options.flag, flag => this.choose({ flag, part: null }), t),
+      ...partControl(this._parts, options.part, part => this.choose({ part }), t),
+      layersControl(options.layers, this._known, layers => this.choose({ layers }), t),
+      {
+        kind: 'select',
+        id: 'statistic',
+        label: t('Statistic'),
+        value: options.statistic,
+        options: statistics.map(value => ({ value, text: statisticWords(value, t) })),
+        change: value => this.choose({ statistic: statistics.find(each => each === value) ?? 'rms' })
+      },
+      ...phaseControl(this.source.hello, options.flag, options.phase, phase => this.choose({ phase }), t),
+      {
+        kind: 'select',
+        id: 'kind',
+        label: t('Draw'),
+        value: options.kind,
+        options: [
+          { value: 'lines', text: t('lines') },
+          { value: 'heatmap', text: t('layer × step') }
+        ],
+        change: value => this.choose({ kind: value === 'heatmap' ? 'heatmap' : 'lines' })
+      },
+      {
+        kind: 'select',
+        id: 'transform',
+        label: t('Scale'),
+        value: options.transform,
+        options: [
+          { value: 'linear', text: t('linear') },
+          { value: 'log', text: t('log') }
+        ],
+        change: value => this.choose({ transform: value === 'log' ? 'log' : 'linear' })
+      }
+    ];
+  }
+
+  protected probe(place: IPlace): { tip: ITip; mark: IMark } | null {
+    const step = this._steps.reduce<number | null>(
+      (best, each) => (best === null || Math.abs(each - place.x) < Math.abs(best - place.x) ? each : best),
+      null
+    );
+    if (step === null) {
+      return null;
+    }
+    const mark = this._mark(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
+    const tip = this.tipOf(mark);
+    return tip && { tip, mark };
+  }
+
+  protected tipOf(mark: IMark): ITip | null {
+    const step = (mark.x[0] + mark.x[1]) / 2;
+    const layer = mark.y === null ? null : mark.y[0] + 0.5;
+    const ramp = this._ramp();
+    const found = this._series
+      .filter(each => layer === null || each.layer === layer)
+      .map(each => ({ layer: each.layer, at: each.steps.indexOf(step), each }))
+      .filter(({ at }) => at >= 0);
+    if (found.length === 0) {
+      return null;
+    }
+    const lines = found.slice(0, MOST_LINES).map(({ layer: number, at, each }) => {
+      const nonFinite = each.nonFinite[at] ?? 0;
+      const extra = nonFinite > 0 ? this.t(' (%1 not finite)', formatInteger(nonFinite)) : '';
+      return {
+        name: this.t('layer %1', number),
+        value: formatFull(Number((each.values[at] ?? NaN).toPrecision(9))) + extra,
+        ...(layer === null ? { color: ramp(number) } : {})
+      };
+    });
+    if (found.length > MOST_LINES) {
+      lines.push({ name: this.t('%1 more layers', found.length - MOST_LINES), value: '' });
+    }
+    return { heading: this.t('step %1', formatInteger(step)), lines };
+  }
+
+  protected move(key: string): { said: string; mark: IMark; copy?: string } | null {
+    const moves: Record<string, [number, number]> = {
+      ArrowLeft: [-1, 0],
+      ArrowRight: [1, 0],
+      ArrowUp: [0, -1],
+      ArrowDown: [0, 1],
+      PageUp: [-10, 0],
+      PageDown: [10, 0],
+      Home: [-Infinity, 0],
+      End: [Infinity, 0],
+      copy: [0, 0]
+    };
+    const by = moves[key];
+    if (by === undefined || this._steps.length === 0) {
+      return null;
+    }
+    const before = this._cursor;
+    const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
+    const step = hold((before?.step ?? this._steps.length - 1) + (before ? by[0] : 0), this._steps.length);
+    const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this._series.length);
+    this._cursor = { step, layer };
+    const [series, at] = [this._series[layer], this._steps[step] ?? 0];
+    const place = series?.steps.indexOf(at) ?? -1;
+    const value =
+      place < 0 ? this.t('no value') : formatFull(Number((series?.values[place] ?? NaN).toPrecision(9)));
+    const mark = this._mark(at, this.options.kind === 'heatmap' ? (series?.layer ?? 0) : null);
+    const name = statisticWords(this.options.statistic, this.t);
+    const said = this.t('step %1, layer %2: %3 %4', formatInteger(at), series?.layer ?? '', name, value);
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  private _mark(step: number, layer: number | null): IMark {
+    const half = layer === null ? 0 : this._spacing / 2;
+    return {
+      facet: null,
+      x: [step - half, step + half],
+      y: layer === null ? null : [layer - 0.5, layer + 0.5]
+    };
+  }
+
+  private _compose(part: string | null, omitted: IOmitted, compressor: string): IContent {
+    const { t, options } = this;
+    const statistic = statisticWords(options.statistic, t);
+    const layers = this._series.map(each => each.layer);
+    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
+    const nonFinite = this._series.reduce((sum, each) => sum + each.nonFinite.reduce((a, b) => a + b, 0), 0);
+    const caption = [t('%1 over the finite traced values of each layer and step.', capital(statistic))];
+    caption.push(t('Compressor: %1.', compressor));
+    const drawn =
+      options.kind === 'lines' ? this._lines(statistic, caption) : this._heatmap(statistic, caption);
+    if (nonFinite > 0) {
+      caption.push(
+        options.kind === 'lines'
+          ? t('%1 traced values were not finite; triangles mark their steps.', formatInteger(nonFinite))
+          : t('%1 traced values were not finite.', formatInteger(nonFinite))
+      );
+    }
+    const words = changeWords(capital(statistic), this._series, t);
+    return {
+      ...drawn,
+      title: t(
+        '%1, %2 of %3, steps %4 to %5',
+        flagWords(this.source.hello, options.flag, part, t),
+        statistic,
+        layerWords(layers),
+        formatInteger(first),
+        formatInteger(last)
+      ),
+      caption: [...caption, ...omissionWords(omitted, t)],
+      summary:
+        nonFinite > 0
+          ? `${words} ${t('%1 traced values were not finite.', formatInteger(nonFinite))}`
+          : words,
+      swatch: flagColor(options.flag, this.source.hello?.flags.map(each => each.name) ?? [])
+    };
+  }
+
+  private _lines(statistic: string, caption: string[]): { recipe: IRecipe; extent: IContent['extent'] } {
+    const { t, options } = this;
+    const values = this._series.flatMap(each => each.values.filter(Number.isFinite));
+    const [lo, hi] = padded(minOf(values), maxOf(values), options.transform === 'log');
+    const scale = options.transform === 'linear' ? 'linear' : lo > 0 ? 'log' : 'symlog';
+    if (scale === 'symlog') {
+      caption.push(t('The axis is logarithmic on both sides of zero.'));
+    }
+    const x = this._span();
+    let thinned = 0;
+    const rows = this._series.flatMap(({ layer, steps, values: line }) => {
+      const { kept, of } = decimate(Float64Array.from(steps), Float64Array.from(line), MOST_POINTS);
+      thinned = kept.length < of ? Math.max(thinned, of) : thinned;
+      return Array.from(kept, at => {
+        const value = line[at] ?? NaN;
+        return { step: steps[at], layer, value: Number.isFinite(value) ? value : null };
+      });
+    });
+    caption.push(...omissionWords({ decimatedFrom: thinned }, t));
+    return {
+      extent: { x, y: [lo, hi] },
+      recipe: {
+        template: 'trend-lines',
+        texts: { xTitle: t('step'), yTitle: statistic, colorTitle: t('layer'), yScale: scale },
+        params: {
+          x0: x[0],
+          x1: x[1],
+          y0: lo,
+          y1: hi,
+          firstLayer: this._series[0]?.layer ?? 1,
+          lastLayer: this._series[this._series.length - 1]?.layer ?? 1
+        },
+        datasets: {
+          rows,
+          nonfinite: this._series.flatMap(({ layer, steps, nonFinite }) =>
+            nonFinite.flatMap((count, at) =>
+              count > 0 ? [{ step: steps[at], layer, count, color: COLORS.nonfinite[0] }] : []
+            )
+          )
+        },
+        height: 300
+      }
+    };
+  }
+
+  private _heatmap(statistic: string, caption: string[]): { recipe: IRecipe; extent: IContent['extent'] } {
+    const { t } = this;
+    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
+    const [top = 1, bottom = 1] = [this._series[0]?.layer, this._series[this._series.length - 1]?.layer];
+    let spacing = Math.max(1, smallestGap(this._steps));
+    if ((last - first) / spacing + 1 > MOST_COLUMNS) {
+      spacing = (last - first) / (MOST_COLUMNS - 1);
+      caption.push(
+        t('One column stands for about %1 steps; the last one of them is drawn.', formatInteger(spacing))
+      );
+    }
+    this._spacing = spacing;
+    const columns = Math.round((last - first) / spacing) + 1;
+    const rows = bottom - top + 1;
+    const values = new Float64Array(columns * rows);
+    const missing = new Uint8Array(columns * rows).fill(1);
+    for (const each of this._series) {
+      each.steps.forEach((step, at) => {
+        const cell = (each.layer - top) * columns + Math.round((step - first) / spacing);
+        values[cell] = each.values[at] ?? NaN;
+        missing[cell] = 0;
+      });
+    }
+    const finite = this._series.flatMap(each => each.values.filter(Number.isFinite));
+    const scale = new ColorScale(
+      finite.length > 0 ? [minOf(finite), maxOf(finite)] : null,
+      this.options.transform
+    );
+    const unfinished = this._series.some(each => each.values.some(value => !Number.isFinite(value)));
+    const matrix: IMatrix = { rows, columns, values, missing };
+    const strip = legend(scale, unfinished, {
+      lowest: t('lowest'),
+      highest: t('highest'),
+      notFinite: t('not finite')
+    });
+    const x = [first - spacing / 2, last + spacing / 2] as const;
+    const y = [top - 0.5, bottom + 0.5] as const;
+    return {
+      extent: { x, y },
+      recipe: {
+        template: 'trend-heatmap',
+        texts: { xTitle: t('step'), yTitle: t('layer'), legendTitle: statistic },
+        params: { x0: x[0], x1: x[1], y0: y[0], y1: y[1], ...strip.params },
+        datasets: {
+          pictures: [{ ...toPicture(paint(matrix, scale)), x: x[0], x2: x[1], y: y[0], y2: y[1] }],
+          legend: strip.rows
+        },
+        height: Math.min(420, Math.max(160, rows * 14))
+      }
+    };
+  }
+
+  private _span(): readonly [number, number] {
+    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
+    return first === last ? [first - 0.5, last + 0.5] : [first, last];
+  }
+
+  /** Return the colour of a layer's line. */
+  private _ramp(): (layer: number) => string {
+    const dark = this.isDark;
+    const [first = 1, last = 1] = [this._series[0]?.layer, this._series[this._series.length - 1]?.layer];
+    const stops = COLORS.layers[dark ? 'dark' : 'light'];
+    return layer => {
+      const share = last === first ? 0 : (layer - first) / (last - first);
+      return stops[Math.round(share * (stops.length - 1))] ?? stops[0];
+    };
+  }
+
+  private _parts: readonly string[] = [];
+  private _known: readonly number[] = [];
+  private _series: readonly ILayerTrend[] = [];
+  private _steps: readonly number[] = [];
+  private _spacing = 1;
+  private _cursor: { step: number; layer: number } | null = null;
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+const minOf = (values: readonly number[]): number =>
+  values.reduce((best, value) => Math.min(best, value), Infinity);
+const maxOf = (values: readonly number[]): number =>
+  values.reduce((best, value) => Math.max(best, value), -Infinity);
+
+function smallestGap(steps: readonly number[]): number {
+  let least = Infinity;
+  for (let at = 1; at < steps.length; at++) {
+    least = Math.min(least, (steps[at] ?? 0) - (steps[at - 1] ?? 0));
+  }
+  return Number.isFinite(least) ? least : 1;
+}
+
+/** Leave a little air above and below; an axis without finite values shows 0 to 1. */
+function padded(lo: number, hi: number, log: boolean): [number, number] {
+  if (!(lo <= hi)) {
+    return [0, 1];
+  }
+  if (log && lo > 0) {
+    return [lo / 1.1, hi * 1.1];
+  }
+  const air = (hi - lo || Math.abs(hi) || 1) * 0.05;
+  return [lo >= 0 ? Math.max(0, lo - air) : lo - air, hi + air];
+}
+
+/** Draw a statistic of one flag per layer over steps. */
+export const mountTrend: Mount<TrendOptions> = (node, source, options, host) =>
+  new TrendView(node, source, options, host);

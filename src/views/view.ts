@@ -1,0 +1,44 @@
+import type { IDisposable } from '@lumino/disposable';
+import type { ISignal } from '@lumino/signaling';
+import type { ViewOptions } from '../protocol/views.generated';
+import type { IRunSource } from '../store/source';
+import type { Translate } from './translate';
+
+/** What a host may give a view. All of it is optional. */
+export interface IViewHost {
+  /** The user's language. */
+  translate?: Translate;
+  /** Opens the report dialogue for a view; the menu entry is there only with it. */
+  exportReport?: (options: ViewOptions) => void;
+  /** Name of the run's variable in copied code; `run` unless told. */
+  variable?: string;
+  /** Opens the recording of a run that is gone; the action is offered only with it. */
+  openRecording?: () => void;
+  /** How charts are drawn; `canvas` unless told. */
+  renderer?: 'canvas' | 'svg';
+}
+
+/** A mounted view: what a tab, a cell and a report hold. */
+export interface IView<O extends ViewOptions = ViewOptions> extends IDisposable {
+  readonly node: HTMLElement;
+  /** All options with their defaults. */
+  readonly options: Readonly<Required<O>>;
+  /** Emitted with the new options whenever they change, by the user or through `update`. */
+  readonly changed: ISignal<IView<O>, Readonly<Required<O>>>;
+  /** Change options; resolves when the change is drawn. */
+  update(options: Partial<O>): Promise<void>;
+  /** Resolves when everything asked so far is drawn. */
+  settled(): Promise<void>;
+  /** What the picture shows, in words. */
+  summary(): string;
+  /** The picture with title and caption. Rejects when there is none. */
+  toSVG(): Promise<string>;
+}
+
+/** Puts a view into an empty node. */
+export type Mount<O extends ViewOptions> = (
+  node: HTMLElement,
+  source: IRunSource,
+  options: O,
+  host?: IViewHost
+) => IView<O>;
