@@ -15,7 +15,7 @@ from ..client import Run
 from .colors import NONFINITE
 from .picture import Picture
 from .points import thin
-from .words import integer_text, number_text
+from .words import THIN_SPACE, integer_text, number_text
 
 __all__ = ["scalars_picture", "trailing_mean"]
 
@@ -133,32 +133,33 @@ def _draw(
     caption = [lacking] if lacking else []
     if options["smoothing"] > 1:
         caption.append(
-            f"Lines are the mean of the last {options['smoothing']} points; the numbers as they are lie faint behind."
+            f"Lines are the trailing mean of {options['smoothing']} points; the numbers themselves are faint."
         )
     if drawn_from:
         caption.append(f"Drawn from {integer_text(drawn_from)} points, keeping every minimum and maximum.")
     if bad:
-        caption.append(f"{integer_text(bad)} values were not finite; they are marked along the top.")
+        caption.append(f"{integer_text(bad)} values are not finite; triangles mark them.")
     scale = "linear" if options["transform"] == "linear" else "log" if lowest > 0 else "symlog"
-    if scale != "linear":
-        caption.append("The scale is logarithmic.")
+    if scale == "symlog":
+        caption.append("The axis is logarithmic on both sides of zero.")
     low, high = min(spans), max(spans)
+    shown = table.filter(pc.is_in(table["name"], pa.array(names)))["step"].to_pylist()
     by_time = options["x"] == "time"
     return Picture(
         options=options,
-        title=title,
+        title=f"{title}, steps {integer_text(min(shown))} to {integer_text(max(shown))}",
         caption=caption,
         summary=" ".join(summary),
         template="scalars",
         texts={
             "xTitle": "time (UTC)" if by_time else "step",
-            "xLabel": "utcFormat(datum.value, '%H:%M')" if by_time else "datum.label",
+            "xLabel": "utcFormat(datum.value, '%H:%M:%S')" if by_time else f"join(split(datum.label, ','), '{THIN_SPACE}')",
             "yScale": scale,
         },
         params={
             "x0": low if high > low else low - 0.5,
             "x1": high if high > low else high + 0.5,
-            "headers": {str(place): unit for place, unit in enumerate(units)},
+            "headers": {str(place): unit or "no unit" for place, unit in enumerate(units)},
         },
         datasets={"rows": rows},
         size={"width": width - 90, "height": 220 if len(units) == 1 else 150},

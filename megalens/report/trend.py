@@ -13,21 +13,21 @@ import pyarrow.compute as pc
 
 from ..client import Run, trend
 from .colors import NONFINITE, ColorScale, legend
-from .describe import compressor_words, flag_words, layer_words
+from .describe import flag_words, layer_words
 from .picture import Picture
 from .png import picture_url
 from .points import thin
 from .source import traced, windows
-from .words import integer_text, number_text
+from .words import clean, integer_text, number_text
 
 __all__ = ["STATISTIC_WORDS", "trend_picture"]
 
 STATISTIC_WORDS = {
     "mean": "mean",
     "std": "standard deviation",
-    "min": "least value",
-    "max": "greatest value",
-    "rms": "root mean square",
+    "min": "minimum",
+    "max": "maximum",
+    "rms": "rms",
     "abs_mean": "mean magnitude",
     "nonfinite": "non-finite values",
 }
@@ -85,13 +85,8 @@ def trend_picture(
             progress(done / len(steps))
     result = pa.concat_tables(pieces)
     draw = _lines if options["kind"] == "lines" else _cells
-    title = ", ".join(
-        [
-            words,
-            f"{name} of {compressor_words(compressors[0])}" if len(compressors) == 1 else name,
-            layer_words(layers),
-        ]
-    )
+    span = f"steps {integer_text(steps[0])} to {integer_text(steps[-1])}"
+    title = f"{words}, {name} of {layer_words(layers)}, {span}"
     return draw(options, title, name, result, layers, bad, compressors, width)
 
 
@@ -176,9 +171,9 @@ def _cells(
     not_finite = bool((~np.isfinite(matrix) & ~missing).any())
     strip, slices = legend(scale, not_finite)
     crowded = len(values) - int((~missing).sum())
-    caption = _caption(compressors, options, bad, 0, "log" if options["transform"] == "log" else "linear")
+    caption = _caption(compressors, options, bad, 0, "linear")
     if crowded:
-        caption.append(f"A column is {spacing} steps wide and shows the last of them.")
+        caption.append(f"One column stands for about {integer_text(spacing)} steps; the last one of them is drawn.")
     edges = {
         "x": first - spacing / 2,
         "x2": first + (columns - 0.5) * spacing,
@@ -199,19 +194,18 @@ def _cells(
 
 
 def _count_bad(table: pa.Table, bad: dict[tuple[int, int], int]) -> None:
-    counts = pc.add(table["nan_count"], table["inf_count"])
-    found = table.select(["step", "layer"]).append_column("count", counts).filter(pc.greater(counts, 0))
-    for row in found.to_pylist():
-        bad[row["step"], row["layer"]] = bad.get((row["step"], row["layer"]), 0) + row["count"]
+    counted = trend(table, "nonfinite")
+    for row in counted.filter(pc.greater(counted["value"], 0)).to_pylist():
+        bad[row["step"], row["layer"]] = int(row["value"])
 
 
 def _axis(transform: str, low: float, high: float) -> tuple[str, float, float]:
     """Return the scale and a domain with a little room around the values."""
     if transform == "log" and low > 0:
-        room = (high / low) ** 0.04 if high > low else 1.5
-        return "log", low / room, high * room
-    room = (high - low) * 0.05 or abs(high) * 0.1 or 1.0
-    return ("symlog" if transform == "log" else "linear"), low - room, high + room
+        return "log", low / 1.1, high * 1.1
+    room = (high - low or abs(high) or 1.0) * 0.05
+    floor = max(0.0, low - room) if low >= 0 else low - room
+    return ("symlog" if transform == "log" else "linear"), floor, high + room
 
 
 def _x_domain(first: int, last: int) -> dict[str, float]:
@@ -225,20 +219,18 @@ def _caption(
     drawn_from: int,
     scale: str,
 ) -> list[str]:
-    lines = [f"Over {' and then '.join(compressor_words(text) for text in compressors)}."]
-    if options["transform"] == "log":
-        lines.append(
-            "The scale is logarithmic, symmetric about zero."
-            if scale == "symlog"
-            else "The scale is logarithmic."
-        )
+    name = STATISTIC_WORDS[options["statistic"]]
+    lines = [
+        f"{name[0].upper()}{name[1:]} over the finite traced values of each layer and step.",
+        f"Compressor: {clean(', then '.join(compressors))}.",
+    ]
+    if scale == "symlog":
+        lines.append("The axis is logarithmic on both sides of zero.")
     if drawn_from:
         lines.append(f"Drawn from {integer_text(drawn_from)} points, keeping every minimum and maximum.")
     if bad:
-        step, layer = min(bad)
-        lines.append(
-            f"{integer_text(sum(bad.values()))} traced entries were not finite, first at step {integer_text(step)} in layer {layer}."
-        )
+        marked = "; triangles mark their steps" if options["kind"] == "lines" else ""
+        lines.append(f"{integer_text(sum(bad.values()))} traced values were not finite{marked}.")
     return lines
 
 
@@ -256,6 +248,6 @@ def _summary(name: str, result: pa.Table, layers: Sequence[int]) -> str:
                 else f"at {number_text(end)}"
             )
             sentences.append(
-                f"{name.capitalize()} {verb} {change} between step {first} and {last} in layer {layer}."
+                f"{name[0].upper()}{name[1:]} {verb} {change} between step {first} and {last} in layer {layer}."
             )
     return " ".join(sentences)

@@ -6,9 +6,11 @@ import math
 import re
 from datetime import datetime, timezone
 
-__all__ = ["clean", "count_text", "date_text", "integer_text", "number_text", "typeset"]
+__all__ = ["THIN_SPACE", "clean", "count_text", "date_text", "integer_text", "number_text", "typeset"]
 
-_THIN_SPACE = "\u2009"
+THIN_SPACE = "\u2009"
+"""Between thousands."""
+
 _MINUS = "\u2212"
 _SI = ("", "k", "M", "G", "T", "P")
 _PATH = re.compile(
@@ -58,7 +60,7 @@ def typeset(text: str) -> str:
     """Return decimal text with thin spaces between thousands and true minuses."""
     mantissa, _, exponent = text.partition("e")
     whole, dot, fraction = mantissa.lstrip("-").partition(".")
-    grouped = re.sub(r"\B(?=(\d{3})+$)", _THIN_SPACE, whole)
+    grouped = re.sub(r"\B(?=(\d{3})+$)", THIN_SPACE, whole)
     sign = _MINUS if text.startswith("-") else ""
     return sign + grouped + dot + fraction + (f"e{exponent.replace('-', _MINUS)}" if exponent else "")
 

@@ -20,7 +20,8 @@ export interface IMountedView {
 export type MountView = (
   node: HTMLElement,
   source: IRunSource,
-  options: ViewOptions
+  options: ViewOptions,
+  words: IWords
 ) => Promise<IMountedView>;
 
 /** What a cell's view is made of. */
