@@ -41,7 +41,7 @@ from megalens.client import connect
 run = connect(sys.argv[1])
 print("attached", flush=True)
 sys.stdin.read()
-print(run.frames_received, flush=True)
+print(run.received_frames, flush=True)
 run.close()
 """
 

@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--headless", action="store_true", help="run the notebook against the live run, then end"
     )
-    parser.add_argument("--steps", type=int, default=6000, help="training steps (%(default)s)")
+    parser.add_argument("--steps", type=int, default=4000, help="training steps (%(default)s)")
     parser.add_argument(
         "--port", type=int, default=8888, help="JupyterLab's port; the next free one if taken"
     )

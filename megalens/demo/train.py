@@ -25,7 +25,7 @@ LOSS_UNIT = "nats/byte"
 class TrainConfig:
     """How the demo trains."""
 
-    steps: int = 6000
+    steps: int = 4000
     """Optimizer steps. The learning rate falls along a cosine over them."""
     batch: int = 16
     """Windows a step."""
