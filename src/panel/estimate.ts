@@ -1,0 +1,47 @@
+import type { FlagInfo, FlagSetting } from '../protocol/messages.generated';
+import { countLayers } from './layers';
+
+/** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
+const ROW_BYTES = 160;
+
+/**
+ * Bytes that one flag is expected to send per training step, or null where the hub did not say enough.
+ *
+ * It starts from the flag's uncompressed bytes per sample and layer; one micro-batch is assumed.
+ *
+ * @param info - the flag as hello advertises it
+ * @param setting - the setting that would be applied
+ */
+export function estimateBytes(info: FlagInfo, setting: FlagSetting): number | null {
+  const layers = countLayers(setting.layers ?? 'all', info.layers);
+  const samples = setting.samples === undefined ? 1 : setting.samples;
+  if (info.bytes_per_layer === null || samples === null) {
+    return null;
+  }
+  const parts = Math.max(1, info.parts.length);
+  const kept = keptShare(info, setting, parts);
+  if (kept === null) {
+    return null;
+  }
+  return (layers * (samples * info.bytes_per_layer * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
+}
+
+/** Share of the values that a compressor keeps, or null when it cannot be known here. */
+function keptShare(info: FlagInfo, setting: FlagSetting, parts: number): number | null {
+  const { name, params = {} } = setting.compressor;
+  const features = info.features ?? null;
+  switch (name) {
+    case 'NoOp':
+      return 1;
+    case 'Empty':
+      return 0;
+    case 'Tile': {
+      const tiles = Number(params['tiles'] ?? NaN);
+      return features === null || !(tiles >= 1) ? null : Math.min(1, (tiles * parts) / features);
+    }
+    case 'Projection':
+      return features === null ? null : Math.min(1, parts / features);
+    default:
+      return null;
+  }
+}

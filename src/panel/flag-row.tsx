@@ -1,0 +1,197 @@
+import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import type { CompressorInfo, Phase } from '../protocol/messages.generated';
+import type { IFullSetting } from './draft';
+import { layerSpan } from './layers';
+import { Field, NumberInput, SchemaForm, type IFieldFault } from './schema-form';
+import { compressorText } from './setting-text';
+import type { IFlagRow, TraceModel } from './trace-model';
+
+const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
+
+/** One flag: a line that opens to its setting. */
+export function FlagRow(props: {
+  row: IFlagRow;
+  trace: TraceModel;
+  trans: TranslationBundle;
+}): React.ReactElement {
+  const { row, trace, trans } = props;
+  const { info, setting, available } = row;
+  const [wanted, setWanted] = React.useState(false);
+  // A fault opens the row that it is in.
+  const open = setting !== null && (wanted || row.faults.size > 0);
+  const id = `jp-Megalens-flag-${info.name}`;
+  const Caret = open ? caretDownIcon : caretRightIcon;
+  return (
+    <li
+      className={`jp-MegalensFlag${available ? '' : ' jp-mod-unavailable'}${row.edited ? ' jp-mod-edited' : ''}`}
+    >
+      <div className="jp-MegalensFlag-line">
+        <input
+          id={id}
+          type="checkbox"
+          checked={setting !== null}
+          disabled={!available || !trace.writable}
+          aria-describedby={info.reason === undefined ? undefined : `${id}-reason`}
+          onChange={event => trace.toggle(info.name, event.target.checked)}
+        />
+        <label htmlFor={id} title={info.title}>
+          {info.name}
+        </label>
+        {setting !== null && (
+          <button
+            type="button"
+            className="jp-MegalensFlag-summary"
+            aria-expanded={open}
+            aria-label={trans.__('Setting of %1: %2', info.name, summaryOf(setting))}
+            onClick={() => setWanted(!open)}
+          >
+            <span>{summaryOf(setting)}</span>
+            <Caret.react tag="span" />
+          </button>
+        )}
+      </div>
+      {info.reason !== undefined && (
+        <p id={`${id}-reason`} className="jp-MegalensFlag-reason">
+          {info.reason}
+        </p>
+      )}
+      {[...row.faults].some(([field]) => field === '') && (
+        <p className="jp-MegalensField-fault" role="alert">
+          {row.faults.get('')?.message}
+        </p>
+      )}
+      {open && <FlagForm id={id} row={row} setting={setting} trace={trace} trans={trans} />}
+    </li>
+  );
+}
+
+function FlagForm(props: {
+  id: string;
+  row: IFlagRow;
+  setting: IFullSetting;
+  trace: TraceModel;
+  trans: TranslationBundle;
+}): React.ReactElement {
+  const { id, row, setting, trace, trans } = props;
+  const { name, layers, title } = row.info;
+  const compressors: readonly CompressorInfo[] = trace.hello?.compressors ?? [];
+  const compressor = compressors.find(info => info.name === setting.compressor.name);
+  const disabled = !trace.writable;
+  const fault = (field: string): IFieldFault | undefined => row.faults.get(field);
+  return (
+    <fieldset
+      className="jp-MegalensFlag-form"
+      disabled={disabled}
+      aria-label={trans.__('Setting of %1', name)}
+    >
+      <p className="jp-MegalensHint">{title}</p>
+      <Field
+        id={`${id}-layers`}
+        label={trans.__('Layers')}
+        help={trans.__('“all”, or ranges such as 1-4,7. This model has %1 here.', layerSpan(layers))}
+        fault={fault('layers')}
+      >
+        {shared => (
+          <input
+            {...shared}
+            type="text"
+            className="jp-mod-styled"
+            spellCheck={false}
+            value={setting.layers}
+            onChange={event => trace.change(name, { layers: event.target.value })}
+          />
+        )}
+      </Field>
+      <Field
+        id={`${id}-every`}
+        label={trans.__('Every')}
+        help={trans.__('Trace every n-th step')}
+        fault={fault('every')}
+      >
+        {shared => (
+          <NumberInput
+            {...shared}
+            value={setting.every}
+            minimum={1}
+            change={value => value !== null && trace.change(name, { every: value })}
+          />
+        )}
+      </Field>
+      <Field
+        id={`${id}-samples`}
+        label={trans.__('Samples')}
+        help={trans.__('First samples of each micro-batch; empty keeps all')}
+        fault={fault('samples')}
+      >
+        {shared => (
+          <NumberInput
+            {...shared}
+            value={setting.samples}
+            minimum={1}
+            empty={trans.__('all')}
+            change={value => trace.change(name, { samples: value })}
+          />
+        )}
+      </Field>
+      <div className="jp-MegalensField" role="group" aria-label={trans.__('Phases')}>
+        <span className="jp-MegalensField-label">{trans.__('Phases')}</span>
+        <span className="jp-MegalensField-choices">
+          {PHASES.map(phase => (
+            <label key={phase}>
+              <input
+                type="checkbox"
+                checked={setting.phases.includes(phase)}
+                onChange={event => {
+                  const phases = PHASES.filter(p =>
+                    p === phase ? event.target.checked : setting.phases.includes(p)
+                  );
+                  if (phases.length > 0) {
+                    trace.change(name, { phases });
+                  }
+                }}
+              />
+              {phase}
+            </label>
+          ))}
+        </span>
+      </div>
+      <Field
+        id={`${id}-compressor`}
+        label={trans.__('Compressor')}
+        help={compressor?.description}
+        fault={fault('compressor') ?? fault('compressor.name')}
+      >
+        {shared => (
+          <select
+            {...shared}
+            className="jp-mod-styled"
+            value={setting.compressor.name}
+            onChange={event => trace.chooseCompressor(name, event.target.value)}
+          >
+            {compressors.map(info => (
+              <option key={info.name} value={info.name}>
+                {info.title}
+              </option>
+            ))}
+          </select>
+        )}
+      </Field>
+      {compressor !== undefined && (
+        <SchemaForm
+          id={`${id}-param`}
+          schema={compressor.schema}
+          values={setting.compressor.params ?? {}}
+          faults={parameter => fault(`compressor.params.${parameter}`)}
+          disabled={disabled}
+          change={(parameter, value) => trace.changeParameter(name, parameter, value)}
+        />
+      )}
+    </fieldset>
+  );
+}
+
+function summaryOf(setting: IFullSetting): string {
+  return `${setting.layers} · ${compressorText(setting.compressor)}${setting.every > 1 ? ` /${setting.every}` : ''}`;
+}

@@ -1,0 +1,36 @@
+import * as React from 'react';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { INotice, NoticeAction } from './notice';
+
+/** A state in one sentence with one action. */
+export function NoticeBox(props: {
+  notice: INotice;
+  trans: TranslationBundle;
+  act: (action: NoticeAction) => void;
+}): React.ReactElement {
+  const { tone, sentence, detail, code, action } = props.notice;
+  return (
+    <div className={`jp-MegalensNotice jp-mod-${tone}`} role={tone === 'error' ? 'alert' : 'status'}>
+      <p>
+        {tone === 'busy' && <span className="jp-MegalensNotice-busy" aria-hidden="true" />}
+        {sentence}
+      </p>
+      {code !== undefined && (
+        <pre className="jp-MegalensNotice-code" tabIndex={0}>
+          {code}
+        </pre>
+      )}
+      {detail !== undefined && detail !== '' && (
+        <details>
+          <summary>{props.trans.__('What the server said')}</summary>
+          <p>{detail}</p>
+        </details>
+      )}
+      {action !== null && (
+        <button type="button" className="jp-MegalensButton" onClick={() => props.act(action.id)}>
+          {action.label}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,392 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { ViewOptions } from '../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../store/source';
+import type { IMegalensRuns, IReportRequest, IRunEntry, IRunLease } from '../tokens';
+import { isAvailable } from './draft';
+import {
+  ENABLE_COMMAND,
+  listNotice,
+  RECORD_SNIPPET,
+  runNotice,
+  SNIPPET,
+  UPDATE_COMMAND,
+  type INotice,
+  type NoticeAction
+} from './notice';
+import { panelCode } from './panel-code';
+import { RunsModel, type IRunsModelOptions } from './runs-model';
+import { SummaryModel } from './summary-model';
+import { TraceModel } from './trace-model';
+
+/** What the panel asks of the application around it. */
+export interface IPanelHost {
+  openView(run: string, options: ViewOptions): Promise<void>;
+  /** Options of the run's open views, for the report and for Copy as code. */
+  openViews(run: string): readonly ViewOptions[];
+  copy(text: string): void;
+  revealFolder(path: string): Promise<void>;
+  reloadPage(): void;
+  /** Ask what the report shall hold; null when cancelled. */
+  askReport(run: IRunEntry, views: readonly ViewOptions[]): Promise<IReportRequest | null>;
+  /** Ask where another hub is; null when cancelled. */
+  askHub(): Promise<{ address: string; token: string } | null>;
+  /** Ask for a new name; null when cancelled. */
+  askName(now: string): Promise<string | null>;
+  /** Give the user a file. */
+  save(name: string, content: Blob): void;
+  /** Tell the user that something failed. */
+  tell(title: string, error: unknown): Promise<void>;
+  /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
+  progress<T>(label: string, work: Promise<T>, cancel: () => void): Promise<T>;
+  /** Keep the choice over a reload. */
+  remember(run: string | null): void;
+}
+
+/** A chosen run with its models. */
+export interface IOpenRun {
+  readonly id: string;
+  readonly source: IRunSource;
+  readonly summary: SummaryModel;
+  readonly trace: TraceModel;
+}
+
+const HELLO_WITHIN = 5000;
+
+/**
+ * The panel's whole state. Components read it and call it; they hold no logic of their own.
+ */
+export class PanelModel {
+  constructor(
+    private readonly service: IMegalensRuns,
+    readonly host: IPanelHost,
+    readonly trans: TranslationBundle,
+    options?: IRunsModelOptions
+  ) {
+    this.runs = new RunsModel(service, options);
+    this.runs.changed.connect(this._onRuns, this);
+  }
+
+  readonly runs: RunsModel;
+
+  /** Emitted when anything shown may have changed. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The chosen run, once its source is there. */
+  get open(): IOpenRun | null {
+    return this._open;
+  }
+
+  /** Why the chosen run could not be opened, or null. */
+  get openFault(): string | null {
+    return this._openFault;
+  }
+
+  /** What stands under the list of runs. */
+  get listNotice(): INotice | null {
+    return listNotice(this.runs.state, this.runs.entries, this.trans);
+  }
+
+  /** What stands above the chosen run's numbers. */
+  get runNotice(): INotice | null {
+    if (this._openFault !== null) {
+      return {
+        tone: 'error',
+        sentence: this.trans.__('This run could not be opened.'),
+        detail: this._openFault,
+        action: { id: 'reopen', label: this.trans.__('Try again') }
+      };
+    }
+    const open = this._open;
+    return open === null
+      ? null
+      : runNotice(open.source, this.runs.chosen, open.summary.staleFor(), this.trans);
+  }
+
+  /** Whether the panel is looked at: only then is the server asked and are times counted. */
+  set visible(on: boolean) {
+    this.runs.watching = on;
+    clearInterval(this._clock);
+    if (on) {
+      this._clock = setInterval(() => {
+        if (this._open?.source.connection.kind === 'stale') {
+          this._changed.emit();
+        }
+      }, 1000);
+    }
+  }
+
+  /** Resolves when a run is chosen and has said what it is, or when there is none. For commands that come before the panel was seen. */
+  async ready(): Promise<void> {
+    if (this._open === null) {
+      await this.runs.refresh();
+      await this._opening;
+    }
+    const source = this._open?.source;
+    if (source !== undefined && source.hello === null && source.connection.kind !== 'closed') {
+      await new Promise<void>(resolve => {
+        const done = () => {
+          clearTimeout(timer);
+          source.changed.disconnect(look);
+          resolve();
+        };
+        const look = () => {
+          if (source.hello !== null || source.connection.kind === 'closed') {
+            done();
+          }
+        };
+        const timer = setTimeout(done, HELLO_WITHIN);
+        source.changed.connect(look);
+      });
+    }
+  }
+
+  /** Do what a notice offers. */
+  async act(action: NoticeAction): Promise<void> {
+    switch (action) {
+      case 'retry':
+        return this.runs.refresh();
+      case 'reload-page':
+        return this.host.reloadPage();
+      case 'copy-snippet':
+        return this.host.copy(`import megalens\n${SNIPPET}`);
+      case 'copy-update':
+        return this.host.copy(UPDATE_COMMAND);
+      case 'copy-enable':
+        return this.host.copy(ENABLE_COMMAND);
+      case 'copy-record':
+        return this.host.copy(RECORD_SNIPPET);
+      case 'open-recording':
+      case 'reopen':
+        await this.runs.refresh();
+        return this._reopen();
+      case 'close-run':
+        return this.runs.choose(null);
+      case 'trace-first': {
+        const first = this._open?.source.hello?.flags.find(isAvailable);
+        return first && this._open?.trace.toggle(first.name, true);
+      }
+      case 'open-scalars':
+        return this.openView('scalars');
+      case 'export-report':
+        return this.exportReport();
+    }
+  }
+
+  /** Open a view of the chosen run on what is traced now. */
+  async openView(view: ViewOptions['view'], options: Partial<ViewOptions> = {}): Promise<void> {
+    const open = this._open;
+    if (open === null) {
+      return;
+    }
+    const first = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
+    if (view === 'scalars') {
+      await this.host.openView(open.id, { view, ...options } as ViewOptions);
+    } else if (first !== undefined) {
+      await this.host.openView(open.id, { view, flag: first, ...options } as ViewOptions);
+    }
+  }
+
+  /** Open the heatmap at the first non-finite entry. */
+  async openNonFinite(): Promise<void> {
+    const first = this._open?.source.status?.nonfinite?.first;
+    if (this._open !== null && first !== undefined) {
+      await this.host.openView(this._open.id, {
+        view: 'heatmap',
+        flag: first.flag,
+        layers: String(first.layer),
+        step: first.step
+      });
+    }
+  }
+
+  /** Ask for a new name and give it. */
+  async rename(entry: IRunEntry): Promise<void> {
+    const name = await this.host.askName(entry.name);
+    if (name !== null && name.trim() !== '' && name !== entry.name) {
+      await this._told(
+        this.trans.__('The run could not be renamed'),
+        this.runs.rename(entry.id, name.trim())
+      );
+    }
+  }
+
+  /** Ask for an address and connect to the hub there. */
+  async connect(): Promise<void> {
+    const answer = await this.host.askHub();
+    if (answer !== null) {
+      await this._told(
+        this.trans.__('The hub could not be reached'),
+        this.runs.connect(answer.address, answer.token)
+      );
+    }
+  }
+
+  /** Ask what a report shall hold, have the server make it and hand it over. */
+  async exportReport(run = this.runs.chosenId, views = this.reportViews()): Promise<void> {
+    const entry = this.runs.entries.find(({ id }) => id === run);
+    if (entry === undefined) {
+      return;
+    }
+    const request = await this.host.askReport(entry, views);
+    if (request === null) {
+      return;
+    }
+    const abort = new AbortController();
+    const work = this.service.report(entry.id, request, abort.signal);
+    try {
+      const file = await this.host.progress(this.trans.__('Making the report…'), work, () => abort.abort());
+      this.host.save(file.name, file.content);
+    } catch (error) {
+      if (!abort.signal.aborted) {
+        await this.host.tell(this.trans.__('The report could not be made'), error);
+      }
+    }
+  }
+
+  /** Views that a report can hold: the open ones, or else one of each kind on what is traced. */
+  reportViews(): readonly ViewOptions[] {
+    const open = this._open;
+    if (open === null) {
+      return [];
+    }
+    const views = this.host.openViews(open.id);
+    if (views.length > 0) {
+      return views;
+    }
+    const traced = Object.keys(open.trace.config.flags);
+    return [
+      { view: 'scalars' },
+      ...traced.slice(0, 3).flatMap<ViewOptions>(flag => [
+        { view: 'trend', flag },
+        { view: 'heatmap', flag, layers: 'all' }
+      ])
+    ];
+  }
+
+  /** Python that does in a cell what the panel shows. */
+  code(): string {
+    const open = this._open;
+    const entry = this.runs.chosen;
+    return open === null || entry === null
+      ? ''
+      : panelCode(
+          entry,
+          open.trace.config,
+          this.host.openViews(open.id),
+          open.source.hello?.compressors ?? []
+        );
+  }
+
+  copyCode(): void {
+    this.host.copy(this.code());
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  /** Let go of the run and stop asking. Safe twice. */
+  dispose(): void {
+    this._disposed = true;
+    clearInterval(this._clock);
+    this._close();
+    this.runs.dispose();
+    Signal.clearData(this);
+  }
+
+  private _onRuns(): void {
+    const id = this.runs.chosenId;
+    if (id !== this._wanted) {
+      this.host.remember(id);
+      this._opening = this._openRun(id);
+    }
+    this._changed.emit();
+  }
+
+  private async _reopen(): Promise<void> {
+    this._wanted = null;
+    this._opening = this._openRun(this.runs.chosenId);
+    await this._opening;
+  }
+
+  private async _openRun(id: string | null): Promise<void> {
+    this._wanted = id;
+    this._close();
+    const turn = ++this._turn;
+    if (id === null) {
+      this._changed.emit();
+      return;
+    }
+    try {
+      const lease = await this.service.acquire(id);
+      if (turn !== this._turn || this._disposed) {
+        lease.dispose();
+        return;
+      }
+      this._take(id, lease);
+    } catch (error) {
+      if (turn === this._turn) {
+        this._openFault = error instanceof Error ? error.message : String(error);
+      }
+    }
+    this._changed.emit();
+  }
+
+  private _take(id: string, lease: IRunLease): void {
+    const { source } = lease;
+    const open = { id, source, summary: new SummaryModel(source), trace: new TraceModel(source) };
+    source.changed.connect(this._onSource, this);
+    open.summary.changed.connect(this._emit, this);
+    open.trace.changed.connect(this._emit, this);
+    this._open = open;
+    this._lease = lease;
+  }
+
+  private _close(): void {
+    const open = this._open;
+    this._open = null;
+    this._openFault = null;
+    open?.source.changed.disconnect(this._onSource, this);
+    open?.summary.dispose();
+    open?.trace.dispose();
+    this._lease?.dispose();
+    this._lease = null;
+  }
+
+  private _onSource(_: IRunSource, change: SourceChange): void {
+    if (change.kind === 'connection') {
+      // The list says sooner than its next turn whether a recording is there.
+      if (this._open?.source.connection.kind === 'closed') {
+        void this.runs.refresh();
+      }
+    }
+    if (change.kind !== 'rows') {
+      this._changed.emit();
+    }
+  }
+
+  private _emit(): void {
+    this._changed.emit();
+  }
+
+  private async _told(title: string, work: Promise<void>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      await this.host.tell(title, error);
+    }
+  }
+
+  private readonly _changed = new Signal<this, void>(this);
+  private _open: IOpenRun | null = null;
+  private _openFault: string | null = null;
+  private _lease: IRunLease | null = null;
+  private _wanted: string | null = null;
+  private _opening: Promise<void> = Promise.resolve();
+  private _turn = 0;
+  private _disposed = false;
+  private _clock: ReturnType<typeof setInterval> | undefined;
+}

@@ -1,0 +1,115 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import { formatBytes, formatInteger } from '../charts/format';
+import { FlagRow } from './flag-row';
+import type { PanelModel } from './panel-model';
+import { Section } from './section';
+import { patchText } from './setting-text';
+import type { ApplyState, IForeignChange, TraceModel } from './trace-model';
+
+/** What is traced, one row per flag that the run has. */
+export function TraceSection({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  const trace = open?.trace;
+  if (trace === undefined || trace.hello === null || trace.rows.length === 0) {
+    return null;
+  }
+  const { rows, foreign, estimate, writable } = trace;
+  const size = formatBytes(estimate.bytes);
+  return (
+    <Section name="trace" title={trans.__('Trace')}>
+      {foreign !== null && <Foreign change={foreign} trans={trans} dismiss={() => trace.dismissForeign()} />}
+      <ul className="jp-MegalensFlags">
+        {rows.map(row => (
+          <FlagRow key={row.info.name} row={row} trace={trace} trans={trans} />
+        ))}
+      </ul>
+      {writable ? (
+        <ApplyBar trace={trace} size={estimate.complete ? `≈ ${size}` : `≥ ${size}`} trans={trans} />
+      ) : (
+        <p className="jp-MegalensHint">
+          {trans.__('What this run traced. Settings can be changed while it trains.')}
+        </p>
+      )}
+    </Section>
+  );
+}
+
+function ApplyBar(props: { trace: TraceModel; size: string; trans: TranslationBundle }): React.ReactElement {
+  const { trace, size, trans } = props;
+  const { apply, dirty } = trace;
+  const busy = apply.kind === 'sent' || apply.kind === 'accepted';
+  const general = apply.kind === 'refused' && !trace.rows.some(row => row.faults.size > 0);
+  return (
+    <>
+      <div className="jp-MegalensApply">
+        <span
+          className="jp-MegalensApply-size"
+          title={trans.__('Expected size of one step’s frames with these settings, one micro-batch a step')}
+        >
+          {trans.__('%1/step', size)}
+        </span>
+        <button
+          type="button"
+          className="jp-MegalensButton"
+          disabled={!dirty || busy}
+          onClick={() => trace.revert()}
+        >
+          {trans.__('Revert')}
+        </button>
+        <button
+          type="button"
+          className="jp-MegalensButton jp-mod-accept"
+          disabled={!dirty || busy}
+          onClick={() => void trace.submit()}
+        >
+          {trans.__('Apply')}
+        </button>
+      </div>
+      <p className={`jp-MegalensApply-state jp-mod-${apply.kind}`} role="status" aria-live="polite">
+        {applyText(apply, trans)}
+      </p>
+      {general && (
+        <p className="jp-MegalensField-fault" role="alert">
+          {apply.message}
+        </p>
+      )}
+    </>
+  );
+}
+
+function applyText(apply: ApplyState, trans: TranslationBundle): string {
+  switch (apply.kind) {
+    case 'idle':
+      return '';
+    case 'sent':
+      return trans.__('Asking the run…');
+    case 'accepted':
+      return trans.__('Applies at step %1', formatInteger(apply.step));
+    case 'applied':
+      return trans.__('✓ Applied at step %1', formatInteger(apply.step));
+    case 'refused':
+      return trans.__('Not applied. Tracing goes on as it was.');
+  }
+}
+
+function Foreign(props: {
+  change: IForeignChange;
+  trans: TranslationBundle;
+  dismiss: () => void;
+}): React.ReactElement {
+  const { change, trans } = props;
+  const who = change.who === '' ? trans.__('Another viewer') : change.who;
+  const when = change.time === null ? '' : new Date(change.time * 1000).toLocaleTimeString();
+  return (
+    <div className="jp-MegalensNotice jp-mod-plain" role="status">
+      <p>
+        {trans.__('%1 changed the settings at step %2', who, formatInteger(change.step))}
+        {when !== '' && ` (${when})`}: {patchText({ flags: { ...change.flags } }, trans.__('off'))}
+      </p>
+      <button type="button" className="jp-MegalensButton" onClick={props.dismiss}>
+        {trans.__('Noted')}
+      </button>
+    </div>
+  );
+}

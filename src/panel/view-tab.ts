@@ -1,0 +1,66 @@
+import { MainAreaWidget } from '@jupyterlab/apputils';
+import type { ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
+import type { Widget } from '@lumino/widgets';
+import type { ViewOptions } from '../protocol/views.generated';
+import type { IViewReference } from '../tokens';
+import { LazyPanel } from './lazy-panel';
+
+/** The widget that draws a view and lets its options be changed from both sides. */
+export interface IViewWidget extends Widget {
+  readonly options: ViewOptions;
+  readonly optionsChanged: ISignal<unknown, ViewOptions>;
+  setOptions(options: ViewOptions): void;
+}
+
+/** What a tab is made of. */
+export interface IViewTabOptions extends IViewReference {
+  /** Stable over reloads. */
+  id: string;
+  /** Makes the widget when the tab is first shown. */
+  create: (reference: IViewReference) => Promise<IViewWidget>;
+  sayFailure: (reason: unknown) => string;
+}
+
+/** One view of one run in the main area. It remembers its options while it is not drawn. */
+export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewReference {
+  constructor({ id, run, options, create, sayFailure }: IViewTabOptions) {
+    super({
+      content: new LazyPanel(async () => {
+        const widget = await create({ run, options: this._options });
+        widget.optionsChanged.connect((_, changed) => this._take(changed));
+        return widget;
+      }, sayFailure)
+    });
+    this.id = id;
+    this.run = run;
+    this._options = options;
+    this.addClass('jp-MegalensViewTab');
+    this.title.closable = true;
+  }
+
+  readonly run: string;
+
+  get options(): ViewOptions {
+    return this._options;
+  }
+
+  /** Emitted when the options change, whoever changed them. */
+  get optionsChanged(): ISignal<this, ViewOptions> {
+    return this._optionsChanged;
+  }
+
+  /** Change the options from outside. */
+  async setOptions(options: ViewOptions): Promise<void> {
+    this._take(options);
+    (await this.content.content()).setOptions(options);
+  }
+
+  private _take(options: ViewOptions): void {
+    this._options = options;
+    this._optionsChanged.emit(options);
+  }
+
+  private readonly _optionsChanged = new Signal<this, ViewOptions>(this);
+  private _options: ViewOptions;
+}

@@ -1,0 +1,47 @@
+import * as React from 'react';
+import type { PanelModel } from './panel-model';
+import { Section } from './section';
+
+/** Opens views as tabs, and takes what they show elsewhere. */
+export function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  if (open === null || open.source.hello === null) {
+    return null;
+  }
+  const views = [
+    ['heatmap', trans.__('Heatmap'), trans.__('One tensor, position by tile')],
+    ['trend', trans.__('Trend'), trans.__('A statistic per layer over steps')],
+    ['scalars', trans.__('Scalars'), trans.__('Loss and other numbers over steps')]
+  ] as const;
+  const traced = open.trace.tracing;
+  return (
+    <Section name="views" title={trans.__('Views')}>
+      <div className="jp-MegalensViews">
+        {views.map(([view, label, help]) => (
+          <button
+            key={view}
+            type="button"
+            className="jp-MegalensButton"
+            title={view === 'scalars' || traced ? help : trans.__('Nothing is traced yet')}
+            onClick={() => void model.openView(view)}
+          >
+            {label}
+          </button>
+        ))}
+      </div>
+      <div className="jp-MegalensViews">
+        <button type="button" className="jp-MegalensButton" onClick={() => void model.exportReport()}>
+          {trans.__('Export report…')}
+        </button>
+        <button
+          type="button"
+          className="jp-MegalensButton"
+          title={trans.__('Python that does in a cell what is shown here')}
+          onClick={() => model.copyCode()}
+        >
+          {trans.__('Copy as code')}
+        </button>
+      </div>
+    </Section>
+  );
+}

@@ -1,0 +1,52 @@
+import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { IStateDB } from '@jupyterlab/statedb';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { megalensIcon } from '../panel/icon';
+import { LazyPanel } from '../panel/lazy-panel';
+import { IMegalensPanel, IMegalensRuns, IMegalensViews } from '../tokens';
+
+const ID = 'megalens:panel';
+
+/** The sidebar panel. */
+export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
+  id: ID,
+  description: 'Shows training runs in the sidebar and sets what they trace.',
+  autoStart: true,
+  provides: IMegalensPanel,
+  requires: [IMegalensRuns, IMegalensViews],
+  optional: [ITranslator, ILayoutRestorer, ISettingRegistry, IStateDB],
+  activate: (
+    app: JupyterFrontEnd,
+    runs: IMegalensRuns,
+    views: IMegalensViews,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null,
+    registry: ISettingRegistry | null,
+    state: IStateDB | null
+  ): IMegalensPanel => {
+    const trans = (translator ?? nullTranslator).load('megalens');
+    const settings = registry?.load(ID).catch(() => null) ?? Promise.resolve(null);
+    const panel = new LazyPanel(
+      async () => {
+        const { createPanel } = await import('../panel/create-panel');
+        return createPanel({ commands: app.commands, runs, views, trans, state, settings: await settings });
+      },
+      reason => trans.__('The panel could not be loaded: %1. Reload the page.', String(reason))
+    );
+    panel.id = 'megalens-panel';
+    panel.title.icon = megalensIcon;
+    panel.title.caption = trans.__('Megalens: training runs');
+    panel.node.setAttribute('role', 'region');
+    panel.node.setAttribute('aria-label', trans.__('Megalens'));
+    app.shell.add(panel, 'left', { rank: 450, type: 'Megalens' });
+    restorer?.add(panel, 'megalens-panel');
+    const reveal = () => app.shell.activateById(panel.id);
+    void Promise.all([settings, app.restored]).then(([loaded]) => {
+      if (loaded?.get('openAtStart').composite === true) {
+        reveal();
+      }
+    });
+    return { reveal, model: async () => (await panel.content()).model };
+  }
+};

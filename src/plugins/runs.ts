@@ -1,0 +1,55 @@
+import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+import { IMegalensRuns } from '../tokens';
+import { version } from '../version';
+
+/** The runs of this Jupyter server: one connection per run and page, loaded when the first one is asked for. */
+export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
+  id: 'megalens:runs',
+  description: 'Reaches training runs through the Jupyter server.',
+  autoStart: true,
+  provides: IMegalensRuns,
+  activate: (app: JupyterFrontEnd): IMegalensRuns => {
+    const { user, serverSettings: settings } = app.serviceManager;
+    const load = async () => {
+      const [{ RunsApi }, { Runs }] = await Promise.all([
+        import('../client/runs-api'),
+        import('../store/runs'),
+        user.ready.catch(() => undefined)
+      ]);
+      const api = new RunsApi({
+        baseUrl: settings.baseUrl,
+        fetch: (url, init) => ServerConnection.makeRequest(url, init, settings)
+      });
+      // The browser's cookie is the login; no token goes into the address.
+      const openSocket = (id: string) => (protocols: string[]) =>
+        new settings.WebSocket(
+          URLExt.join(settings.wsUrl, 'megalens/ws/runs', encodeURIComponent(id)),
+          protocols
+        );
+      const person = user.identity?.display_name ?? user.identity?.name;
+      return new Runs({
+        api,
+        openSocket,
+        peer: { name: 'panel', version, ...(person ? { user: person } : {}) }
+      });
+    };
+    let loading: ReturnType<typeof load> | undefined;
+    const runs = () => {
+      // A failed load (the server was restarted meanwhile) is tried again.
+      loading ??= load().catch(error => {
+        loading = undefined;
+        throw error;
+      });
+      return loading;
+    };
+    return {
+      list: async () => (await runs()).list(),
+      rename: async (id, name) => (await runs()).rename(id, name),
+      connect: async (address, token) => (await runs()).connect(address, token),
+      report: async (id, request, signal) => (await runs()).report(id, request, signal),
+      acquire: async id => (await runs()).acquire(id)
+    };
+  }
+};

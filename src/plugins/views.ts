@@ -1,0 +1,64 @@
+import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { megalensIcon } from '../panel/icon';
+import { ViewTabs } from '../panel/view-tabs';
+import { CommandIDs, IMegalensRuns, IMegalensViews } from '../tokens';
+
+/** Views as tabs in the main area, there again after a reload. */
+export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
+  id: 'megalens:views',
+  description: 'Shows views of training runs in main-area tabs.',
+  autoStart: true,
+  provides: IMegalensViews,
+  requires: [IMegalensRuns],
+  optional: [ITranslator, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    runs: IMegalensRuns,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null
+  ): IMegalensViews => {
+    const trans = (translator ?? nullTranslator).load('megalens');
+    const tabs = new ViewTabs({
+      add: widget => {
+        app.shell.add(widget, 'main', { type: 'Megalens', mode: 'tab-after' });
+      },
+      activate: id => app.shell.activateById(id),
+      icon: megalensIcon,
+      trans,
+      create: async ({ run, options }) => {
+        const [{ ViewHost }, { mountView }, { fullViewOptions }] = await Promise.all([
+          import('../widgets/view-host'),
+          import('../views/registry'),
+          import('../protocol/view-options')
+        ]);
+        const entry = (await runs.list().catch(() => [])).find(({ id }) => id === run);
+        return new ViewHost({
+          runs,
+          run: { id: run, name: entry?.name ?? run, folder: null },
+          options: fullViewOptions(options),
+          words: trans,
+          mount: (node, source, view) =>
+            mountView(node, source, view, {
+              translate: (text, ...values) => trans.__(text, ...values),
+              exportReport: chosen =>
+                void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })
+            })
+        });
+      }
+    });
+    app.commands.addCommand(CommandIDs.openView, {
+      label: trans.__('Open a Megalens View'),
+      isVisible: () => false,
+      execute: args => tabs.restore(args)
+    });
+    if (restorer) {
+      void restorer.restore(tabs.tracker, {
+        command: CommandIDs.openView,
+        args: ({ id, run, options }) => ({ id, run, options: { ...options } }),
+        name: ({ id }) => id
+      });
+    }
+    return tabs;
+  }
+};

@@ -1,0 +1,102 @@
+import { Token } from '@lumino/coreutils';
+import type { ISignal } from '@lumino/signaling';
+import type { IReportFile, IRunEntry } from './client/runs-api';
+import type { PanelModel } from './panel/panel-model';
+import type { ViewOptions } from './protocol/views.generated';
+import type { IRunSource } from './store/source';
+
+export type { IReportFile, IRunEntry };
+
+/** A share in a run's source. Every viewer of a page that looks at one run shares one connection. */
+export interface IRunLease {
+  readonly source: IRunSource;
+  /** Give the share back; the last one closes the connection. Safe twice. */
+  dispose(): void;
+}
+
+/** What a report shall hold. */
+export interface IReportRequest {
+  format: 'html' | 'ipynb';
+  views: readonly ViewOptions[];
+  title?: string;
+}
+
+/** The runs that this Jupyter server can reach, and one shared source for each that is looked at. */
+export interface IMegalensRuns {
+  /** Every run that the server knows, newest first. Rejects when the server does not answer or refuses. */
+  list(): Promise<readonly IRunEntry[]>;
+  /** Rename a run. */
+  rename(id: string, name: string): Promise<void>;
+  /** Reach a hub elsewhere that the administrator allows. The token goes to the server and stays there. */
+  connect(address: string, token: string): Promise<IRunEntry>;
+  /** Freeze views into one file. */
+  report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
+  /** Share in the run's source, live or recorded as the server says. */
+  acquire(id: string): Promise<IRunLease>;
+}
+
+/** The page's run service. */
+export const IMegalensRuns = new Token<IMegalensRuns>(
+  'megalens:IMegalensRuns',
+  'The training runs that this Jupyter server can reach, shared by panel, tabs and cells.'
+);
+
+/** A view of a run, as a tab holds it. */
+export interface IViewReference {
+  /** Run id. */
+  readonly run: string;
+  readonly options: ViewOptions;
+}
+
+/** The main-area tabs that show views. */
+export interface IMegalensViews {
+  /** Open a view as a tab, or show the tab that has it. */
+  open(run: string, options: ViewOptions): Promise<void>;
+  /** The view that was last in focus, or null. */
+  readonly current: IViewReference | null;
+  /** Every open view of one run. */
+  of(run: string): readonly ViewOptions[];
+  /** Emitted when tabs open, close or change their options. */
+  readonly changed: ISignal<IMegalensViews, void>;
+}
+
+/** The page's view tabs. */
+export const IMegalensViews = new Token<IMegalensViews>(
+  'megalens:IMegalensViews',
+  'The main-area tabs that show Megalens views.'
+);
+
+/** The sidebar panel; commands act on what it shows. */
+export interface IMegalensPanel {
+  /** The panel's model, loaded on first use. */
+  model(): Promise<PanelModel>;
+  /** Show the panel. */
+  reveal(): void;
+}
+
+/** The sidebar panel. */
+export const IMegalensPanel = new Token<IMegalensPanel>(
+  'megalens:IMegalensPanel',
+  'The Megalens sidebar panel.'
+);
+
+/** Commands that the extension registers. */
+export const CommandIDs = {
+  openPanel: 'megalens:open-panel',
+  /** Args: `run`, `options`, and `id` when a layout is restored. */
+  openView: 'megalens:open-view',
+  /** Args: `run` (the panel's when absent) and any of the view's options. */
+  openHeatmap: 'megalens:open-heatmap',
+  openTrend: 'megalens:open-trend',
+  openScalars: 'megalens:open-scalars',
+  exportReport: 'megalens:export-report',
+  copyCode: 'megalens:copy-code',
+  applySettings: 'megalens:apply-settings',
+  revertSettings: 'megalens:revert-settings',
+  refreshRuns: 'megalens:refresh-runs',
+  connectHub: 'megalens:connect-hub',
+  renameRun: 'megalens:rename-run',
+  revealFolder: 'megalens:reveal-run-folder',
+  copyRunCode: 'megalens:copy-run-code',
+  closeRun: 'megalens:close-run'
+} as const;
