@@ -1,5 +1,11 @@
 """Runs as a kernel sees them: one object for a live run and for a recorded one."""
 
+from .aggregate import STATISTICS, trend
+from .connect import connect
 from .errors import ClientError
+from .query import Query
+from .recorded import open_run
+from .run import Run
+from .run_folder import RunFolder
 
-__all__ = ["ClientError"]
+__all__ = ["STATISTICS", "ClientError", "Query", "Run", "RunFolder", "connect", "open_run", "trend"]

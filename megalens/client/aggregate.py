@@ -13,7 +13,9 @@ from .errors import ClientError
 __all__ = ["STATISTICS", "trend"]
 
 STATISTICS = ("mean", "std", "min", "max", "rms", "abs_mean", "nonfinite")
-_SCHEMA = pa.schema([("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())])
+_SCHEMA = pa.schema(
+    [("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())]
+)
 
 
 def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
@@ -44,7 +46,9 @@ def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
     if statistic not in STATISTICS:
         known = ", ".join(STATISTICS)
         raise ClientError(
-            f"There is no statistic {statistic!r:.100}. Choose one of {known}.", code="bad-parameter", field="statistic"
+            f"There is no statistic {statistic!r:.100}. Choose one of {known}.",
+            code="bad-parameter",
+            field="statistic",
         )
     if table.num_rows == 0:
         return _SCHEMA.empty_table()
@@ -73,7 +77,12 @@ def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
         result[count == 0] = np.nan
     heads = order[new]
     return pa.Table.from_arrays(
-        [pa.array(steps[heads]), pa.array(layers[heads]), pa.array(result, from_pandas=False), pa.array(count)],
+        [
+            pa.array(steps[heads]),
+            pa.array(layers[heads]),
+            pa.array(result, from_pandas=False),
+            pa.array(count),
+        ],
         schema=_SCHEMA,
     )
 

@@ -51,7 +51,9 @@ def test_the_count_is_of_the_finite_values() -> None:
 def test_sliced_and_chunked_tables_give_the_same_answer() -> None:
     rng = np.random.default_rng(0)
     rows = [
-        {"step": int(s), "layer": int(layer), "values": rng.normal(size=7).tolist()} for s in range(9) for layer in range(4)
+        {"step": int(s), "layer": int(layer), "values": rng.normal(size=7).tolist()}
+        for s in range(9)
+        for layer in range(4)
     ]
     whole = table_of(rows)
     pieces = pa.concat_tables([whole.slice(0, 5), whole.slice(5, 20), whole.slice(25)])

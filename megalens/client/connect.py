@@ -1,0 +1,108 @@
+"""Finding a run and attaching to it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ..hub.discovery import HubEntry, find_hub, live_hubs
+from .errors import ClientError
+from .live import LiveRun
+from .run import Run
+
+__all__ = ["connect"]
+
+_LOOK_FOR_SECONDS = 8.0
+_KNOWN_FOLDER = "megalens-runs"
+
+
+def connect(
+    name_or_id_or_address: str | None = None, *, token: str | None = None, timeout: float = 10.0
+) -> Run:
+    """Attach to a live run.
+
+    Parameters
+    ----------
+    name_or_id_or_address : str, optional
+        Name or id of the run, or the ``ws://host:port`` address of its hub; the newest live run when absent.
+    token : str, optional
+        The hub's token, needed with an address only.
+    timeout : float
+        Seconds to wait for the hub's answer.
+
+    Raises
+    ------
+    ClientError
+        When there is no such live run (it says which there are), or the hub refuses.
+    ProtocolError
+        ``version-mismatch``.
+    """
+    wanted = name_or_id_or_address
+    if wanted is not None and wanted.startswith(("ws://", "wss://")):
+        return _by_address(wanted, token, timeout)
+    entry = find_hub(wanted)
+    if entry is None:
+        raise _no_run(wanted)
+    run = LiveRun(_Follow(entry), Path(entry.record) if entry.record else None)
+    run.start(timeout)
+    return run
+
+
+def _by_address(address: str, token: str | None, timeout: float) -> Run:
+    found = token
+    if found is None:
+        found = next((hub.token for hub in live_hubs() if hub.address == address.rstrip("/")), None)
+    if found is None:
+        raise ClientError(
+            f"A token is needed for {address}. It is in the hub's runtime file on the machine that trains: connect(address, token=…).",
+            code="unauthorized",
+            field="token",
+        )
+    pair = (address, found)
+    run = LiveRun(lambda: pair)
+    run.start(timeout)
+    return run
+
+
+class _Follow:
+    """Where a discovered run is now: its hub, or the one that took its place."""
+
+    def __init__(self, entry: HubEntry) -> None:
+        self._entry = entry
+        self._gone_since: float | None = None
+
+    def __call__(self) -> tuple[str, str] | None:
+        hubs = live_hubs()
+        found = next((hub for hub in hubs if hub.id == self._entry.id), None)
+        if found is None:
+            # The tracer restarts a killed hub under the same name.
+            found = next(
+                (hub for hub in hubs if hub.name == self._entry.name and hub.started > self._entry.started),
+                None,
+            )
+        now = time.monotonic()
+        if found is None:
+            self._gone_since = self._gone_since or now
+            if now - self._gone_since > _LOOK_FOR_SECONDS:
+                return None
+        else:
+            self._gone_since = None
+            self._entry = found
+        return self._entry.address, self._entry.token
+
+
+def _no_run(wanted: str | None) -> ClientError:
+    live = [f"{hub.name} ({hub.id})" for hub in live_hubs()]
+    recorded = sorted((file.parent.name for file in Path(_KNOWN_FOLDER).glob("*/run.json")), reverse=True)
+    if wanted is None:
+        said = (
+            "No run is live. Start one with tracer = megalens.trace(model) in your training script, "
+            "or python -m megalens.demo."
+        )
+    elif live:
+        said = f"No live run is called {wanted!r:.100}. Live now: {', '.join(live[:10])}."
+    else:
+        said = f"No live run is called {wanted!r:.100}: none is live."
+    if recorded:
+        said += f" Recorded in {_KNOWN_FOLDER}: {', '.join(recorded[:5])}; open one with megalens.open('{_KNOWN_FOLDER}/{recorded[0]}')."
+    return ClientError(said)

@@ -1,0 +1,218 @@
+"""One connection to a hub in a thread of its own, which comes back when it breaks."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidStatus,
+    InvalidURI,
+)
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from ..protocol import SUBPROTOCOL, ProtocolError, encode_message
+from .errors import ClientError
+
+__all__ = ["Link", "LinkTarget", "Listener"]
+
+# Merged catch-up frames are larger than what one producer may send.
+_MAX_FRAME_BYTES = 512 * 1024 * 1024
+_FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+_FINAL_CODES = {1000: "ended", 4403: "refused", 4406: "version", 1009: "refused", 4400: "refused"}
+
+# The library's own log names the peer and dumps headers at debug level; a token must not get there.
+_QUIET = logging.getLogger("megalens.client.websockets")
+_QUIET.setLevel(logging.CRITICAL)
+_QUIET.propagate = False
+
+LinkTarget = Callable[[], "tuple[str, str] | None"]
+"""Returns (address, token) of the hub to go to now, or ``None`` when it is gone for good."""
+
+
+class Listener(Protocol):
+    """What a link tells. Everything is called from the link's thread."""
+
+    def join_message(self) -> dict[str, Any]:
+        """Return the ``join`` to send."""
+
+    def on_text(self, text: str) -> None:
+        """Take a control message."""
+
+    def on_bytes(self, data: bytes) -> None:
+        """Take a data frame."""
+
+    def on_down(self, problem: Exception, final: bool) -> None:
+        """Take the end of one connection or try; ``final`` when no other try follows."""
+
+
+class Link:
+    """Keeps one viewer connection to a hub.
+
+    Parameters
+    ----------
+    target : callable
+        Where to go, asked before every try.
+    listener : Listener
+        Whom to tell.
+    """
+
+    def __init__(self, target: LinkTarget, listener: Listener) -> None:
+        self._target = target
+        self._listener = listener
+        self._closing = threading.Event()
+        self._connection: ClientConnection | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="megalens-link", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a control message.
+
+        Raises
+        ------
+        ClientError
+            ``disconnected`` while there is no connection.
+        """
+        text = encode_message(message)
+        with self._lock:
+            connection = self._connection
+        try:
+            if connection is None:
+                raise ClientError("no connection", code="disconnected")
+            connection.send(text)
+        except (ClientError, ConnectionClosed, OSError) as error:
+            raise ClientError(
+                "The hub cannot be reached now. The connection comes back by itself; try again then.",
+                code="disconnected",
+            ) from error
+
+    def close(self) -> None:
+        """Say goodbye, close and end the thread. Safe twice."""
+        if not self._closing.is_set():
+            with contextlib.suppress(ClientError):
+                self.send({"type": "goodbye", "reason": "leaving"})
+        self._closing.set()
+        with self._lock:
+            connection = self._connection
+        if connection is not None:
+            connection.close()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        delay = _FIRST_DELAY
+        while not self._closing.is_set():
+            target = self._target()
+            if target is None:
+                self._listener.on_down(
+                    ClientError("The hub of this run is gone.", code="disconnected"), final=True
+                )
+                return
+            came_up, problem, final = self._once(*target)
+            if self._closing.is_set():
+                return
+            self._listener.on_down(problem, final)
+            if final:
+                return
+            delay = _FIRST_DELAY if came_up else min(delay * 2, _LONGEST_DELAY)
+            self._closing.wait(delay * random.uniform(0.7, 1.3))  # noqa: S311
+
+    def _once(self, address: str, token: str) -> tuple[bool, Exception, bool]:
+        """Connect and read until it ends; return whether it came up, why it ended, and whether that is final."""
+        try:
+            connection = connect(
+                address,
+                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                additional_headers={"Authorization": f"Bearer {token}"},
+                compression=None,
+                # A proxy of the environment must see neither the rows nor the token.
+                proxy=None,
+                max_size=_MAX_FRAME_BYTES,
+                open_timeout=10,
+                close_timeout=2,
+                logger=_QUIET,
+            )
+        except (
+            InvalidStatus,
+            InvalidURI,
+            InvalidMessage,
+            InvalidHandshake,
+            OSError,
+            TimeoutError,
+            ValueError,
+        ) as error:
+            return (False, *_explain(address, error))
+        with self._lock:
+            self._connection = connection
+        try:
+            if self._closing.is_set():
+                return True, ClientError("closed", code="closed"), True
+            connection.send(encode_message(self._listener.join_message()))
+            for message in connection:
+                if isinstance(message, str):
+                    self._listener.on_text(message)
+                else:
+                    self._listener.on_bytes(message)
+            problem: Exception = ClientError("The hub closed the connection.", code="disconnected")
+        except ConnectionClosed as error:
+            problem = ClientError("The connection to the hub broke.", code="disconnected")
+            problem.__cause__ = error
+        except ProtocolError as error:
+            connection.close(4400, "")
+            return True, error, True
+        except OSError as error:
+            problem = ClientError("The connection to the hub broke.", code="disconnected")
+            problem.__cause__ = error
+        finally:
+            with self._lock:
+                self._connection = None
+            connection.close()
+        code = connection.close_code
+        if code == 4406:
+            problem = ProtocolError(
+                "version-mismatch", "The hub speaks another protocol version. Update the older side."
+            )
+        return True, problem, code in _FINAL_CODES
+
+
+def _explain(address: str, error: Exception) -> tuple[Exception, bool]:
+    if isinstance(error, InvalidStatus):
+        status = error.response.status_code
+        if status in (401, 403):
+            return (
+                ClientError(
+                    f"The hub at {address} refused the token. Copy it anew from the hub's runtime file.",
+                    code="unauthorized",
+                    field="token",
+                ),
+                True,
+            )
+        return ClientError(
+            f"{address} answered HTTP {status}: is it a Megalens hub?", code="disconnected"
+        ), False
+    if isinstance(error, (InvalidURI, ValueError)) and not isinstance(error, InvalidHandshake):
+        return (
+            ClientError(
+                f"{address!r:.200} is no address. Write ws://host:port.",
+                code="bad-parameter",
+                field="name_or_id_or_address",
+            ),
+            True,
+        )
+    if isinstance(error, InvalidHandshake):
+        return ClientError(
+            f"{address} does not speak WebSocket: is it a Megalens hub?", code="disconnected"
+        ), False
+    return ClientError(f"Nothing answers at {address}.", code="disconnected"), False

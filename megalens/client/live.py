@@ -1,0 +1,360 @@
+"""A run that is watched while it trains."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..protocol import (
+    BIT_CAUGHT_UP,
+    BIT_MERGED,
+    STREAM_NAMES,
+    SUBPROTOCOL,
+    ProtocolError,
+    decode_frame,
+    decode_message,
+)
+from .errors import ClientError
+from .link import Link, LinkTarget
+from .memory import StreamMemory
+from .patch import FlagChoice
+from .query import Query
+from .run import Run
+from .version import own_version
+
+__all__ = ["LiveRun"]
+
+_FROM_HUB = ("hello", "configured", "status", "error", "goodbye")
+_TENSOR_BYTES = 512 * 1024 * 1024
+_OTHER_BYTES = 128 * 1024 * 1024
+_WAITING = {"type": "status", "state": "waiting", "step": 0}
+
+
+class LiveRun(Run):
+    """A live run: a thread keeps its rows arriving, within bounds, and the connection coming back.
+
+    Parameters
+    ----------
+    target : callable
+        Returns (address, token) of the hub, or ``None`` when it is gone for good.
+    folder : Path, optional
+        Where the hub records, when it does and this machine has it.
+    limit_bytes : int
+        Bound of the tensors kept in memory.
+    """
+
+    def __init__(
+        self, target: LinkTarget, folder: Path | None = None, limit_bytes: int = _TENSOR_BYTES
+    ) -> None:
+        self._folder = folder
+        self._hello = {}
+        self._status: dict[str, Any] = dict(_WAITING)
+        self._changed = threading.Condition()
+        self._memory = {
+            name: StreamMemory(name, limit_bytes if name == "tensors" else _OTHER_BYTES)
+            for name in STREAM_NAMES
+        }
+        self._answers: dict[str, dict[str, Any] | ProtocolError | None] = {}
+        self._seq = 0
+        self._expected: int | None = None
+        self._newest = 0
+        self._problem: Exception | None = None
+        self._connected = False
+        self._ended: str | None = None
+        self._closed = False
+        self._received = self._missed = self._unannounced = self._skipped = self._bad = 0
+        self._announced_drops = 0
+        self._restarts: list[str] = []
+        self._said_goodbye = False
+        self._link = Link(target, self)
+
+    # What the run is
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still arrive."""
+        return not self._closed and self._ended is None and self._status["state"] not in ("finished", "lost")
+
+    @property
+    def connected(self) -> bool:
+        """Whether the hub is reached right now."""
+        return self._connected
+
+    @property
+    def state(self) -> str:
+        """``waiting``, ``training``, ``idle``, ``finished`` or ``lost``; ``lost`` too when the hub went without a word."""
+        state = str(self._status["state"])
+        return "lost" if self._ended == "gone" and state != "finished" else state
+
+    @property
+    def step(self) -> int:
+        """Newest step; 0 before the first."""
+        return max(self._newest, int(self._status["step"]))
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """The newest ``status`` message."""
+        return dict(self._status)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, where the hub records on this machine."""
+        return self._folder
+
+    @property
+    def truncated(self) -> list[str]:
+        """Nothing: a live run is no file."""
+        return []
+
+    @property
+    def received_frames(self) -> int:
+        """Data frames that arrived."""
+        return self._received
+
+    @property
+    def missed_frames(self) -> int:
+        """Data frames that the hub had and that did not arrive: given up because this side was slow, or lost while disconnected."""
+        return self._missed
+
+    @property
+    def evicted_rows(self) -> int:
+        """Rows that arrived and were given up to stay within memory, oldest first."""
+        return sum(memory.evicted_rows for memory in self._memory.values())
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences of the hub and of this side."""
+        found = [*self._status.get("warnings", []), *self._restarts]
+        if not self._connected and not self._closed and self._ended is None and self._hello:
+            found.append("The connection to the hub is broken; it comes back by itself.")
+        if self._ended == "gone":
+            found.append("The hub went without a goodbye. What arrived before stays readable.")
+        if self._unannounced:
+            found.append(f"{self._unannounced} frames did not arrive, and the hub did not say why.")
+        if self._missed - self._unannounced > 0:
+            found.append(f"{self._missed - self._unannounced} frames were given up on the way here.")
+        if self.evicted_rows:
+            found.append(f"{self.evicted_rows} older rows were given up to stay within memory.")
+        if self._bad:
+            found.append(f"{self._bad} messages could not be read.")
+        return found
+
+    # What can be asked of it
+
+    def start(self, timeout: float) -> None:
+        """Connect, and wait until the run is known and what the hub kept of it has arrived.
+
+        Raises
+        ------
+        ClientError, ProtocolError
+            What stands against it. Nothing is left running then.
+        """
+        self._link.start()
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            answered = self._changed.wait_for(lambda: self._hello or self._problem, timeout)
+            if answered and self._hello:
+                # A status follows the backlog.
+                self._changed.wait_for(
+                    lambda: (
+                        (self._status is not _WAITING and "time" in self._status)
+                        or self._ended
+                        or self._problem
+                    ),
+                    max(0.0, min(5.0, deadline - time.monotonic())),
+                )
+                return
+            problem = self._problem
+        self.close()
+        raise problem or ClientError(
+            f"The hub did not answer within {timeout:g} s. Try again.", code="timeout"
+        )
+
+    def wait(self, step: int | None = None, timeout: float | None = None) -> int:
+        """Wait until the rows of a step have arrived; see :meth:`Run.wait`."""
+        with self._changed:
+            wanted = self.step + 1 if step is None else step
+            self._changed.wait_for(lambda: self._arrived(wanted) or not self.live, timeout)
+            if self._arrived(wanted) or self.step >= wanted:
+                return self.step
+            if not self.live:
+                raise ClientError(f"The run ended at step {self.step}, before step {wanted}.", code="closed")
+        raise ClientError(
+            f"Step {wanted} did not come within {timeout:g} s; the run is at step {self.step}.",
+            code="timeout",
+        )
+
+    def close(self) -> None:
+        """Say goodbye and end the thread. What arrived stays readable. Safe twice."""
+        self._closed = True
+        self._link.close()
+        with self._changed:
+            self._connected = False
+            self._changed.notify_all()
+
+    def _arrived(self, step: int) -> bool:
+        # The rows of a step come before a status that is past it.
+        return self._newest >= step or int(self._status["step"]) > step
+
+    def _read(self, stream: str, query: Query) -> pa.Table:
+        with self._changed:
+            table = self._memory[stream].table()
+        return query.filter(table)
+
+    def _configure(self, patch: dict[str, FlagChoice], timeout: float) -> int:
+        if not self.live:
+            raise ClientError(f"{self.name} has ended, so what it traces cannot be changed.", code="closed")
+        key = f"kernel-{uuid.uuid4().hex[:12]}"
+        with self._changed:
+            self._answers[key] = None
+        try:
+            self._link.send({"type": "configure", "id": key, "patch": {"flags": patch}})
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._settled(key) or not self._connected or not self.live, timeout
+                )
+                answer = self._answers[key]
+        finally:
+            with self._changed:
+                self._answers.pop(key, None)
+        if isinstance(answer, ProtocolError):
+            raise answer
+        if answer is not None and answer["applied"]:
+            return int(answer["step"])
+        if not self.live or not self._connected:
+            raise ClientError(
+                "The connection broke before the change was confirmed. Look at run.config, then try again.",
+                code="disconnected",
+            )
+        if answer is not None:
+            raise ClientError(
+                f"The change was accepted for step {answer['step']}, but that step did not start within {timeout:g} s. "
+                "It applies when training goes on.",
+                code="timeout",
+            )
+        raise ClientError(f"The change was not answered within {timeout:g} s.", code="timeout")
+
+    def _settled(self, key: str) -> bool:
+        answer = self._answers[key]
+        return isinstance(answer, ProtocolError) or (answer is not None and bool(answer["applied"]))
+
+    # What the link tells
+
+    def join_message(self) -> dict[str, Any]:
+        """Return the ``join`` of this viewer, with where it stopped."""
+        message: dict[str, Any] = {
+            "type": "join",
+            "protocol": SUBPROTOCOL,
+            "role": "viewer",
+            "peer": {
+                "name": "kernel",
+                "version": own_version(),
+                "user": os.environ.get("JUPYTERHUB_USER", ""),
+            },
+            "since": None,
+        }
+        if not message["peer"]["user"]:
+            del message["peer"]["user"]
+        with self._changed:
+            self._expected = None
+            if self._hello:
+                message["since"] = self._seq
+                message["run"] = self.id
+        return message
+
+    def on_text(self, text: str) -> None:
+        """Take a control message."""
+        try:
+            message = decode_message(text, _FROM_HUB)
+        except ProtocolError as error:
+            if error.code == "version-mismatch":
+                raise
+            self._bad += 1
+            return
+        with self._changed:
+            getattr(self, f"_on_{message['type']}")(message)
+            self._changed.notify_all()
+
+    def on_bytes(self, data: bytes) -> None:
+        """Take a data frame."""
+        try:
+            frame = decode_frame(data)
+            table = frame.table() if frame.known else None
+        except ProtocolError:
+            self._bad += 1
+            return
+        with self._changed:
+            self._received += 1
+            if not frame.bits & BIT_CAUGHT_UP:
+                if self._expected is not None and frame.seq > self._expected and not frame.bits & BIT_MERGED:
+                    self._missed += frame.seq - self._expected
+                    self._unannounced += frame.seq - self._expected
+                self._expected = frame.seq + 1
+            self._seq = max(self._seq, frame.seq)
+            self._newest = max(self._newest, frame.step)
+            if table is None:
+                self._skipped += 1
+            else:
+                self._memory[frame.stream].append(table, len(data))
+            self._changed.notify_all()
+
+    def on_down(self, problem: Exception, final: bool) -> None:
+        """Take the end of one connection or try."""
+        with self._changed:
+            self._connected = False
+            if not self._hello:
+                # Before the first hello a person is waiting for the answer.
+                self._problem = problem
+            elif final:
+                self._ended = self._ended or ("ended" if self._said_goodbye else "gone")
+                self._problem = problem
+            self._changed.notify_all()
+
+    def _on_hello(self, message: dict[str, Any]) -> None:
+        fresh = not self._connected
+        if fresh and self._hello and message["run"]["id"] != self.id:
+            self._seq = 0
+            self._announced_drops = 0
+            self._restarts.append(
+                f"The hub was restarted after step {self.step}; rows in between may be missing."
+            )
+        if fresh:
+            self._expected = message["seq"] + 1
+            self._missed += message.get("resumed", {}).get("missed_frames", 0)
+            self._announced_drops = 0
+            self._said_goodbye = False
+        self._connected = True
+        self._hello = message
+
+    def _on_status(self, message: dict[str, Any]) -> None:
+        drops = message.get("dropped", {}).get("viewer", 0)
+        if drops > self._announced_drops:
+            # The gaps seen so far are what this count announces.
+            self._announced_drops = drops
+            self._unannounced = 0
+        self._status = message
+
+    def _on_configured(self, message: dict[str, Any]) -> None:
+        if message["applied"]:
+            self._hello = {**self._hello, "config": message["config"]}
+        if message["id"] in self._answers:
+            self._answers[message["id"]] = message
+
+    def _on_error(self, message: dict[str, Any]) -> None:
+        error = ProtocolError.from_message(message)
+        key = message.get("reply_to")
+        if key in self._answers:
+            self._answers[key] = error
+        elif not self._hello:
+            self._problem = error
+
+    def _on_goodbye(self, message: dict[str, Any]) -> None:
+        self._said_goodbye = True
+        if message["reason"] == "finished":
+            self._ended = "ended"

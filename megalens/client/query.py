@@ -1,0 +1,162 @@
+"""What to select from a stream, checked once and understood by memory, Arrow files and Parquet alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import ClientError
+
+__all__ = ["LayerChoice", "Query", "StepChoice"]
+
+LayerChoice = int | str | Iterable[int] | None
+StepChoice = int | range | Sequence[int | None] | None
+
+_RANGES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
+_PHASES = ("train", "eval", "generate")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A selection of rows. ``None`` matches everything.
+
+    Attributes
+    ----------
+    flag, part, phase, name : str or None
+        Exact text of the column of that name; a column that the stream lacks is not asked for.
+    layers : tuple of (int, int) or None
+        Inclusive ranges of layers.
+    first, last : int or None
+        Inclusive bounds of the step.
+    """
+
+    flag: str | None = None
+    part: str | None = None
+    phase: str | None = None
+    name: str | tuple[str, ...] | None = None
+    layers: tuple[tuple[int, int], ...] | None = None
+    first: int | None = None
+    last: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        flag: str | None = None,
+        layer: LayerChoice = None,
+        part: str | None = None,
+        steps: StepChoice = None,
+        phase: str | None = None,
+        name: str | Iterable[str] | None = None,
+    ) -> Query:
+        """Return the query that a person's arguments mean.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter``, naming the argument.
+        """
+        for argument, value in (("flag", flag), ("part", part), ("phase", phase)):
+            if value is not None and not isinstance(value, str):
+                raise _bad(argument, "text", value)
+        if phase is not None and phase not in _PHASES:
+            raise _bad("phase", "one of train, eval, generate", phase)
+        names: str | tuple[str, ...] | None
+        if name is None or isinstance(name, str):
+            names = name
+        else:
+            names = tuple(name)
+            if not all(isinstance(entry, str) for entry in names):
+                raise _bad("name", "text or a list of text", name)
+        first, last = _steps(steps)
+        return cls(flag, part, phase, names, _layers(layer), first, last)
+
+    def expression(self) -> pc.Expression | None:
+        """Return the Arrow filter, or ``None`` when every row matches."""
+        parts: list[Any] = []
+        for column in ("flag", "part", "phase"):
+            value = getattr(self, column)
+            if value is not None:
+                parts.append(pc.field(column) == value)
+        if self.name is not None:
+            names = [self.name] if isinstance(self.name, str) else list(self.name)
+            parts.append(pc.field("name").isin(pa.array(names, pa.utf8())))
+        if self.first is not None:
+            parts.append(pc.field("step") >= self.first)
+        if self.last is not None:
+            parts.append(pc.field("step") <= self.last)
+        if self.layers is not None:
+            column = pc.field("layer")
+            within: Any = pc.scalar(False)
+            for low, high in self.layers:
+                within = within | ((column >= low) & (column <= high))
+            parts.append(within)
+        if not parts:
+            return None
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole & part
+        return whole
+
+    def filter(self, table: pa.Table) -> pa.Table:
+        """Return the rows of ``table`` that match, in their order."""
+        expression = self.expression()
+        return table if expression is None else table.filter(expression)
+
+
+def _layers(choice: LayerChoice) -> tuple[tuple[int, int], ...] | None:
+    expected = "a layer, several layers, or a range text such as '1-4,7' or 'all'"
+    if choice is None or choice == "all":
+        return None
+    if isinstance(choice, str):
+        text = choice.replace(" ", "")
+        if not _RANGES.fullmatch(text) or len(text) > 500:
+            raise _bad("layer", expected, choice)
+        pairs = [piece.partition("-") for piece in text.split(",")]
+        ranges = tuple((int(low), int(high or low)) for low, _, high in pairs)
+        if any(low > high for low, high in ranges):
+            raise _bad("layer", expected, choice)
+        return ranges
+    try:
+        wanted = [choice] if isinstance(choice, int) else list(choice)
+        if any(isinstance(layer, bool) for layer in wanted):
+            raise TypeError
+        numbers = sorted({layer.__index__() for layer in wanted})
+    except (TypeError, AttributeError) as error:
+        raise _bad("layer", expected, choice) from error
+    ranges_found: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges_found and number == ranges_found[-1][1] + 1:
+            ranges_found[-1] = (ranges_found[-1][0], number)
+        else:
+            ranges_found.append((number, number))
+    return tuple(ranges_found)
+
+
+def _steps(choice: StepChoice) -> tuple[int | None, int | None]:
+    expected = "one step, (first, last), or a range with step 1"
+    if choice is None:
+        return None, None
+    if isinstance(choice, range):
+        if choice.step != 1:
+            raise _bad("steps", expected, choice)
+        return choice.start, choice.stop - 1
+    if isinstance(choice, int) and not isinstance(choice, bool):
+        return choice, choice
+    try:
+        first, last = choice  # type: ignore[misc]
+        bounds = tuple(None if bound is None else bound.__index__() for bound in (first, last))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _bad("steps", expected, choice) from error
+    return bounds[0], bounds[1]
+
+
+def _bad(argument: str, expected: str, got: object) -> ClientError:
+    return ClientError(
+        f"{argument}=… must be {expected}, and {got!r:.100} came.", code="bad-parameter", field=argument
+    )

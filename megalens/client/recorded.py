@@ -1,0 +1,98 @@
+"""A run read from its folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from .errors import ClientError
+from .patch import FlagChoice
+from .query import Query
+from .run import Run
+from .run_folder import RunFolder
+
+__all__ = ["RecordedRun", "open_run"]
+
+
+class RecordedRun(Run):
+    """A recorded run. Rows are read when asked for, and only those that are asked for."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._hello = folder.hello()
+        self._status: dict[str, Any] | None = None
+
+    @property
+    def live(self) -> bool:
+        """Whether rows may still arrive: never."""
+        return False
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the recording knows of the run's end. Reading it goes through a stream that was cut short once."""
+        if self._status is None:
+            self._status = self._folder.status()
+        return dict(self._status)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what is missing or cut short."""
+        return list(self.status.get("warnings", []))
+
+    @property
+    def truncated(self) -> list[str]:
+        """Streams whose file was cut short; they are read up to their last whole message."""
+        return self._folder.truncated()
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder."""
+        return self._folder.path
+
+    def wait(self, step: int | None = None, timeout: float | None = None) -> int:
+        """Return the newest step when the recording reaches ``step``."""
+        if step is not None and step <= self.step:
+            return self.step
+        wanted = "another step" if step is None else f"step {step}"
+        raise ClientError(
+            f"This run is recorded and ends at step {self.step}: {wanted} will not come.", code="closed"
+        )
+
+    def close(self) -> None:
+        """Nothing is held open. Safe twice."""
+
+    def _read(self, stream: str, query: Query) -> pa.Table:
+        return self._folder.read(stream, query)
+
+    def _configure(self, patch: dict[str, FlagChoice], timeout: float) -> int:
+        raise ClientError(
+            f"{self.name} is a recorded run, so what it traces cannot be changed. Connect to a live run with connect().",
+            code="recorded",
+        )
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Open a recorded run's folder.
+
+    Parameters
+    ----------
+    path : str or path
+        The run folder, or a folder that holds exactly one.
+
+    Raises
+    ------
+    ClientError
+        When the folder holds no run that this version can read; says what it is instead.
+    """
+    chosen = Path(path).expanduser()
+    if chosen.is_dir() and not (chosen / "run.json").is_file():
+        inside = sorted(entry.parent for entry in chosen.glob("*/run.json"))
+        if len(inside) == 1:
+            chosen = inside[0]
+        elif inside:
+            names = ", ".join(entry.name for entry in inside[-10:])
+            raise ClientError(f"{chosen.name} holds {len(inside)} runs. Open one of them: {names}.")
+    return RecordedRun(RunFolder(chosen))

@@ -1,0 +1,278 @@
+"""The run: what a kernel, a report and the Jupyter server know of one training run, live or recorded."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from ..protocol import Compressor
+from .errors import ClientError
+from .patch import FlagChoice, build_patch
+from .query import LayerChoice, Query, StepChoice
+
+__all__ = ["Run"]
+
+_Self = TypeVar("_Self", bound="Run")
+
+
+class Run(ABC):
+    """One training run. Made by :func:`megalens.client.connect` and :func:`megalens.client.open_run`.
+
+    Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.
+    """
+
+    _hello: dict[str, Any]
+
+    # What the run is
+
+    @property
+    def id(self) -> str:
+        """Run id."""
+        return str(self._hello["run"]["id"])
+
+    @property
+    def name(self) -> str:
+        """Run name."""
+        return str(self._hello["run"]["name"])
+
+    @property
+    def started(self) -> float:
+        """Seconds since the epoch."""
+        return float(self._hello["run"]["started"])
+
+    @property
+    @abstractmethod
+    def live(self) -> bool:
+        """Whether rows may still arrive."""
+
+    @property
+    def state(self) -> str:
+        """``waiting``, ``training``, ``idle``, ``finished`` or ``lost``."""
+        return str(self.status["state"])
+
+    @property
+    def step(self) -> int:
+        """Newest step; 0 before the first."""
+        return int(self.status["step"])
+
+    @property
+    def model(self) -> dict[str, Any] | None:
+        """What the traced model is; ``None`` until a producer has announced."""
+        return self._hello["model"]  # type: ignore[no-any-return]
+
+    @property
+    def layout(self) -> dict[str, Any] | None:
+        """Parallel layout: ``world_size``, ``tp``, ``pp``, ``dp``."""
+        return self._hello["layout"]  # type: ignore[no-any-return]
+
+    @property
+    def flags(self) -> dict[str, dict[str, Any]]:
+        """What can be traced, by name: ``title``, ``layers``, ``parts``, ``axes`` and more."""
+        return {info["name"]: info for info in self._hello["flags"]}
+
+    @property
+    def compressors(self) -> dict[str, dict[str, Any]]:
+        """Compressors by name, with the JSON Schema of their parameters."""
+        return {info["name"]: info for info in self._hello["compressors"]}
+
+    @property
+    def config(self) -> dict[str, dict[str, Any]]:
+        """What is traced now: settings by flag name. A flag that is not here is off."""
+        return dict(self._hello["config"]["flags"])
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of megalens, torch, python … that made the run."""
+        return dict(self._hello["versions"])
+
+    @property
+    @abstractmethod
+    def status(self) -> dict[str, Any]:
+        """The newest ``status`` message: state, step, probes, overhead, non-finite, drops, recording."""
+
+    @property
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """Sentences about what went wrong or is missing."""
+
+    @property
+    @abstractmethod
+    def truncated(self) -> list[str]:
+        """Streams of a recording whose file was cut short; they are read up to their last whole message."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path | None:
+        """The run folder, where this machine has one."""
+
+    # What the run says
+
+    @abstractmethod
+    def _read(self, stream: str, query: Query) -> pa.Table:
+        """Return the rows of a stream that match, in the order in which they came."""
+
+    def tensors(
+        self,
+        flag: str | None = None,
+        layer: LayerChoice = None,
+        part: str | None = None,
+        steps: StepChoice = None,
+        phase: str | None = None,
+    ) -> pa.Table:
+        """Return traced tensors.
+
+        Parameters
+        ----------
+        flag : str, optional
+            Trace point by name.
+        layer : int, iterable of int or str, optional
+            A layer, several, or a range text such as ``"1-4,7"``.
+        part : str, optional
+            Named part, such as ``"q"``.
+        steps : int, (first, last) or range, optional
+            One step, inclusive bounds (``None`` leaves one side open), or a range.
+        phase : str, optional
+            ``train``, ``eval`` or ``generate``.
+
+        Returns
+        -------
+        pyarrow.Table
+            Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()`` works on it.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter``, naming the argument; a flag that this run does not have is one.
+        """
+        if isinstance(flag, str) and self._hello["flags"] and flag not in self.flags:
+            raise ClientError(
+                f"This run has no flag {flag!r:.100}. It has {', '.join(self.flags)}.",
+                code="bad-parameter",
+                field="flag",
+            )
+        return self._read("tensors", Query.of(flag=flag, layer=layer, part=part, steps=steps, phase=phase))
+
+    def scalars(self, name: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
+        """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``, ``unit``.
+
+        Parameters
+        ----------
+        name : str or iterable of str, optional
+            Such as ``"loss"``; every name when absent.
+        steps : int, (first, last) or range, optional
+            As in :meth:`tensors`.
+        """
+        return self._read("scalars", Query.of(name=name, steps=steps))
+
+    def audit(self) -> pa.Table:
+        """Return who changed what, and the step at which it took effect."""
+        return self._read("audit", Query())
+
+    # What can be asked of it
+
+    def configure(
+        self,
+        layers: LayerChoice = None,
+        every: int | None = None,
+        samples: int | str | None = None,
+        phases: str | Sequence[str] | None = None,
+        timeout: float = 30.0,
+        **flags: Compressor | Mapping[str, Any] | bool | None,
+    ) -> int:
+        """Change what is traced, while training goes on.
+
+        Parameters
+        ----------
+        layers : int, iterable of int or str, optional
+            Layers for every flag named here; all when absent.
+        every : int, optional
+            Trace every n-th step.
+        samples : int or "all", optional
+            How many samples of each micro-batch to keep.
+        phases : str or sequence of str, optional
+            ``train``, ``eval``, ``generate``.
+        timeout : float
+            Seconds to wait until it is applied.
+        **flags
+            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with ``Tile()``), ``False`` or
+            ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
+
+        Returns
+        -------
+        int
+            The step at which it took effect.
+
+        Raises
+        ------
+        ProtocolError
+            The hub's or the tracer's refusal, with the field at fault. Nothing is changed then.
+        ClientError
+            When an argument is wrong, the run is not live, or no answer came in time.
+        """
+        patch = build_patch(self.config, flags, layers=layers, every=every, samples=samples, phases=phases)
+        return self._configure(patch, timeout)
+
+    @abstractmethod
+    def _configure(self, patch: dict[str, FlagChoice], timeout: float) -> int:
+        """Send a checked patch and return the step at which it was applied."""
+
+    @abstractmethod
+    def wait(self, step: int | None = None, timeout: float | None = None) -> int:
+        """Wait until the rows of a step have arrived.
+
+        Parameters
+        ----------
+        step : int, optional
+            The step to wait for; the one after the newest when absent.
+        timeout : float, optional
+            Seconds; for ever when absent.
+
+        Returns
+        -------
+        int
+            The newest step.
+
+        Raises
+        ------
+        ClientError
+            ``timeout``, or ``closed`` when the run ended before that step.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the connection and its thread. Safe twice."""
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{self.name} · {'live' if self.live else 'recorded' if self.folder else 'ended'} · {self.state} · step {self.step}"
+        ]
+        model, layout = self.model, self.layout
+        if model:
+            hidden = f" · {model['hidden']} hidden" if model.get("hidden") else ""
+            where = f" · TP {layout['tp']} PP {layout['pp']} DP {layout['dp']}" if layout else ""
+            lines.append(f"  {model['name']} · {model['layers']} layers{hidden}{where}")
+        tracing = ", ".join(f"{flag} {_short_setting(setting)}" for flag, setting in self.config.items())
+        lines.append(f"  tracing: {tracing or 'nothing'}")
+        lines += [f"  {warning}" for warning in self.warnings]
+        return os.linesep.join(lines)
+
+
+def _short_setting(setting: Mapping[str, Any]) -> str:
+    compressor = setting.get("compressor") or {}
+    params = ", ".join(str(value) for value in (compressor.get("params") or {}).values())
+    layers = setting.get("layers", "all")
+    return f"{compressor.get('name')}({params})" + ("" if layers == "all" else f" layers {layers}")
