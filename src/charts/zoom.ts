@@ -1,9 +1,18 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
-import type { Chart } from './chart';
+import type { IPlace } from './frames';
 
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
+
+/** What can be zoomed: a `Chart`, or the report's own small host of a Vega view. */
+export interface IZoomable {
+  readonly node: HTMLElement;
+  /** Change params by name. */
+  set(params: Readonly<Record<string, unknown>>): void;
+  /** Return what lies under the pointer, or null outside every plot. */
+  locate(event: MouseEvent): IPlace | null;
+}
 
 /** Which axes zoom, and how few units may fill a plot. */
 export interface IZoomOptions {
@@ -20,7 +29,7 @@ const DRAG_PIXELS = 3;
  */
 export class Zoom implements IDisposable {
   constructor(
-    private readonly _chart: Chart,
+    private readonly _chart: IZoomable,
     private readonly _options: IZoomOptions
   ) {
     const { node } = _chart;
