@@ -5,9 +5,11 @@ from __future__ import annotations
 import struct
 import time
 from dataclasses import dataclass
+from functools import cache
 
 import pyarrow as pa
 
+from .arrow_stream import check_arrow_stream
 from .errors import ProtocolError
 from .streams import STREAM_NAMES, stream_schema
 
@@ -81,18 +83,17 @@ class Frame:
             ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows announced.
         """
         expected = stream_schema(self.stream)
+        batches_at = check_arrow_stream(self.body, self.stream)
+        buffer = pa.py_buffer(self.body)
         try:
-            with pa.ipc.open_stream(pa.py_buffer(self.body)) as reader:
-                schema = reader.schema
-                if not schema.equals(expected, check_metadata=False):
-                    raise _bad(
-                        f"A {self.stream} frame has other columns than the stream.",
-                        expected=str(expected.names),
-                        got=str(schema.names),
-                    )
-                table = reader.read_all()
-            # A full check: offsets inside a body that lies would read outside of it later.
-            table.validate(full=True)
+            if _has_own_schema(self.body, self.stream):
+                batches = [pa.ipc.read_record_batch(buffer[at:], expected) for at in batches_at]
+            else:
+                batches = _read_other(buffer, expected, self.stream)
+            for batch in batches:
+                # A full check: offsets inside a body that lies would read outside of it later.
+                batch.validate(full=True)
+            table = pa.Table.from_batches(batches, expected)
         except ProtocolError:
             raise
         except (
@@ -112,7 +113,7 @@ class Frame:
                 expected=str(self.rows),
                 got=str(table.num_rows),
             )
-        return table.replace_schema_metadata(None)
+        return table
 
 
 def encode_frame(
@@ -202,9 +203,33 @@ def decode_frame(data: bytes | bytearray | memoryview) -> Frame:
 
 def restamp_frame(data: bytes | bytearray | memoryview, *, seq: int, bits: int = 0) -> bytes:
     """Return the same frame with another sequence number and other bits. The caller has decoded it before."""
-    copy = bytearray(data)
-    _STAMP.pack_into(copy, 6, bits, seq)
-    return bytes(copy)
+    view = memoryview(data)
+    header = bytearray(view[:HEADER_BYTES])
+    _STAMP.pack_into(header, 6, bits, seq)
+    return b"".join((header, view[HEADER_BYTES:]))
+
+
+@cache
+def _schema_message(stream: str) -> bytes:
+    return bytes(stream_schema(stream).serialize())
+
+
+def _has_own_schema(body: memoryview, stream: str) -> bool:
+    """Whether the body begins with the schema just as this side writes it, which need not be parsed again."""
+    own = _schema_message(stream)
+    return body[: len(own)] == own
+
+
+def _read_other(buffer: pa.Buffer, expected: pa.Schema, stream: str) -> list[pa.RecordBatch]:
+    """Read a body whose schema another Arrow library wrote."""
+    with pa.ipc.open_stream(buffer) as reader:
+        if not reader.schema.equals(expected, check_metadata=False):
+            raise _bad(
+                f"A {stream} frame has other columns than the stream.",
+                expected=str(expected.names),
+                got=str(reader.schema.names),
+            )
+        return [pa.RecordBatch.from_arrays(batch.columns, schema=expected) for batch in reader]
 
 
 def _bad(message: str, *, expected: str | None = None, got: str | None = None) -> ProtocolError:
