@@ -1,0 +1,57 @@
+"""Compressors, against values computed another way."""
+
+import numpy as np
+import pytest
+import torch
+
+from megalens.protocol import Empty, NoOp, Projection, Tile
+from megalens.tracer.compressors import make_kernel
+
+
+@pytest.mark.parametrize(
+    ("features", "tiles", "count"), [(12, 4, 4), (13, 4, 4), (10, 4, 4), (5, 96, 5), (1, 3, 1), (9, 4, 3)]
+)
+def test_padding_never_enters_a_tile(features: int, tiles: int, count: int) -> None:
+    data = torch.rand(2, 3, features) + 5
+    out = make_kernel(Tile(tiles, "min"), None)(data, 1)
+    width = -(-features // tiles)
+    pieces = np.split(data.numpy(), range(width, features, width), axis=-1)
+    expected = np.stack([piece.min(-1) for piece in pieces], -1)
+    assert out.shape == (2, 3, count)
+    np.testing.assert_array_equal(out.numpy(), expected)
+
+
+def test_the_last_partial_tile_is_averaged_over_its_own_features() -> None:
+    out = make_kernel(Tile(2, "mean"))(torch.tensor([[1.0, 1.0, 1.0, 4.0, 4.0]]), 1)
+    assert out.tolist() == [[1.0, 4.0]]
+
+
+def test_half_precision_is_reduced_in_float32() -> None:
+    data = torch.full((1, 1, 4096), 1.001, dtype=torch.bfloat16)
+    out = make_kernel(Tile(1, "sum"))(data, 1)
+    assert out.dtype == torch.float32
+    assert out.item() == data.float().sum().item()
+
+
+def test_no_compression_keeps_every_value_in_memory_of_its_own() -> None:
+    data = torch.arange(6.0).reshape(1, 2, 3)
+    out = make_kernel(NoOp())(data, 1)
+    data.zero_()
+    assert out.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_no_compression_of_a_transposed_tensor_is_row_major() -> None:
+    data = torch.arange(6.0).reshape(2, 3).T
+    assert make_kernel(NoOp())(data, 1).numpy().reshape(-1).tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def test_empty_keeps_the_shape_only() -> None:
+    assert make_kernel(Empty())(torch.ones(1, 4, 8), 1).shape == (1, 4, 0)
+
+
+def test_a_projection_takes_the_layers_own_unit_vectors() -> None:
+    vectors = torch.nn.functional.normalize(torch.randn(3, 2, 8), dim=-1)
+    data = torch.randn(1, 5, 8)
+    out = make_kernel(Projection("v.npy"), vectors)(data, 3)
+    expected = np.einsum("bsf,kf->bsk", data.numpy(), vectors[2].numpy())
+    np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,100 @@
+"""Projection vectors come only from whole files in allowed folders."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from megalens.protocol import ProtocolError
+from megalens.tracer.vectors import load_vectors
+
+
+def refused(name: str, folders: list[Path], **options) -> ProtocolError:
+    with pytest.raises(ProtocolError) as caught:
+        load_vectors(name, folders, **{"layers": 4, "features": [8], "field": "f", **options})
+    assert caught.value.code == "bad-vectors"
+    assert caught.value.field == "f"
+    assert caught.value.message.endswith("Tracing goes on with the previous setting.")
+    return caught.value
+
+
+def test_the_three_formats_give_the_same_unit_vectors(tmp_path: Path) -> None:
+    array = torch.randn(4, 8)
+    np.save(tmp_path / "a.npy", array.numpy())
+    torch.save(array, tmp_path / "a.pt")
+    torch.save({"vectors": array, "other": torch.ones(1)}, tmp_path / "b.pt")
+    save_file({"directions": array}, tmp_path / "a.safetensors")
+    expected = (array / array.norm(dim=1, keepdim=True)).unsqueeze(1)
+    for name in ("a.npy", "a.pt", "b.pt", "a.safetensors", str(tmp_path / "a.npy")):
+        found = load_vectors(name, [tmp_path], layers=4, features=[8])
+        torch.testing.assert_close(found, expected)
+
+
+def test_several_vectors_a_layer_keep_their_axis(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).normal(size=(4, 3, 8)))
+    found = load_vectors("a.npy", [tmp_path], layers=4, features=[8])
+    assert found.shape == (4, 3, 8)
+    torch.testing.assert_close(found.norm(dim=-1), torch.ones(4, 3))
+
+
+def test_a_wrong_shape_is_refused_with_both_shapes(tmp_path: Path) -> None:
+    for shape in ((4, 9), (3, 8), (8,), (4, 1, 1, 8), (4, 0, 8)):
+        np.save(tmp_path / "a.npy", np.ones(shape))
+        error = refused("a.npy", [tmp_path])
+        assert "[4, 8]" in str(error.expected)
+        assert error.got == str(list(shape))
+
+
+def test_a_path_outside_of_the_allowed_folders_is_refused(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "in", tmp_path / "out"
+    inside.mkdir()
+    outside.mkdir()
+    np.save(outside / "a.npy", np.ones((4, 8)))
+    (inside / "link.npy").symlink_to(outside / "a.npy")
+    (inside / "loop.npy").symlink_to(inside / "loop.npy")
+    for name in ("../out/a.npy", str(outside / "a.npy"), "link.npy", "/etc/passwd"):
+        assert "outside" in refused(name, [inside]).message
+    refused("loop.npy", [inside])
+    refused("a\0.npy", [inside])
+    assert "No folder" in refused("a.npy", []).message
+
+
+def test_a_missing_broken_or_foreign_file_is_refused_without_naming_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    (tmp_path / "a.pt").write_bytes(b"PK\x03\x04 not a zip")
+    (tmp_path / "a.safetensors").write_bytes(b"\xff" * 64)
+    (tmp_path / "a.txt").write_text("1 2 3")
+    np.save(tmp_path / "text.npy", np.array(["a"]))
+    np.save(tmp_path / "nan.npy", np.full((4, 8), np.nan))
+    torch.save({"a": torch.ones(4, 8), "b": torch.ones(4, 8)}, tmp_path / "two.pt")
+    names = (
+        "none.npy",
+        "a.npy",
+        "a.pt",
+        "a.safetensors",
+        "a.txt",
+        "text.npy",
+        "nan.npy",
+        "two.pt",
+        "sub/none.npy",
+    )
+    for name in names:
+        assert str(tmp_path) not in refused(name, [tmp_path]).message
+
+
+class Harmful:
+    def __reduce__(self):
+        return (open, ("harmed", "w"))
+
+
+def test_nothing_that_a_file_holds_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "a.npy", np.array([Harmful()], dtype=object), allow_pickle=True)
+    torch.save(Harmful(), tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(pickle.dumps(Harmful()))
+    for name in ("a.npy", "a.pt", "b.pt"):
+        refused(name, [tmp_path])
+    assert not (tmp_path / "harmed").exists()
