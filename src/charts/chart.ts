@@ -117,9 +117,13 @@ export class Chart implements IDisposable {
       return;
     }
     this._fit = width;
-    // Twice: narrower axes may have other labels, and so other margins.
-    for (let pass = 0; pass < 2; pass++) {
+    // Again: narrower axes may have other labels, and so other margins.
+    for (let pass = 0; pass < 3; pass++) {
+      this._result?.view.resize();
       await this.settled();
+      if (this._result === null) {
+        return;
+      }
       const [drawn, columns] = [this._drawnWidth(), this._columnsDrawn()];
       const cell = frames(this._view())[0]?.width ?? 0;
       if (drawn === 0 || cell === 0) {

@@ -30,12 +30,13 @@ interface ISceneMark {
   items?: ISceneItem[];
 }
 
-const CELLS = new Set(['cell', 'cell_group']);
+/** Names that Vega-Lite gives the groups of a unit called `cell`: alone, in a facet and in a concatenation. */
+const CELLS = /(^|_)cell(_group)?$/;
 
 function collect(mark: ISceneMark, left: number, top: number, into: IFrame[]): void {
   for (const item of mark.items ?? []) {
     const [x, y] = [left + (item.x ?? 0), top + (item.y ?? 0)];
-    if (mark.name !== undefined && CELLS.has(mark.name)) {
+    if (mark.name !== undefined && CELLS.test(mark.name)) {
       into.push({
         left: x,
         top: y,

@@ -33,7 +33,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
           type: 'ordinal',
           header: {
             title: null,
-            labelExpr: "headers[datum.value] || 'layer ' + datum.value",
+            labelExpr: "headers[datum.value] != null ? headers[datum.value] : 'layer ' + datum.value",
             labelAnchor: 'start',
             labelPadding: 4
           }
@@ -174,18 +174,10 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
         {
           name: 'nonfinite',
           transform: [{ filter: "datum.kind === 'nonfinite'" }],
-          mark: {
-            type: 'point',
-            shape: 'triangle-down',
-            filled: true,
-            size: 44,
-            opacity: 1,
-            clip: true,
-            yOffset: 5
-          },
+          mark: { type: 'tick', orient: 'vertical', size: 8, thickness: 2, opacity: 1, clip: true },
           encoding: {
             x: { field: 'x', type: 'quantitative' },
-            y: { value: 0 },
+            y: { value: 4 },
             color: { field: 'color', type: 'nominal', scale: null },
             tooltip: [
               { field: 'x', title: '$xTitle' },
@@ -346,18 +338,10 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       {
         name: 'nonfinite',
         data: { name: 'nonfinite' },
-        mark: {
-          type: 'point',
-          shape: 'triangle-down',
-          filled: true,
-          size: 44,
-          opacity: 1,
-          clip: true,
-          yOffset: 5
-        },
+        mark: { type: 'tick', orient: 'vertical', size: 8, thickness: 2, opacity: 1, clip: true },
         encoding: {
           x: { field: 'step', type: 'quantitative' },
-          y: { value: 0 },
+          y: { value: 4 },
           color: { field: 'color', type: 'nominal', scale: null },
           tooltip: [
             { field: 'step', title: 'step' },

@@ -276,7 +276,8 @@ class HeatmapView extends BaseView<HeatmapOptions> {
     const own = this.options.scale === 'own' && layers.length > 1;
     const columns = Math.max(...layers.map(each => each.slice.columns));
     const rows = Math.max(...layers.map(each => each.slice.rows));
-    const across = Math.min(layers.length, Math.max(1, Math.floor((this.width - 90) / 250)));
+    const most = Math.max(1, Math.floor((this.width - 90) / 250));
+    const across = Math.ceil(layers.length / Math.ceil(layers.length / most));
     const nonFinite = layers.reduce((sum, each) => sum + each.slice.nonFinite, 0);
     const scale = layers[0]?.scale ?? new ColorScale(null);
     const strip = legend(
@@ -310,7 +311,9 @@ class HeatmapView extends BaseView<HeatmapOptions> {
           y0: extent.y[0],
           y1: extent.y[1],
           tokens: shown.tokens.map(tokenText),
-          headers: Object.fromEntries(layers.map(each => [each.layer, this._header(each, own)])),
+          headers: Object.fromEntries(
+            layers.map(each => [each.layer, single ? '' : this._header(each, own)])
+          ),
           ...strip.params
         },
         datasets: { pictures: layers.map(each => this._picture(each)), legend: strip.rows },

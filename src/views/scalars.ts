@@ -211,7 +211,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
       );
     }
     if (nonFinite > 0) {
-      caption.push(t('%1 values are not finite; triangles mark them.', formatInteger(nonFinite)));
+      caption.push(t('%1 values are not finite; marks along the top show where.', formatInteger(nonFinite)));
     }
     const steps = lines.flatMap(line => [line.step[0] ?? 0, line.step[line.step.length - 1] ?? 0]);
     const recipe: IRecipe = {

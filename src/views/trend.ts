@@ -227,7 +227,7 @@ class TrendView extends BaseView<TrendOptions> {
     if (nonFinite > 0) {
       caption.push(
         options.kind === 'lines'
-          ? t('%1 traced values were not finite; triangles mark their steps.', formatInteger(nonFinite))
+          ? t('%1 traced values were not finite; marks along the top show where.', formatInteger(nonFinite))
           : t('%1 traced values were not finite.', formatInteger(nonFinite))
       );
     }
