@@ -1,0 +1,46 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from megalens.adapters import find_adapter
+from megalens.tracer.batch import Batch
+from megalens.tracer.capture import Capture
+from megalens.tracer.config import Plan, change_plan, settings_from
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+Traced = dict[tuple[str, int, str], torch.Tensor]
+
+
+@pytest.fixture
+def capture_all() -> Iterator[Callable]:
+    """Run a model once with every flag that it has, uncompressed and with all samples."""
+    captures = []
+
+    def run(model, forward: Callable[[], object], adapter=None) -> tuple[Traced, Batch, object]:
+        points = (adapter or find_adapter(model)).points(model)
+        warnings: list[str] = []
+        capture = Capture(points.root, points.flags, warnings.append)
+        captures.append(capture)
+        names = [name for name, here in points.flags.items() if here.layers]
+        settings = {name: {"compressor": {"name": "NoOp"}, "samples": None} for name in names}
+        capture.follow(change_plan(Plan(), settings_from(settings), points))
+        capture.begin(1, "train")
+        output = forward()
+        fired, expected, missing = capture.fired()
+        assert (fired, missing, warnings) == (expected, [], [])
+        batch = capture.take()
+        return {(r.flag, r.layer, r.part): r.values for r in batch.rows}, batch, output
+
+    yield run
+    for capture in captures:
+        capture.release()

@@ -1,0 +1,183 @@
+"""Every flag of plain models, against values computed from the weights."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from megalens.adapters import GPT_TABLE, Adapter, find_adapter
+from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer import TracerError
+
+
+@pytest.fixture
+def gpt() -> GPT:
+    return GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+
+
+def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT, capture_all) -> None:
+    ids = torch.randint(0, 50, (3, 8))
+    traced, batch, _ = capture_all(gpt, lambda: gpt(ids))
+    with torch.no_grad():
+        x = gpt.embedding(ids) + gpt.positions(torch.arange(8))
+        for layer, block in enumerate(gpt.blocks, start=1):
+            normal = block.norm1(x)
+            weight, bias = block.attention.qkv.weight, block.attention.qkv.bias
+            q, k, v = (normal @ weight[i : i + 16].T + bias[i : i + 16] for i in (0, 16, 32))
+            heads = [t.view(3, 8, 2, 8).transpose(1, 2) for t in (q, k, v)]
+            scores = heads[0] @ heads[1].transpose(-1, -2) / math.sqrt(8)
+            scores += torch.full((8, 8), -math.inf).triu(1)
+            probabilities = scores.softmax(-1)
+            context = (probabilities @ heads[2]).transpose(1, 2).reshape(3, 8, 16)
+            attention = block.attention.projection(context)
+            x = x + attention
+            fc1 = block.mlp.fc1(block.norm2(x))
+            fc2 = block.mlp.fc2(functional.gelu(fc1, approximate="tanh"))
+            x = x + fc2
+            expected = {
+                ("QKV_mat_mul", "q"): q,
+                ("QKV_mat_mul", "k"): k,
+                ("QKV_mat_mul", "v"): v,
+                ("RawAttentionScore_mat_mul", ""): probabilities,
+                ("ContextLayer_mat_mul", ""): context,
+                ("AttentionOutput_mat_mul", ""): attention,
+                ("MLP1_mat_mul", ""): fc1,
+                ("MLP2_mat_mul", ""): fc2,
+                ("HiddenStates", ""): x,
+            }
+            for (flag, part), value in expected.items():
+                torch.testing.assert_close(traced.pop((flag, layer, part)), value, rtol=1e-4, atol=1e-6)
+    assert traced.pop(("InputTokens", 0, "ids")).tolist() == ids.tolist()
+    assert traced.pop(("InputTokens", 0, "positions")).tolist() == [list(range(8))] * 3
+    assert traced == {}
+    assert {row.micro_batch for row in batch.rows} == {0}
+
+
+def test_the_sizes_of_the_demos_gpt_are_known_before_the_first_step(gpt: GPT) -> None:
+    points = find_adapter(gpt).points(gpt)
+    assert find_adapter(gpt) is GPT_TABLE
+    assert points.model == {
+        "name": "GPT",
+        "adapter": "plain",
+        "layers": 2,
+        "hidden": 16,
+        "heads": 2,
+        "kv_heads": 2,
+        "vocabulary": 50,
+        "parameters": sum(p.numel() for p in gpt.parameters()),
+        "dtype": "float32",
+        "device": "cpu",
+    }
+    features = {name: here.features for name, here in points.flags.items()}
+    assert features == {
+        "QKV_mat_mul": 48,
+        "RawAttentionScore_mat_mul": None,
+        "ContextLayer_mat_mul": 16,
+        "MLP1_mat_mul": 64,
+        "MLP2_mat_mul": 16,
+        "AttentionOutput_mat_mul": 16,
+        "HiddenStates": 16,
+        "InputTokens": None,
+    }
+
+
+class SequenceFirstBlock(nn.Module):
+    """Works on [S, B, H], with the fused tensor laid out per group and SwiGLU halves side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(12, (4 + 2 * 2) * 3)
+        self.fc1 = nn.Linear(12, 20)
+        self.fc2 = nn.Linear(10, 12)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        mixed = self.qkv(x)[..., :12]
+        gate, up = self.fc1(mixed).chunk(2, -1)
+        return x + self.fc2(functional.silu(gate) * up), None
+
+
+class SequenceFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(30, 12)
+        self.layers = nn.ModuleList([SequenceFirstBlock(), SequenceFirstBlock()])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.words(ids).transpose(0, 1)
+        for layer in self.layers:
+            x, _ = layer(x)
+        return x
+
+
+SEQUENCE_FIRST = Adapter(
+    layer="layers.{i}",
+    qkv="qkv",
+    qkv_order="grouped",
+    gate_up="fc1",
+    fc2="fc2",
+    tokens="words",
+    layout="SBH",
+    heads=4,
+    kv_heads=2,
+)
+
+
+def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_parts(capture_all) -> None:
+    model = SequenceFirst()
+    ids = torch.randint(0, 30, (5, 7))
+    traced, batch, _ = capture_all(model, lambda: model(ids), SEQUENCE_FIRST)
+    with torch.no_grad():
+        x = model.words(ids)
+        fused = model.layers[0].qkv(x)
+        # Two groups, each: two queries of 3, one key of 3, one value of 3.
+        groups = [fused[..., :12], fused[..., 12:]]
+        q = torch.cat([g[..., :6] for g in groups], -1)
+        k = torch.cat([g[..., 6:9] for g in groups], -1)
+        v = torch.cat([g[..., 9:] for g in groups], -1)
+        fc1 = model.layers[0].fc1(fused[..., :12])
+        expected = {"q": q, "k": k, "v": v}
+        hidden = x + model.layers[0].fc2(functional.silu(fc1[..., :10]) * fc1[..., 10:])
+    for part, value in expected.items():
+        torch.testing.assert_close(traced["QKV_mat_mul", 1, part], value)
+    torch.testing.assert_close(traced["MLP1_mat_mul", 1, "gate"], fc1[..., :10])
+    torch.testing.assert_close(traced["MLP1_mat_mul", 1, "up"], fc1[..., 10:])
+    torch.testing.assert_close(traced["HiddenStates", 1, ""], hidden)
+    shapes = {row.part: row.source_shape for row in batch.rows if row.layer == 1}
+    assert shapes == {
+        "q": (5, 7, 12),
+        "k": (5, 7, 6),
+        "v": (5, 7, 6),
+        "gate": (5, 7, 10),
+        "up": (5, 7, 10),
+        "": (5, 7, 12),
+    }
+
+
+def test_an_unknown_model_is_answered_with_its_modules_and_the_table_to_fill_in() -> None:
+    with pytest.raises(TracerError) as caught:
+        find_adapter(SequenceFirst())
+    text = str(caught.value)
+    assert "words: Embedding" in text
+    assert "0 to 1: SequenceFirstBlock" in text
+    assert "    qkv: Linear" in text
+    assert "Adapter(" in text
+    many = nn.Sequential(*[m for _ in range(100) for m in (nn.Linear(2, 2), nn.ReLU())])
+    with pytest.raises(TracerError, match=r"and 140 more"):
+        find_adapter(many)
+
+
+def test_a_table_that_does_not_fit_names_the_path_at_fault(gpt: GPT) -> None:
+    with pytest.raises(TracerError, match=r"no attention\.fused"):
+        Adapter(layer="blocks.{i}", qkv="attention.fused").points(gpt)
+    with pytest.raises(TracerError, match=r"expected layers\.\{i\}"):
+        Adapter(layer="layers.{i}").points(gpt)
+    with pytest.raises(TracerError, match="set heads and kv_heads"):
+        Adapter(layer="blocks.{i}", qkv="attention.qkv", heads=5).points(gpt)
+
+
+def test_a_flag_that_the_table_leaves_out_says_so(gpt: GPT) -> None:
+    here = Adapter(layer="blocks.{i}", name="mine").points(gpt).flags["MLP1_mat_mul"]
+    assert not here.layers
+    assert here.reason == "The adapter 'mine' names no module for MLP1_mat_mul."
