@@ -1,0 +1,266 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { ClientError } from '../../client/client-error';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IMegalensRuns, IRunEntry } from '../../tokens';
+import { PanelModel, type IPanelHost } from '../panel-model';
+import { MemoryRun, scalars } from './memory-run';
+
+const trans = nullTranslator.load('megalens');
+
+const LIVE: IRunEntry = {
+  id: 'run-1',
+  name: 'gpt-demo',
+  state: 'live',
+  started: 100,
+  ended: null,
+  step: 1240,
+  folder: null
+};
+const OLD: IRunEntry = {
+  ...LIVE,
+  id: 'run-0',
+  name: 'tp2',
+  state: 'recorded',
+  started: 50,
+  ended: 80,
+  folder: 'megalens-runs/run-0'
+};
+
+/** A service whose list the test writes, on runs held in memory. */
+class MemoryRuns implements IMegalensRuns {
+  entries: IRunEntry[] = [LIVE, OLD];
+  fault: Error | null = null;
+  readonly opened = new Map<string, MemoryRun>();
+  readonly released: string[] = [];
+
+  async list(): Promise<readonly IRunEntry[]> {
+    if (this.fault !== null) {
+      throw this.fault;
+    }
+    return this.entries;
+  }
+
+  async rename(id: string, name: string): Promise<void> {
+    this.entries = this.entries.map(entry => (entry.id === id ? { ...entry, name } : entry));
+  }
+
+  async connect(): Promise<IRunEntry> {
+    throw new ClientError('refused', 'This address is not allowed.', { status: 403 });
+  }
+
+  async report(): ReturnType<IMegalensRuns['report']> {
+    return { name: 'gpt-demo.html', content: new Blob(['<html>']) };
+  }
+
+  async acquire(id: string): ReturnType<IMegalensRuns['acquire']> {
+    const source = new MemoryRun();
+    if (this.entries.find(entry => entry.id === id)?.state === 'recorded') {
+      source.connection = { kind: 'recorded' };
+    }
+    this.opened.set(id, source);
+    return { source, dispose: () => this.released.push(id) };
+  }
+}
+
+function setUp(): {
+  runs: MemoryRuns;
+  model: PanelModel;
+  host: jest.Mocked<IPanelHost>;
+  opened: [string, ViewOptions][];
+} {
+  const runs = new MemoryRuns();
+  const opened: [string, ViewOptions][] = [];
+  // The host is JupyterLab's own dialogs and clipboard, which the browser tests go through.
+  const host = {
+    openView: jest.fn(async (run: string, options: ViewOptions) => void opened.push([run, options])),
+    openViews: jest.fn(() => [] as readonly ViewOptions[]),
+    copy: jest.fn(),
+    revealFolder: jest.fn(),
+    reloadPage: jest.fn(),
+    askReport: jest.fn(async (_run, views) => ({ format: 'html' as const, views })),
+    askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't' })),
+    askName: jest.fn(async () => 'renamed'),
+    save: jest.fn(),
+    tell: jest.fn(async () => undefined),
+    progress: jest.fn((_label: string, work: Promise<unknown>) => work),
+    remember: jest.fn()
+  } as unknown as jest.Mocked<IPanelHost>;
+  return { runs, host, opened, model: new PanelModel(runs, host, trans) };
+}
+
+describe('PanelModel', () => {
+  it('chooses the newest live run by itself and opens it', async () => {
+    const { model, host } = setUp();
+    await model.ready();
+    expect(model.runs.chosenId).toBe('run-1');
+    expect(model.open?.source.name).toBe('gpt-demo');
+    expect(host.remember).toHaveBeenCalledWith('run-1');
+    model.dispose();
+  });
+
+  it('keeps a choice made by hand when a newer run appears', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    model.runs.choose('run-0');
+    runs.entries = [{ ...LIVE, id: 'run-2', started: 200 }, ...runs.entries];
+    await model.runs.refresh();
+    expect(model.runs.chosenId).toBe('run-0');
+    expect(runs.released).toEqual(['run-1']);
+    model.dispose();
+  });
+
+  it('comes back to the run that was chosen before a reload', async () => {
+    const { model } = setUp();
+    model.runs.restore('run-0');
+    await model.ready();
+    expect(model.open?.source.connection.kind).toBe('recorded');
+    model.dispose();
+  });
+
+  it.each([
+    ['offline', new Error('no route'), 'retry'],
+    ['forbidden', new ClientError('refused', 'log in', { status: 403 }), 'reload-page'],
+    ['missing', new ClientError('refused', 'not found', { status: 404 }), 'copy-enable']
+  ])('says when the server is %s and offers one thing to do', async (_kind, fault, action) => {
+    const { model, runs } = setUp();
+    runs.fault = fault;
+    await model.runs.refresh();
+    expect(model.listNotice?.action?.id).toBe(action);
+    model.dispose();
+  });
+
+  it('shows the two lines while there is no run', async () => {
+    const { model, runs, host } = setUp();
+    runs.entries = [];
+    await model.runs.refresh();
+    expect(model.listNotice?.code).toContain('megalens.trace(model)');
+    await model.act('copy-snippet');
+    expect(host.copy).toHaveBeenCalledWith(expect.stringContaining('import megalens'));
+    model.dispose();
+  });
+
+  it('keeps the runs it knows while the server is away', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    runs.fault = new Error('no route');
+    await model.runs.refresh();
+    expect(model.runs.entries).toHaveLength(2);
+    expect(model.open).not.toBeNull();
+    model.dispose();
+  });
+
+  it.each([
+    [{ kind: 'connecting' } as const, 'close-run'],
+    [{ kind: 'reconnecting', attempt: 2, message: 'broke' } as const, 'close-run'],
+    [{ kind: 'closed', reason: 'version', message: 'v2' } as const, 'copy-update'],
+    [{ kind: 'closed', reason: 'forbidden', message: 'no' } as const, 'reload-page'],
+    [{ kind: 'closed', reason: 'gone', message: 'gone' } as const, 'reopen'],
+    [{ kind: 'live' } as const, 'trace-first']
+  ])('has a sentence and an action for %j', async (connection, action) => {
+    const { model, runs } = setUp();
+    await model.ready();
+    runs.opened.get('run-1')!.connection = connection;
+    expect(model.runNotice?.action?.id).toBe(action);
+    expect(model.runNotice?.sentence).toMatch(/[.…]$/);
+    model.dispose();
+  });
+
+  it('offers the recording when the hub is gone and the server has one', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    const source = runs.opened.get('run-1')!;
+    runs.entries = [{ ...LIVE, state: 'gone', folder: 'megalens-runs/run-1' }, OLD];
+    source.connection = { kind: 'closed', reason: 'gone', message: '' };
+    source.changed.emit({ kind: 'connection' });
+    await model.runs.refresh();
+    expect(model.runNotice?.action?.id).toBe('open-recording');
+    await model.act('open-recording');
+    expect(runs.released).toEqual(['run-1']);
+    expect(model.open?.source).not.toBe(source);
+    model.dispose();
+  });
+
+  it('opens the heatmap where the first non-finite entry was', async () => {
+    const { model, runs, opened } = setUp();
+    await model.ready();
+    runs.opened.get('run-1')!.status = {
+      type: 'status',
+      state: 'training',
+      step: 9,
+      nonfinite: { count: 3, first: { step: 7, layer: 2, flag: 'MLP1_mat_mul' } }
+    };
+    await model.openNonFinite();
+    expect(opened).toEqual([['run-1', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '2', step: 7 }]]);
+    model.dispose();
+  });
+
+  it('writes the code of what it shows', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    const trace = model.open!.trace;
+    trace.toggle('MLP1_mat_mul', true);
+    trace.change('MLP1_mat_mul', { layers: '1-2' });
+    await trace.submit();
+    expect(model.code()).toBe(
+      [
+        'import megalens',
+        'from megalens import Tile',
+        '',
+        'run = megalens.connect("run-1")',
+        'run.configure(MLP1_mat_mul=Tile(tiles=96, reduction="mean"), layers="1-2")',
+        ''
+      ].join('\n')
+    );
+    expect(runs.opened.get('run-1')!.patches).toHaveLength(1);
+    model.dispose();
+  });
+
+  it('hands over the report that the server made', async () => {
+    const { model, host } = setUp();
+    await model.ready();
+    await model.exportReport();
+    expect(host.save).toHaveBeenCalledWith('gpt-demo.html', expect.any(Blob));
+    model.dispose();
+  });
+
+  it('tells the server’s answer when a hub may not be reached', async () => {
+    const { model, host } = setUp();
+    await model.connect();
+    expect(host.tell).toHaveBeenCalledWith(
+      'The hub could not be reached',
+      expect.objectContaining({ message: 'This address is not allowed.' })
+    );
+    model.dispose();
+  });
+
+  it('reads the newest loss and thins its sparkline', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    const source = runs.opened.get('run-1')!;
+    source.columns = scalars(
+      Array.from({ length: 500 }, (_, i) => [i + 1, 'loss', 5 - i / 100] as const).concat([
+        [500, 'tokens_per_second', 8700]
+      ] as never)
+    );
+    const read = new Promise<void>(resolve => {
+      model.open!.summary.changed.connect(() => resolve());
+    });
+    source.changed.emit({ kind: 'rows', stream: 'scalars', firstStep: 1, lastStep: 500 });
+    await read;
+    expect(model.open!.summary.loss).toMatchObject({ value: 5 - 4.99, unit: 'nats/byte', step: 500 });
+    expect(model.open!.summary.tokensPerSecond?.value).toBe(8700);
+    expect(model.open!.summary.spark.steps.length).toBeLessThanOrEqual(60);
+    expect(model.open!.summary.spark.steps.at(-1)).toBe(500);
+    model.dispose();
+  });
+
+  it('releases its run and stops asking when disposed, twice too', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    model.visible = true;
+    model.dispose();
+    model.dispose();
+    expect(runs.released).toEqual(['run-1']);
+    expect(model.runs.watching).toBe(false);
+  });
+});

@@ -1,0 +1,51 @@
+import { expect, test } from '@playwright/test';
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { ViewOptions } from '../../src/protocol/views.generated';
+import type { ISyntheticShape } from './source';
+import { serve, type IHarness } from './serve';
+
+const SHOTS = resolve(__dirname, '../screenshots');
+const SMALL: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 120, nonFinite: true };
+
+const PICTURES: Record<string, ViewOptions> = {
+  'heatmap-one': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '2' },
+  'heatmap-all': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' },
+  'heatmap-own': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', scale: 'own', transform: 'log' },
+  'heatmap-attention': { view: 'heatmap', flag: 'RawAttentionScore_mat_mul', head: 1 },
+  'trend-lines': { view: 'trend', flag: 'MLP1_mat_mul' },
+  'trend-heatmap': { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' },
+  scalars: { view: 'scalars', smoothing: 20 },
+  'scalars-all': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm', 'tokens_per_second'] },
+  'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
+};
+
+let harness: IHarness;
+test.beforeAll(async () => {
+  mkdirSync(SHOTS, { recursive: true });
+  harness = await serve();
+});
+test.afterAll(() => harness.close());
+
+for (const theme of ['light', 'dark'] as const) {
+  for (const [name, options] of Object.entries(PICTURES)) {
+    test(`${name} draws in the ${theme} theme without an error`, async ({ page }) => {
+      const errors: string[] = [];
+      page.on('pageerror', error => errors.push(error.message));
+      page.on('console', message => message.type() === 'error' && errors.push(message.text()));
+      await page.goto(harness.url);
+      await page.waitForFunction(() => 'harness' in window);
+      await page.evaluate(
+        async ([chosen, view, shape]) => {
+          window.harness.theme(chosen);
+          await window.harness.show(view, shape);
+        },
+        [theme, options, SMALL] as const
+      );
+      await page.screenshot({ path: join(SHOTS, `${name}-${theme}.png`), fullPage: true });
+      expect(errors).toEqual([]);
+      const drawn = await page.locator('.jp-MegalensView').getAttribute('data-state');
+      expect(drawn).toBe(name.startsWith('state') ? 'none' : 'drawn');
+    });
+  }
+}

@@ -1,0 +1,252 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
+import type {
+  ConnectionState,
+  IRunSource,
+  IScalarColumns,
+  ITensorQuery,
+  ITensorResult,
+  ITensorRow,
+  SourceChange
+} from '../../src/store/source';
+
+/** What the synthetic run looks like. */
+export interface ISyntheticShape {
+  layers: number;
+  positions: number;
+  tiles: number;
+  steps: number;
+  /** Put NaN and infinite values into some cells. */
+  nonFinite?: boolean;
+}
+
+const LAYERED = { parts: [''], axes: ['position', 'feature'], bytes_per_layer: 65536 };
+
+/** Repeatable noise, −1 to 1. */
+export function noise(seed: number): number {
+  const value = Math.sin(seed * 12.9898) * 43758.5453;
+  return (value - Math.floor(value)) * 2 - 1;
+}
+
+/** A run in memory with real rows: what views see when no hub is near. */
+export class SyntheticRun implements IRunSource {
+  constructor(shape: ISyntheticShape) {
+    this._shape = shape;
+    for (let step = 1; step <= shape.steps; step++) {
+      this._add(step);
+    }
+    this.hello = helloOf(shape.layers);
+  }
+
+  readonly id = 'gpt-demo';
+  readonly name = 'gpt-demo';
+  hello: Hello | null;
+  readonly status: Status | null = null;
+  connection: ConnectionState = { kind: 'live' };
+  isDisposed = false;
+
+  get changed(): ISignal<IRunSource, SourceChange> {
+    return this._changed;
+  }
+
+  get lastStep(): number {
+    return this._last;
+  }
+
+  async steps(flag: string, phase: Phase = 'train'): Promise<readonly number[]> {
+    const rows = phase === 'train' ? (this._rows.get(flag) ?? []) : [];
+    return [...new Set(rows.map(row => row.step))];
+  }
+
+  async shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
+    const rows = this._rows.get(flag) ?? [];
+    return {
+      parts: [...new Set(rows.map(row => row.part))],
+      layers: [...new Set(rows.map(row => row.layer))]
+    };
+  }
+
+  async tensors(query: ITensorQuery): Promise<ITensorResult> {
+    const [first, last] = query.steps ?? [0, Infinity];
+    const rows = (this._rows.get(query.flag) ?? []).filter(
+      row =>
+        row.step >= first &&
+        row.step <= last &&
+        (query.part === undefined || row.part === query.part) &&
+        (query.layers?.includes(row.layer) ?? true)
+    );
+    return { rows, evictedRows: this.evicted, sampledEvery: this.sampled };
+  }
+
+  async scalars(): Promise<IScalarColumns> {
+    const names = ['loss', 'held_out_loss', 'grad_norm', 'tokens_per_second'];
+    const step: number[] = [];
+    const value: number[] = [];
+    const name: string[] = [];
+    for (let at = 1; at <= this._last; at++) {
+      const loss = 1.6 + 4 * Math.exp(-at / 60) + 0.12 * noise(at);
+      for (const [which, number] of [
+        [0, this._shape.nonFinite && at === 40 ? NaN : loss],
+        [1, at % 20 === 0 ? loss + 0.1 : null],
+        [2, 1 + 0.4 * Math.abs(noise(at + 5))],
+        [3, 8700 + 300 * noise(at + 9)]
+      ] as const) {
+        if (number !== null) {
+          step.push(at);
+          name.push(names[which] ?? '');
+          value.push(number);
+        }
+      }
+    }
+    return {
+      step: Float64Array.from(step),
+      time: Float64Array.from(step, each => 1790000000 + each * 0.05),
+      value: Float64Array.from(value),
+      name,
+      units: { loss: 'nats/byte', held_out_loss: 'nats/byte', grad_norm: '', tokens_per_second: '1/s' }
+    };
+  }
+
+  configure(_patch: ConfigPatch): Promise<Configured> {
+    return Promise.reject(new Error('The synthetic run takes no settings.'));
+  }
+
+  /** Let one more step arrive. */
+  advance(): void {
+    this._add(this._last + 1);
+    for (const stream of ['tensors', 'scalars']) {
+      this._changed.emit({ kind: 'rows', stream, firstStep: this._last, lastStep: this._last });
+    }
+  }
+
+  /** Take another connection state. */
+  connect(connection: ConnectionState): void {
+    this.connection = connection;
+    this._changed.emit({ kind: 'connection' });
+  }
+
+  dispose(): void {
+    this.isDisposed = true;
+    Signal.clearData(this);
+  }
+
+  evicted = 0;
+  sampled = 1;
+
+  private _add(step: number): void {
+    const { layers, positions, tiles } = this._shape;
+    this._last = step;
+    for (let layer = 1; layer <= layers; layer++) {
+      const grow = layer >= 3 ? 1 + 2 / (1 + Math.exp(-(step - 60) / 6)) : 1;
+      const values = new Float32Array(positions * tiles);
+      for (let at = 0; at < values.length; at++) {
+        const [position, tile] = [Math.floor(at / tiles), at % tiles];
+        const wave = Math.sin(position / 9 + layer + step / 20) * Math.cos(tile / 7 - layer);
+        values[at] = grow * (0.3 * wave + 0.08 * noise(at + 1000 * layer + step));
+      }
+      if (this._shape.nonFinite && layer === 2) {
+        values.set([NaN, Infinity, NaN], tiles * 12 + 20);
+        values.set([NaN, NaN, NaN, NaN], tiles * 13 + 21);
+      }
+      this._keep({ step, layer, flag: 'MLP1_mat_mul', values, shape: [1, positions, tiles] });
+    }
+    const heads = new Float32Array(4 * 48 * 48);
+    for (let at = 0; at < heads.length; at++) {
+      const [head, query, key] = [Math.floor(at / 2304), Math.floor(at / 48) % 48, at % 48];
+      heads[at] = key > query ? 0 : Math.exp(-(query - key) / (2 + head * 4 + 2 * Math.abs(noise(at))));
+    }
+    this._keep({
+      step,
+      layer: 1,
+      flag: 'RawAttentionScore_mat_mul',
+      values: heads,
+      shape: [1, 4, 48, 48],
+      compressor: 'NoOp()'
+    });
+    const words = 'The quick brown fox jumps over the lazy dog and then runs home again . '.split(/(?<= )/);
+    const labels = Array.from({ length: positions }, (_, at) => words[at % words.length] ?? '');
+    this._keep({
+      step,
+      layer: 0,
+      flag: 'InputTokens',
+      part: 'ids',
+      labels,
+      values: Float32Array.from(labels, (_, at) => at),
+      shape: [1, positions],
+      compressor: 'NoOp()'
+    });
+  }
+
+  private _keep(
+    row: Partial<ITensorRow> & Pick<ITensorRow, 'step' | 'layer' | 'flag' | 'values' | 'shape'>
+  ): void {
+    const rows = this._rows.get(row.flag) ?? [];
+    this._rows.set(row.flag, rows);
+    const nanCount = row.values.filter(value => Number.isNaN(value)).length;
+    rows.push({
+      microBatch: 0,
+      phase: 'train',
+      pass: 'forward',
+      rank: 0,
+      part: '',
+      compressor: `Tile(tiles=${this._shape.tiles}, reduction='mean')`,
+      sourceShape: [16, ...row.shape.slice(1)],
+      labels: [],
+      nanCount,
+      infCount: row.values.filter(value => !Number.isNaN(value) && !Number.isFinite(value)).length,
+      ...row
+    });
+  }
+
+  private readonly _shape: ISyntheticShape;
+  private readonly _rows = new Map<string, ITensorRow[]>();
+  private readonly _changed = new Signal<IRunSource, SourceChange>(this);
+  private _last = 0;
+}
+
+function helloOf(layers: number): Hello {
+  const all = Array.from({ length: layers }, (_, at) => at + 1);
+  return {
+    type: 'hello',
+    protocol: 'megalens.v1',
+    run: { id: 'gpt-demo', name: 'gpt-demo', started: 1790000000 },
+    seq: 0,
+    model: { name: 'gpt', layers },
+    layout: { world_size: 1, tp: 1, pp: 1, dp: 1 },
+    flags: [
+      {
+        name: 'InputTokens',
+        title: 'Input tokens',
+        layers: [0],
+        parts: ['ids'],
+        axes: ['position'],
+        bytes_per_layer: 512
+      },
+      { name: 'MLP1_mat_mul', title: 'MLP1 output', layers: all, ...LAYERED },
+      {
+        name: 'RawAttentionScore_mat_mul',
+        title: 'Attention probabilities',
+        layers: all,
+        ...LAYERED,
+        axes: ['head', 'query', 'key']
+      },
+      { name: 'HiddenStates', title: 'Hidden states', layers: all, ...LAYERED },
+      {
+        name: 'Router',
+        title: 'Router logits',
+        layers: [],
+        ...LAYERED,
+        reason: 'its layers have no experts.'
+      }
+    ],
+    compressors: [{ name: 'Tile', title: 'Tile', description: 'Reduce tiles.', schema: {} }],
+    config: {
+      flags: {
+        MLP1_mat_mul: { compressor: { name: 'Tile' } },
+        RawAttentionScore_mat_mul: { compressor: { name: 'NoOp' } }
+      }
+    },
+    limits: { max_message_bytes: 1048576, viewer_queue_bytes: 1048576, backlog_bytes: 1048576 },
+    versions: {}
+  };
+}

@@ -1,0 +1,27 @@
+import { defineConfig } from '@playwright/test';
+import type { ILabOptions } from './lab';
+
+/** Real JupyterLab, real hub, real training; Chromium of the machine. */
+export default defineConfig<object, ILabOptions>({
+  testDir: 'tests',
+  outputDir: 'test-results',
+  timeout: 90_000,
+  expect: { timeout: 15_000 },
+  workers: 1,
+  fullyParallel: false,
+  reporter: [['list']],
+  use: {
+    viewport: { width: 1360, height: 860 },
+    acceptDownloads: true,
+    trace: 'retain-on-failure',
+    permissions: ['clipboard-read', 'clipboard-write'],
+    launchOptions: {
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu']
+    }
+  },
+  projects: [
+    { name: 'deep base url', use: { basePath: '/team/lab/' } },
+    { name: 'root', use: { basePath: '/' }, grep: /@everywhere/ }
+  ]
+});

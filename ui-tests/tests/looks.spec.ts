@@ -1,0 +1,85 @@
+import { writeFileSync } from 'fs';
+import { join, resolve } from 'path';
+import { expect, setTheme, showPanel, test } from '../lab';
+
+const FOLDER = resolve(__dirname, '../screenshots');
+
+test('panel, tab and widget look right in both themes', async ({ open, lab }) => {
+  test.setTimeout(180_000);
+  const training = await lab.train('gpt-looks', { traced: true });
+  const cell =
+    'import megalens\nrun = megalens.connect("gpt-looks")\nrun.heatmap("HiddenStates", layers="1-2")';
+  writeFileSync(
+    join(lab.folder, 'looks.ipynb'),
+    JSON.stringify({
+      nbformat: 4,
+      nbformat_minor: 5,
+      metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
+      cells: [{ id: 'a', cell_type: 'code', source: cell, metadata: {}, outputs: [], execution_count: null }]
+    })
+  );
+  try {
+    const page = await open('lab?reset');
+    const panel = await showPanel(page);
+    await expect(panel.getByRole('option', { name: 'gpt-looks' })).toBeVisible();
+    await panel.getByRole('option', { name: 'gpt-looks' }).click();
+    await expect(panel.getByText('held-out')).toBeVisible();
+    await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
+    for (const [theme, name] of [
+      ['JupyterLab Light', 'light'],
+      ['JupyterLab Dark', 'dark']
+    ] as const) {
+      await setTheme(page, theme);
+      for (const view of ['Scalars', 'Trend', 'Heatmap']) {
+        await panel.getByRole('button', { name: view, exact: true }).click();
+        const tab = page.locator('.jp-MegalensViewTab:visible');
+        await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+        await expect(tab.locator('.jp-MegalensView-title')).not.toBeEmpty();
+        await page.screenshot({ path: join(FOLDER, `lab-${view.toLowerCase()}-${name}.png`) });
+      }
+      await panel.screenshot({ path: join(FOLDER, `panel-${name}.png`) });
+    }
+    await page.goto(`${lab.url}lab/tree/looks.ipynb`);
+    await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle', {
+      timeout: 40_000
+    });
+    await page.locator('.jp-Notebook .cm-content').first().click();
+    await page.keyboard.press('Control+Enter');
+    for (const [theme, name] of [
+      ['JupyterLab Dark', 'dark'],
+      ['JupyterLab Light', 'light']
+    ] as const) {
+      await setTheme(page, theme);
+      const output = page.locator('.jp-OutputArea-output .jp-MegalensView');
+      await expect(output.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+      await page.screenshot({ path: join(FOLDER, `widget-${name}.png`) });
+    }
+  } finally {
+    await training.process.end();
+  }
+});
+
+test('the panel holds at 280 pixels', async ({ open, lab }) => {
+  const training = await lab.train('a-run-with-a-rather-long-name-for-a-sidebar', { traced: true });
+  try {
+    const page = await open('lab?reset');
+    const panel = await showPanel(page);
+    await panel.getByRole('option', { name: /a-run-with/ }).click();
+    await expect(panel.getByText('loss')).toBeVisible();
+    await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
+    await panel.evaluate(node => {
+      (node as HTMLElement).style.width = '280px';
+    });
+    const spill = await panel.evaluate(
+      node =>
+        [...node.querySelectorAll('*')].filter(child => {
+          const box = child.getBoundingClientRect();
+          return box.width > 0 && box.right > node.getBoundingClientRect().left + 281;
+        }).length
+    );
+    await panel.screenshot({ path: join(FOLDER, 'panel-280.png') });
+    expect(spill).toBe(0);
+  } finally {
+    await training.process.end();
+  }
+});

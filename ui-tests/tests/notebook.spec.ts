@@ -1,0 +1,107 @@
+import { writeFileSync } from 'fs';
+import { join } from 'path';
+import type { Locator, Page } from '@playwright/test';
+import { expect, runFromPalette, test, type ILab, type ITraining } from '../lab';
+
+test.describe.configure({ mode: 'serial' });
+
+let training: ITraining;
+
+test.beforeAll(async ({ lab }) => {
+  training = await lab.train('gpt-notebook', { traced: true });
+});
+
+test.afterAll(async () => {
+  await training.process.end();
+});
+
+test('run.heatmap draws live in the cell, while the kernel is busy too', async ({ open, lab }) => {
+  write(lab, 'live.ipynb', [
+    'import megalens, time\nrun = megalens.connect("gpt-notebook")\nview = run.heatmap("HiddenStates", layers="1")\nview',
+    'time.sleep(12)'
+  ]);
+  const page = await open('lab/tree/live.ipynb?reset');
+  await ready(page);
+  await runCell(page, 0);
+  const view = page.locator('.jp-OutputArea-output .jp-MegalensView');
+  await expect(view.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+  await runCell(page, 1);
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+  await moves(view);
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'busy');
+});
+
+test('the kernel changes the view and the view tells the kernel @everywhere', async ({ open, lab }) => {
+  write(lab, 'both.ipynb', [
+    'import megalens\nrun = megalens.connect("gpt-notebook")\nview = run.heatmap("HiddenStates", layers="1")\nview',
+    'view.layers = "2-3"',
+    'print("layers are", view.layers)'
+  ]);
+  const page = await open('lab/tree/both.ipynb?reset');
+  await ready(page);
+  await runCell(page, 0);
+  const view = page.locator('.jp-OutputArea-output .jp-MegalensView');
+  await expect(view.getByLabel('Layers')).toHaveValue('1');
+  await runCell(page, 1);
+  await expect(view.getByLabel('Layers')).toHaveValue('2-3');
+  await view.getByLabel('Layers').fill('4');
+  await view.getByLabel('Layers').press('Enter');
+  await expect(view.locator('.jp-MegalensView-title')).toContainText('4');
+  await runCell(page, 2);
+  await expect(page.locator('.jp-OutputArea-output', { hasText: 'layers are' })).toContainText(
+    'layers are 4'
+  );
+});
+
+test('a view survives a page reload and a kernel restart', async ({ open, lab }) => {
+  write(lab, 'survive.ipynb', [
+    'import megalens\nrun = megalens.connect("gpt-notebook")\nrun.trend("HiddenStates")'
+  ]);
+  const page = await open('lab/tree/survive.ipynb?reset');
+  await ready(page);
+  await runCell(page, 0);
+  const plot = page.locator('.jp-OutputArea-output .jp-MegalensView .jp-MegalensPlot canvas').first();
+  await expect(plot).toBeVisible();
+  await page.keyboard.press('Control+s');
+  await expect(page.locator('.jp-mod-dirty')).toHaveCount(0);
+  await page.reload();
+  await expect(plot).toBeVisible();
+  await runFromPalette(page, 'Restart Kernel…');
+  await page.locator('.jp-Dialog').getByRole('button', { name: 'Restart' }).click();
+  await ready(page);
+  await expect(plot).toBeVisible();
+});
+
+function write(lab: ILab, name: string, cells: string[]): void {
+  const notebook = {
+    nbformat: 4,
+    nbformat_minor: 5,
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
+    cells: cells.map((source, i) => ({
+      id: `cell-${i}`,
+      cell_type: 'code',
+      source,
+      metadata: {},
+      outputs: [],
+      execution_count: null
+    }))
+  };
+  writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
+}
+
+async function ready(page: Page): Promise<void> {
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle', {
+    timeout: 40_000
+  });
+}
+
+async function runCell(page: Page, index: number): Promise<void> {
+  await page.locator('.jp-Notebook .jp-Cell').nth(index).locator('.cm-content').click();
+  await page.keyboard.press('Control+Enter');
+}
+
+async function moves(view: Locator): Promise<void> {
+  const step = view.locator('.jp-MegalensSteps-text');
+  const before = (await step.textContent()) ?? '';
+  await expect(step).not.toHaveText(before);
+}

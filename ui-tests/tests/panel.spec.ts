@@ -1,0 +1,152 @@
+import { expect, runFromPalette, showPanel, test, type ITraining } from '../lab';
+
+test.describe.configure({ mode: 'serial' });
+
+let training: ITraining;
+
+test.beforeAll(async ({ lab }) => {
+  training = await lab.train('gpt-panel');
+});
+
+test.afterAll(async () => {
+  await training.process.end();
+});
+
+test('a run appears by itself, is chosen and shows its numbers @everywhere', async ({ open }) => {
+  const panel = await showPanel(await open());
+  const run = panel.getByRole('option', { name: 'gpt-panel' });
+  await expect(run).toHaveAttribute('aria-selected', 'true');
+  await expect(run).toContainText('live');
+  await expect(panel.locator('.jp-MegalensFigures-model')).toHaveText(
+    '4 layers · 128 hidden · TP 1 PP 1 DP 1'
+  );
+  await expect(panel.locator('.jp-MegalensFigures-loss')).toContainText(/loss \d/);
+  await expect(panel.locator('.jp-MegalensSparkline path')).toHaveAttribute('d', /L/);
+  const step = async () => Number((await run.textContent())?.replace(/\D*step\D*/, '').replace(/\D/g, ''));
+  const before = await step();
+  await expect.poll(step).toBeGreaterThan(before);
+});
+
+test('ticking a flag and applying it says at which step, then brings its frames', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await expect(panel.getByText('nothing is traced yet')).toBeVisible();
+  await panel.getByRole('checkbox', { name: 'MLP1_mat_mul' }).check();
+  await expect(panel.locator('.jp-MegalensApply-size')).toHaveText(/≈ \d+(\.\d)? ?kB\/step/);
+  await panel.getByRole('button', { name: 'Apply' }).click();
+  await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(/Applied at step \d/);
+  await expect(panel.locator('.jp-MegalensFigures')).toContainText('probes 4/4');
+  await expect(panel.locator('.jp-MegalensFigures')).toContainText(/kB\/step/);
+});
+
+test('a bad reduction is shown at its field with the column, and tracing goes on', async ({ open }) => {
+  const panel = await showPanel(await open());
+  await panel.getByRole('button', { name: /Setting of MLP1_mat_mul/ }).click();
+  const field = panel.getByLabel('Reduction');
+  await field.fill('data.nothing()');
+  await panel.getByRole('button', { name: 'Apply' }).click();
+  await expect(field).toHaveAttribute('aria-invalid', 'true');
+  const fault = panel.locator('.jp-MegalensField-fault');
+  await expect(fault.locator('pre')).toHaveText(/data\.nothing\(\)\n {5}\^/);
+  await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(
+    'Not applied. Tracing goes on as it was.'
+  );
+  await panel.getByRole('button', { name: 'Revert' }).click();
+  await expect(field).toHaveValue('mean');
+  await expect(fault).toHaveCount(0);
+});
+
+test('layers that do not exist are shown at their field', async ({ open }) => {
+  const panel = await showPanel(await open());
+  await panel.getByRole('button', { name: /Setting of MLP1_mat_mul/ }).click();
+  await panel.getByLabel('Layers').fill('3-9');
+  await panel.getByRole('button', { name: 'Apply' }).click();
+  await expect(panel.getByLabel('Layers')).toHaveAttribute('aria-invalid', 'true');
+  await expect(panel.locator('.jp-MegalensField-fault')).toContainText('1–4');
+});
+
+test('another viewer’s change is told with who and when', async ({ open, browser, lab }) => {
+  const panel = await showPanel(await open());
+  await expect(panel.getByRole('checkbox', { name: 'MLP1_mat_mul' })).toBeChecked();
+  const other = await browser.newContext();
+  try {
+    const page = await other.newPage();
+    await page.goto(`${lab.url}login`);
+    await page.locator('input[name=password]').fill(lab.token);
+    await page.locator('#login_submit').click();
+    await page.goto(`${lab.url}lab/workspaces/other`);
+    const second = await showPanel(page);
+    await second.getByRole('checkbox', { name: 'MLP2_mat_mul' }).check();
+    await second.getByRole('button', { name: 'Apply' }).click();
+    await expect(second.locator('.jp-MegalensApply-state')).toHaveText(/Applied at step/);
+    await expect(second.getByText('changed the settings')).toHaveCount(0);
+  } finally {
+    await other.close();
+  }
+  await expect(panel.getByText(/changed the settings at step \d.*MLP2_mat_mul Tile 96 mean/)).toBeVisible();
+  await expect(panel.getByRole('checkbox', { name: 'MLP2_mat_mul' })).toBeChecked();
+  await panel.getByRole('button', { name: 'Noted' }).click();
+  await expect(panel.getByText('changed the settings')).toHaveCount(0);
+});
+
+test('the panel is used with the keyboard alone', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('option', { name: 'gpt-panel' }).focus();
+  const order: string[] = [];
+  for (let i = 0; i < 8; i++) {
+    await page.keyboard.press('Tab');
+    order.push(
+      await page.evaluate(() => document.activeElement?.textContent || document.activeElement?.id || '')
+    );
+  }
+  expect(order[0]).toContain('Connect to address');
+  expect(order.join(' | ')).toMatch(/gpt-panel.*Trace/);
+  await panel.getByRole('checkbox', { name: 'HiddenStates' }).focus();
+  await page.keyboard.press('Space');
+  await expect(panel.getByRole('checkbox', { name: 'HiddenStates' })).toBeChecked();
+});
+
+test('a run is renamed, and its code copied, from its context menu', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('option', { name: 'gpt-panel' }).click({ button: 'right' });
+  await page.getByRole('menuitem', { name: /Copy/ }).click();
+  await expect
+    .poll(() => page.evaluate(() => navigator.clipboard.readText()))
+    .toBe(`run = megalens.connect("${training.id}")`);
+  await panel.getByRole('option', { name: 'gpt-panel' }).click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Rename…' }).click();
+  await page.locator('.jp-Dialog input').fill('gpt-renamed');
+  await page.locator('.jp-Dialog').getByRole('button', { name: 'Rename' }).click();
+  await expect(panel.getByRole('option', { name: 'gpt-renamed' })).toBeVisible();
+});
+
+test('the panel, its settings and its views are copied as Python', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await expect(panel.getByRole('checkbox', { name: 'MLP1_mat_mul' })).toBeChecked();
+  await panel.getByRole('button', { name: 'Copy as code' }).click();
+  const code = await page.evaluate(() => navigator.clipboard.readText());
+  expect(code).toContain('from megalens import Tile');
+  expect(code).toMatch(/run\.configure\(.*MLP1_mat_mul=Tile\(tiles=96, reduction="mean"\)/);
+});
+
+test('commands are in the palette, and the launcher has a card @everywhere', async ({ open }) => {
+  const page = await open('lab?reset');
+  await page.locator('.jp-LauncherCard', { hasText: 'Training Runs' }).click();
+  await expect(page.locator('#megalens-panel .jp-MegalensPanel')).toBeVisible();
+  await runFromPalette(page, 'Open Loss and Other Scalars');
+  await expect(page.getByRole('tab', { name: 'Scalars' })).toBeVisible();
+});
+
+test('a hub elsewhere is refused unless the administrator allows it', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('button', { name: /Connect to address/ }).click();
+  const dialog = page.locator('.jp-Dialog');
+  await dialog.getByLabel('Address').fill('ws://127.0.0.1:1');
+  await dialog.getByLabel('Token').fill('anything');
+  await dialog.getByRole('button', { name: 'Connect' }).click();
+  await expect(page.locator('.jp-Dialog')).toContainText('The hub could not be reached');
+});

@@ -1,0 +1,85 @@
+import { expect, showPanel, test } from '../lab';
+
+test('with no run the panel shows the two lines, and copies them', async ({ open, page, lab }) => {
+  // Only the answer is cut down: another test's recorded runs may lie in the folder.
+  await page.route(`${lab.url}megalens/api/runs*`, route => route.fulfill({ json: { runs: [] } }));
+  const panel = await showPanel(await open('lab?reset'));
+  await expect(panel.getByText('No run yet.')).toBeVisible();
+  await expect(panel.getByText('python -m megalens.demo')).toBeVisible();
+  await panel.getByRole('button', { name: 'Copy the two lines' }).click();
+  await expect
+    .poll(() => page.evaluate(() => navigator.clipboard.readText()))
+    .toContain('tracer = megalens.trace(model)');
+});
+
+test('an unreachable server is told, and the list comes back by itself', async ({ open, context, lab }) => {
+  const training = await lab.train('gpt-offline');
+  try {
+    const page = await open('lab?reset');
+    const panel = await showPanel(page);
+    await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
+    await context.setOffline(true);
+    await expect(panel.getByText('The Jupyter server does not answer')).toBeVisible();
+    await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
+    await context.setOffline(false);
+    await panel.getByRole('button', { name: 'Try again now' }).click();
+    await expect(panel.getByText('The Jupyter server does not answer')).toHaveCount(0);
+  } finally {
+    await training.process.end();
+  }
+});
+
+test('a run out of login says so', async ({ open, page, lab }) => {
+  await page.route(`${lab.url}megalens/api/runs*`, route =>
+    route.fulfill({ status: 403, json: { code: 'forbidden', message: 'Log in first.' } })
+  );
+  const panel = await showPanel(await open('lab?reset'));
+  await expect(panel.getByRole('alert')).toContainText('may not see runs');
+  await expect(panel.getByRole('button', { name: 'Reload the page to log in' })).toBeVisible();
+});
+
+test('paused training is shown as stale or idle and goes on', async ({ open, lab }) => {
+  const training = await lab.train('gpt-paused', { traced: true });
+  try {
+    const panel = await showPanel(await open('lab?reset'));
+    const run = panel.getByRole('option', { name: 'gpt-paused' });
+    await expect(run).toContainText('live');
+    await run.click();
+    training.process.child.kill('SIGSTOP');
+    await expect(panel.getByText(/Training pauses after step|No frame for/)).toBeVisible();
+    await expect(run).toContainText('stale');
+    training.process.child.kill('SIGCONT');
+    await expect(run).toContainText('live');
+    await expect(panel.getByText(/Training pauses after step|No frame for/)).toHaveCount(0);
+  } finally {
+    training.process.child.kill('SIGCONT');
+    await training.process.end();
+  }
+});
+
+test('when the hub is killed the panel says so and offers the recording', async ({ open, lab }) => {
+  const training = await lab.train('gpt-killed', { traced: true });
+  const page = await open('lab?reset');
+  const panel = await showPanel(page);
+  const run = panel.getByRole('option', { name: 'gpt-killed' }).first();
+  await run.click();
+  await expect(panel.getByText('loss')).toBeVisible();
+  await training.process.end('SIGKILL');
+  process.kill(training.hub, 'SIGKILL');
+  await expect(panel.getByText(/The hub of this run is gone/)).toBeVisible({ timeout: 30_000 });
+  await panel.getByRole('button', { name: 'Open the recording' }).click();
+  await expect(panel.getByText('What this run traced.')).toBeVisible();
+  await expect(panel.getByText('loss')).toBeVisible();
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+});
+
+test('finished training is told, and its recording opened', async ({ open, lab }) => {
+  const training = await lab.train('gpt-finished', { traced: true });
+  const page = await open('lab?reset');
+  const panel = await showPanel(page);
+  await panel.getByRole('option', { name: 'gpt-finished' }).click();
+  await expect(panel.getByText('loss')).toBeVisible();
+  await training.process.end('SIGINT');
+  await expect(panel.getByText(/Training (finished|process ended)/)).toBeVisible({ timeout: 30_000 });
+});

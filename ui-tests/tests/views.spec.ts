@@ -1,0 +1,108 @@
+import { readFileSync } from 'fs';
+import { expect, showPanel, test, type ITraining } from '../lab';
+
+test.describe.configure({ mode: 'serial' });
+
+let training: ITraining;
+
+test.beforeAll(async ({ lab }) => {
+  training = await lab.train('gpt-views', { traced: true });
+});
+
+test.afterAll(async () => {
+  await training.process.end();
+});
+
+test('no chart code is loaded until a view is opened', async ({ open, page }) => {
+  const loaded: string[] = [];
+  page.on('request', request => loaded.push(request.url()));
+  await open('lab?reset');
+  const ours = () => loaded.filter(url => /extensions\/megalens\/static/.test(url));
+  expect(ours().length).toBeGreaterThan(0);
+  expect(ours().filter(url => /vega|arquero|flechette/.test(url))).toEqual([]);
+  await showPanel(page);
+  await expect(page.getByRole('option', { name: 'gpt-views' })).toBeVisible();
+  expect(ours().filter(url => /vega/.test(url))).toEqual([]);
+});
+
+test('views open as tabs and follow the training', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await expect(panel.getByText('loss')).toBeVisible();
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  const heatmap = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
+  await expect(heatmap.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
+  const step = heatmap.locator('.jp-MegalensSteps-text');
+  const before = await step.textContent();
+  await expect(step).not.toHaveText(before ?? '');
+  await panel.getByRole('button', { name: 'Trend', exact: true }).click();
+  await expect(page.getByRole('tab', { name: /Trend/ })).toBeVisible();
+  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+  await panel.getByRole('button', { name: /Open the scalars|Loss over steps/ }).click();
+  await expect(page.getByRole('tab', { name: /Scalars/ })).toBeVisible();
+  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+});
+
+test('the same view is not opened twice', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  await expect(page.getByRole('tab', { name: /Heatmap/ })).toHaveCount(1);
+});
+
+test('tabs, their options and the chosen run are there after a reload @everywhere', async ({ open }) => {
+  const page = await open('lab?reset');
+  const panel = await showPanel(page);
+  await expect(panel.getByText('loss')).toBeVisible();
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  const view = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
+  const layers = view.getByLabel('Layers');
+  await expect(layers).toBeVisible();
+  await layers.fill('all');
+  await layers.press('Enter');
+  await expect(view.locator('.jp-MegalensView-title')).toContainText(/layers? 1/i);
+  // JupyterLab saves its layout and the workspace a moment after a change.
+  await page.waitForResponse(
+    response => /api\/workspaces/.test(response.url()) && response.request().method() === 'PUT'
+  );
+  await page.reload();
+  await expect(page.locator('#megalens-panel .jp-MegalensPanel')).toBeVisible();
+  await expect(page.locator('#megalens-panel').getByRole('option', { selected: true })).toContainText(
+    'gpt-views'
+  );
+  await expect(page.getByRole('tab', { name: /Heatmap · HiddenStates/ })).toBeVisible();
+  await expect(view.getByLabel('Layers')).toHaveValue('all');
+  await expect(view.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
+});
+
+test('a non-finite entry turns the panel red and leads to its place', async ({ open }) => {
+  const page = await open('lab?reset');
+  const panel = await showPanel(page);
+  await expect(panel.getByText('non-finite')).toBeVisible();
+  training.spoil();
+  const button = panel.getByRole('button', {
+    name: /non-finite .* first at step \d+, layer \d, HiddenStates/
+  });
+  await expect(button).toBeVisible();
+  const layer = /layer (\d)/.exec((await button.textContent()) ?? '')?.[1] ?? '';
+  await button.click();
+  const view = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
+  await expect(view.getByLabel('Layers')).toHaveValue(layer);
+  await expect(view.locator('.jp-MegalensView-caption')).toContainText(/non-finite/i);
+});
+
+test('a report is exported and downloaded', async ({ open }) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await expect(panel.getByText('loss')).toBeVisible();
+  await panel.getByRole('button', { name: 'Export report…' }).click();
+  const dialog = page.locator('.jp-Dialog');
+  await expect(dialog.locator('code').first()).toContainText('run.');
+  const downloading = page.waitForEvent('download', { timeout: 60_000 });
+  await dialog.getByRole('button', { name: 'Export' }).click();
+  const download = await downloading;
+  expect(download.suggestedFilename()).toMatch(/\.html$/);
+  const html = readFileSync(await download.path(), 'utf-8');
+  expect(html).toContain('gpt-views');
+  expect(html).toContain('<svg');
+});
