@@ -1,0 +1,116 @@
+"""What every REST endpoint of Megalens shares: JSON errors, body and worker threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+from jupyter_server.base.handlers import APIHandler
+from tornado.web import HTTPError
+
+from ..client import ClientError
+from ..protocol import ProtocolError
+from .errors import ServerError
+from .registry import RunRegistry
+
+__all__ = ["MegalensHandler"]
+
+_T = TypeVar("_T")
+_CODES = {
+    400: "bad-parameter",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not-found",
+    405: "refused",
+    413: "too-large",
+}
+_TEXTS = {
+    401: "Log in to Jupyter again.",
+    403: "Jupyter did not accept this request: log in again, and send the XSRF token with writes.",
+    404: "There is nothing here.",
+    405: "This address does not take that method.",
+}
+_CLIENT_STATUS = {
+    "not-found": 404,
+    "bad-parameter": 400,
+    "version-mismatch": 409,
+    "unreadable": 409,
+    "unauthorized": 502,
+}
+
+
+class MegalensHandler(APIHandler):
+    """Base of the REST endpoints. Refuses without login as every Jupyter endpoint does."""
+
+    auth_resource = "megalens"
+
+    def initialize(self) -> None:
+        """Prepare what stops the request's worker when the browser goes away."""
+        self.cancelled = threading.Event()
+
+    @property
+    def registry(self) -> RunRegistry:
+        """All that the server knows of runs."""
+        registry: RunRegistry = self.settings["megalens_registry"]
+        return registry
+
+    def on_connection_close(self) -> None:
+        """Stop the worker: nobody reads its answer."""
+        self.cancelled.set()
+        super().on_connection_close()
+
+    async def in_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run file work in a worker thread."""
+        executor: Executor = self.settings["megalens_executor"]
+        return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
+
+    def json_body(self) -> dict[str, Any]:
+        """Return the body, a JSON object.
+
+        Raises
+        ------
+        ServerError
+            400 when it is something else.
+        """
+        try:
+            body = json.loads(self.request.body)
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            raise ServerError(400, "bad-message", "The body of this request must be a JSON object.")
+        return body
+
+    def answer(self, body: dict[str, Any]) -> None:
+        """Finish with a JSON object."""
+        self.finish(json.dumps(body, ensure_ascii=False, allow_nan=False))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Answer any error as ``{code, message, field?}``, with nothing in it that this server did not mean to say."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        refusal = _refusal(error, status_code)
+        self.set_status(refusal.status if refusal.status != 499 else 400)
+        self.set_header("Content-Type", "application/json")
+        self.finish(json.dumps(refusal.to_json(), ensure_ascii=False))
+
+    def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
+        """Log what is unexpected; a refusal is the answer and needs no traceback."""
+        if not isinstance(error, (ServerError, ClientError, ProtocolError)):
+            super().log_exception(kind, error, trace)
+
+
+def _refusal(error: BaseException | None, status: int) -> ServerError:
+    if isinstance(error, ServerError):
+        return error
+    if isinstance(error, ClientError):
+        return ServerError(_CLIENT_STATUS.get(error.code, 502), error.code, error.message, error.field)
+    if isinstance(error, ProtocolError):
+        return ServerError(400, error.code, error.message, error.field)
+    if isinstance(error, HTTPError) or error is None:
+        return ServerError(
+            status, _CODES.get(status, "internal"), _TEXTS.get(status, f"Jupyter answered {status}.")
+        )
+    return ServerError(500, "internal", "The Jupyter server met an error of its own. Its log says more.")

@@ -1,0 +1,76 @@
+"""The Jupyter server extension: configuration, endpoints, life cycle."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp
+from traitlets import Int, List, Unicode
+
+from .hubs_handler import HubsHandler
+from .registry import RunRegistry
+from .relay import RelayHandler
+from .report_handler import ReportHandler
+from .runs_handlers import IndexHandler, RunHandler, RunsHandler, StreamHandler
+
+__all__ = ["HANDLERS", "MegalensExtension"]
+
+_RUN = r"megalens/api/runs/([^/]+)"
+HANDLERS: tuple[tuple[str, type[Any]], ...] = (
+    (r"megalens/api/runs", RunsHandler),
+    (_RUN, RunHandler),
+    (rf"{_RUN}/index", IndexHandler),
+    (rf"{_RUN}/streams/([^/]+)", StreamHandler),
+    (rf"{_RUN}/report", ReportHandler),
+    (r"megalens/api/hubs", HubsHandler),
+    (r"megalens/ws/runs/([^/]+)", RelayHandler),
+)
+
+
+class MegalensExtension(ExtensionApp):
+    """See inside training runs."""
+
+    name = "megalens"
+    description = "Lists live and recorded training runs and relays live ones to the browser."
+
+    run_folders = List(
+        Unicode(),
+        default_value=["megalens-runs"],
+        help="Folders that hold run folders, relative to the server's root or absolute.",
+    ).tag(config=True)
+    allowed_hubs = List(
+        Unicode(),
+        default_value=[],
+        help="Hubs that a user may connect to by address, as patterns such as 'gpu-*.example.org:4567' or '10.0.0.5:*'. None by default; the hubs of the server's own user are found without it.",
+    ).tag(config=True)
+    limit_bytes = Int(
+        64 * 1024 * 1024,
+        help="Most bytes of rows that one answer may have; steps are thinned out to fit.",
+    ).tag(config=True)
+
+    def initialize_settings(self) -> None:
+        """Make the registry and the worker threads."""
+        serverapp = self.serverapp
+        assert serverapp is not None
+        registry = RunRegistry(Path(serverapp.root_dir), self.run_folders, self.allowed_hubs, self.log)
+        self.settings.update(
+            {
+                "megalens_registry": registry,
+                "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
+                "megalens_relays": set(),
+                "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
+            }
+        )
+
+    def initialize_handlers(self) -> None:
+        """Add the endpoints."""
+        self.handlers.extend(HANDLERS)
+
+    async def stop_extension(self) -> None:
+        """Close every relay and end the worker threads."""
+        relays: set[RelayHandler] = self.settings["megalens_relays"]
+        await asyncio.gather(*(relay.shut_down() for relay in list(relays)), return_exceptions=True)
+        self.settings["megalens_executor"].shutdown(wait=False, cancel_futures=True)

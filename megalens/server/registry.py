@@ -1,0 +1,290 @@
+"""Which runs there are: hubs of this user, hubs that were connected by hand, and recorded folders."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..client import ClientError, RunFolder
+from ..hub.discovery import live_hubs
+from .errors import ServerError
+
+__all__ = ["HubTarget", "RunRegistry"]
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ADDRESS = re.compile(r"ws://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):([0-9]{1,5})/?")
+
+
+@dataclass(frozen=True)
+class HubTarget:
+    """Where the hub of a live run is, and how to be let in."""
+
+    id: str
+    name: str
+    address: str
+    started: float
+    token: str = field(repr=False)
+
+
+class RunRegistry:
+    """All that the server knows of runs. Its methods read files: call them in a worker thread.
+
+    Parameters
+    ----------
+    root : Path
+        The Jupyter server's root folder.
+    run_folders : iterable of str
+        Folders that hold run folders, relative to the root or absolute.
+    allowed_hubs : iterable of str
+        Patterns ``host:port`` of hubs that may be connected by hand.
+    log : logging.Logger
+        Where trouble is told.
+    """
+
+    def __init__(
+        self, root: Path, run_folders: Iterable[str], allowed_hubs: Iterable[str], log: logging.Logger
+    ) -> None:
+        self._root = root.resolve()
+        self._folders = [(self._root / Path(folder).expanduser()) for folder in run_folders]
+        self._allowed = list(allowed_hubs)
+        self._log = log
+        self._lock = threading.RLock()
+        self._connected: dict[str, HubTarget] = {}
+        self._names: dict[str, str] = {}
+        self._announced: dict[str, str] = {}
+        self._steps: dict[str, int] = {}
+        self._records: dict[str, Path] = {}
+        self._headers: dict[Path, tuple[tuple[int, int], RunFolder | None]] = {}
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the list of runs, newest first."""
+        with self._lock:
+            live = self._live()
+            folders = self._recorded()
+        entries = [self._live_entry(target, folders.get(run_id)) for run_id, target in live.items()]
+        entries += [self._recorded_entry(folder) for run_id, folder in folders.items() if run_id not in live]
+        return sorted(entries, key=lambda entry: (entry["started"], entry["id"]), reverse=True)
+
+    def entry(self, run_id: str) -> dict[str, Any]:
+        """Return one run's entry in the list.
+
+        Raises
+        ------
+        ServerError
+            404 when there is no such run.
+        """
+        found = next((entry for entry in self.entries() if entry["id"] == run_id), None)
+        if found is None:
+            raise _no_run(run_id)
+        return found
+
+    def hub(self, run_id: str) -> HubTarget | None:
+        """Return where a live run's hub is, or ``None``."""
+        with self._lock:
+            return self._live().get(run_id)
+
+    def folder(self, run_id: str) -> RunFolder:
+        """Return a recorded run.
+
+        Raises
+        ------
+        ServerError
+            404 when there is no such recorded run.
+        """
+        if not _RUN_ID.fullmatch(run_id):
+            raise _no_run(run_id)
+        with self._lock:
+            self._live()
+            found = self._recorded().get(run_id)
+        if found is None:
+            if self.hub(run_id) is not None:
+                raise ServerError(
+                    404,
+                    "not-found",
+                    "This run is live and not recorded: connect to it instead of reading its folder.",
+                )
+            raise _no_run(run_id)
+        # A fresh object: reading keeps state, and two requests may read at once.
+        return _opened(found.path)
+
+    def rename(self, run_id: str, name: Any) -> dict[str, Any]:
+        """Rename a run and return its entry.
+
+        Raises
+        ------
+        ServerError
+            400 for a bad name, 404 for no such run, 409 when its folder cannot be written.
+        """
+        if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200 or not name.isprintable():
+            raise ServerError(
+                400, "bad-parameter", "A name must be text of 1 to 200 printable characters.", "name"
+            )
+        entry = self.entry(run_id)
+        name = name.strip()
+        if entry["state"] == "live":
+            self._names[run_id] = name
+        else:
+            _write_name(self.folder(run_id), name)
+            self._names.pop(run_id, None)
+        return self.entry(run_id)
+
+    def check_address(self, address: Any) -> str:
+        """Return the address of a hub that may be connected by hand.
+
+        Raises
+        ------
+        ServerError
+            400 when it is no address, 403 when the administrator did not allow it.
+        """
+        match = _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
+        if match is None or not 0 < int(match[2]) < 65536:
+            raise ServerError(400, "bad-parameter", "An address must look like ws://host:port.", "address")
+        place = f"{match[1].lower()}:{int(match[2])}"
+        if not any(
+            fnmatch.fnmatchcase(place, _literal_brackets(pattern.lower())) for pattern in self._allowed
+        ):
+            raise ServerError(
+                403,
+                "forbidden",
+                f"This server may not connect to {place}. Its administrator can allow it in c.MegalensExtension.allowed_hubs.",
+                "address",
+            )
+        return f"ws://{place}"
+
+    def connect(self, target: HubTarget) -> dict[str, Any]:
+        """Remember a hub that was connected by hand, and return its entry."""
+        with self._lock:
+            self._connected[target.id] = target
+        return self.entry(target.id)
+
+    def disconnect(self, run_id: str) -> None:
+        """Forget a hub that was connected by hand and answers no more."""
+        with self._lock:
+            self._connected.pop(run_id, None)
+
+    def saw(self, run_id: str, *, name: str | None = None, step: int | None = None) -> None:
+        """Take what a relayed message said about a live run."""
+        with self._lock:
+            if name is not None:
+                self._announced[run_id] = name
+            if step is not None:
+                self._steps[run_id] = step
+
+    def _live(self) -> dict[str, HubTarget]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            hubs = live_hubs()
+        for warning in caught:
+            self._log.debug("Megalens: %s", warning.message)
+        found = dict(self._connected)
+        for hub in hubs:
+            if not _RUN_ID.fullmatch(hub.id):
+                continue
+            found.setdefault(hub.id, HubTarget(hub.id, hub.name, hub.address, hub.started, hub.token))
+            if hub.record:
+                # A killed hub leaves its folder, which may lie outside the folders of the configuration.
+                self._records[hub.id] = Path(hub.record)
+        return found
+
+    def _recorded(self) -> dict[str, RunFolder]:
+        places = []
+        for folder in self._folders:
+            try:
+                places += sorted(entry for entry in folder.iterdir() if entry.is_dir())
+            except OSError:
+                continue
+        found: dict[str, RunFolder] = {}
+        for place in [*places, *self._records.values()]:
+            run = self._header(place)
+            if run is not None:
+                found.setdefault(run.id, run)
+        return found
+
+    def _header(self, place: Path) -> RunFolder | None:
+        try:
+            info = (place / "run.json").stat()
+        except OSError:
+            return None
+        stamp = (info.st_mtime_ns, info.st_size)
+        known = self._headers.get(place)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        try:
+            run: RunFolder | None = RunFolder(place)
+        except ClientError as error:
+            self._log.warning("Megalens ignores the run folder %s: %s", place.name, error)
+            run = None
+        self._headers[place] = (stamp, run)
+        return run
+
+    def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
+        announced = self._announced.get(target.id)
+        name = self._names.get(target.id) or announced or (folder.name if folder else target.name)
+        steps = [
+            step for step in (self._steps.get(target.id), folder.step if folder else None) if step is not None
+        ]
+        return {
+            "id": target.id,
+            "name": name,
+            "state": "live",
+            "started": target.started,
+            "ended": None,
+            "step": max(steps, default=None),
+            "folder": self._relative(folder.path) if folder else None,
+        }
+
+    def _recorded_entry(self, folder: RunFolder) -> dict[str, Any]:
+        return {
+            "id": folder.id,
+            "name": self._names.get(folder.id) or folder.name,
+            "state": "recorded" if folder.closed else "gone",
+            "started": folder.started,
+            "ended": folder.ended,
+            "step": max(folder.step, self._steps.get(folder.id, 0)),
+            "folder": self._relative(folder.path),
+        }
+
+    def _relative(self, path: Path) -> str | None:
+        try:
+            return path.resolve().relative_to(self._root).as_posix()
+        except (ValueError, OSError):
+            return None
+
+
+def _opened(path: Path) -> RunFolder:
+    try:
+        return RunFolder(path)
+    except ClientError as error:
+        raise ServerError(409, error.code, error.message, error.field) from error
+
+
+def _write_name(folder: RunFolder, name: str) -> None:
+    file = folder.path / "run.json"
+    partial = folder.path / f".run.json.{secrets.token_hex(4)}"
+    try:
+        header = json.loads(file.read_text(encoding="utf-8"))
+        header["run"]["name"] = name
+        partial.write_text(json.dumps(header, ensure_ascii=False, indent=1), encoding="utf-8")
+        os.replace(partial, file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ServerError(409, "refused", f"Could not write the run's folder: {error.strerror}.") from error
+
+
+def _literal_brackets(pattern: str) -> str:
+    # [::1]:8000 is an address here, never a set of characters.
+    return pattern.replace("[", "[[]")
+
+
+def _no_run(run_id: str) -> ServerError:
+    return ServerError(404, "not-found", f"There is no run {run_id!r:.120}. Ask for the list of runs again.")

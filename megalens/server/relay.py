@@ -1,0 +1,155 @@
+"""The relay: a browser's WebSocket joined to a hub's, one to one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from concurrent.futures import Executor
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from .errors import ServerError
+from .hub_socket import open_hub
+from .registry import RunRegistry
+
+__all__ = ["RelayHandler"]
+
+# The hub's own limit for viewers is smaller and answered with a typed error; this one only guards this server's memory.
+_MAX_BROWSER_BYTES = 4 * 1024 * 1024
+_REASON_BYTES = 123
+_PASSED_ON = {1000, 1001, 1009, *range(4400, 4500)}
+
+
+class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """``megalens/ws/runs/{id}``: every message and frame as it is, both ways."""
+
+    auth_resource = "megalens"
+    _hub: ClientConnection | None = None
+    _pump: asyncio.Task[None] | None = None
+
+    @property
+    def max_message_size(self) -> int:
+        """Largest message taken from a browser, in bytes."""
+        return _MAX_BROWSER_BYTES
+
+    @property
+    def registry(self) -> RunRegistry:
+        """All that the server knows of runs."""
+        registry: RunRegistry = self.settings["megalens_registry"]
+        return registry
+
+    @ws_authenticated
+    @authorized(action="execute")
+    async def get(self, *arguments: Any, **named: Any) -> None:  # type: ignore[untyped-decorator,unused-ignore]
+        """Upgrade the request."""
+        # The library passes what the path holds to open() by itself.
+        await super().get(*arguments, **named)
+
+    def select_subprotocol(self, subprotocols: list[str]) -> str | None:
+        """Take any version of ours: the hub answers one that it does not speak so that a browser can read it."""
+        return next((name for name in subprotocols if name.startswith("megalens.")), None)
+
+    async def open(self, run_id: str) -> None:
+        """Find the hub and connect to it. Nothing is read from the browser until that is done."""
+        super().open(run_id)
+        self.set_nodelay(True)
+        self._run_id = run_id
+        relays: set[RelayHandler] = self.settings["megalens_relays"]
+        relays.add(self)
+        executor: Executor = self.settings["megalens_executor"]
+        loop = asyncio.get_running_loop()
+        target = await loop.run_in_executor(executor, self.registry.hub, run_id)
+        if target is None:
+            self._close(4404, "not-found", "No such run is live. Ask for the list of runs.")
+            return
+        offered = [self.selected_subprotocol] if self.selected_subprotocol else []
+        try:
+            self._hub = await open_hub(target.address, target.token, offered)
+        except ServerError as error:
+            gone = await loop.run_in_executor(executor, self._gone)
+            self._close(4404 if gone else 4502, "not-found" if gone else error.code, error.message)
+            return
+        if self.ws_connection is None:
+            await self._hub.close()
+            return
+        self._pump = asyncio.create_task(self._pump_to_browser(self._hub))
+
+    async def on_message(self, message: str | bytes) -> None:
+        """Pass on what the browser says; the next message is read when the hub has taken this one."""
+        if self._hub is not None:
+            with contextlib.suppress(ConnectionClosed):
+                await self._hub.send(message)
+
+    def on_close(self) -> None:
+        """Let go of the hub."""
+        relays: set[RelayHandler] = self.settings["megalens_relays"]
+        relays.discard(self)
+        if self.ping_callback is not None:
+            self.ping_callback.stop()
+        if self._pump is not None:
+            self._pump.cancel()
+
+    async def shut_down(self) -> None:
+        """End the relay because the server ends."""
+        self._close(1001, "shutdown", "The Jupyter server shuts down.")
+        if self._pump is not None:
+            self._pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._pump
+
+    async def _pump_to_browser(self, hub: ClientConnection) -> None:
+        try:
+            try:
+                while True:
+                    message = await hub.recv()
+                    # Waiting here is the back-pressure: while the browser is slow the hub's queue coalesces.
+                    await self.write_message(message, binary=isinstance(message, bytes))
+                    if isinstance(message, str):
+                        self._notice(message)
+            except ConnectionClosed as end:
+                await self._hub_ended(end)
+            except WebSocketClosedError:
+                pass
+        finally:
+            await hub.close()
+
+    async def _hub_ended(self, end: ConnectionClosed) -> None:
+        code = end.rcvd.code if end.rcvd is not None else 1006
+        if code in _PASSED_ON:
+            reason = end.rcvd.reason if end.rcvd is not None else ""
+            self._close(code, "closed", reason or "The hub ended the connection.")
+            return
+        executor: Executor = self.settings["megalens_executor"]
+        if await asyncio.get_running_loop().run_in_executor(executor, self._gone):
+            self._close(4404, "not-found", "The hub of this run is gone.")
+        else:
+            self._close(4502, "unreachable", "The connection to the hub broke. Try again.")
+
+    def _gone(self) -> bool:
+        """Whether the hub does not run any more. A hub elsewhere is known only by its answers."""
+        return self.registry.hub(self._run_id) is None
+
+    def _notice(self, text: str) -> None:
+        """Keep the name and the step for the list of runs."""
+        if not text.startswith(('{"type":"status"', '{"type":"hello"')):
+            return
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            message = json.loads(text)
+            if message["type"] == "hello":
+                self.registry.saw(self._run_id, name=str(message["run"]["name"]))
+            else:
+                self.registry.saw(self._run_id, step=int(message["step"]))
+
+    def _close(self, code: int, name: str, message: str) -> None:
+        reason = json.dumps({"code": name, "message": message}, ensure_ascii=False)
+        while len(reason.encode()) > _REASON_BYTES:
+            message = message[:-4] + "…" if len(message) > 4 else ""
+            reason = json.dumps({"code": name, "message": message}, ensure_ascii=False)
+        self.close(code, reason)

@@ -1,0 +1,147 @@
+"""The list of runs, one run, its index and its streams."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized
+from tornado.web import authenticated
+
+from ..client import Query
+from ..protocol import STREAM_NAMES
+from .base_handler import MegalensHandler
+from .errors import ServerError
+from .selection import read_selection, tensor_index
+
+__all__ = ["IndexHandler", "RunHandler", "RunsHandler", "StreamHandler"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+class RunsHandler(MegalensHandler):
+    """``megalens/api/runs``."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """Answer the list of runs, newest first."""
+        self.answer({"runs": await self.in_thread(self.registry.entries)})
+
+
+class RunHandler(MegalensHandler):
+    """``megalens/api/runs/{id}``."""
+
+    @authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        """Answer a recorded run's description, or a live run's entry."""
+        self.answer(await self.in_thread(self._describe, run_id))
+
+    @authenticated
+    @authorized
+    async def patch(self, run_id: str) -> None:
+        """Rename a run."""
+        body = self.json_body()
+        if set(body) != {"name"}:
+            raise ServerError(400, "bad-parameter", "The body must be {name: …} and nothing else.", "name")
+        self.answer(await self.in_thread(self.registry.rename, run_id, body["name"]))
+
+    def _describe(self, run_id: str) -> dict[str, Any]:
+        entry = self.registry.entry(run_id)
+        if entry["state"] == "live":
+            return entry
+        folder = self.registry.folder(run_id)
+        hello = folder.hello()
+        hello["run"] = {**hello["run"], "name": entry["name"]}
+        return {"hello": hello, "status": folder.status(), "truncated": folder.truncated()}
+
+
+class IndexHandler(MegalensHandler):
+    """``megalens/api/runs/{id}/index``."""
+
+    @authenticated
+    @authorized
+    async def get(self, run_id: str) -> None:
+        """Answer what a recorded run has of each flag."""
+        self.answer({"tensors": await self.in_thread(self._index, run_id)})
+
+    def _index(self, run_id: str) -> list[dict[str, Any]]:
+        return tensor_index(self.registry.folder(run_id), self.cancelled)
+
+
+class StreamHandler(MegalensHandler):
+    """``megalens/api/runs/{id}/streams/{stream}``."""
+
+    @authenticated
+    @authorized
+    async def get(self, run_id: str, stream: str) -> None:
+        """Answer the rows that match, as an Arrow stream."""
+        if stream not in STREAM_NAMES:
+            known = ", ".join(STREAM_NAMES)
+            raise ServerError(
+                404, "not-found", f"There is no stream {stream!r:.100}. The streams are {known}.", "stream"
+            )
+        query, limit = self._query(stream)
+        selection = await self.in_thread(self._read, run_id, stream, query, limit)
+        if selection.every > 1:
+            self.set_header("X-Megalens-Sampled-Every", str(selection.every))
+        self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
+
+    def _read(self, run_id: str, stream: str, query: Query, limit: int) -> Any:
+        return read_selection(self.registry.folder(run_id), stream, query, limit, self.cancelled)
+
+    def _query(self, stream: str) -> tuple[Query, int]:
+        known = {"flag", "part", "layers", "phase"} if stream == "tensors" else set()
+        known |= {"first", "last", "limit_bytes", "no_track_activity", "t", "token"}
+        for name in self.request.query_arguments:
+            if name not in known:
+                raise ServerError(
+                    400,
+                    "bad-parameter",
+                    f"The stream {stream} cannot be asked for {name!r:.100}.",
+                    name[:100],
+                )
+        most: int = self.settings["megalens_limit_bytes"]
+        first, last = self._integer("first"), self._integer("last")
+        limit = self._integer("limit_bytes")
+        if limit is not None and limit < 1:
+            raise ServerError(
+                400, "bad-parameter", "limit_bytes must be a whole number from 1.", "limit_bytes"
+            )
+        query = Query.of(
+            flag=self.get_query_argument("flag", None),
+            part=self.get_query_argument("part", None, strip=False),
+            phase=self.get_query_argument("phase", None),
+            steps=(first, last),
+        )
+        layers = self.get_query_argument("layers", None)
+        if layers is not None:
+            query = _with_layers(query, layers)
+        return query, most if limit is None else min(limit, most)
+
+    def _integer(self, name: str) -> int | None:
+        text = self.get_query_argument(name, None)
+        if text is None:
+            return None
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal()) or len(digits) > 18:
+            raise ServerError(
+                400, "bad-parameter", f"{name} must be a whole number, and {text!r:.50} came.", name
+            )
+        return int(text)
+
+
+def _with_layers(query: Query, layers: str) -> Query:
+    from dataclasses import replace
+
+    from ..client import ClientError
+
+    try:
+        return replace(query, layers=Query.of(layer=layers).layers)
+    except ClientError as error:
+        raise ServerError(
+            400,
+            "bad-parameter",
+            f"layers must be 'all' or ranges such as '1-4,7', and {layers!r:.100} came.",
+            "layers",
+        ) from error

@@ -1,0 +1,276 @@
+"""The REST endpoints over recorded runs."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from megalens.protocol import stream_schema
+from megalens.protocol.messages import check_message
+
+RUN = "20261120-101500-gpt-demo"
+
+
+def table_of(body):
+    return pa.ipc.open_stream(body).read_all()
+
+
+def as_arrows(folder, stream, cut=0):
+    """Turn a Parquet stream back into a growing file, one message a step, less ``cut`` bytes."""
+    table = pq.read_table(folder / f"{stream}.parquet")
+    data = bytes(stream_schema(stream).serialize())
+    for start in range(0, table.num_rows, 8):
+        piece = table.slice(start, 8).cast(stream_schema(stream)).combine_chunks().to_batches()[0]
+        data += bytes(piece.serialize())
+    (folder / f"{stream}.arrows").write_bytes(data[: len(data) - cut])
+    (folder / f"{stream}.parquet").unlink()
+    return table
+
+
+def edit(folder, **changes):
+    header = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**header, **changes}))
+
+
+async def test_a_recorded_run_is_listed_with_its_folder_relative_to_the_root(ask, run_folder):
+    status, body, _ = await ask("runs")
+    assert status == 200
+    assert body["runs"] == [
+        {
+            "id": RUN,
+            "name": "gpt-demo",
+            "state": "recorded",
+            "started": 1795000000.0,
+            "ended": 1795000040.0,
+            "step": 40,
+            "folder": f"megalens-runs/{RUN}",
+        }
+    ]
+
+
+async def test_a_run_outside_the_root_has_no_folder(ask, run_folder, outside):
+    shutil.move(run_folder, outside / run_folder.name)
+    _, body, _ = await ask("runs")
+    assert [(run["id"], run["folder"]) for run in body["runs"]] == [(RUN, None)]
+
+
+async def test_runs_are_listed_newest_first(ask, run_folder):
+    newer = run_folder.with_name("newer")
+    shutil.copytree(run_folder, newer)
+    edit(newer, run={"id": "newer", "name": "newer", "started": 1796000000.0})
+    _, body, _ = await ask("runs")
+    assert [run["id"] for run in body["runs"]] == ["newer", RUN]
+
+
+async def test_a_recorded_run_describes_itself_in_messages_of_the_protocol(ask, run_folder):
+    status, body, _ = await ask("runs", RUN)
+    assert status == 200
+    check_message(body["hello"])
+    check_message(body["status"])
+    assert body["status"]["state"] == "finished"
+    assert body["status"]["recording"]["missing_steps"] == [[8, 9]]
+    assert body["status"]["warnings"] == ["The recording lacks steps 8 to 9."]
+    assert body["truncated"] == []
+
+
+async def test_a_run_that_nobody_closed_is_gone_and_says_what_is_cut_short(ask, run_folder):
+    edit(run_folder, ended=None, state="training", streams={})
+    whole = as_arrows(run_folder, "tensors", cut=11)
+    as_arrows(run_folder, "scalars")
+    _, body, _ = await ask("runs")
+    assert body["runs"][0]["state"] == "gone"
+    _, body, _ = await ask("runs", RUN)
+    assert body["truncated"] == ["tensors"]
+    assert body["status"]["state"] == "lost"
+    assert body["status"]["step"] == 40
+    assert any("tensors stream was cut short" in warning for warning in body["status"]["warnings"])
+    status, body, _ = await ask("runs", RUN, "streams", "tensors")
+    found = table_of(body)
+    assert status == 200
+    assert whole.num_rows - 8 <= found.num_rows < whole.num_rows
+    assert found.equals(whole.cast(found.schema).slice(0, found.num_rows)) or found["step"].equals(
+        whole["step"].slice(0, found.num_rows)
+    )
+
+
+async def test_a_run_folder_of_a_newer_format_is_not_listed_and_not_read(ask, run_folder):
+    edit(run_folder, format=2)
+    _, body, _ = await ask("runs")
+    assert body["runs"] == []
+    status, body, _ = await ask("runs", RUN)
+    assert (status, body["code"]) == (404, "not-found")
+
+
+async def test_the_index_names_flags_parts_layers_and_steps(ask, run_folder):
+    status, body, _ = await ask("runs", RUN, "index")
+    assert status == 200
+    found = {entry["flag"]: entry for entry in body["tensors"]}
+    assert found["MLP1_mat_mul"] == {
+        "flag": "MLP1_mat_mul",
+        "phase": "train",
+        "parts": [""],
+        "layers": [1, 2, 3, 4],
+        "steps": list(range(1, 41)),
+    }
+    assert found["QKV_mat_mul"]["parts"] == ["k", "q", "v"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrows"])
+async def test_a_stream_answers_just_the_rows_asked_for(ask, run_folder, form):
+    if form == "arrows":
+        as_arrows(run_folder, "tensors")
+    query = {"flag": "MLP1_mat_mul", "layers": "1-2,4", "first": 10, "last": 12, "phase": "train", "part": ""}
+    status, body, headers = await ask("runs", RUN, "streams", "tensors", params=query)
+    table = table_of(body)
+    assert (status, headers["Content-Type"]) == (200, "application/vnd.apache.arrow.stream")
+    assert table.schema.equals(stream_schema("tensors"), check_metadata=True)
+    assert list(zip(table["step"].to_pylist(), table["layer"].to_pylist(), strict=True)) == [
+        (step, layer) for step in (10, 11, 12) for layer in (1, 2, 4)
+    ]
+    assert "X-Megalens-Sampled-Every" not in headers
+
+
+async def test_non_finite_values_cross_as_they_are(ask, run_folder):
+    query = {"flag": "MLP1_mat_mul", "layers": "2", "first": 30, "last": 30}
+    _, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+    values = table_of(body)["values"][0].values.to_numpy()
+    kinds = [str(value) for value in values if not abs(value) < 1e30]
+    assert sorted(kinds) == ["-inf", "inf", "nan"]
+
+
+@pytest.mark.parametrize("stream", ["scalars", "audit"])
+async def test_the_other_streams_come_whole(ask, run_folder, stream):
+    status, body, _ = await ask("runs", RUN, "streams", stream)
+    assert status == 200
+    assert table_of(body).num_rows == pq.read_table(run_folder / f"{stream}.parquet").num_rows
+
+
+async def test_a_stream_that_was_never_recorded_is_empty_and_typed(ask, run_folder):
+    (run_folder / "audit.parquet").unlink()
+    status, body, _ = await ask("runs", RUN, "streams", "audit")
+    assert status == 200
+    assert table_of(body).schema.equals(stream_schema("audit"))
+
+
+async def test_steps_are_thinned_evenly_until_they_fit_and_the_newest_stays(ask, run_folder):
+    query = {"flag": "MLP1_mat_mul", "limit_bytes": 60_000}
+    status, body, headers = await ask("runs", RUN, "streams", "tensors", params=query)
+    every = int(headers["X-Megalens-Sampled-Every"])
+    steps = sorted(set(table_of(body)["step"].to_pylist()))
+    assert status == 200
+    assert every > 1
+    assert len(body) <= 60_000
+    assert steps == list(range(40, 0, -every))[::-1]
+    assert all(table_of(body)["step"].to_pylist().count(step) == 4 for step in steps)
+
+
+async def test_one_step_that_does_not_fit_is_refused_with_the_way_out(ask, run_folder):
+    query = {"flag": "MLP1_mat_mul", "limit_bytes": 9000}
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+    assert (status, body["code"], body["field"]) == (413, "too-large", "limit_bytes")
+    assert "fewer layers" in body["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"layers": "1-"}, "layers"),
+        ({"layers": "4-1"}, "layers"),
+        ({"layers": "all; drop table"}, "layers"),
+        ({"first": "one"}, "first"),
+        ({"last": "9" * 40}, "last"),
+        ({"limit_bytes": "0"}, "limit_bytes"),
+        ({"limit_bytes": "-5"}, "limit_bytes"),
+        ({"phase": "sleep"}, "phase"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+async def test_a_bad_parameter_is_named(ask, run_folder, query, field):
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+    assert (status, body["code"], body["field"]) == (400, "bad-parameter", field)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("runs", "no-such-run"),
+        ("runs", "no-such-run", "index"),
+        ("runs", "no-such-run", "streams", "tensors"),
+        ("runs", ".."),
+        ("runs", "..", "streams", "tensors"),
+        ("runs", "a" * 300),
+        ("runs", RUN, "streams", "passwords"),
+        ("nothing",),
+    ],
+)
+async def test_what_is_not_there_is_a_typed_404(ask, run_folder, path):
+    status, body, _ = await ask(*path)
+    assert status == 404
+    if path != ("nothing",) and ".." not in path:
+        assert body["code"] == "not-found"
+
+
+@pytest.mark.parametrize("run", ["%2e%2e%2fsecret", "..%2f..%2fetc", f"x%2f{RUN}", "%00", "a%0ab"])
+async def test_an_encoded_path_is_no_run(http_server_client, jp_base_url, jp_auth_header, run_folder, run):
+    (run_folder.parent.parent / "secret").mkdir()
+    shutil.copy(run_folder / "run.json", run_folder.parent.parent / "secret" / "run.json")
+    url = f"{jp_base_url}megalens/api/runs/{run}/streams/audit"
+    answer = await http_server_client.fetch(url, headers=jp_auth_header, raise_error=False)
+    assert answer.code in (400, 404)
+
+
+async def test_a_link_to_a_stream_outside_is_not_followed(ask, run_folder, tmp_path):
+    secret = tmp_path / "secret.parquet"
+    shutil.move(run_folder / "audit.parquet", secret)
+    (run_folder / "audit.parquet").symlink_to(secret)
+    _, body, _ = await ask("runs", RUN, "streams", "audit")
+    assert table_of(body).num_rows == 0
+
+
+async def test_renaming_writes_run_json_and_keeps_the_rest(ask, run_folder):
+    before = json.loads((run_folder / "run.json").read_text())
+    status, body, _ = await ask("runs", RUN, method="PATCH", body={"name": " better name "})
+    after = json.loads((run_folder / "run.json").read_text())
+    assert (status, body["name"]) == (200, "better name")
+    assert after["run"].pop("name") == "better name"
+    before["run"].pop("name")
+    assert after == before
+    assert [path.name for path in run_folder.iterdir() if path.name.startswith(".")] == []
+    _, body, _ = await ask("runs", RUN)
+    assert body["hello"]["run"]["name"] == "better name"
+
+
+@pytest.mark.parametrize(
+    "body", [{"name": ""}, {"name": "x" * 201}, {"name": 5}, {"name": "a\nb"}, {}, {"name": "x", "id": "y"}]
+)
+async def test_a_bad_name_is_refused(ask, run_folder, body):
+    status, answer, _ = await ask("runs", RUN, method="PATCH", body=body)
+    assert (status, answer["code"], answer["field"]) == (400, "bad-parameter", "name")
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", "null", "[" * 100000])
+async def test_a_body_that_is_no_object_is_refused(ask, run_folder, body):
+    status, answer, _ = await ask("runs", RUN, method="PATCH", body=body)
+    assert (status, answer["code"]) == (400, "bad-message")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": true, "run": {}}', "\x00" * 100]
+)
+async def test_a_folder_with_a_broken_run_json_is_left_out_and_the_others_stay(ask, run_folder, text):
+    broken = run_folder.with_name("broken")
+    broken.mkdir()
+    (broken / "run.json").write_text(text)
+    status, body, _ = await ask("runs")
+    assert status == 200
+    assert [run["id"] for run in body["runs"]] == [RUN]
+
+
+async def test_a_garbage_stream_is_a_typed_error_and_the_server_stays_up(ask, run_folder):
+    (run_folder / "audit.parquet").write_bytes(b"PAR1 garbage PAR1")
+    status, body, _ = await ask("runs", RUN, "streams", "audit")
+    assert (status, body["code"]) == (409, "unreadable")
+    status, _, _ = await ask("runs", RUN, "streams", "scalars")
+    assert status == 200
