@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from functools import cache
+from math import isfinite
 from typing import Any, NoReturn
 
 from jsonschema import Draft202012Validator
@@ -56,7 +57,12 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
         ``bad-message`` when it is not JSON, not a known message, not to its schema; ``forbidden`` when the type may not come here.
     """
     try:
-        message = json.loads(text, parse_constant=_refuse_constant)
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        message = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if "\\u" in text:
+            # Half a surrogate pair is no text: it could not be sent on.
+            json.dumps(message, ensure_ascii=False).encode("utf-8")
     except ProtocolError:
         raise
     except (ValueError, RecursionError) as error:
@@ -131,6 +137,13 @@ def _deeper_than(value: Any, levels: int) -> bool:
         if not level:
             return False
     return True
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        _refuse_constant(text[:50])
+    return value
 
 
 def _refuse_constant(name: str) -> NoReturn:
