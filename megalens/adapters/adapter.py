@@ -261,7 +261,7 @@ class _Grouped:
         groups = self.sizes.kv_heads or 1
         head = k // groups
         grouped = torch.unflatten(data, -1, (groups, q // groups + 2 * head))
-        cuts = torch.split(grouped, (q // groups, head, head), dim=-1)
+        cuts = torch.split(grouped, [q // groups, head, head], dim=-1)
         return [cut.flatten(-2) for cut in cuts]
 
 

@@ -50,7 +50,8 @@ class Link:
         received: Callable[[Link, dict[str, Any] | ProtocolError | None], None],
     ) -> None:
         self._received = received
-        self._ws = _open(address)
+        self._context = contextlib.ExitStack()
+        self._ws = _open(address, self._context)
         try:
             self.send(
                 encode_message({"type": "join", "protocol": SUBPROTOCOL, "role": "producer", "peer": peer})
@@ -78,7 +79,7 @@ class Link:
     def close(self) -> None:
         """End the connection in order."""
         with contextlib.suppress(Exception):
-            self._ws.close()
+            self._context.close()
         self._reader.join(2.0)
 
     def abort(self) -> None:
@@ -112,9 +113,9 @@ class Link:
             self._received(self, None)
 
 
-def _open(address: HubAddress) -> ClientConnection:
+def _open(address: HubAddress, context: contextlib.ExitStack) -> ClientConnection:
     try:
-        return connect(
+        connection = connect(
             address.url,
             additional_headers={"Authorization": f"Bearer {address.token}"},
             subprotocols=[Subprotocol(SUBPROTOCOL)],
@@ -126,6 +127,8 @@ def _open(address: HubAddress) -> ClientConnection:
             max_size=_MAX_MESSAGE,
             proxy=None,
         )
+        # As a context manager, which is what every version of websockets asks for.
+        return context.enter_context(connection)
     except (InvalidHandshake, InvalidMessage, InvalidURI, OSError, TimeoutError) as error:
         raise LinkLost(_why(error)) from error
 

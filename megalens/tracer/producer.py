@@ -230,12 +230,13 @@ class Producer:
         self.run_id = link.hello["run"]["id"]
         self._link = link
         self._tries = 0
-        self._say(self._announce())
         self.connected.set()
+        self._say(self._announce())
 
     def _lost(self, why: str) -> None:
         """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
         self._link = None
+        self.connected.clear()
         if self.untraced or self._closing:
             return
         if self._process is None or (self._process.alive and self._tries < 3):
@@ -261,7 +262,6 @@ class Producer:
     def _give_up(self, text: str) -> None:
         self.warn(text)
         self.untraced = True
-        self.connected.clear()
 
     def _batch(self, batch: Batch) -> None:
         if batch.ready is not None:

@@ -40,7 +40,8 @@ class SmallHub:
         self.token = "let-me-in"
         self.messages: queue.Queue[dict] = queue.Queue()
         self.rows: queue.Queue[dict] = queue.Queue()
-        self.headers: list[dict] = []
+        self.scalars: queue.Queue[dict] = queue.Queue()
+        self.headers: list = []
         self.connections: list = []
         self.seqs: list[int] = []
         self.reading = threading.Event()
@@ -56,7 +57,7 @@ class SmallHub:
         return f"ws://127.0.0.1:{self.server.socket.getsockname()[1]}", self.token
 
     def _serve(self, ws) -> None:
-        self.headers.append(dict(ws.request.headers))
+        self.headers.append(ws.request.headers)
         self.connections.append(ws)
         try:
             for data in ws:
@@ -69,8 +70,9 @@ class SmallHub:
                 else:
                     frame = decode_frame(data)
                     self.seqs.append(frame.seq)
+                    rows = self.rows if frame.stream == "tensors" else self.scalars
                     for row in frame.table().to_pylist():
-                        self.rows.put({"stream": frame.stream, **row})
+                        rows.put(row)
         except ConnectionClosed:
             pass
 
@@ -102,11 +104,15 @@ class SmallHub:
             if message["type"] == kind:
                 return message
 
-    def next_rows(self, count: int, stream: str = "tensors", timeout: float = 20.0) -> list[dict]:
-        found = []
+    def next_rows(self, count: int, timeout: float = 20.0) -> list[dict]:
+        return [self.rows.get(timeout=timeout) for _ in range(count)]
+
+    def next_scalars(self, count: int, timeout: float = 20.0) -> list[dict]:
+        """The next numbers of the training's own."""
+        found: list[dict] = []
         while len(found) < count:
-            row = self.rows.get(timeout=timeout)
-            if row["stream"] == stream:
+            row = self.scalars.get(timeout=timeout)
+            if row["name"] != "megalens_overhead":
                 found.append(row)
         return found
 

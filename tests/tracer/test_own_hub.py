@@ -1,0 +1,97 @@
+"""The hub process that the tracer starts, for real."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from megalens import Tile, trace
+from megalens.tracer import TracerError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def own_hub(tmp_path, monkeypatch):
+    """A place for runtime files and recordings; hubs that are left over are ended."""
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
+    pids: set[int] = set()
+    yield pids
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def until(condition, seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def steps(tracer, gpt, ids, count: int) -> None:
+    for _ in range(count):
+        with tracer.step():
+            gpt(ids)
+            tracer.log(loss=1.0)
+
+
+def state(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text())
+
+
+def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path, own_hub) -> None:
+    tracer = trace(gpt, name="own", flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=0.2)
+    pid = tracer._producer.hub_pid
+    own_hub.add(pid)
+    steps(tracer, gpt, ids, 5)
+    process = tracer._producer._process
+    tracer.close()
+    folder = tmp_path / "runs" / tracer.run_id
+    until(lambda: not process.alive)
+    found = state(folder)
+    assert found["run"]["name"] == "own"
+    assert found["state"] == "finished"
+    assert found["streams"]["tensors"]["rows"] == 10
+    assert (found["streams"]["tensors"]["first_step"], found["streams"]["tensors"]["last_step"]) == (1, 5)
+
+
+def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
+    gpt, ids, tmp_path, own_hub
+) -> None:
+    tracer = trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=0.2)
+    assert tracer.connected(20)
+    first_run, first_pid = tracer.run_id, tracer._producer.hub_pid
+    own_hub.add(first_pid)
+    steps(tracer, gpt, ids, 2)
+    os.kill(first_pid, signal.SIGKILL)
+
+    def restarted() -> bool:
+        steps(tracer, gpt, ids, 1)
+        return tracer.run_id != first_run
+
+    until(restarted)
+    second_pid = tracer._producer.hub_pid
+    own_hub.add(second_pid)
+    assert any("restarted at step" in text for text in tracer.status()["warnings"])
+    steps(tracer, gpt, ids, 3)
+    os.kill(second_pid, signal.SIGKILL)
+
+    def untraced() -> bool:
+        steps(tracer, gpt, ids, 1)
+        return not any(m._forward_hooks for m in gpt.modules())
+
+    until(untraced)
+    assert any("goes on untraced" in text for text in tracer.status()["warnings"])
+    tracer.close()
+
+
+def test_a_hub_that_cannot_start_says_why(gpt, tmp_path, own_hub) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TracerError, match=r"Could not start the hub: .*Pass hub=None"):
+        trace(gpt, record=tmp_path / "file" / "runs")
