@@ -24,7 +24,8 @@ export async function until(holds: () => boolean, what: string, ms = 20_000): Pr
 export class RealHub {
   private constructor(
     private readonly process: ChildProcess,
-    private readonly folder: string,
+    /** Where its runtime file is. */
+    readonly folder: string,
     readonly port: number,
     readonly token: string
   ) {}
