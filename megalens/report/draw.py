@@ -48,13 +48,15 @@ def make_picture(
     options: Mapping[str, Any],
     where: str = "view",
     *,
-    frames: int = 1,
+    room: int = 0,
     progress: Callable[[float], object] | None = None,
 ) -> Picture:
-    """Read and shape what one view shows. ``options`` are checked; ``where`` names the view in an error."""
+    """Read and shape what one view shows. ``options`` are checked; ``where`` names the view in an error; ``room`` is
+    how many bytes of page a heatmap's other steps may take.
+    """
     try:
         if options["view"] == "heatmap":
-            return heatmap_picture(run, options, frames=frames)
+            return heatmap_picture(run, options, room=room)
         if options["view"] == "trend":
             return trend_picture(run, options, progress=progress)
         return scalars_picture(run, options)

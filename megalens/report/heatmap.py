@@ -39,7 +39,7 @@ _COLUMNS = [
 _CONTROLS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"})
 
 
-def heatmap_picture(run: Run, options: Mapping[str, Any], *, frames: int = 1, width: int = 760) -> Picture:
+def heatmap_picture(run: Run, options: Mapping[str, Any], *, room: int = 0, width: int = 850) -> Picture:
     """Read and shape what a heatmap shows.
 
     Parameters
@@ -48,8 +48,8 @@ def heatmap_picture(run: Run, options: Mapping[str, Any], *, frames: int = 1, wi
         The run.
     options : mapping
         All options of the view ``heatmap``.
-    frames : int
-        At how many steps to read it: the step of the options, and others spread evenly over the run for the page's slider.
+    room : int
+        Bytes of page for other steps than the one of the options. As many are read as fit, spread evenly over the run.
     width : int
         Width of the whole picture in pixels.
     """
@@ -64,31 +64,29 @@ def heatmap_picture(run: Run, options: Mapping[str, Any], *, frames: int = 1, wi
     if not layers:
         text = f"Layers {options['layers']} were not traced: there are rows of {layer_words(where.layers)}."
         return Picture(options, words, [text], steps=where.steps)
-    wanted = {
-        frame: _rows(run, flag, part, phase, layers, frame) for frame in _spread(where.steps, step, frames)
-    }
-    rows = wanted[step]
+    rows = _rows(run, flag, part, phase, layers, step)
     if not rows:
         text = f"{words} has no row of {layer_words(layers)} at step {integer_text(step)}."
         return Picture(options, words, [text], steps=where.steps)
     info = run.flags.get(flag)
     names = list(info["axes"]) if info else ["position", "feature"]
     axes = axes_of(rows[0], names)
-    read = [
-        Frame(
-            frame,
-            {
-                int(row["layer"]): slice_of(row, axes_of(row, names), options["sample"], options["head"])
-                for row in found
-            },
-        )
-        for frame, found in wanted.items()
-        if found
-    ]
-    shown = next(frame for frame in read if frame.step == step)
+
+    def frame(at: int, found: Sequence[Mapping[str, Any]]) -> Frame:
+        cuts = {
+            int(row["layer"]): slice_of(row, axes_of(row, names), options["sample"], options["head"])
+            for row in found
+        }
+        return Frame(at, cuts)
+
+    shown = frame(step, rows)
     if not any(matrix.size for matrix in shown.matrices.values()):
         text = f"Only the shape and the counts of {words} were kept. Choose a compressor that keeps values."
         return Picture(options, words, [text], steps=where.steps)
+    count = min(MOST_FRAMES, room // max(1, shown.page_bytes))
+    others = [at for at in _spread(where.steps, step, count) if at != step]
+    read = [frame(at, found) for at in others if (found := _rows(run, flag, part, phase, layers, at))]
+    read = sorted([*read, shown], key=lambda each: each.step)
     return _draw(run, options, shown, read, rows, axes, where, words, width)
 
 
@@ -151,7 +149,7 @@ def _draw(
             ],
             "legend": slices,
         },
-        size={"width": (width - 110 - 60 * across) // across, "height": height, "columns": across},
+        size={"width": (width - 130 - 44 * across) // across, "height": height, "columns": across},
         frames=frames,
         steps=where.steps,
     )

@@ -20,7 +20,7 @@ from .words import THIN_SPACE, integer_text, number_text
 __all__ = ["scalars_picture", "trailing_mean"]
 
 
-def scalars_picture(run: Run, options: Mapping[str, Any], *, width: int = 760) -> Picture:
+def scalars_picture(run: Run, options: Mapping[str, Any], *, width: int = 850) -> Picture:
     """Read and shape what the scalars view shows.
 
     Parameters
@@ -153,7 +153,9 @@ def _draw(
         template="scalars",
         texts={
             "xTitle": "time (UTC)" if by_time else "step",
-            "xLabel": "utcFormat(datum.value, '%H:%M:%S')" if by_time else f"join(split(datum.label, ','), '{THIN_SPACE}')",
+            "xLabel": "utcFormat(datum.value, '%H:%M:%S')"
+            if by_time
+            else f"join(split(datum.label, ','), '{THIN_SPACE}')",
             "yScale": scale,
         },
         params={
@@ -162,5 +164,5 @@ def _draw(
             "headers": {str(place): unit or "no unit" for place, unit in enumerate(units)},
         },
         datasets={"rows": rows},
-        size={"width": width - 90, "height": 220 if len(units) == 1 else 150},
+        size={"width": width - 70, "height": 220 if len(units) == 1 else 150},
     )

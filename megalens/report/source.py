@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from ..client import Run, RunFolder
 from ..client.query import Query
 
-__all__ = ["Traced", "traced", "windows"]
+__all__ = ["Traced", "traced", "traced_flags", "windows"]
 
 _WINDOW_BYTES = 64 * 1024 * 1024
 
@@ -81,3 +81,27 @@ def _read(
     run: Run, flag: str, part: str | None, phase: str, layers: Sequence[int], first: int, last: int
 ) -> pa.Table:
     return run.tensors(flag, layers, part, (first, last), phase)
+
+
+def traced_flags(run: Run) -> pa.Table:
+    """Return ``flag``, ``compressor``, ``first``, ``last``, ``steps``, ``layers`` of everything that was traced, by flag.
+
+    ``steps`` counts the distinct steps, ``layers`` lists the layers.
+    """
+    columns = ["flag", "step", "layer", "compressor"]
+    if run.folder is not None and not run.live:
+        table = RunFolder(run.folder).read("tensors", None, columns)
+    else:
+        table = run.tensors().select(columns)
+    grouped = table.group_by(["flag", "compressor"]).aggregate(
+        [("step", "min"), ("step", "max"), ("step", "count_distinct"), ("layer", "distinct")]
+    )
+    names = {
+        "step_min": "first",
+        "step_max": "last",
+        "step_count_distinct": "steps",
+        "layer_distinct": "layers",
+    }
+    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names]).sort_by(
+        [("flag", "ascending"), ("first", "ascending")]
+    )

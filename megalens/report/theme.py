@@ -36,6 +36,9 @@ class Theme:
         words = {"labelFont": _FONT, "titleFont": _FONT, "labelFontSize": 11, "titleFontSize": 11}
         calm = {"labelColor": self.muted, "titleColor": self.muted, "titleFontWeight": "normal"}
         ramp = palette("layers")[self.tone]
+        names = palette("categorical")[self.tone]
+        if self.background == "transparent":
+            names = [f"var(--name-{place})" for place in range(len(names))]
         return {
             "background": self.background,
             "font": _FONT,
@@ -68,7 +71,7 @@ class Theme:
                 "subtitleFontSize": 11,
                 "subtitlePadding": 4,
             },
-            "range": {"ramp": ramp, "heatmap": ramp, "category": palette("categorical")[self.tone]},
+            "range": {"ramp": ramp, "heatmap": ramp, "category": names},
         }
 
 

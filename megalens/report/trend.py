@@ -32,13 +32,14 @@ STATISTIC_WORDS = {
     "nonfinite": "non-finite values",
 }
 _MOST_COLUMNS = 1200
+_MOST_CELLS = 10_000
 
 
 def trend_picture(
     run: Run,
     options: Mapping[str, Any],
     *,
-    width: int = 760,
+    width: int = 850,
     progress: Callable[[float], object] | None = None,
 ) -> Picture:
     """Read and reduce what a trend shows.
@@ -138,7 +139,7 @@ def _lines(
                 for (step, layer), count in sorted(bad.items())[:2000]
             ],
         },
-        size={"width": width - 150, "height": 260},
+        size={"width": width - 125, "height": 260},
     )
 
 
@@ -173,7 +174,9 @@ def _cells(
     crowded = len(values) - int((~missing).sum())
     caption = _caption(compressors, options, bad, 0, "linear")
     if crowded:
-        caption.append(f"One column stands for about {integer_text(spacing)} steps; the last one of them is drawn.")
+        caption.append(
+            f"One column stands for about {integer_text(spacing)} steps; the last one of them is drawn."
+        )
     edges = {
         "x": first - spacing / 2,
         "x2": first + (columns - 0.5) * spacing,
@@ -189,7 +192,8 @@ def _cells(
         texts={"xTitle": "step", "yTitle": "layer", "legendTitle": name},
         params={"x0": edges["x"], "x1": edges["x2"], "y0": edges["y"], "y1": edges["y2"], **strip},
         datasets={"pictures": [{"url": picture_url(matrix, scale, missing), **edges}], "legend": slices},
-        size={"width": width - 170, "height": min(360, max(90, 24 * len(span)))},
+        cells=result.select(["step", "layer", "value"]).to_pylist() if result.num_rows <= _MOST_CELLS else [],
+        size={"width": width - 150, "height": min(360, max(90, 24 * len(span)))},
     )
 
 
