@@ -201,7 +201,7 @@ class Producer:
         self._connect()
         while True:
             try:
-                item = self._queue.get(timeout=_STATUS_SECONDS)
+                item = self._queue.get(timeout=self._patience())
             except queue.Empty:
                 item = ()  # type: ignore[assignment]
             if item is None:
@@ -219,6 +219,11 @@ class Producer:
         self._send_status()
         self._say({"type": "goodbye", "reason": "finished"})
 
+    def _patience(self) -> float:
+        if self._link is not None or self.untraced:
+            return _STATUS_SECONDS
+        return min(_STATUS_SECONDS, max(0.01, self._retry_at - time.monotonic()))
+
     def _connect(self) -> None:
         try:
             link = Link(
@@ -232,6 +237,7 @@ class Producer:
         self._tries = 0
         self.connected.set()
         self._say(self._announce())
+        self._send_scalars()
 
     def _lost(self, why: str) -> None:
         """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
