@@ -74,6 +74,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
+    # jsonschema loads a grammar of addresses for a check that no message needs, which takes more than a second; the hub goes without.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from .options import HubOptions
 
     # What websockets logs about a client's faults is told to the client.

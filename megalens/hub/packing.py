@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ..protocol import stream_schema
 
@@ -69,6 +68,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
+    # Only the end of a recording needs it, and the start should not wait for it.
+    import pyarrow.parquet as pq
+
     most = _GROUP_ROWS.get(stream, _GROUP_ROWS_ELSE)
     batches: list[pa.RecordBatch] = []
     rows = size = 0

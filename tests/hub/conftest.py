@@ -29,3 +29,24 @@ def start_hub(runtime):
 @pytest.fixture
 def hub(start_hub):
     return start_hub()
+
+
+@pytest.fixture(scope="module")
+def shared_hub(tmp_path_factory):
+    """One hub for the tests of a module that show that it stays up."""
+    hub = HubProcess(tmp_path_factory.mktemp("runtime") / "rt").wait_ready()
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def standing_hub(shared_hub):
+    """The shared hub, free of the clients of the test before."""
+    yield shared_hub
+    for client in shared_hub.clients:
+        client.close()
+    shared_hub.clients.clear()
+    watcher = shared_hub.viewer()
+    watcher.wait("status", lambda m: m["producers"] == [] and m["viewers"] == 1)
+    watcher.close()
+    shared_hub.clients.clear()

@@ -60,7 +60,13 @@ class HubProcess:
         headers = dict(headers or {})
         if token:
             headers["Authorization"] = f"Bearer {self.entry.token if token is True else token}"
-        options = {"compression": None, "max_size": None, "ping_interval": None, **options}
+        options = {
+            "compression": None,
+            "max_size": None,
+            "ping_interval": None,
+            "close_timeout": 0.5,
+            **options,
+        }
         opening = connect(
             self.url + path, subprotocols=subprotocols or None, additional_headers=headers, **options
         )
