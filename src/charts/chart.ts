@@ -134,7 +134,9 @@ export class Chart implements IDisposable {
         return;
       }
       this._recipe = { ...this._recipe, width: next };
-      this._signal('cell_width', next) || this._signal('width', next);
+      if (!this._signal('cell_width', next)) {
+        this._signal('width', next);
+      }
     }
     await this.settled();
   }
@@ -159,9 +161,14 @@ export class Chart implements IDisposable {
     return this._result ? frames(this._result.view) : [];
   }
 
+  /** Return the picture's upper left corner in the page's pixels. */
+  origin(): { left: number; top: number } {
+    return (this.node.querySelector('.marks') ?? this.node).getBoundingClientRect();
+  }
+
   /** Return what lies under a pointer event, or null outside every plot. */
   locate(event: { clientX: number; clientY: number }): IPlace | null {
-    const box = (this.node.querySelector('.marks') ?? this.node).getBoundingClientRect();
+    const box = this.origin();
     return this._result ? locate(this._result.view, event.clientX - box.left, event.clientY - box.top) : null;
   }
 

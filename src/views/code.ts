@@ -1,4 +1,5 @@
-import { VIEWS_SCHEMA, type ViewOptions } from '../protocol/views.generated';
+import { fullViewOptions } from '../protocol/view-options';
+import type { ViewOptions } from '../protocol/views.generated';
 
 const METHODS = { heatmap: 'heatmap', trend: 'trend', scalars: 'scalars_view' } as const;
 
@@ -16,21 +17,6 @@ export function python(value: unknown): string {
   return JSON.stringify(value);
 }
 
-interface IDefinition {
-  properties?: Record<string, { const?: string; default?: unknown }>;
-}
-
-/** Return the defaults that the contract gives the options of a view. */
-export function defaultsOf(view: ViewOptions['view']): Record<string, unknown> {
-  const definitions = Object.values((VIEWS_SCHEMA['$defs'] ?? {}) as Record<string, IDefinition>);
-  const properties = definitions.find(each => each.properties?.['view']?.const === view)?.properties ?? {};
-  return Object.fromEntries(
-    Object.entries(properties)
-      .filter(([, property]) => 'default' in property)
-      .map(([name, property]) => [name, property.default])
-  );
-}
-
 /**
  * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="1-4", step=1240)`.
  * Options at their default are left out.
@@ -38,7 +24,8 @@ export function defaultsOf(view: ViewOptions['view']): Record<string, unknown> {
  * @param run Name of the variable that holds the run.
  */
 export function toCode(options: ViewOptions, run = 'run'): string {
-  const defaults = defaultsOf(options.view);
+  const bare = 'flag' in options ? { view: options.view, flag: options.flag } : { view: options.view };
+  const defaults: Record<string, unknown> = { ...fullViewOptions(bare) };
   const named = Object.entries(options)
     .filter(([name, value]) => name !== 'view' && name !== 'flag' && value !== undefined)
     .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(defaults[name]))

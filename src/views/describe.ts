@@ -68,13 +68,14 @@ export function omissionWords(omitted: IOmitted, t: Translate): string[] {
   const lines: string[] = [];
   if ((omitted.sampledEvery ?? 1) > 1) {
     lines.push(
-      t('Every %1th traced step is shown: the rest was not sent.', formatInteger(omitted.sampledEvery ?? 1))
+      t(
+        'Of the traced steps one in %1 is shown: the others were not sent.',
+        formatInteger(omitted.sampledEvery ?? 1)
+      )
     );
   }
   if ((omitted.evictedRows ?? 0) > 0) {
-    lines.push(
-      t('%1 older rows were given up to stay within memory.', formatInteger(omitted.evictedRows ?? 0))
-    );
+    lines.push(t('Older rows given up to stay within memory: %1.', formatInteger(omitted.evictedRows ?? 0)));
   }
   if ((omitted.decimatedFrom ?? 0) > 0) {
     lines.push(

@@ -5,7 +5,7 @@
  * @param known Layers that exist, ascending.
  * @returns Ascending, without repeats; empty when none of them exists or the text is not a range text.
  */
-export function parseLayers(text: string, known: readonly number[]): number[] {
+export function layersIn(text: string, known: readonly number[]): number[] {
   if (text.trim() === 'all') {
     return [...known];
   }

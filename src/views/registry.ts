@@ -1,3 +1,4 @@
+import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
 import type { IView, IViewHost } from './view';
@@ -24,6 +25,7 @@ export function isViewName(value: unknown): value is ViewName {
  * @param source The run. The view does not dispose it.
  * @param options At least `view`, and `flag` where the view has one.
  * @param host What the host gives: translator, report export.
+ * @throws {ProtocolError} When an option is not as the contract says; names the field.
  */
 export async function mount(
   node: HTMLElement,
@@ -31,13 +33,14 @@ export async function mount(
   options: ViewOptions,
   host: IViewHost = {}
 ): Promise<IView> {
-  switch (options.view) {
+  const full = fullViewOptions(options);
+  switch (full.view) {
     case 'heatmap':
-      return (await import('./heatmap')).mountHeatmap(node, source, options, host);
+      return (await import('./heatmap')).mountHeatmap(node, source, full, host);
     case 'trend':
-      return (await import('./trend')).mountTrend(node, source, options, host);
+      return (await import('./trend')).mountTrend(node, source, full, host);
     case 'scalars':
-      return (await import('./scalars')).mountScalars(node, source, options, host);
+      return (await import('./scalars')).mountScalars(node, source, full, host);
   }
 }
 

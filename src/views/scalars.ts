@@ -2,15 +2,14 @@ import { scalarSeries, type IScalarSeries } from '../aggregate';
 import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe, type Row } from '../charts';
 import type { ScalarsOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, IScalarColumns, SourceChange } from '../store/source';
-import { BaseView, type IContent, type IMark, type Loaded } from './base';
+import { BaseView } from './base';
+import type { IContent, IMark, IMoved, Loaded } from './content';
 import { scalarWords } from './change-words';
 import { omissionWords } from './describe';
 import type { IState } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
 import type { IViewHost, Mount } from './view';
-
-const DEFAULTS = { names: null, steps: null, x: 'step', transform: 'linear', smoothing: 0 } as const;
 
 /** Most points that one line is drawn with. */
 const MOST_POINTS = 2000;
@@ -41,8 +40,13 @@ function linesOf(series: readonly IScalarSeries[], smoothed: boolean, x: 'step' 
 
 /** Named scalars over steps or time, one panel for each unit. */
 class ScalarsView extends BaseView<ScalarsOptions> {
-  constructor(node: HTMLElement, source: IRunSource, options: ScalarsOptions, host?: IViewHost) {
-    super(node, source, { ...DEFAULTS, ...options }, host, { axes: 'x', least: 4 });
+  constructor(
+    node: HTMLElement,
+    source: IRunSource,
+    options: Required<ScalarsOptions>,
+    host: IViewHost = {}
+  ) {
+    super(node, source, options, host, { axes: 'x', least: 4 });
   }
 
   protected plain(): ViewOptions {
@@ -124,14 +128,13 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     ];
   }
 
-  protected probe(place: IPlace): { tip: ITip; mark: IMark } | null {
+  protected probe(place: IPlace): IMark | null {
     const at = this._nearest(place.x);
     if (at === null) {
       return null;
     }
     const mark = this._mark(at, place.frame.facet['panel'] ?? 0);
-    const tip = this.tipOf(mark);
-    return tip && { tip, mark };
+    return mark;
   }
 
   protected tipOf(mark: IMark): ITip | null {
@@ -156,7 +159,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return lines.length === 0 ? null : { heading: this.t('step %1', formatInteger(step)), lines };
   }
 
-  protected move(key: string): { said: string; mark: IMark; copy?: string } | null {
+  protected move(key: string): IMoved | null {
     const moves: Record<string, [number, number]> = {
       ArrowLeft: [-1, 0],
       ArrowRight: [1, 0],
@@ -173,7 +176,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
       return null;
     }
     const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
-    const before = this._cursor;
+    const before = this._at;
     const place = hold((before?.line ?? 0) + (before ? by[1] : 0), this._lines.length);
     const line = this._lines[place];
     const old = this._lines[before?.line ?? 0];
@@ -182,7 +185,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     }
     const from = before ? (closest(line.xs, old.xs[before.at] ?? 0) ?? 0) : line.step.length - 1;
     const at = hold(from + (before ? by[0] : 0), line.step.length);
-    this._cursor = { line: place, at };
+    this._at = { line: place, at };
     const mark = this._mark(line.xs[at] ?? 0, line.panel);
     const value = formatFull(line.raw[at] ?? NaN);
     const said = this.t('step %1, %2: %3 %4', formatInteger(line.step[at] ?? 0), line.name, value, line.unit);
@@ -211,7 +214,9 @@ class ScalarsView extends BaseView<ScalarsOptions> {
       );
     }
     if (nonFinite > 0) {
-      caption.push(t('%1 values are not finite; marks along the top show where.', formatInteger(nonFinite)));
+      caption.push(
+        t('Values that are not finite: %1; marks along the top show where.', formatInteger(nonFinite))
+      );
     }
     const steps = lines.flatMap(line => [line.step[0] ?? 0, line.step[line.step.length - 1] ?? 0]);
     const recipe: IRecipe = {
@@ -325,7 +330,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
 
   private _known: readonly string[] = [];
   private _lines: readonly ILine[] = [];
-  private _cursor: { line: number; at: number } | null = null;
+  private _at: { line: number; at: number } | null = null;
 }
 
 /** Return the place of the ascending number nearest to x, or null when there is none. */

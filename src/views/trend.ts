@@ -1,44 +1,20 @@
-import { byLayer, decimate, trend, type ILayerTrend, type Statistic } from '../aggregate';
-import {
-  COLORS,
-  ColorScale,
-  flagColor,
-  formatFull,
-  formatInteger,
-  legend,
-  paint,
-  toPicture,
-  type IMatrix,
-  type IPlace,
-  type IRecipe
-} from '../charts';
+import { byLayer, trend, type ILayerTrend, type Statistic } from '../aggregate';
+import { COLORS, flagColor, formatFull, formatInteger, type IPlace } from '../charts';
 import type { TrendOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
-import { BaseView, type IContent, type IMark, type Loaded } from './base';
+import { BaseView } from './base';
+import type { IContent, IMark, IMoved, Loaded } from './content';
 import { changeWords } from './change-words';
 import { flagControl, layersControl, partControl, phaseControl } from './controls';
 import { flagWords, omissionWords, type IOmitted } from './describe';
-import { layerWords, parseLayers } from './layers';
-import { emptyFlag, type IStateActions } from './states';
+import { layerWords, layersIn } from './layers';
+import { emptyFlag, type IState, type IStateActions } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
 import type { Translate } from './translate';
+import { trendHeatmap, trendLines } from './trend-recipe';
 import type { IViewHost, Mount } from './view';
 
-const DEFAULTS = {
-  part: null,
-  layers: 'all',
-  statistic: 'rms',
-  kind: 'lines',
-  steps: null,
-  transform: 'linear',
-  phase: 'train'
-} as const;
-
-/** Most columns that a layer × step picture has. */
-const MOST_COLUMNS = 4096;
-/** Most points that one line is drawn with. */
-const MOST_POINTS = 2000;
 /** Most lines that the tooltip lists. */
 const MOST_LINES = 12;
 
@@ -58,8 +34,8 @@ export function statisticWords(statistic: Statistic, t: Translate): string {
 
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
 class TrendView extends BaseView<TrendOptions> {
-  constructor(node: HTMLElement, source: IRunSource, options: TrendOptions, host?: IViewHost) {
-    super(node, source, { ...DEFAULTS, ...options }, host, { axes: 'x', least: 4 });
+  constructor(node: HTMLElement, source: IRunSource, options: Required<TrendOptions>, host: IViewHost = {}) {
+    super(node, source, options, host, { axes: 'x', least: 4 });
   }
 
   protected plain(): ViewOptions {
@@ -79,7 +55,10 @@ class TrendView extends BaseView<TrendOptions> {
     const known = await this.source.shapeOf(flag);
     this._parts = known.parts;
     this._known = known.layers;
-    const layers = parseLayers(this.options.layers, known.layers);
+    const layers = layersIn(this.options.layers, known.layers);
+    if (layers.length === 0 && known.layers.length > 0) {
+      return { state: this._noLayer() };
+    }
     const part = this.options.part ?? known.parts[0];
     const result = await this.source.tensors(
       { flag, phase, layers, ...(part ? { part } : {}), ...(steps ? { steps } : {}) },
@@ -135,7 +114,7 @@ class TrendView extends BaseView<TrendOptions> {
     ];
   }
 
-  protected probe(place: IPlace): { tip: ITip; mark: IMark } | null {
+  protected probe(place: IPlace): IMark | null {
     const step = this._steps.reduce<number | null>(
       (best, each) => (best === null || Math.abs(each - place.x) < Math.abs(best - place.x) ? each : best),
       null
@@ -144,8 +123,7 @@ class TrendView extends BaseView<TrendOptions> {
       return null;
     }
     const mark = this._mark(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
-    const tip = this.tipOf(mark);
-    return tip && { tip, mark };
+    return mark;
   }
 
   protected tipOf(mark: IMark): ITip | null {
@@ -174,7 +152,7 @@ class TrendView extends BaseView<TrendOptions> {
     return { heading: this.t('step %1', formatInteger(step)), lines };
   }
 
-  protected move(key: string): { said: string; mark: IMark; copy?: string } | null {
+  protected move(key: string): IMoved | null {
     const moves: Record<string, [number, number]> = {
       ArrowLeft: [-1, 0],
       ArrowRight: [1, 0],
@@ -190,11 +168,11 @@ class TrendView extends BaseView<TrendOptions> {
     if (by === undefined || this._steps.length === 0) {
       return null;
     }
-    const before = this._cursor;
+    const before = this._at;
     const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
     const step = hold((before?.step ?? this._steps.length - 1) + (before ? by[0] : 0), this._steps.length);
     const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this._series.length);
-    this._cursor = { step, layer };
+    this._at = { step, layer };
     const [series, at] = [this._series[layer], this._steps[step] ?? 0];
     const place = series?.steps.indexOf(at) ?? -1;
     const value =
@@ -203,6 +181,15 @@ class TrendView extends BaseView<TrendOptions> {
     const name = statisticWords(this.options.statistic, this.t);
     const said = this.t('step %1, layer %2: %3 %4', formatInteger(at), series?.layer ?? '', name, value);
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  private _noLayer(): IState {
+    const known = layerWords(this._known);
+    return {
+      kind: 'empty',
+      sentence: this.t('Layers %1 are not traced; there are rows of %2.', this.options.layers, known),
+      action: { label: this.t('Show all layers'), run: () => this.choose({ layers: 'all' }) }
+    };
   }
 
   private _mark(step: number, layer: number | null): IMark {
@@ -220,20 +207,27 @@ class TrendView extends BaseView<TrendOptions> {
     const layers = this._series.map(each => each.layer);
     const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
     const nonFinite = this._series.reduce((sum, each) => sum + each.nonFinite.reduce((a, b) => a + b, 0), 0);
-    const caption = [t('%1 over the finite traced values of each layer and step.', capital(statistic))];
-    caption.push(t('Compressor: %1.', compressor));
-    const drawn =
-      options.kind === 'lines' ? this._lines(statistic, caption) : this._heatmap(statistic, caption);
+    const wish = { series: this._series, steps: this._steps, transform: options.transform, statistic };
+    const picture = options.kind === 'lines' ? trendLines(wish, t) : trendHeatmap(wish, t);
+    this._spacing = picture.spacing;
+    const caption = [
+      options.statistic === 'nonfinite'
+        ? t('Counts the traced values of each layer and step that are not finite.')
+        : t('%1 over the finite traced values of each layer and step.', capital(statistic)),
+      t('Compressor: %1.', compressor),
+      ...picture.caption
+    ];
     if (nonFinite > 0) {
       caption.push(
         options.kind === 'lines'
-          ? t('%1 traced values were not finite; marks along the top show where.', formatInteger(nonFinite))
-          : t('%1 traced values were not finite.', formatInteger(nonFinite))
+          ? t('Values that were not finite: %1; marks along the top show where.', formatInteger(nonFinite))
+          : t('Values that were not finite: %1.', formatInteger(nonFinite))
       );
     }
     const words = changeWords(capital(statistic), this._series, t);
     return {
-      ...drawn,
+      recipe: picture.recipe,
+      extent: picture.extent,
       title: t(
         '%1, %2 of %3, steps %4 to %5',
         flagWords(this.source.hello, options.flag, part, t),
@@ -244,113 +238,9 @@ class TrendView extends BaseView<TrendOptions> {
       ),
       caption: [...caption, ...omissionWords(omitted, t)],
       summary:
-        nonFinite > 0
-          ? `${words} ${t('%1 traced values were not finite.', formatInteger(nonFinite))}`
-          : words,
+        nonFinite > 0 ? `${words} ${t('Values that were not finite: %1.', formatInteger(nonFinite))}` : words,
       swatch: flagColor(options.flag, this.source.hello?.flags.map(each => each.name) ?? [])
     };
-  }
-
-  private _lines(statistic: string, caption: string[]): { recipe: IRecipe; extent: IContent['extent'] } {
-    const { t, options } = this;
-    const values = this._series.flatMap(each => each.values.filter(Number.isFinite));
-    const [lo, hi] = padded(minOf(values), maxOf(values), options.transform === 'log');
-    const scale = options.transform === 'linear' ? 'linear' : lo > 0 ? 'log' : 'symlog';
-    if (scale === 'symlog') {
-      caption.push(t('The axis is logarithmic on both sides of zero.'));
-    }
-    const x = this._span();
-    let thinned = 0;
-    const rows = this._series.flatMap(({ layer, steps, values: line }) => {
-      const { kept, of } = decimate(Float64Array.from(steps), Float64Array.from(line), MOST_POINTS);
-      thinned = kept.length < of ? Math.max(thinned, of) : thinned;
-      return Array.from(kept, at => {
-        const value = line[at] ?? NaN;
-        return { step: steps[at], layer, value: Number.isFinite(value) ? value : null };
-      });
-    });
-    caption.push(...omissionWords({ decimatedFrom: thinned }, t));
-    return {
-      extent: { x, y: [lo, hi] },
-      recipe: {
-        template: 'trend-lines',
-        texts: { xTitle: t('step'), yTitle: statistic, colorTitle: t('layer'), yScale: scale },
-        params: {
-          x0: x[0],
-          x1: x[1],
-          y0: lo,
-          y1: hi,
-          firstLayer: this._series[0]?.layer ?? 1,
-          lastLayer: this._series[this._series.length - 1]?.layer ?? 1
-        },
-        datasets: {
-          rows,
-          nonfinite: this._series.flatMap(({ layer, steps, nonFinite }) =>
-            nonFinite.flatMap((count, at) =>
-              count > 0 ? [{ step: steps[at], layer, count, color: COLORS.nonfinite[0] }] : []
-            )
-          )
-        },
-        height: 300
-      }
-    };
-  }
-
-  private _heatmap(statistic: string, caption: string[]): { recipe: IRecipe; extent: IContent['extent'] } {
-    const { t } = this;
-    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
-    const [top = 1, bottom = 1] = [this._series[0]?.layer, this._series[this._series.length - 1]?.layer];
-    let spacing = Math.max(1, smallestGap(this._steps));
-    if ((last - first) / spacing + 1 > MOST_COLUMNS) {
-      spacing = (last - first) / (MOST_COLUMNS - 1);
-      caption.push(
-        t('One column stands for about %1 steps; the last one of them is drawn.', formatInteger(spacing))
-      );
-    }
-    this._spacing = spacing;
-    const columns = Math.round((last - first) / spacing) + 1;
-    const rows = bottom - top + 1;
-    const values = new Float64Array(columns * rows);
-    const missing = new Uint8Array(columns * rows).fill(1);
-    for (const each of this._series) {
-      each.steps.forEach((step, at) => {
-        const cell = (each.layer - top) * columns + Math.round((step - first) / spacing);
-        values[cell] = each.values[at] ?? NaN;
-        missing[cell] = 0;
-      });
-    }
-    const finite = this._series.flatMap(each => each.values.filter(Number.isFinite));
-    const scale = new ColorScale(
-      finite.length > 0 ? [minOf(finite), maxOf(finite)] : null,
-      this.options.transform
-    );
-    const unfinished = this._series.some(each => each.values.some(value => !Number.isFinite(value)));
-    const matrix: IMatrix = { rows, columns, values, missing };
-    const strip = legend(scale, unfinished, {
-      lowest: t('lowest'),
-      highest: t('highest'),
-      notFinite: t('not finite')
-    });
-    const x = [first - spacing / 2, last + spacing / 2] as const;
-    const y = [top - 0.5, bottom + 0.5] as const;
-    return {
-      extent: { x, y },
-      recipe: {
-        template: 'trend-heatmap',
-        texts: { xTitle: t('step'), yTitle: t('layer'), legendTitle: statistic },
-        params: { x0: x[0], x1: x[1], y0: y[0], y1: y[1], ...strip.params },
-        datasets: {
-          pictures: [{ ...toPicture(paint(matrix, scale)), x: x[0], x2: x[1], y: y[0], y2: y[1] }],
-          legend: strip.rows
-        },
-        height: Math.min(420, Math.max(160, rows * 14))
-      }
-    };
-  }
-
-  private _span(): readonly [number, number] {
-    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
-    return first === last ? [first - 0.5, last + 0.5] : [first, last];
   }
 
   /** Return the colour of a layer's line. */
@@ -369,35 +259,10 @@ class TrendView extends BaseView<TrendOptions> {
   private _series: readonly ILayerTrend[] = [];
   private _steps: readonly number[] = [];
   private _spacing = 1;
-  private _cursor: { step: number; layer: number } | null = null;
+  private _at: { step: number; layer: number } | null = null;
 }
 
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
-
-const minOf = (values: readonly number[]): number =>
-  values.reduce((best, value) => Math.min(best, value), Infinity);
-const maxOf = (values: readonly number[]): number =>
-  values.reduce((best, value) => Math.max(best, value), -Infinity);
-
-function smallestGap(steps: readonly number[]): number {
-  let least = Infinity;
-  for (let at = 1; at < steps.length; at++) {
-    least = Math.min(least, (steps[at] ?? 0) - (steps[at - 1] ?? 0));
-  }
-  return Number.isFinite(least) ? least : 1;
-}
-
-/** Leave a little air above and below; an axis without finite values shows 0 to 1. */
-function padded(lo: number, hi: number, log: boolean): [number, number] {
-  if (!(lo <= hi)) {
-    return [0, 1];
-  }
-  if (log && lo > 0) {
-    return [lo / 1.1, hi * 1.1];
-  }
-  const air = (hi - lo || Math.abs(hi) || 1) * 0.05;
-  return [lo >= 0 ? Math.max(0, lo - air) : lo - air, hi + air];
-}
 
 /** Draw a statistic of one flag per layer over steps. */
 export const mountTrend: Mount<TrendOptions> = (node, source, options, host) =>

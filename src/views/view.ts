@@ -39,6 +39,6 @@ export interface IView<O extends ViewOptions = ViewOptions> extends IDisposable 
 export type Mount<O extends ViewOptions> = (
   node: HTMLElement,
   source: IRunSource,
-  options: O,
+  options: Required<O>,
   host?: IViewHost
 ) => IView<O>;

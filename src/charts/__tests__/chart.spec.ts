@@ -1,0 +1,169 @@
+import { Chart } from '../chart';
+import { ChartError } from '../error';
+import { legend } from '../legend';
+import { ColorScale } from '../color-scale';
+import { paint } from '../pixels';
+import { toDataUrl, toPicture } from '../picture';
+import { fill, type IRecipe } from '../recipe';
+import { TEMPLATES, type TemplateName } from '../templates.generated';
+import { DARK_THEME, LIGHT_THEME } from '../theme';
+import { loadVega } from '../vega';
+import { Zoom } from '../zoom';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+const LINES: IRecipe = {
+  template: 'trend-lines',
+  texts: { xTitle: 'step', yTitle: 'rms', colorTitle: 'layer', yScale: 'linear' },
+  params: { x0: 0, x1: 10, y0: 0, y1: 1, firstLayer: 1, lastLayer: 2 },
+  datasets: {
+    rows: [1, 2].flatMap(layer => [0, 5, 10].map(step => ({ step, layer, value: step / 20 + layer / 10 }))),
+    nonfinite: []
+  }
+};
+
+const TEXTS = {
+  xTitle: 'x',
+  yTitle: 'y',
+  colorTitle: 'c',
+  legendTitle: 'v',
+  yScale: 'linear',
+  xLabel: 'datum.label'
+};
+
+let chart: Chart | null = null;
+const mount = async (recipe: IRecipe): Promise<Chart> => {
+  const node = document.createElement('div');
+  document.body.append(node);
+  chart = await Chart.mount(node, recipe, { theme: LIGHT_THEME, renderer: 'svg' });
+  return chart;
+};
+const paths = (): string[] =>
+  [...(chart?.node.querySelectorAll('.mark-line path') ?? [])].map(path => path.getAttribute('d') ?? '');
+
+afterEach(() => {
+  chart?.dispose();
+  chart = null;
+  document.body.replaceChildren();
+});
+
+it('draws one line for each layer', async () => {
+  await mount(LINES);
+  expect(paths()).toHaveLength(2);
+});
+
+it('patches new rows into the drawn chart without embedding again', async () => {
+  const drawn = await mount(LINES);
+  const before = paths();
+  const rows = [0, 5, 10].map(step => ({ step, layer: 1, value: 0.9 }));
+  drawn.change('rows', rows);
+  await drawn.settled();
+  expect(paths()).toHaveLength(1);
+  expect(before).not.toContain(paths()[0]);
+  await drawn.apply({
+    ...LINES,
+    datasets: { ...LINES.datasets, rows: [...rows, { step: 10, layer: 2, value: 0.1 }] }
+  });
+  expect(paths()).toHaveLength(2);
+  expect(drawn.embeds).toBe(1);
+});
+
+it('keeps rows and domain when the theme changes', async () => {
+  const drawn = await mount(LINES);
+  drawn.set({ x0: 2, x1: 8 });
+  drawn.change(
+    'rows',
+    [0, 10].map(step => ({ step, layer: 1, value: 0.2 }))
+  );
+  await drawn.restyle(DARK_THEME);
+  expect(drawn.embeds).toBe(2);
+  expect(paths()).toHaveLength(1);
+  expect(drawn.recipe.params).toMatchObject({ x0: 2, x1: 8 });
+  expect(drawn.node.innerHTML).toContain(DARK_THEME.muted);
+});
+
+it('finalises the Vega view once when it is disposed twice', async () => {
+  const drawn = await mount(LINES);
+  const { vega } = await loadVega();
+  const finalize = jest.spyOn(vega.View.prototype, 'finalize');
+  drawn.dispose();
+  drawn.dispose();
+  expect(finalize).toHaveBeenCalledTimes(1);
+  finalize.mockRestore();
+  expect(drawn.isDisposed).toBe(true);
+  expect(drawn.node.childElementCount).toBe(0);
+  expect(drawn.frames()).toEqual([]);
+  drawn.change('rows', []);
+  await drawn.settled();
+});
+
+it('finds the place under a pointer in the units of the axes', async () => {
+  const drawn = await mount(LINES);
+  const [frame] = drawn.frames();
+  const origin = drawn.origin();
+  const place = drawn.locate({
+    clientX: origin.left + (frame?.left ?? 0) + (frame?.width ?? 0) / 4,
+    clientY: origin.top + (frame?.top ?? 0) + 1
+  });
+  expect(place?.x).toBeCloseTo(2.5, 6);
+  expect(drawn.locate({ clientX: -50, clientY: -50 })).toBeNull();
+});
+
+it('exports an SVG with title and caption, and sharp pixels in it', async () => {
+  const pixels = paint({ rows: 2, columns: 2, values: [0, 1, 2, 3] }, new ColorScale([0, 3]));
+  const drawn = await mount({
+    template: 'heatmap',
+    texts: TEXTS,
+    params: { x0: -0.5, x1: 1.5, y0: -0.5, y1: 1.5 },
+    datasets: {
+      pictures: [{ layer: 1, ...toPicture(pixels), x: -0.5, x2: 1.5, y: -0.5, y2: 1.5 }],
+      legend: []
+    }
+  });
+  const svg = await drawn.toSVG({ title: 'MLP1 output', caption: ['Sample 1 of 16.'] });
+  expect(svg).toContain('MLP1 output');
+  expect(svg).toContain('Sample 1 of 16.');
+  expect(svg).toContain('image-rendering:pixelated');
+  expect(svg).toContain(toDataUrl(pixels));
+});
+
+it('follows the data until someone zooms, and stays there afterwards', async () => {
+  const zoom = new Zoom(await mount(LINES), { axes: 'x', least: 1 });
+  expect(zoom.extent([0, 10], [0, 1])).toMatchObject({ x0: 0, x1: 10 });
+  expect(zoom.extent([0, 20], [0, 1])).toMatchObject({ x0: 0, x1: 20 });
+  zoom.by(0.5);
+  expect(zoom.domain).toMatchObject({ x0: 5, x1: 15, y0: 0, y1: 1 });
+  expect(zoom.extent([0, 40], [0, 2])).toMatchObject({ x0: 5, x1: 15 });
+  zoom.pan(10, 0);
+  expect(zoom.domain).toMatchObject({ x0: 30, x1: 40 });
+  zoom.reset();
+  expect(zoom.domain).toMatchObject({ x0: 0, x1: 40 });
+  zoom.dispose();
+  zoom.dispose();
+});
+
+it.each(Object.keys(TEMPLATES) as TemplateName[])('fills every placeholder of %s', template => {
+  const text = JSON.stringify(
+    fill({ template, texts: TEXTS, params: { x0: 3 }, datasets: { rows: [{ step: 1 }] } })
+  );
+  expect(text).not.toMatch(/"\$/);
+  expect(text).toContain('{"name":"x0","value":3}');
+});
+
+it('names the text that a recipe lacks', () => {
+  expect(() => fill({ ...LINES, texts: {} })).toThrow(ChartError);
+  expect(() => fill({ ...LINES, texts: {} })).toThrow(/xTitle/);
+});
+
+it('puts numbers on the colour strip and explains the non-finite colour only where it is used', () => {
+  const words = { lowest: 'lowest', highest: 'highest', notFinite: 'not finite' };
+  const scale = new ColorScale([0, 1]);
+  expect(legend(scale, false, words).params).toEqual({
+    legendLow: 0,
+    legendAt: [0, 0.25, 0.5, 0.75, 1],
+    legendText: ['0', '0.25', '0.5', '0.75', '1']
+  });
+  expect(legend(scale, true, words).params.legendText[0]).toBe('not finite');
+  expect(legend(scale, false, words, true).params.legendText).toEqual(['lowest', 'highest']);
+});

@@ -1,0 +1,55 @@
+import { inflateSync } from 'zlib';
+import { channels, ColorScale } from '../color-scale';
+import { COLORS } from '../palette';
+import { paint } from '../pixels';
+import { encodePng } from '../png';
+
+const scale = new ColorScale([0, 1]);
+const pixel = (pixels: ReturnType<typeof paint>, x: number, y: number): number[] => [
+  ...pixels.data.subarray((y * pixels.width + x) * 4, (y * pixels.width + x) * 4 + 4)
+];
+
+it('paints one pixel for each finite cell', () => {
+  const pixels = paint({ rows: 2, columns: 3, values: [0, 0.5, 1, 1, 0.5, 0] }, scale);
+  expect([pixels.width, pixels.height]).toEqual([3, 2]);
+  expect(pixel(pixels, 0, 0)).toEqual([...channels(scale.colorAt(0)), 255]);
+  expect(pixel(pixels, 2, 0)).toEqual([...channels(scale.colorAt(1)), 255]);
+  expect(pixel(pixels, 1, 1)).toEqual([...channels(scale.colorAt(0.5)), 255]);
+});
+
+it.each([NaN, Infinity, -Infinity])('paints %d in two colours that no finite value has', value => {
+  const pixels = paint({ rows: 1, columns: 2, values: [value, 0.3] }, scale);
+  const block = Array.from({ length: 36 }, (_, at) => pixel(pixels, at % 6, Math.floor(at / 6)).join());
+  expect(new Set(block)).toEqual(new Set(COLORS.nonfinite.map(color => [...channels(color), 255].join())));
+  const table = new Set(
+    Array.from({ length: 256 }, (_, entry) => scale.table.subarray(entry * 3, entry * 3 + 3).join())
+  );
+  expect(COLORS.nonfinite.some(color => table.has(channels(color).join()))).toBe(false);
+});
+
+it('leaves a missing cell transparent, even where its value is zero or NaN', () => {
+  const pixels = paint(
+    { rows: 1, columns: 3, values: [0, NaN, 0], missing: new Uint8Array([1, 1, 0]) },
+    scale
+  );
+  expect(pixels.width).toBe(3);
+  expect([pixel(pixels, 0, 0)[3], pixel(pixels, 1, 0)[3], pixel(pixels, 2, 0)[3]]).toEqual([0, 0, 255]);
+});
+
+it('keeps one pixel per cell for a large picture and still tells non-finite cells apart', () => {
+  const values = new Float32Array(96 * 4096 * 8);
+  values[7] = NaN;
+  const pixels = paint({ rows: 96 * 8, columns: 4096, values }, scale);
+  expect(pixels.width).toBe(4096);
+  expect(COLORS.nonfinite.map(color => [...channels(color), 255])).toContainEqual(pixel(pixels, 7, 0));
+});
+
+it('writes a PNG that holds the pixels', () => {
+  const pixels = paint({ rows: 3, columns: 2, values: [0, 0.2, 0.4, 0.6, 0.8, 1] }, scale);
+  const png = Buffer.from(encodePng(pixels));
+  expect(png.subarray(1, 4).toString()).toBe('PNG');
+  const length = png.readUInt32BE(33);
+  const lines = inflateSync(png.subarray(41, 41 + length));
+  const raw = [0, 1, 2].flatMap(row => [...lines.subarray(row * 9 + 1, row * 9 + 9)]);
+  expect(raw).toEqual([...pixels.data]);
+});

@@ -1,0 +1,150 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';
+import type {
+  ConnectionState,
+  IRunSource,
+  IScalarColumns,
+  ITensorQuery,
+  ITensorResult,
+  ITensorRow,
+  SourceChange
+} from '../../store/source';
+
+/** A run whose rows are in memory: a whole IRunSource, small enough to know every number. */
+export class MemoryRun implements IRunSource {
+  readonly id = 'r1';
+  readonly name = 'gpt-demo';
+  readonly status: Status | null = null;
+  hello: Hello | null = HELLO;
+  connection: ConnectionState = { kind: 'live' };
+  isDisposed = false;
+  rows: ITensorRow[] = [];
+  numbers: { step: number; name: string; value: number }[] = [];
+  units: Record<string, string> = {};
+  evictedRows = 0;
+  sampledEvery = 1;
+  failure: Error | null = null;
+  readonly asked: ITensorQuery[] = [];
+  readonly patches: ConfigPatch[] = [];
+
+  get changed(): ISignal<IRunSource, SourceChange> {
+    return this._changed;
+  }
+
+  /** Let rows arrive. */
+  add(...rows: Partial<ITensorRow>[]): void {
+    this.rows.push(...rows.map(rowOf));
+    const last = this.rows[this.rows.length - 1]?.step ?? 0;
+    this._changed.emit({ kind: 'rows', stream: 'tensors', firstStep: last, lastStep: last });
+  }
+
+  connect(connection: ConnectionState): void {
+    this.connection = connection;
+    this._changed.emit({ kind: 'connection' });
+  }
+
+  steps(flag: string, phase: Phase = 'train'): Promise<readonly number[]> {
+    const rows = this.rows.filter(row => row.flag === flag && row.phase === phase);
+    return Promise.resolve([...new Set(rows.map(row => row.step))]);
+  }
+
+  shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
+    const rows = this.rows.filter(row => row.flag === flag);
+    return Promise.resolve({
+      parts: [...new Set(rows.map(row => row.part))],
+      layers: [...new Set(rows.map(row => row.layer))].sort((a, b) => a - b)
+    });
+  }
+
+  tensors(query: ITensorQuery): Promise<ITensorResult> {
+    this.asked.push(query);
+    if (this.failure) {
+      return Promise.reject(this.failure);
+    }
+    const [first, last] = query.steps ?? [0, Infinity];
+    const rows = this.rows.filter(
+      row =>
+        row.flag === query.flag &&
+        row.step >= first &&
+        row.step <= last &&
+        (query.part === undefined || row.part === query.part) &&
+        (query.layers?.includes(row.layer) ?? true)
+    );
+    return Promise.resolve({ rows, evictedRows: this.evictedRows, sampledEvery: this.sampledEvery });
+  }
+
+  scalars(): Promise<IScalarColumns> {
+    return Promise.resolve({
+      step: Float64Array.from(this.numbers, each => each.step),
+      time: Float64Array.from(this.numbers, each => 1_790_000_000 + each.step),
+      value: Float64Array.from(this.numbers, each => each.value),
+      name: this.numbers.map(each => each.name),
+      units: this.units
+    });
+  }
+
+  configure(patch: ConfigPatch): Promise<Configured> {
+    this.patches.push(patch);
+    return Promise.resolve({ type: 'configured', id: '1', applied: true, step: 1, config: { flags: {} } });
+  }
+
+  dispose(): void {
+    this.isDisposed = true;
+    Signal.clearData(this);
+  }
+
+  private readonly _changed = new Signal<IRunSource, SourceChange>(this);
+}
+
+/** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer + 10 × position + tile unless told. */
+export function rowOf(row: Partial<ITensorRow>): ITensorRow {
+  const layer = row.layer ?? 1;
+  return {
+    step: 1,
+    microBatch: 0,
+    phase: 'train',
+    pass: 'forward',
+    rank: 0,
+    layer,
+    flag: 'MLP1_mat_mul',
+    part: '',
+    compressor: "Tile(tiles=2, reduction='mean')",
+    sourceShape: [16, 3, 512],
+    shape: [1, 3, 2],
+    values: Float32Array.from([0, 1, 10, 11, 20, 21], value => 100 * layer + value),
+    labels: [],
+    nanCount: 0,
+    infCount: 0,
+    ...row
+  };
+}
+
+const flag = (name: string, title: string, layers: number[], axes: string[]): Hello['flags'][number] => ({
+  name,
+  title,
+  layers,
+  axes,
+  parts: [],
+  bytes_per_layer: null
+});
+
+/** What the memory run says of itself. */
+export const HELLO: Hello = {
+  type: 'hello',
+  protocol: 'megalens.v1',
+  run: { id: 'r1', name: 'gpt-demo', started: 0 },
+  seq: 0,
+  model: { name: 'gpt', layers: 4 },
+  layout: { world_size: 1, tp: 1, pp: 1, dp: 1 },
+  flags: [
+    flag('InputTokens', 'Input tokens', [0], ['position']),
+    flag('MLP1_mat_mul', 'MLP1 output', [1, 2, 3, 4], ['position', 'feature']),
+    flag('RawAttentionScore_mat_mul', 'Attention probabilities', [1, 2, 3, 4], ['head', 'query', 'key']),
+    flag('HiddenStates', 'Hidden states', [1, 2, 3, 4], ['position', 'feature']),
+    { ...flag('Router', 'Router logits', [], ['position', 'feature']), reason: 'its layers have no experts.' }
+  ],
+  compressors: [{ name: 'Tile', title: 'Tile', description: '', schema: {} }],
+  config: { flags: { MLP1_mat_mul: { compressor: { name: 'Tile' } } } },
+  limits: { max_message_bytes: 1, viewer_queue_bytes: 1, backlog_bytes: 1 },
+  versions: {}
+};

@@ -1,0 +1,328 @@
+import { Chart } from '../../charts';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { mount } from '../registry';
+import type { IView } from '../view';
+import { MemoryRun } from './run';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+let run: MemoryRun;
+let view: IView | null = null;
+
+beforeEach(() => {
+  run = new MemoryRun();
+});
+
+afterEach(() => {
+  view?.dispose();
+  view = null;
+  document.body.replaceChildren();
+});
+
+async function show(options: ViewOptions, host = {}): Promise<IView> {
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mount(node, run, options, { renderer: 'svg', ...host });
+  await view.settled();
+  return view;
+}
+
+const text = (selector: string): string =>
+  document.querySelector(selector)?.textContent?.replace(/\u2009/g, ' ') ?? '';
+const stage = (): HTMLElement => document.querySelector<HTMLElement>('.jp-MegalensStage') as HTMLElement;
+const press = (key: string, init = {}): void => {
+  stage().dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, ...init }));
+};
+const control = <T extends HTMLElement>(id: string, tag: string): T =>
+  document.querySelector<T>(`[data-control="${id}"] ${tag}`) as T;
+const change = (input: HTMLInputElement | HTMLSelectElement, value: string): void => {
+  input.value = value;
+  input.dispatchEvent(new Event(input.type === 'range' ? 'input' : 'change'));
+};
+
+describe('heatmap', () => {
+  const HEATMAP: ViewOptions = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' };
+
+  it('draws one picture for each layer and says what it is', async () => {
+    run.add({ layer: 1, step: 1240 }, { layer: 2, step: 1240 });
+    await show(HEATMAP);
+    expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(2);
+    expect(text('.jp-MegalensView-title')).toBe('MLP1 output, mean of 2 tiles, layers 1 and 2, step 1 240');
+    expect(text('.jp-MegalensView-caption')).toContain('Sample 1 of 16.');
+    expect(view?.summary().replace(/\u2009/g, ' ')).toBe(
+      'At step 1 240 values run from 100 to 221. The largest magnitude, 221, is in layer 2 at position 2, tile 1.'
+    );
+  });
+
+  it('follows the newest step by patching the drawn chart', async () => {
+    const mounted = jest.spyOn(Chart, 'mount');
+    run.add({ step: 1 });
+    await show(HEATMAP);
+    const drawn = await (mounted.mock.results[0]?.value as Promise<Chart>);
+    run.add({ step: 2, values: new Float32Array([1, 2, 3, 4, 5, 6]) });
+    await view?.settled();
+    expect(text('.jp-MegalensView-title')).toContain('step 2');
+    expect(view?.summary()).toContain('from 1 to 6');
+    expect(drawn.embeds).toBe(1);
+    expect(mounted).toHaveBeenCalledTimes(1);
+    mounted.mockRestore();
+  });
+
+  it('stays at a chosen step while new ones arrive, and goes back to following', async () => {
+    run.add({ step: 1 }, { step: 2 });
+    await show(HEATMAP);
+    change(control('steps', 'input'), '0');
+    await view?.settled();
+    expect(view?.options).toMatchObject({ step: 1 });
+    run.add({ step: 3 });
+    await view?.settled();
+    expect(text('.jp-MegalensView-title')).toContain('step 1');
+    control<HTMLButtonElement>('steps', 'button').click();
+    await view?.settled();
+    expect(view?.options).toMatchObject({ step: null });
+    expect(text('.jp-MegalensView-title')).toContain('step 3');
+  });
+
+  it('says which step it took when the wanted one was not traced', async () => {
+    run.add({ step: 10 }, { step: 20 });
+    await show({ ...HEATMAP, step: 18 });
+    expect(text('.jp-MegalensView-title')).toContain('step 20');
+    expect(text('.jp-MegalensView-caption')).toContain('Step 18 was not traced; this is the nearest one.');
+  });
+
+  it('counts non-finite cells and what was left out in the caption', async () => {
+    run.evictedRows = 7;
+    run.sampledEvery = 3;
+    run.add({ values: new Float32Array([NaN, 1, 2, Infinity, 4, 5]), nanCount: 40, infCount: 2 });
+    await show(HEATMAP);
+    const caption = text('.jp-MegalensView-caption');
+    expect(caption).toContain('Cells that are not finite (hatched): 2.');
+    expect(caption).toContain('40 NaN and 2 infinite values');
+    expect(caption).toContain('one in 3');
+    expect(caption).toContain('memory: 7.');
+    expect(document.querySelector('.jp-MegalensPlot')?.innerHTML).toContain('not finite');
+  });
+
+  it('moves a cell cursor by keyboard and announces the value', async () => {
+    run.add({ layer: 1 }, { layer: 2 });
+    await show(HEATMAP);
+    press('ArrowRight');
+    expect(text('[aria-live]')).toBe('layer 1, position 0, tile 0: 100');
+    press('ArrowRight');
+    press('ArrowDown');
+    expect(text('[aria-live]')).toBe('layer 1, position 1, tile 1: 111');
+    press('PageDown');
+    press('End');
+    expect(text('[aria-live]')).toBe('layer 2, position 2, tile 1: 221');
+  });
+
+  it('puts token text on the position axis and into the announcement', async () => {
+    run.add({}, { flag: 'InputTokens', layer: 0, part: 'ids', shape: [1, 3], labels: ['The', ' end', '.'] });
+    await show(HEATMAP);
+    expect(document.querySelector('.jp-MegalensPlot')?.textContent).toContain('␣end');
+    press('ArrowRight');
+    press('ArrowRight');
+    expect(text('[aria-live]')).toBe('layer 1, position 1 “␣end”, tile 0: 110');
+  });
+
+  it('picks heads of attention, queries downwards and keys to the right', async () => {
+    const values = Float32Array.from({ length: 8 }, (_, at) => at);
+    run.add({ flag: 'RawAttentionScore_mat_mul', shape: [1, 2, 2, 2], values, compressor: 'NoOp()' });
+    await show({ view: 'heatmap', flag: 'RawAttentionScore_mat_mul', head: 1 });
+    press('ArrowRight');
+    press('ArrowRight');
+    expect(text('[aria-live]')).toBe('layer 1, key 1, query 0: 5');
+    change(control('head', 'input'), '0');
+    await view?.settled();
+    expect(view?.options).toMatchObject({ head: 0 });
+    expect(text('.jp-MegalensView-title')).toContain('head 0');
+  });
+
+  it('writes the numbers of each scale over its picture when layers have their own', async () => {
+    run.add({ layer: 1 }, { layer: 2 });
+    await show({ ...HEATMAP, scale: 'own' });
+    const drawn = document.querySelector('.jp-MegalensPlot')?.textContent ?? '';
+    expect(drawn).toContain('layer 1, 100 to 130');
+    expect(drawn).toContain('layer 2, 200 to 230');
+    expect(drawn).toContain('highest');
+  });
+});
+
+describe('trend', () => {
+  const spike = (layer: number, step: number, value: number): object => ({
+    layer,
+    step,
+    values: new Float32Array(6).fill(value)
+  });
+
+  it('draws a line for each layer and says what happened', async () => {
+    run.add(
+      ...[1, 2].flatMap(layer =>
+        [1, 2, 3, 4].map(step => spike(layer, step, layer === 2 && step > 2 ? 4 : 1))
+      )
+    );
+    await show({ view: 'trend', flag: 'MLP1_mat_mul' });
+    expect(document.querySelectorAll('.jp-MegalensPlot .mark-line path')).toHaveLength(2);
+    expect(view?.summary()).toBe('Rms rose from 1 to 4 between step 2 and 3 in layer 2.');
+    press('End');
+    press('ArrowDown');
+    expect(text('[aria-live]')).toBe('step 4, layer 2: rms 4');
+  });
+
+  it('marks the steps with non-finite values and counts them', async () => {
+    run.add(spike(1, 1, 1), { step: 2, values: new Float32Array([NaN, 1, 1, 1, Infinity, 1]) });
+    await show({ view: 'trend', flag: 'MLP1_mat_mul' });
+    expect(text('.jp-MegalensView-caption')).toContain('Values that were not finite: 2; marks along the top');
+    expect(document.querySelector('.jp-MegalensPlot')?.innerHTML).toContain('#ff2bd6');
+  });
+
+  it('changes to layer × step with the toolbar', async () => {
+    run.add(spike(1, 1, 1), spike(1, 3, 2), spike(2, 1, 3));
+    await show({ view: 'trend', flag: 'MLP1_mat_mul' });
+    change(control('kind', 'select'), 'heatmap');
+    await view?.settled();
+    expect(view?.options).toMatchObject({ kind: 'heatmap' });
+    expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
+  });
+});
+
+describe('scalars', () => {
+  beforeEach(() => {
+    run.units = { loss: 'nats/byte', held_out_loss: 'nats/byte', tokens_per_second: '1/s' };
+    run.numbers = [1, 2, 3, 4].flatMap(step => [
+      { step, name: 'loss', value: 6 - step },
+      { step, name: 'held_out_loss', value: 7 - step },
+      { step, name: 'tokens_per_second', value: 8000 + step }
+    ]);
+  });
+
+  it('draws the losses unless told otherwise', async () => {
+    await show({ view: 'scalars' });
+    expect(text('.jp-MegalensView-title')).toBe('loss, held_out_loss, steps 1 to 4');
+    expect(view?.summary()).toContain('loss fell from 5 to 2 nats/byte between step 1 and 4.');
+  });
+
+  it('gives each unit a panel of its own', async () => {
+    await show({ view: 'scalars', names: ['loss', 'tokens_per_second'] });
+    const drawn = document.querySelector('.jp-MegalensPlot')?.textContent ?? '';
+    expect(drawn).toContain('nats/byte');
+    expect(drawn).toContain('1/s');
+  });
+
+  it('draws the raw numbers faintly under a smoothed line and says so', async () => {
+    await show({ view: 'scalars', names: ['loss'], smoothing: 2 });
+    expect(text('.jp-MegalensView-caption')).toContain(
+      'trailing mean of 2 points; the numbers themselves are faint'
+    );
+    const opacities = [...document.querySelectorAll('.jp-MegalensPlot .mark-line path')].map(path =>
+      path.getAttribute('opacity')
+    );
+    expect(opacities).toContain('0.28');
+  });
+
+  it('counts a value that is not finite', async () => {
+    run.numbers.push({ step: 5, name: 'loss', value: NaN });
+    await show({ view: 'scalars', names: ['loss'] });
+    expect(text('.jp-MegalensView-caption')).toContain('Values that are not finite: 1');
+  });
+});
+
+describe('states', () => {
+  const button = (): HTMLButtonElement =>
+    document.querySelector('.jp-MegalensState button') as HTMLButtonElement;
+  const said = (): string => text('.jp-MegalensState p');
+  const next = (): Promise<void> => new Promise(done => setTimeout(done));
+
+  it('offers to trace a flag that is not traced', async () => {
+    await show({ view: 'heatmap', flag: 'HiddenStates' });
+    expect(said()).toBe('Hidden states is not traced.');
+    button().click();
+    await next();
+    expect(run.patches).toEqual([
+      { flags: { HiddenStates: { compressor: { name: 'Tile' }, phases: ['train'] } } }
+    ]);
+  });
+
+  it('gives the reason why a model lacks a flag and shows another', async () => {
+    run.add({});
+    await show({ view: 'trend', flag: 'Router' });
+    expect(said()).toBe('This model has no Router logits: its layers have no experts.');
+    button().click();
+    await view?.settled();
+    expect(view?.options).toMatchObject({ flag: 'MLP1_mat_mul' });
+  });
+
+  it('draws as soon as the first rows arrive', async () => {
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    expect(said()).toBe('MLP1 output is traced; its first train step has not arrived yet.');
+    run.add({});
+    await view?.settled();
+    expect(document.querySelector('.jp-MegalensView')?.getAttribute('data-state')).toBe('drawn');
+  });
+
+  it('shows what failed and tries again', async () => {
+    run.add({});
+    run.failure = new Error('The server did not answer.');
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    expect(said()).toBe('The server did not answer.');
+    run.failure = null;
+    button().click();
+    await new Promise<void>(done => {
+      const observer = new MutationObserver(() => {
+        if (document.querySelector('[data-state="drawn"]')) {
+          observer.disconnect();
+          done();
+        }
+      });
+      observer.observe(document.body, { attributes: true, subtree: true });
+    });
+    expect(text('.jp-MegalensView-title')).toContain('MLP1 output');
+  });
+
+  it('keeps the picture and says so while the run is stale or its link is broken', async () => {
+    run.add({});
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    run.connect({ kind: 'stale', since: Date.now() - 12_000 });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('No frame for 12 s: training is paused or its steps are long.');
+    run.connect({ kind: 'reconnecting', attempt: 2, message: '' });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toContain('broke; try 2');
+    expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
+    run.connect({ kind: 'live' });
+    await view?.settled();
+    expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
+  });
+
+  it('offers a layer that exists when the wanted one does not', async () => {
+    run.add({ layer: 2 });
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul', layers: '9' });
+    expect(said()).toBe('Layers 9 are not traced; there are rows of layer 2.');
+    button().click();
+    await view?.settled();
+    expect(view?.options).toMatchObject({ layers: '2' });
+  });
+
+  it('asks for nothing and leaves nothing behind after it is disposed twice', async () => {
+    run.add({});
+    const mounted = await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    const asked = run.asked.length;
+    mounted.dispose();
+    mounted.dispose();
+    run.add({ step: 2 });
+    await next();
+    expect(run.asked).toHaveLength(asked);
+    expect(mounted.node.childElementCount).toBe(0);
+  });
+
+  it('refuses options that the contract does not know, naming the field', async () => {
+    await expect(show({ view: 'heatmap', flag: 'X', layers: 'seven' })).rejects.toThrow(/layers/);
+  });
+
+  it('speaks the host language', async () => {
+    const translate = (words: string, ...args: (string | number)[]): string => `«${words}» ${args.join()}`;
+    await show({ view: 'heatmap', flag: 'HiddenStates' }, { translate });
+    expect(said()).toContain('«%1 is not traced.»');
+  });
+});

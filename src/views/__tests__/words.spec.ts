@@ -1,0 +1,112 @@
+import { changeWords, scalarWords } from '../change-words';
+import { toCode } from '../code';
+import { compressorWords, omissionWords, readCompressor, tokenText } from '../describe';
+import { isLayerText, layersIn, layerWords } from '../layers';
+import { untranslated } from '../translate';
+
+const plain = (text: string): string => text.replace(/\u2009/g, ' ');
+const ramp = (
+  layer: number,
+  low: number,
+  high: number
+): { layer: number; steps: number[]; values: number[] } => {
+  const steps = Array.from({ length: 21 }, (_, at) => at * 100);
+  return {
+    layer,
+    steps,
+    values: steps.map(step => (step <= 900 ? low : step >= 1100 ? high : (low + high) / 2))
+  };
+};
+
+it('says which layers rose, from what to what, and between which steps', () => {
+  const series = [ramp(1, 0.3, 0.3), ramp(2, 0.3, 0.31), ramp(3, 0.31, 0.98), ramp(4, 0.3, 0.9)];
+  expect(plain(changeWords('rms', series, untranslated))).toBe(
+    'rms rose from 0.31 to 0.98 between step 900 and 1 100 in layers 3 and 4.'
+  );
+});
+
+it('says that nothing moved when nothing did', () => {
+  const series = [ramp(1, 0.3, 0.31), ramp(2, 0.3, 0.3)];
+  expect(plain(changeWords('rms', series, untranslated))).toBe(
+    'rms stayed between 0.3 and 0.31 from step 0 to 2 000 in layers 1 and 2.'
+  );
+});
+
+it('finds a fall and passes over values that are not finite', () => {
+  const series = [{ layer: 2, steps: [1, 2, 3, 4], values: [8, NaN, 2, 2] }];
+  expect(changeWords('Maximum', series, untranslated)).toBe(
+    'Maximum fell from 8 to 2 between step 1 and 3 in layer 2.'
+  );
+  expect(changeWords('rms', [{ layer: 1, steps: [1], values: [NaN] }], untranslated)).toContain(
+    'too few finite'
+  );
+});
+
+it('says where a scalar went', () => {
+  expect(scalarWords('loss', [1, 5, 9], [5.5, NaN, 1.62], 'nats/byte', untranslated)).toBe(
+    'loss fell from 5.5 to 1.62 nats/byte between step 1 and 9.'
+  );
+  expect(scalarWords('loss', [1], [NaN], '', untranslated)).toBe('loss has no finite value.');
+});
+
+it.each([
+  [
+    { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1-4', step: 1240 } as const,
+    'run.heatmap("MLP1_mat_mul", layers="1-4", step=1240)'
+  ],
+  [
+    { view: 'heatmap', flag: 'HiddenStates', layers: '1', part: null } as const,
+    'run.heatmap("HiddenStates")'
+  ],
+  [
+    { view: 'trend', flag: 'HiddenStates', steps: [1, 9], kind: 'heatmap' } as const,
+    'run.trend("HiddenStates", steps=[1, 9], kind="heatmap")'
+  ],
+  [{ view: 'scalars' } as const, 'run.scalars_view()'],
+  [
+    { view: 'scalars', names: ['loss'], smoothing: 20 } as const,
+    'run.scalars_view(names=["loss"], smoothing=20)'
+  ]
+])('writes %j as Python', (options, code) => {
+  expect(toCode({ ...options, ...('steps' in options ? { steps: [1, 9] } : {}) } as never)).toBe(code);
+});
+
+it('names layers in words', () => {
+  expect([[3], [3, 4], [1, 2, 3, 4], [1, 2, 3, 7], [1, 3, 5]].map(layerWords)).toEqual([
+    'layer 3',
+    'layers 3 and 4',
+    'layers 1 to 4',
+    'layers 1 to 3 and 7',
+    'layers 1, 3 and 5'
+  ]);
+});
+
+it('takes of a range text the layers that exist', () => {
+  expect(layersIn('all', [1, 2, 4])).toEqual([1, 2, 4]);
+  expect(layersIn('1-3,9', [1, 2, 4])).toEqual([1, 2]);
+  expect(layersIn('x', [1])).toEqual([]);
+  expect(['all', '1-4,7', '', '1-', 'x'].map(isLayerText)).toEqual([true, true, false, false, false]);
+});
+
+it('reads a compressor with commas inside its values', () => {
+  expect(readCompressor("Tile(tiles=96, reduction='quantile(data, 0.9)')")).toEqual({
+    name: 'Tile',
+    params: { tiles: '96', reduction: 'quantile(data, 0.9)' }
+  });
+  expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated)).toBe('mean of 96 tiles');
+  expect(compressorWords('NoOp()', untranslated)).toBe('every value');
+});
+
+it('says everything that was left out, and nothing when nothing was', () => {
+  expect(omissionWords({ sampledEvery: 1, evictedRows: 0 }, untranslated)).toEqual([]);
+  const words = omissionWords({ sampledEvery: 4, evictedRows: 12, decimatedFrom: 5000 }, untranslated);
+  expect(words.map(plain)).toEqual([
+    'Of the traced steps one in 4 is shown: the others were not sent.',
+    'Older rows given up to stay within memory: 12.',
+    'Drawn from 5 000 points, keeping every minimum and maximum.'
+  ]);
+});
+
+it('shows the white space of tokens', () => {
+  expect(tokenText(' the\n\t')).toBe('␣the⏎⇥');
+});

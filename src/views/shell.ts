@@ -1,0 +1,63 @@
+import type { IContent } from './content';
+import { element } from './dom';
+import type { Translate } from './translate';
+
+/** The elements of a view, top to bottom: toolbar, banner, title, stage, state, caption. */
+export class Shell {
+  constructor(toolbar: HTMLElement, t: Translate) {
+    this._stage = element(
+      'div',
+      { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
+      this.plot,
+      this.overlay
+    );
+    this.root = element(
+      'section',
+      { class: 'jp-MegalensView', 'data-state': 'none' },
+      toolbar,
+      this.banner,
+      this._title,
+      this._stage,
+      this.state,
+      this._caption,
+      this._live
+    );
+  }
+
+  readonly root: HTMLElement;
+  readonly plot = element('div', { class: 'jp-MegalensPlot' });
+  readonly overlay = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
+  readonly banner = element('div', { class: 'jp-MegalensBanner', hidden: '' });
+  readonly state = element('div', { class: 'jp-MegalensState', hidden: '' });
+
+  /** Holds plot, cursor and tooltip; takes the focus and the keys. */
+  get stage(): HTMLElement {
+    return this._stage;
+  }
+
+  /** Write title and caption of a picture; null where there is none. */
+  present(content: IContent | null): void {
+    this.root.dataset['state'] = content === null ? 'none' : 'drawn';
+    if (content === null) {
+      return;
+    }
+    this._title.textContent = content.title;
+    if (content.swatch) {
+      const swatch = element('span', { class: 'jp-MegalensSwatch' });
+      swatch.style.background = content.swatch;
+      this._title.prepend(swatch);
+    }
+    this._caption.textContent = content.caption.join(' ');
+    this._stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
+  }
+
+  /** Have a screen reader say something. */
+  say(text: string): void {
+    this._live.textContent = text;
+  }
+
+  private readonly _title = element('h3', { class: 'jp-MegalensView-title' });
+  private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
+  private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
+  private readonly _stage: HTMLElement;
+}
