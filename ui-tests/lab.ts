@@ -174,9 +174,9 @@ export const test = base.extend<{ open: (path?: string) => Promise<Page> }, { la
 export { expect };
 
 /** Log in through the form, as a person does: the token is never in an address. */
-async function logIn(page: Page, lab: ILab): Promise<void> {
+export async function logIn(page: Page, lab: ILab): Promise<void> {
   await page.goto(`${lab.url}login`);
-  await page.locator('input[name=password]').fill(lab.token);
+  await page.locator('#password_input').fill(lab.token);
   await page.locator('#login_submit').click();
   await page.waitForURL(url => !url.pathname.endsWith('/login'));
 }

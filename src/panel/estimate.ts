@@ -5,17 +5,35 @@ import { countLayers } from './layers';
 const ROW_BYTES = 160;
 
 /**
+ * Positions of a sample, as any flag whose sizes are known has them; null before the first traced step.
+ *
+ * @param flags - all flags of hello
+ */
+export function positionsOf(flags: readonly FlagInfo[]): number | null {
+  const known = flags.find(
+    info => info.bytes_per_layer !== null && info.features && info.axes[0] === 'position'
+  );
+  return known?.bytes_per_layer && known.features ? known.bytes_per_layer / (4 * known.features) : null;
+}
+
+/**
  * Bytes that one flag is expected to send per training step, or null where the hub did not say enough.
  *
  * It starts from the flag's uncompressed bytes per sample and layer; one micro-batch is assumed.
  *
  * @param info - the flag as hello advertises it
  * @param setting - the setting that would be applied
+ * @param positions - positions of a sample, where another flag told them
  */
-export function estimateBytes(info: FlagInfo, setting: FlagSetting): number | null {
+export function estimateBytes(info: FlagInfo, setting: FlagSetting, positions: number | null): number | null {
   const layers = countLayers(setting.layers ?? 'all', info.layers);
   const samples = setting.samples === undefined ? 1 : setting.samples;
-  if (info.bytes_per_layer === null || samples === null) {
+  const whole =
+    info.bytes_per_layer ??
+    (info.features && positions !== null && info.axes[0] === 'position'
+      ? 4 * positions * info.features
+      : null);
+  if (whole === null || samples === null) {
     return null;
   }
   const parts = Math.max(1, info.parts.length);
@@ -23,7 +41,7 @@ export function estimateBytes(info: FlagInfo, setting: FlagSetting): number | nu
   if (kept === null) {
     return null;
   }
-  return (layers * (samples * info.bytes_per_layer * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
+  return (layers * (samples * whole * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
 }
 
 /** Share of the values that a compressor keeps, or null when it cannot be known here. */

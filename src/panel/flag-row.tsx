@@ -193,5 +193,6 @@ function FlagForm(props: {
 }
 
 function summaryOf(setting: IFullSetting): string {
-  return `${setting.layers} · ${compressorText(setting.compressor)}${setting.every > 1 ? ` /${setting.every}` : ''}`;
+  const layers = setting.layers === 'all' ? '' : `${setting.layers} · `;
+  return `${layers}${compressorText(setting.compressor)}${setting.every > 1 ? ` /${setting.every}` : ''}`;
 }

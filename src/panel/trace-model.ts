@@ -12,7 +12,7 @@ import {
   type Draft,
   type IFullSetting
 } from './draft';
-import { estimateBytes } from './estimate';
+import { estimateBytes, positionsOf } from './estimate';
 
 /** Where an Apply stands. */
 export type ApplyState =
@@ -128,9 +128,10 @@ export class TraceModel {
   get estimate(): { bytes: number; complete: boolean } {
     let bytes = 0;
     let complete = true;
+    const positions = positionsOf(this.hello?.flags ?? []);
     for (const { info, setting } of this.rows) {
       if (setting !== null) {
-        const size = estimateBytes(info, setting);
+        const size = estimateBytes(info, setting, positions);
         bytes += size ?? 0;
         complete &&= size !== null;
       }

@@ -15,7 +15,6 @@ export function TraceSection({ model }: { model: PanelModel }): React.ReactEleme
     return null;
   }
   const { rows, foreign, estimate, writable } = trace;
-  const size = formatBytes(estimate.bytes);
   return (
     <Section name="trace" title={trans.__('Trace')}>
       {foreign !== null && <Foreign change={foreign} trans={trans} dismiss={() => trace.dismissForeign()} />}
@@ -25,7 +24,7 @@ export function TraceSection({ model }: { model: PanelModel }): React.ReactEleme
         ))}
       </ul>
       {writable ? (
-        <ApplyBar trace={trace} size={estimate.complete ? `≈ ${size}` : `≥ ${size}`} trans={trans} />
+        <ApplyBar trace={trace} size={sizeText(estimate, trans)} trans={trans} />
       ) : (
         <p className="jp-MegalensHint">
           {trans.__('What this run traced. Settings can be changed while it trains.')}
@@ -33,6 +32,13 @@ export function TraceSection({ model }: { model: PanelModel }): React.ReactEleme
       )}
     </Section>
   );
+}
+
+function sizeText({ bytes, complete }: TraceModel['estimate'], trans: TranslationBundle): string {
+  if (complete) {
+    return trans.__('≈ %1/step', formatBytes(bytes));
+  }
+  return bytes > 0 ? trans.__('≥ %1/step', formatBytes(bytes)) : trans.__('size not known yet');
 }
 
 function ApplyBar(props: { trace: TraceModel; size: string; trans: TranslationBundle }): React.ReactElement {
@@ -47,7 +53,7 @@ function ApplyBar(props: { trace: TraceModel; size: string; trans: TranslationBu
           className="jp-MegalensApply-size"
           title={trans.__('Expected size of one step’s frames with these settings, one micro-batch a step')}
         >
-          {trans.__('%1/step', size)}
+          {size}
         </span>
         <button
           type="button"

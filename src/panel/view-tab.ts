@@ -37,6 +37,8 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
     this._options = options;
     this.addClass('jp-MegalensViewTab');
     this.title.closable = true;
+    // The view has a toolbar of its own.
+    this.toolbar.hide();
   }
 
   readonly run: string;

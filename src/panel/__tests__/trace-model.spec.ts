@@ -127,6 +127,16 @@ describe('TraceModel', () => {
     expect(trace.estimate).toEqual({ bytes: 0, complete: false });
   });
 
+  it('knows a flag’s size from the positions that another flag told', () => {
+    const run = new MemoryRun();
+    run.hello!.flags[1]!.bytes_per_layer = null;
+    const trace = new TraceModel(run);
+    trace.toggle('QKV_mat_mul', true);
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 96 * 3 * 4 + 3 * 160), complete: true });
+    run.hello!.flags[0]!.bytes_per_layer = null;
+    expect(trace.estimate).toEqual({ bytes: 0, complete: false });
+  });
+
   it('takes no changes when the run is recorded or over', () => {
     const run = new MemoryRun();
     const trace = new TraceModel(run);
