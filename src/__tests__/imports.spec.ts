@@ -33,6 +33,7 @@ function allowed(room: string, path: string, name: string): boolean {
     return (
       target === room ||
       rule.rooms.includes(target) ||
+      target === 'version' ||
       (target === 'tokens' && ['plugins', 'panel'].includes(room))
     );
   }
