@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime, timezone
+from decimal import ROUND_HALF_UP, Context
 
 __all__ = ["THIN_SPACE", "clean", "count_text", "date_text", "integer_text", "number_text", "typeset"]
 
@@ -26,10 +27,11 @@ def number_text(value: float, digits: int = 4) -> str:
         return "∞" if value > 0 else f"{_MINUS}∞"
     if value == 0:
         return "0"
-    rounded = float(f"{value:.{digits - 1}e}")
+    exact = Context(digits, ROUND_HALF_UP).create_decimal(value)
+    rounded = float(exact)
     size = abs(rounded)
     if size < 1e-5 or size >= 1e5:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+        mantissa, exponent = f"{exact:.{digits - 1}e}".split("e")
         return typeset(f"{_trimmed(mantissa)}e{int(exponent)}")
     decimals = max(0, digits - 1 - math.floor(math.log10(size)))
     return typeset(_trimmed(f"{rounded:.{decimals}f}"))

@@ -1,0 +1,211 @@
+"""What the static pictures are made of."""
+
+import math
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+from recorded_run import RUN_ID, values_of, write_run
+
+from megalens.client import open_run, trend
+from megalens.protocol import check_view_options
+from megalens.report import draw_picture
+from megalens.report.draw import make_picture
+from megalens.report.points import thin
+from megalens.report.scalars import trailing_mean
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return open_run(write_run(tmp_path_factory.mktemp("runs") / RUN_ID))
+
+
+def picture(run, **options):
+    return make_picture(run, check_view_options(options))
+
+
+def test_a_heatmap_has_positions_across_and_tiles_down(run):
+    shown = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="2", step=7)
+    (frame,) = shown.frames
+    assert frame.step == 7
+    assert (frame.matrices[2] == values_of(7, 2)[0].T).all()
+    assert shown.texts["xTitle"] == "position"
+    assert shown.texts["yTitle"] == "tile"
+    assert shown.title == "MLP1 output, mean of 16 tiles, layer 2, step 7"
+    assert shown.params["tokens"][:6] == ["␣", "i", "j", "k", "l", "␣"]
+
+
+def test_attention_has_queries_down_and_keys_across_and_its_head_can_be_chosen(run):
+    pictures = [
+        picture(run, view="heatmap", flag="RawAttentionScore_mat_mul", head=head) for head in (0, 1, 9)
+    ]
+    rows = run.tensors("RawAttentionScore_mat_mul")["values"][0].as_py()
+    attention = np.array(rows, dtype=np.float32).reshape(2, 6, 6)
+    for shown, head in zip(pictures, (0, 1, 1), strict=True):
+        assert (shown.frames[0].matrices[1] == attention[head]).all()
+        assert (shown.texts["xTitle"], shown.texts["yTitle"]) == ("key", "query")
+        assert f"head {head}" in shown.title
+
+
+def test_the_newest_step_is_drawn_unless_one_is_named_and_a_missing_one_gives_the_nearest(run):
+    assert picture(run, view="heatmap", flag="MLP1_mat_mul").frames[0].step == 40
+    nearest = picture(run, view="heatmap", flag="QKV_mat_mul", step=30)
+    assert nearest.frames[0].step == 5
+    assert "Step 30 was not traced; this is the nearest one." in nearest.caption
+
+
+def test_the_first_part_is_drawn_unless_one_is_named(run):
+    assert "part q" in picture(run, view="heatmap", flag="QKV_mat_mul").title
+    assert "part v" in picture(run, view="heatmap", flag="QKV_mat_mul", part="v").title
+
+
+def test_cells_that_are_not_finite_are_counted_and_explained(run):
+    shown = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="all", step=30)
+    assert "3 cells are not finite (hatched)." in shown.caption
+    assert "The traced tensors held 1 NaN and 2 infinite values." in shown.caption
+    assert shown.params["legendText"][0] == "not finite"
+    assert picture(run, view="heatmap", flag="MLP1_mat_mul", step=29).params["legendText"][0] != "not finite"
+
+
+def test_own_scales_carry_their_numbers_in_the_headers(run):
+    own = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="1,3", scale="own")
+    assert own.params["headers"]["1"].startswith("layer 1, −")
+    assert own.params["legendText"] == ["lowest", "highest"]
+    shared = picture(run, view="heatmap", flag="MLP1_mat_mul", layers="1,3")
+    assert shared.params["headers"] == {"1": "layer 1", "3": "layer 3"}
+
+
+def test_other_steps_are_read_only_where_there_is_room_for_them(run):
+    options = check_view_options({"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "1", "step": 11})
+    assert [frame.step for frame in make_picture(run, options).frames] == [11]
+    shown = make_picture(run, options, room=5_000)
+    steps = [frame.step for frame in shown.frames]
+    assert len(steps) == 4
+    assert steps[0] == 1
+    assert steps[-1] == 40
+    assert 11 in steps
+    assert len(shown.steps) == 40
+
+
+@pytest.mark.parametrize("statistic", ["mean", "std", "min", "max", "rms", "abs_mean", "nonfinite"])
+def test_a_trend_draws_the_numbers_of_the_client(run, statistic):
+    shown = picture(run, view="trend", flag="MLP1_mat_mul", layers="2-3", statistic=statistic)
+    expected = trend(run.tensors("MLP1_mat_mul", "2-3"), statistic)
+    drawn = {(row["step"], row["layer"]): row["value"] for row in shown.datasets["rows"]}
+    assert drawn == {(row["step"], row["layer"]): row["value"] for row in expected.to_pylist()}
+    assert [(row["step"], row["layer"], row["count"]) for row in shown.datasets["nonfinite"]] == [(30, 2, 3)]
+
+
+def test_a_trend_keeps_to_the_steps_that_are_asked_for(run):
+    shown = picture(run, view="trend", flag="MLP1_mat_mul", steps=[5, 9])
+    assert {row["step"] for row in shown.datasets["rows"]} == {5, 6, 7, 8, 9}
+    assert (shown.params["x0"], shown.params["x1"]) == (5, 9)
+
+
+def test_a_layer_by_step_picture_has_a_cell_for_each_row_and_leaves_others_out(run):
+    shown = picture(run, view="trend", flag="MLP1_mat_mul", kind="heatmap", layers="1,4")
+    (cells,) = shown.datasets["pictures"]
+    assert (cells["x"], cells["x2"], cells["y"], cells["y2"]) == (0.5, 40.5, 0.5, 4.5)
+    assert {row["layer"] for row in shown.cells} == {1, 4}
+
+
+def test_scalars_have_a_panel_for_each_unit_and_the_losses_unless_named(run):
+    shown = picture(run, view="scalars")
+    assert {row["name"] for row in shown.datasets["rows"]} == {"loss", "held_out_loss"}
+    several = picture(run, view="scalars", names=["loss", "tokens_per_second"])
+    assert several.params["headers"] == {"0": "nats/byte", "1": "1/s"}
+    losses = [row["value"] for row in several.datasets["rows"] if row["name"] == "loss"]
+    assert losses == run.scalars("loss")["value"].to_pylist()
+
+
+def test_smoothing_is_said_and_the_numbers_themselves_stay(run):
+    shown = picture(run, view="scalars", names=["loss"], smoothing=5)
+    assert "Lines are the trailing mean of 5 points; the numbers themselves are faint." in shown.caption
+    raw = run.scalars("loss")["value"].to_numpy()
+    kinds = {
+        kind: [r["value"] for r in shown.datasets["rows"] if r["kind"] == kind] for kind in ("faint", "line")
+    }
+    assert kinds["faint"] == raw.tolist()
+    assert math.isclose(kinds["line"][10], raw[6:11].mean(), rel_tol=1e-12)
+
+
+def test_a_trailing_mean_passes_over_what_is_not_finite():
+    values = np.array([1.0, np.nan, 3.0, np.inf, 5.0])
+    assert trailing_mean(values, 2).tolist()[:1] == [1.0]
+    assert trailing_mean(values, 3).tolist() == [1.0, 1.0, 2.0, 3.0, 4.0]
+    assert np.isnan(trailing_mean(np.array([np.nan, np.nan]), 2)).all()
+
+
+def test_thinning_keeps_every_extreme_and_both_ends():
+    values = np.sin(np.arange(20_000) / 7)
+    values[12_345], values[6_789] = 9.0, -9.0
+    kept = thin(values, 600)
+    assert len(kept) <= 602
+    assert {0, 12_345, 6_789, 19_999} <= set(kept.tolist())
+    assert thin(values[:600], 600).tolist() == list(range(600))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"view": "heatmap", "flag": "HiddenStates"}, "This run holds no train step of Layer output."),
+        (
+            {"view": "heatmap", "flag": "MLP1_mat_mul", "phase": "eval"},
+            "This run holds no eval step of MLP1 output.",
+        ),
+        (
+            {"view": "heatmap", "flag": "MLP2_mat_mul"},
+            "This model has no MLP2 output: no second matrix was found",
+        ),
+        (
+            {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "9"},
+            "Layers 9 were not traced: there are rows of layers 1 to 4.",
+        ),
+        ({"view": "trend", "flag": "HiddenStates"}, "This run holds no train step of Layer output."),
+        (
+            {"view": "trend", "flag": "MLP1_mat_mul", "steps": [900, 950]},
+            "Nothing was traced of steps 900 to 950",
+        ),
+        ({"view": "scalars", "names": ["speed"]}, "This run has no scalar named speed."),
+    ],
+)
+def test_a_view_with_nothing_to_show_says_why(run, options, says):
+    shown = picture(run, **options)
+    assert shown.empty
+    assert says in " ".join(shown.caption)
+    assert draw_picture(run, options)[0] == ""
+    assert says in draw_picture(run, options)[1]
+
+
+def test_pictures_of_cells_stay_sharp_and_load_nothing(run):
+    svg, caption = draw_picture(run, {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "all"})
+    assert svg.count("image-rendering:pixelated") == 4
+    assert svg.count('href="data:image/png;base64,') == svg.count("<image")
+    assert caption.startswith("MLP1 output, mean of 16 tiles, layers 1 to 4, step 40.")
+
+
+def test_every_layer_at_a_step_is_the_first_micro_batch_of_the_lowest_rank(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from recorded_run import tensor
+
+    from megalens.protocol import stream_schema
+
+    folder = write_run(tmp_path / RUN_ID, steps=2)
+    rows = [
+        {
+            **tensor(1, 1, "HiddenStates", "", "NoOp()", np.full((1, 2, 3), 10 * rank + batch, np.float32)),
+            "micro_batch": batch,
+            "rank": rank,
+        }
+        for rank in (1, 0)
+        for batch in (1, 0)
+    ]
+    table = pa.Table.from_pylist(rows, schema=stream_schema("tensors"))
+    old = pq.read_table(folder / "tensors.parquet").cast(stream_schema("tensors"))
+    pq.write_table(pa.concat_tables([old, table]), folder / "tensors.parquet")
+    shown = picture(open_run(folder), view="heatmap", flag="HiddenStates")
+    assert (shown.frames[0].matrices[1] == 0).all()
+    summed = picture(open_run(folder), view="trend", flag="HiddenStates", statistic="mean")
+    assert summed.datasets["rows"] == [{"step": 1, "layer": 1, "value": 5.5}]
+    assert pc.sum(table["nan_count"]).as_py() == 0
