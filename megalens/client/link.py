@@ -131,60 +131,54 @@ class Link:
 
     def _once(self, address: str, token: str) -> tuple[bool, Exception, bool]:
         """Connect and read until it ends; return whether it came up, why it ended, and whether that is final."""
-        try:
-            connection = connect(
-                address,
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
-                additional_headers={"Authorization": f"Bearer {token}"},
-                compression=None,
-                # A proxy of the environment must see neither the rows nor the token.
-                proxy=None,
-                max_size=_MAX_FRAME_BYTES,
-                open_timeout=10,
-                close_timeout=2,
-                logger=_QUIET,
-            )
-        except (
-            InvalidStatus,
-            InvalidURI,
-            InvalidMessage,
-            InvalidHandshake,
-            OSError,
-            TimeoutError,
-            ValueError,
-        ) as error:
-            return (False, *_explain(address, error))
-        with self._lock:
-            self._connection = connection
-        try:
-            if self._closing.is_set():
-                return True, ClientError("closed", code="closed"), True
-            connection.send(encode_message(self._listener.join_message()))
-            for message in connection:
-                if isinstance(message, str):
-                    self._listener.on_text(message)
-                else:
-                    self._listener.on_bytes(message)
-            problem: Exception = ClientError("The hub closed the connection.", code="disconnected")
-        except ConnectionClosed as error:
-            problem = ClientError("The connection to the hub broke.", code="disconnected")
-            problem.__cause__ = error
-        except ProtocolError as error:
-            connection.close(4400, "")
-            return True, error, True
-        except OSError as error:
-            problem = ClientError("The connection to the hub broke.", code="disconnected")
-            problem.__cause__ = error
-        finally:
-            with self._lock:
-                self._connection = None
-            connection.close()
+        with contextlib.ExitStack() as stack:
+            try:
+                # Used as a context manager the call means the same in every version of the library.
+                connection = stack.enter_context(
+                    connect(
+                        address,
+                        subprotocols=[Subprotocol(SUBPROTOCOL)],
+                        additional_headers={"Authorization": f"Bearer {token}"},
+                        compression=None,
+                        # A proxy of the environment must see neither the rows nor the token.
+                        proxy=None,
+                        max_size=_MAX_FRAME_BYTES,
+                        open_timeout=10,
+                        close_timeout=2,
+                        logger=_QUIET,
+                    )
+                )
+            except (InvalidHandshake, InvalidMessage, InvalidURI, OSError, ValueError) as error:
+                return (False, *_explain(address, error))
+            problem: Exception = ClientError("The connection to the hub broke.", code="disconnected")
+            try:
+                with self._lock:
+                    self._connection = connection
+                if self._closing.is_set():
+                    return True, problem, True
+                self._read(connection)
+            except ProtocolError as error:
+                connection.close(4400, "")
+                return True, error, True
+            except (ConnectionClosed, OSError) as error:
+                problem.__cause__ = error
+            finally:
+                with self._lock:
+                    self._connection = None
         code = connection.close_code
         if code == 4406:
             problem = ProtocolError(
                 "version-mismatch", "The hub speaks another protocol version. Update the older side."
             )
         return True, problem, code in _FINAL_CODES
+
+    def _read(self, connection: ClientConnection) -> None:
+        connection.send(encode_message(self._listener.join_message()))
+        for message in connection:
+            if isinstance(message, str):
+                self._listener.on_text(message)
+            else:
+                self._listener.on_bytes(message)
 
 
 def _explain(address: str, error: Exception) -> tuple[Exception, bool]:

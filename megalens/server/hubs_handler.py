@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
@@ -67,7 +69,7 @@ async def _greet(address: str, token: str) -> dict[str, Any]:
             if isinstance(data, str):
                 message = decode_message(data)
                 if message["type"] == "hello":
-                    await connection.send(encode_message({"type": "goodbye", "reason": "leaving"}))
+                    await _leave(connection)
                     return message
                 if message["type"] == "error":
                     raise ProtocolError.from_message(message)
@@ -77,3 +79,11 @@ async def _greet(address: str, token: str) -> dict[str, Any]:
         ) from error
     finally:
         await connection.close()
+
+
+async def _leave(connection: ClientConnection) -> None:
+    """Say goodbye and read what was under way, so that the close is not stuck behind it."""
+    with contextlib.suppress(ConnectionClosed, asyncio.TimeoutError):
+        await connection.send(encode_message({"type": "goodbye", "reason": "leaving"}))
+        while True:
+            await asyncio.wait_for(connection.recv(), 1)

@@ -46,8 +46,8 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         return registry
 
     @ws_authenticated
-    @authorized(action="execute")
-    async def get(self, *arguments: Any, **named: Any) -> None:  # type: ignore[untyped-decorator,unused-ignore]
+    @authorized(action="execute")  # type: ignore[untyped-decorator]
+    async def get(self, *arguments: Any, **named: Any) -> None:  # type: ignore[override]
         """Upgrade the request."""
         # The library passes what the path holds to open() by itself.
         await super().get(*arguments, **named)
@@ -76,10 +76,10 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             gone = await loop.run_in_executor(executor, self._gone)
             self._close(4404 if gone else 4502, "not-found" if gone else error.code, error.message)
             return
-        if self.ws_connection is None:
-            await self._hub.close()
-            return
         self._pump = asyncio.create_task(self._pump_to_browser(self._hub))
+        if self.close_code is not None or self.ws_connection is None:
+            # The browser left meanwhile, so that nothing else will end this.
+            self._pump.cancel()
 
     async def on_message(self, message: str | bytes) -> None:
         """Pass on what the browser says; the next message is read when the hub has taken this one."""
@@ -91,8 +91,9 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Let go of the hub."""
         relays: set[RelayHandler] = self.settings["megalens_relays"]
         relays.discard(self)
-        if self.ping_callback is not None:
-            self.ping_callback.stop()
+        pinging: Any = self.ping_callback
+        if pinging is not None:
+            pinging.stop()
         if self._pump is not None:
             self._pump.cancel()
 
