@@ -102,12 +102,20 @@ class Recorder:
             return result
 
     def close(self, description: dict[str, Any]) -> None:
-        """Write what waits, pack the streams to Parquet and end the thread. Blocks; safe twice."""
+        """Write what waits, pack the streams to Parquet and end the thread. Blocks; called again it brings ``run.json`` up to date."""
         with self._lock:
+            again = self._closing
             self._description = description
             self._closing = True
             self._lock.notify()
         self._thread.join()
+        if again and self.behind:
+            self._describe_now()
+
+    @property
+    def behind(self) -> bool:
+        """Whether rows came after the end that ``run.json`` does not yet say are missing."""
+        return self._redescribe and not self._thread.is_alive()
 
     def _miss(self, table: pa.Table, step: int) -> None:
         self.dropped_rows += table.num_rows
@@ -161,6 +169,7 @@ class Recorder:
     def _describe_now(self) -> None:
         with self._lock:
             description = self._full_description()
+            self._redescribe = False
         try:
             self._folder.write_description(description)
         except OSError as error:

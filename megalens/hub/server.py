@@ -192,7 +192,9 @@ class Hub:
             self._close_recording()
 
     def _close_recording(self) -> None:
-        if self._recorder is None or self._record_closing is not None:
+        if self._recorder is None:
+            return
+        if self._record_closing is not None and not (self._record_closing.done() and self._recorder.behind):
             return
         closing = asyncio.to_thread(self._recorder.close, self.state.description())
         self._record_closing = asyncio.create_task(closing)
