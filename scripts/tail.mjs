@@ -312,7 +312,7 @@ async function main() {
         response.statusCode === 401
           ? `The hub at ${address} refused the token. Name the runtime file of this hub with --token-file.`
           : `${address} answered ${response.statusCode}, which no hub does. Check the address.`;
-      request.destroy();
+      socket.terminate();
     });
     return socket;
   };

@@ -1,3 +1,5 @@
+import { AggregateError } from './aggregate-error';
+
 /** Rows sorted into groups of equal keys. */
 export interface IGroups {
   /** Group of each row. */
@@ -24,39 +26,92 @@ const SMALL_TABLE = 1 << 16;
  * Group rows by two columns of whole numbers, such as step and layer.
  *
  * Typed arrays instead of arquero's groupby: that builds a key text for each row, which for a million rows takes ten times as long.
- * Each column is coded by its distinct values (through a table where their range is not much larger than their number, through a
- * map where it is), and the pair of codes is the group.
+ * Where the two ranges span a grid that is not much larger than the rows are many, as steps and layers do, a row's place in the grid is
+ * its group. Otherwise each column is coded by its distinct values first, and the grid is that of the codes.
  *
  * @param first - First key of each row.
  * @param second - Second key of each row.
  */
 export function groupBy(first: Integers, second: Integers): IGroups {
+  const [low, high] = rangeOf(first);
+  const [left, right] = rangeOf(second);
+  const across = right - left + 1;
+  const cells = (high - low + 1) * across;
+  if (first.length > 0 && cells <= Math.max(SMALL_TABLE, first.length * 4)) {
+    return onGrid(first, second, low, left, across, cells);
+  }
   const a = encode(first);
   const b = encode(second);
-  const across = b.keys.length;
-  const pairs = a.code;
-  if (a.keys.length * across > 0xffffffff) {
-    throw new RangeError(`${a.keys.length} × ${across} groups are more than can be numbered.`);
+  const width = b.keys.length;
+  if (a.keys.length * width > 0xffffffff) {
+    throw new AggregateError(
+      `${a.keys.length} × ${width} groups are more than can be numbered. Choose fewer steps.`
+    );
   }
+  const pairs = a.code;
   for (let row = 0; row < pairs.length; row += 1) {
-    pairs[row] = (pairs[row] ?? 0) * across + (b.code[row] ?? 0);
+    pairs[row] = (pairs[row] ?? 0) * width + (b.code[row] ?? 0);
   }
   const { code, keys } = encode(pairs);
   return {
     group: code,
-    first: keys.map(pair => a.keys[Math.floor(pair / across)] ?? 0),
-    second: keys.map(pair => b.keys[pair % across] ?? 0)
+    first: keys.map(pair => a.keys[Math.floor(pair / width)] ?? 0),
+    second: keys.map(pair => b.keys[pair % width] ?? 0)
   };
 }
 
-function encode(column: Integers): ICodes {
+function onGrid(
+  first: Integers,
+  second: Integers,
+  low: number,
+  left: number,
+  across: number,
+  cells: number
+): IGroups {
+  const group = new Uint32Array(first.length);
+  const taken = new Uint8Array(cells);
+  for (let row = 0; row < group.length; row += 1) {
+    const cell = ((first[row] as number) - low) * across + (second[row] as number) - left;
+    group[row] = cell;
+    taken[cell] = 1;
+  }
+  const places = new Uint32Array(cells);
+  const there: number[] = [];
+  for (let cell = 0; cell < cells; cell += 1) {
+    places[cell] = there.length;
+    if (taken[cell] === 1) {
+      there.push(cell);
+    }
+  }
+  if (there.length < cells) {
+    for (let row = 0; row < group.length; row += 1) {
+      group[row] = places[group[row] as number] as number;
+    }
+  }
+  return {
+    group,
+    first: Float64Array.from(there, cell => low + Math.floor(cell / across)),
+    second: Float64Array.from(there, cell => left + (cell % across))
+  };
+}
+
+function rangeOf(column: Integers): [number, number] {
   let low = Infinity;
   let high = -Infinity;
   for (let row = 0; row < column.length; row += 1) {
-    const value = column[row] ?? 0;
-    low = value < low ? value : low;
-    high = value > high ? value : high;
+    const value = column[row] as number;
+    if (value < low) {
+      low = value;
+    }
+    if (value > high) {
+      high = value;
+    }
   }
+  return [low, high];
+}
+
+function encode(column: Integers): ICodes {
+  const [low, high] = rangeOf(column);
   const range = high - low + 1;
   return range <= Math.max(SMALL_TABLE, column.length * 4) ? byTable(column, low, range) : byMap(column);
 }

@@ -119,11 +119,12 @@ export class LiveRun implements IRunSource {
       return;
     }
     this._isDisposed = true;
+    // First of all: who hears of a change asks for rows, and there are none any more.
+    Signal.clearData(this);
     this.hub.dispose();
     this.gate.dispose();
     this.tensorStore.clear();
     this.scalarStore.clear();
-    Signal.clearData(this);
   }
 
   private onEvent(_: HubConnection, event: HubEvent): void {

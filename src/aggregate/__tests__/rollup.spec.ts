@@ -94,6 +94,22 @@ describe('rollup', () => {
     expect(apart.layer).toEqual(near.layer);
   });
 
+  it('groups rows that leave holes in the grid of steps and layers', () => {
+    const data = {
+      step: Int32Array.of(9, 1, 9, 4),
+      layer: Int32Array.of(3, 1, 1, 3),
+      value: Float64Array.of(1, 2, 3, 4)
+    };
+    const result = rollup(data, ['max']);
+    expect(Array.from(result.step)).toEqual([1, 4, 9, 9]);
+    expect(Array.from(result.layer)).toEqual([1, 3, 1, 3]);
+    expect(Array.from(result.statistics.max ?? [])).toEqual([2, 4, 3, 1]);
+    const none = rollup({ step: new Int32Array(0), layer: new Int32Array(0), value: new Float64Array(0) }, [
+      'max'
+    ]);
+    expect(none.step).toHaveLength(0);
+  });
+
   it('refuses columns of different lengths and unknown statistics', () => {
     const data = rows(3);
     expect(() => rollup({ ...data, value: new Float64Array(2) }, ['mean'])).toThrow(/one length/);

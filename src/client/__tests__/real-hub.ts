@@ -57,6 +57,13 @@ export class RealHub {
     return new RealHub(child, folder, port, token);
   }
 
+  /** Resolves when the process has ended. */
+  get ended(): Promise<unknown> {
+    return this.process.exitCode === null
+      ? new Promise(resolve => this.process.once('exit', resolve))
+      : Promise.resolve();
+  }
+
   /** Opens sockets as a viewer in Node does. */
   opener(port = this.port, token = this.token): SocketFactory {
     return protocols =>
