@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,10 @@ __all__ = ["Kernel", "make_kernel"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
+
+
+_NARROW = 8
+_MEANS = ("mean", "mean()", "mean(data)", "data.mean()", "data.mean(-1)", "data.mean(dim=-1)")
 
 
 def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: str = "compressor") -> Kernel:
@@ -34,7 +39,9 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
         ``bad-reduction`` when a tile's reduction cannot be read.
     """
     if isinstance(compressor, Tile):
-        return _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
+        kernel = _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
+        plain = compressor.reduction.replace(" ", "") in _MEANS
+        return _narrow_tiles(compressor.tiles, kernel) if plain else kernel
     if isinstance(compressor, Projection):
         assert vectors is not None
         return _project(vectors)
@@ -57,6 +64,40 @@ def _tile(tiles: int, reduction: Reduction) -> Kernel:
         return torch.cat((head, tail), -1)
 
     return kernel
+
+
+def _narrow_tiles(tiles: int, otherwise: Kernel) -> Kernel:
+    """Average tiles of few features on the CPU by adding strided slices.
+
+    Torch's mean over a last axis of 2 to 8 takes 3 to 8 times as long, most of it per output.
+    """
+
+    def kernel(data: Tensor, layer: int) -> Tensor:
+        features = data.shape[-1]
+        width = -(-features // tiles)
+        if not 2 <= width <= _NARROW or data.dtype is not torch.float32 or data.device.type != "cpu":
+            return otherwise(data, layer)
+        full, rest = divmod(features, width)
+        array = data.numpy()
+        out = np.empty((*array.shape[:-1], full + (rest > 0)), np.float32)
+        # Overflow and NaN are data here, nothing to warn about.
+        with np.errstate(all="ignore"):
+            _strided_mean(array[..., : full * width], width, out[..., :full])
+            if rest:
+                _strided_mean(array[..., full * width :], rest, out[..., full:])
+        return torch.from_numpy(out)
+
+    return kernel
+
+
+def _strided_mean(array: np.ndarray, width: int, out: np.ndarray) -> None:
+    if width == 1:
+        out[...] = array
+        return
+    np.add(array[..., 0::width], array[..., 1::width], out=out)
+    for at in range(2, width):
+        np.add(out, array[..., at::width], out=out)
+    np.divide(out, np.float32(width), out=out)
 
 
 def _project(vectors: Tensor) -> Kernel:

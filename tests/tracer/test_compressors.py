@@ -55,3 +55,23 @@ def test_a_projection_takes_the_layers_own_unit_vectors() -> None:
     out = make_kernel(Projection("v.npy"), vectors)(data, 3)
     expected = np.einsum("bsf,kf->bsk", data.numpy(), vectors[2].numpy())
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("features", [2, 7, 12, 13, 30, 64])
+@pytest.mark.parametrize("tiles", [1, 4, 7, 96])
+def test_the_mean_of_narrow_tiles_is_the_mean_of_each_piece(features: int, tiles: int) -> None:
+    # A slice of a wider tensor, as queries are of a fused one.
+    data = torch.randn(2, 5, features + 3)[..., 2:-1]
+    width = -(-features // tiles)
+    pieces = data.split(width, dim=-1)
+    for text in ("mean", "data.mean(dim=-1)", "1 * mean"):
+        out = make_kernel(Tile(tiles, text))(data, 1)
+        torch.testing.assert_close(out, torch.stack([piece.mean(-1) for piece in pieces], -1))
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_mean_of_narrow_tiles_keeps_non_finite_values() -> None:
+    data = torch.tensor([[1.0, torch.nan, torch.inf, 1.0, torch.inf, -torch.inf, 3e38, 3e38]])
+    out = make_kernel(Tile(4))(data, 1)
+    assert out.isnan().tolist() == [[True, False, True, False]]
+    assert out.isinf().tolist() == [[False, True, False, True]]
