@@ -82,14 +82,14 @@ def write_run(
     change = {"flags": {"MLP1_mat_mul": setting, "HiddenStates": None}}
     audit = [
         (1, STARTED, "tracer", "connect", "{}"),
-        (12, STARTED + 60, "kernel (alice)", "configure", json.dumps(change)),
+        (12, STARTED + 60, "kernel (wandaq)", "configure", json.dumps(change)),
     ]
     folder.mkdir(parents=True)
     write(folder, "tensors", rows)
     write(folder, "scalars", [dict(zip(stream_schema("scalars").names, row, strict=True)) for row in scalars])
     write(folder, "audit", [dict(zip(stream_schema("audit").names, row, strict=True)) for row in audit])
     projection = {
-        "compressor": {"name": "Projection", "params": {"vectors": "/home/alice/secret/persona.npy"}}
+        "compressor": {"name": "Projection", "params": {"vectors": "/home/wandaq/secret/persona.npy"}}
     }
     header = {
         "format": 1,
@@ -97,7 +97,7 @@ def write_run(
         "state": "finished",
         "ended": STARTED + points,
         "model": {
-            "name": "/home/alice/models/GPT",
+            "name": "/home/wandaq/models/GPT",
             "layers": layers,
             "hidden": 128,
             "heads": 4,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -110,7 +111,8 @@ def _draw(
     }
     bad = sum(int((~np.isfinite(matrix)).sum()) for matrix in matrices.values())
     strip, slices = legend(next(iter(scales.values())), bad > 0, own)
-    across = min(len(matrices), max(1, (width - 90) // 250))
+    lines = math.ceil(len(matrices) / max(1, (width - 90) // 250))
+    across = math.ceil(len(matrices) / lines)
     tall = max(matrix.shape[0] for matrix in matrices.values())
     wide = max(matrix.shape[1] for matrix in matrices.values())
     height = (300 if axes.transposed else 360) if len(matrices) == 1 else 170 if len(matrices) <= 4 else 120

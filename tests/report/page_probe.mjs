@@ -58,7 +58,10 @@ async function use(page) {
   if ((await heatmap.count()) === 0) {
     return result;
   }
-  const images = () => heatmap.locator('.stage image').evaluateAll(all => all.map(each => each.getAttribute('href') ?? each.getAttribute('xlink:href')));
+  const images = () =>
+    heatmap
+      .locator('.stage image')
+      .evaluateAll(all => all.map(each => each.getAttribute('href') ?? each.getAttribute('xlink:href')));
   const slider = heatmap.locator('input[type=range]');
   if ((await slider.count()) > 0) {
     const before = await images();
@@ -85,7 +88,10 @@ async function use(page) {
   await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.4);
   await page.mouse.wheel(0, -400);
   await page.waitForFunction(
-    old => [...document.querySelectorAll('figure[data-step] .stage .role-axis-label')].map(n => n.textContent).join() !== old,
+    old =>
+      [...document.querySelectorAll('figure[data-step] .stage .role-axis-label')]
+        .map(n => n.textContent)
+        .join() !== old,
     wide.join(),
     { timeout: 10000 }
   );
