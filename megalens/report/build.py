@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ Progress = Callable[[int, int, str], object]
 
 _FORMATS = ("html", "ipynb")
 _MOST_LAYERS = 9
+_SETTLE_LOOKS, _SETTLE_SECONDS = 10, 0.15
 # No page has more to give to the steps of its heatmaps: the script and the pictures take the rest.
 _FRAME_ROOM = 1_200_000
 
@@ -69,6 +71,7 @@ def build_report(
         raise ReportError(f"format must be html or ipynb, and {format!r:.50} came.", field="format")
     if title is not None and not isinstance(title, str):
         raise ReportError(f"title must be text, and {title!r:.50} came.", field="title")
+    _settle(run)
     checked = check_views(run, default_views(run) if views is None else views)
     total = 2 * len(checked)
     pictures: list[Picture] = []
@@ -165,6 +168,16 @@ def default_views(run: Run) -> list[dict[str, Any]]:
         layers = "all" if len(known) <= _MOST_LAYERS else str(known[0])
         views += [{"view": "trend", "flag": flag}, {"view": "heatmap", "flag": flag, "layers": layers}]
     return views
+
+
+def _settle(run: Run) -> None:
+    """Let what a hub keeps for those who come late arrive: a run that was just connected to has nothing yet."""
+    held = -1
+    for _ in range(_SETTLE_LOOKS if run.live else 0):
+        before, held = held, run.tensors().num_rows + run.scalars().num_rows
+        if held == before and held > 0:
+            return
+        time.sleep(_SETTLE_SECONDS)
 
 
 def _opening(run: Run, folder: str | None) -> str:

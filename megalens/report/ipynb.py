@@ -16,6 +16,8 @@ from .words import date_text
 
 __all__ = ["build_notebook"]
 
+# nbformat has types for nothing that it makes.
+_v4: Any = nbformat.v4
 _VEGA_LITE_MIME = "application/vnd.vegalite.v5+json"
 _VEGA_LITE_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
@@ -43,24 +45,24 @@ def build_notebook(
     progress : callable, optional
         Called with (done, total, what comes next); raise from it to cancel.
     """
-    notebook = nbformat.v4.new_notebook()
+    notebook = _v4.new_notebook()
     notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
     notebook.metadata["language_info"] = {"name": "python"}
     cells: list[Any] = [
-        nbformat.v4.new_markdown_cell(_introduction(facts, title)),
-        nbformat.v4.new_code_cell(f"import megalens\n\nrun = {opening}"),
+        _v4.new_markdown_cell(_introduction(facts, title)),
+        _v4.new_code_cell(f"import megalens\n\nrun = {opening}"),
     ]
     for place, picture in enumerate(pictures):
         if progress:
             progress(place, len(pictures), f"Drawing {picture.title}")
         cells.append(_cell(picture, place + 1))
     if facts.traced or facts.changes:
-        cells.append(nbformat.v4.new_markdown_cell(_tables(facts)))
+        cells.append(_v4.new_markdown_cell(_tables(facts)))
     for place, cell in enumerate(cells):
         cell["id"] = f"megalens-{place}"
     notebook.cells = cells
     nbformat.validate(notebook)
-    text: str = nbformat.writes(notebook)
+    text: str = _v4.nbjson.writes(notebook)
     return text
 
 
@@ -71,8 +73,8 @@ def _cell(picture: Picture, count: int) -> Any:
     if not picture.empty:
         spec = {"$schema": _VEGA_LITE_SCHEMA, **picture.spec(LIGHT)}
         data = {_VEGA_LITE_MIME: spec, "image/svg+xml": picture.svg(LIGHT), **data}
-    output = nbformat.v4.new_output("execute_result", data=data, execution_count=count, metadata={})
-    return nbformat.v4.new_code_cell(to_code(picture.options), outputs=[output], execution_count=count)
+    output = _v4.new_output("execute_result", data=data, execution_count=count, metadata={})
+    return _v4.new_code_cell(to_code(picture.options), outputs=[output], execution_count=count)
 
 
 def _introduction(facts: Facts, title: str) -> str:

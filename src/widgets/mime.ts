@@ -79,9 +79,7 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
 
   /** Write the options that the person chose, and the picture of them, into the notebook, so that both are there after a reload. */
   private _keep(host: ViewHost): void {
-    void this._write(host).catch((error: unknown) => {
-      console.warn('Megalens could not renew the saved picture of a view.', error);
-    });
+    void this._write(host);
   }
 
   private async _write(host: ViewHost): Promise<void> {
