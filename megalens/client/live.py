@@ -63,7 +63,7 @@ class LiveRun(Run):
         self._answers: dict[str, dict[str, Any] | ProtocolError | None] = {}
         self._seq = 0
         self._expected: int | None = None
-        self._newest = 0
+        self._newest = self._newest_tensors = 0
         self._problem: Exception | None = None
         self._connected = False
         self._ended: str | None = None
@@ -181,7 +181,7 @@ class LiveRun(Run):
         with self._changed:
             wanted = self.step + 1 if step is None else step
             self._changed.wait_for(lambda: self._arrived(wanted) or not self.live, timeout)
-            if self._arrived(wanted) or self.step >= wanted:
+            if self._arrived(wanted) or (not self.live and self.step >= wanted):
                 return self.step
             if not self.live:
                 raise ClientError(f"The run ended at step {self.step}, before step {wanted}.", code="closed")
@@ -199,8 +199,12 @@ class LiveRun(Run):
             self._changed.notify_all()
 
     def _arrived(self, step: int) -> bool:
-        # The rows of a step come before a status that is past it.
-        return self._newest >= step or int(self._status["step"]) > step
+        """Whether the rows of a step are here. A step has several frames, and only the next step proves that no other follows."""
+        said = int(self._status["step"])
+        if max(self._newest, said) > step or self._newest_tensors >= step:
+            return True
+        # No later step may ever come, and not every step has tensors.
+        return (not self.config and self._newest >= step) or (said >= step and self.state != "training")
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         with self._changed:
@@ -298,6 +302,8 @@ class LiveRun(Run):
                 self._expected = frame.seq + 1
             self._seq = max(self._seq, frame.seq)
             self._newest = max(self._newest, frame.step)
+            if frame.stream == "tensors":
+                self._newest_tensors = max(self._newest_tensors, frame.step)
             if table is None:
                 self._skipped += 1
             else:

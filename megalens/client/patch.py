@@ -87,7 +87,10 @@ def _extras(
 def _layers_text(layers: LayerChoice) -> str:
     if layers == "all":
         return "all"
-    ranges = Query.of(layer=layers).layers
+    try:
+        ranges = Query.of(layer=layers).layers
+    except ClientError:
+        ranges = None
     if not ranges or any(low < 0 for low, _ in ranges):
         raise _bad("layers", "a layer, several layers, or a range text such as '1-4,7' or 'all'", layers)
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)

@@ -1,0 +1,40 @@
+"""Real hubs with a producer each, and connected runs; all closed at the end."""
+
+import pytest
+from live_run import LiveRun
+
+from megalens.client import connect
+
+
+@pytest.fixture
+def runtime(tmp_path, monkeypatch):
+    folder = tmp_path / "runtime"
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+@pytest.fixture
+def live(runtime):
+    runs = []
+
+    def start(*options, **named):
+        runs.append(LiveRun(runtime, *options, **named).announce())
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.close()
+
+
+@pytest.fixture
+def attach():
+    runs = []
+
+    def attach(*arguments, **named):
+        runs.append(connect(*arguments, **named))
+        return runs[-1]
+
+    yield attach
+    for run in runs:
+        run.close()

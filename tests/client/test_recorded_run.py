@@ -1,0 +1,216 @@
+"""A recorded run in the kernel: whole, cut short, broken, newer."""
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from recorded_run import write_run
+
+from megalens.client import ClientError, Run, open_run, trend
+from megalens.protocol import Tile, stream_schema
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_run(tmp_path / "runs" / "run-1")
+
+
+def as_arrows(folder, stream):
+    """Turn a Parquet stream into the growing form and return the ends of its messages."""
+    table = pq.read_table(folder / f"{stream}.parquet").cast(stream_schema(stream))
+    data, ends = bytes(stream_schema(stream).serialize()), []
+    for start in range(0, table.num_rows, 5):
+        data += bytes(table.slice(start, 5).combine_chunks().to_batches()[0].serialize())
+        ends.append(len(data))
+    (folder / f"{stream}.arrows").write_bytes(data)
+    (folder / f"{stream}.parquet").unlink()
+    return table, data, ends
+
+
+def edit(folder, **changes):
+    header = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**header, **changes}))
+
+
+def test_a_recorded_run_answers_like_a_live_one(folder):
+    run = open_run(folder)
+    assert isinstance(run, Run)
+    assert (run.name, run.live, run.state, run.step) == ("gpt-demo", False, "finished", 40)
+    assert run.model["hidden"] == 128
+    assert run.versions["torch"] == "2.9.0"
+    assert run.warnings == ["The recording lacks steps 8 to 9."]
+    assert run.truncated == []
+    assert run.folder == folder
+    assert repr(run).splitlines()[0] == "gpt-demo · recorded · finished · step 40"
+    run.close()
+    run.close()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrows"])
+@pytest.mark.parametrize(
+    ("layer", "layers"),
+    [
+        (2, [2]),
+        ([1, 4], [1, 4]),
+        ("1-2,4", [1, 2, 4]),
+        (range(2, 4), [2, 3]),
+        ("all", [1, 2, 3, 4]),
+        ([], []),
+    ],
+)
+def test_tensors_of_chosen_layers_and_steps(folder, form, layer, layers):
+    if form == "arrows":
+        as_arrows(folder, "tensors")
+    table = open_run(folder).tensors("MLP1_mat_mul", layer=layer, steps=(39, None), phase="train")
+    assert table.schema.equals(stream_schema("tensors"))
+    expected = [(step, one) for step in (39, 40) for one in layers]
+    assert list(zip(table["step"].to_pylist(), table["layer"].to_pylist(), strict=True)) == expected
+
+
+def test_parts_single_steps_and_ranges(folder):
+    run = open_run(folder)
+    assert run.tensors("QKV_mat_mul", part="k").num_rows == 1
+    assert run.tensors("MLP1_mat_mul", steps=7).num_rows == 4
+    assert run.tensors("MLP1_mat_mul", steps=range(7, 9)).num_rows == 8
+    assert run.tensors("MLP1_mat_mul", phase="eval").num_rows == 0
+
+
+def test_scalars_by_name_and_pandas(folder):
+    run = open_run(folder)
+    frame = run.scalars("loss", steps=(1, 3)).to_pandas()
+    assert list(frame["step"]) == [1, 2, 3]
+    assert set(run.scalars(["loss", "held_out_loss"])["name"].to_pylist()) == {"loss", "held_out_loss"}
+    assert run.audit()["action"].to_pylist() == ["connect", "configure"]
+
+
+def test_a_trend_of_a_recorded_run_counts_the_non_finite(folder):
+    table = open_run(folder).tensors("MLP1_mat_mul", layer=2, steps=(29, 31))
+    assert trend(table, "nonfinite")["value"].to_pylist() == [0, 3, 0]
+
+
+def test_only_the_row_groups_that_can_match_are_read(folder, tmp_path):
+    path = folder / "tensors.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table, path, row_group_size=32, compression="none")
+    groups = pq.ParquetFile(path).metadata
+    # Spoil the values of the first group: reading them would fail or change, and the last step needs none of them.
+    first = next(
+        groups.row_group(0).column(c)
+        for c in range(groups.num_columns)
+        if groups.row_group(0).column(c).path_in_schema.startswith("values")
+    )
+    data = bytearray(path.read_bytes())
+    start = first.dictionary_page_offset or first.data_page_offset
+    data[start : start + 16] = b"\xff" * 16
+    path.write_bytes(data)
+    assert (
+        open_run(folder).tensors(steps=40).num_rows == table.filter(pa.compute.field("step") == 40).num_rows
+    )
+    with pytest.raises(ClientError):
+        open_run(folder).tensors(steps=1)
+
+
+def test_a_stream_cut_anywhere_is_read_up_to_its_last_whole_message(folder):
+    table, data, ends = as_arrows(folder, "scalars")
+    edit(folder, ended=None, streams={})
+    cuts = sorted({*ends[:3], ends[1] - 1, ends[1] + 1, ends[1] + 5, ends[1] + 64, ends[-1] - 8, 0, 3, 100})
+    for cut in cuts:
+        (folder / "scalars.arrows").write_bytes(data[:cut])
+        run = open_run(folder)
+        whole = sum(end <= cut for end in ends)
+        rows = run.scalars()
+        assert rows.num_rows == min(5 * whole, table.num_rows), cut
+        assert rows.equals(table.slice(0, rows.num_rows)), cut
+        assert ("scalars" in run.truncated) == (cut not in ends), cut
+        assert run.state == "lost"
+
+
+def test_garbage_in_the_middle_ends_the_reading_there(folder):
+    _table, data, ends = as_arrows(folder, "scalars")
+    spoiled = bytearray(data)
+    spoiled[ends[2] : ends[2] + 24] = b"\xee" * 24
+    (folder / "scalars.arrows").write_bytes(spoiled)
+    run = open_run(folder)
+    assert run.scalars().num_rows == 15
+    assert run.truncated == ["scalars"]
+    assert any("cut short" in warning for warning in run.warnings)
+
+
+def test_parquet_is_preferred_to_what_packing_left_behind(folder):
+    table = pq.read_table(folder / "audit.parquet")
+    (folder / "audit.arrows").write_bytes(b"half")
+    assert open_run(folder).audit().num_rows == table.num_rows
+
+
+def test_a_newer_format_is_refused_naming_both(folder):
+    edit(folder, format=3)
+    with pytest.raises(
+        ClientError, match="format 3; this version of Megalens reads up to format 1"
+    ) as caught:
+        open_run(folder)
+    assert caught.value.code == "version-mismatch"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": 0}', '{"format": 1, "run": {"id": "../x"}}', "[" * 9999]
+)
+def test_a_broken_run_json_is_unreadable(folder, text):
+    (folder / "run.json").write_text(text)
+    with pytest.raises(ClientError) as caught:
+        open_run(folder)
+    assert caught.value.code == "unreadable"
+
+
+def test_a_header_that_does_not_fit_the_protocol_is_unreadable(folder):
+    edit(folder, flags=[{"name": 5}])
+    with pytest.raises(ClientError) as caught:
+        open_run(folder)
+    assert caught.value.code == "unreadable"
+
+
+def test_a_folder_of_runs_opens_the_only_one_or_names_them(folder):
+    assert open_run(folder.parent).id == open_run(folder).id
+    shutil.copytree(folder, folder.with_name("run-2"))
+    with pytest.raises(ClientError, match=r"holds 2 runs.*run-1, run-2"):
+        open_run(folder.parent)
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_a_folder_without_a_run_is_said(tmp_path, name):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ClientError, match=name) as caught:
+        open_run(tmp_path / name)
+    assert caught.value.code == "not-found"
+
+
+def test_a_recorded_run_cannot_be_configured_nor_waited_for(folder):
+    run = open_run(folder)
+    with pytest.raises(ClientError) as caught:
+        run.configure(HiddenStates=Tile(4))
+    assert caught.value.code == "recorded"
+    assert run.wait(12) == 40
+    with pytest.raises(ClientError, match="step 41 will not come"):
+        run.wait(41, timeout=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"flag": "MLP9"}, "flag"),
+        ({"flag": 5}, "flag"),
+        ({"layer": "1-"}, "layer"),
+        ({"layer": 1.5}, "layer"),
+        ({"layer": True}, "layer"),
+        ({"steps": "all"}, "steps"),
+        ({"steps": (1, 2, 3)}, "steps"),
+        ({"steps": range(1, 9, 2)}, "steps"),
+        ({"phase": "sleep"}, "phase"),
+        ({"part": 3}, "part"),
+    ],
+)
+def test_a_wrong_argument_is_named(folder, arguments, field):
+    with pytest.raises(ClientError) as caught:
+        open_run(folder).tensors(**arguments)
+    assert (caught.value.code, caught.value.field) == ("bad-parameter", field)
