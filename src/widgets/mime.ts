@@ -73,8 +73,20 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     this._runId = view.run.id;
     this._modelId = view.modelId;
     host.optionsChanged.connect(this._keep, this);
+    host.mounted.connect(this._supply, this);
     (this.layout as PanelLayout).addWidget(host);
     this._binding = bind(host, view.modelId, bindings);
+  }
+
+  /** Save a picture where the cell was run before there was anything to draw; one that is there stays as the cell left it. */
+  private _supply(host: ViewHost): void {
+    const data = this._model?.data;
+    if (data?.['text/html'] !== undefined && savedPicture(data) === null) {
+      void host.toSVG().then(
+        svg => (svg === null ? undefined : this._write(host)),
+        () => undefined // Still nothing to draw.
+      );
+    }
   }
 
   /** Write the options that the person chose, and the picture of them, into the notebook, so that both are there after a reload. */

@@ -94,6 +94,24 @@ describe('the renderer of a view in a cell', () => {
     );
   });
 
+  it('saves a picture where the cell had none, and leaves alone one that is there', async () => {
+    const model = output();
+    const before = model.data;
+    await renderer.renderModel(model);
+    await settled();
+    expect(model.data).toBe(before);
+    const empty = new MimeModel({
+      data: { ...before, 'text/html': '<figure><figcaption>nothing yet</figcaption></figure>' }
+    });
+    const other = new ViewRenderer(runs, ENGLISH, mount);
+    await other.renderModel(empty);
+    await settled();
+    expect(empty.data['text/html']).toBe(
+      '<figure><svg data-step="3"></svg><figcaption>nothing yet</figcaption></figure>'
+    );
+    other.dispose();
+  });
+
   it('binds to the widget when it comes, both ways, and goes on when it leaves', async () => {
     await renderer.renderModel(output());
     await settled();
