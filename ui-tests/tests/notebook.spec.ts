@@ -41,11 +41,11 @@ test('the kernel changes the view and the view tells the kernel @everywhere', as
   await ready(page);
   await runCell(page, 0);
   const view = page.locator('.jp-OutputArea-output .jp-MegalensView');
-  await expect(view.getByLabel('Layers')).toHaveValue('1');
+  await expect(view.getByRole('combobox', { name: 'Layers' })).toHaveValue('1');
   await runCell(page, 1);
-  await expect(view.getByLabel('Layers')).toHaveValue('2-3');
-  await view.getByLabel('Layers').fill('4');
-  await view.getByLabel('Layers').press('Enter');
+  await expect(view.getByRole('combobox', { name: 'Layers' })).toHaveValue('2-3');
+  await view.getByRole('combobox', { name: 'Layers' }).fill('4');
+  await view.getByRole('combobox', { name: 'Layers' }).press('Enter');
   await expect(view.locator('.jp-MegalensView-title')).toContainText('4');
   await runCell(page, 2);
   await expect(page.locator('.jp-OutputArea-output', { hasText: 'layers are' })).toContainText(
@@ -67,9 +67,12 @@ test('a view survives a page reload and a kernel restart', async ({ open, lab })
   await page.reload();
   await expect(plot).toBeVisible();
   await runFromPalette(page, 'Restart Kernel…');
-  await page.locator('.jp-Dialog').getByRole('button', { name: 'Restart' }).click();
+  await page.locator('.jp-Dialog').getByRole('button', { name: 'Confirm Kernel Restart' }).click();
   await ready(page);
   await expect(plot).toBeVisible();
+  // It goes on without any cell being run again.
+  const title = page.locator('.jp-OutputArea-output .jp-MegalensView-title');
+  await expect(title).not.toHaveText((await title.textContent()) ?? '');
 });
 
 function write(lab: ILab, name: string, cells: string[]): void {
