@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ..protocol import Frame, ProtocolError, decode_frame, restamp_frame
+from ..protocol import HEADER_BYTES, Frame, ProtocolError, decode_frame, restamp_frame
 
 __all__ = ["LiveFrame", "Key", "admit_frame"]
 
@@ -67,10 +67,10 @@ def admit_frame(header: Frame, data: bytes, seq: int, bits: int = 0) -> tuple[Li
         ``bad-frame`` when the rows are not what the stream says.
     """
     stamped = restamp_frame(data, seq=seq, bits=bits)
-    frame = decode_frame(stamped)
-    table = frame.table()
+    # The rows view what is kept and sent on, so that the frame as it came can go.
+    table = replace(header, body=memoryview(stamped)[HEADER_BYTES:]).table()
     if header.step < -1:
         raise ProtocolError(
             "bad-frame", "The step of a frame is negative.", expected="-1 or more", got=str(header.step)
         )
-    return LiveFrame(seq, frame.stream, frame.step, frame.rows, stamped), table
+    return LiveFrame(seq, header.stream, header.step, header.rows, stamped), table

@@ -205,10 +205,9 @@ class RunState:
         if not table.num_rows:
             return
         counts = [table.column(name).to_numpy() for name in ("nan_count", "inf_count")]
-        total = int(counts[0].sum() + counts[1].sum())
-        if total <= 0:
+        if not (counts[0].any() or counts[1].any()):
             return
-        self._nonfinite += total
+        self._nonfinite += max(int(counts[0].sum() + counts[1].sum()), 0)
         if self._first_nonfinite is None:
             row = int(((counts[0] + counts[1]) > 0).argmax())
             self._first_nonfinite = {

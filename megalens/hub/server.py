@@ -28,6 +28,7 @@ from ..protocol import (
     encode_frame,
     stream_schema,
 )
+from .batch_connection import BatchConnection
 from .change import Change
 from .config_check import check_patch
 from .discovery import HubEntry, remove_entry, write_entry
@@ -104,6 +105,7 @@ class Hub:
                 ping_timeout=None,
                 close_timeout=5,
                 server_header=None,
+                create_connection=BatchConnection,
             )
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -223,6 +225,7 @@ class Hub:
         return None
 
     async def _handle(self, connection: ServerConnection) -> None:
+        assert isinstance(connection, BatchConnection)
         self._count += 1
         session = Session(self, connection, self._count)
         self._sessions[session.number] = session

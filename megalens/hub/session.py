@@ -7,10 +7,10 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from .batch_connection import BatchConnection
 from .history import Backlog
 from .live_frame import LiveFrame
 from .viewer_queue import ViewerQueue
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Session"]
 
+_BATCH_BYTES = 128 * 1024
 _MAY_SEND = {
     "producer": ("announce", "configured", "status", "error", "goodbye"),
     "viewer": ("configure", "error", "goodbye"),
@@ -42,13 +43,13 @@ class Session:
     ----------
     hub : Hub
         Where messages and frames go.
-    connection : ServerConnection
+    connection : BatchConnection
         The open WebSocket.
     number : int
         Unique in this hub.
     """
 
-    def __init__(self, hub: Hub, connection: ServerConnection, number: int) -> None:
+    def __init__(self, hub: Hub, connection: BatchConnection, number: int) -> None:
         self.hub = hub
         self.number = number
         self.role = ""
@@ -210,8 +211,12 @@ class Session:
             for data in backlog.frames():
                 await self._connection.send(data)
             while True:
-                item = await self.queue.get()
-                await self._connection.send(item if isinstance(item, str) else item.data)
+                items = [await self.queue.get()]
+                size = 0
+                while len(self.queue) and size < _BATCH_BYTES:
+                    size += len(_payload(items[-1]))
+                    items.append(self.queue.pop())
+                await self._connection.send_batch(map(_payload, items))
 
     def _check_size(self, data: str | bytes, limit: int) -> None:
         if len(data) <= limit:
@@ -229,6 +234,10 @@ class Session:
     async def _say(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(encode_message(message))
+
+
+def _payload(item: LiveFrame | str) -> str | bytes:
+    return item if isinstance(item, str) else item.data
 
 
 def _version_error(got: str) -> ProtocolError:

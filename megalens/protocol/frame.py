@@ -31,6 +31,7 @@ _VERSION = 1
 _HEADER = struct.Struct("<4sHHQqqII24s")
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
+_KNOWN_NAMES = {name.encode("ascii").ljust(24, b"\0"): name for name in STREAM_NAMES}
 assert _HEADER.size == HEADER_BYTES
 
 
@@ -195,10 +196,15 @@ def decode_frame(data: bytes | bytearray | memoryview) -> Frame:
             expected=f"{HEADER_BYTES + length} bytes",
             got=f"{len(view)} bytes",
         )
+    stream = _KNOWN_NAMES.get(name) or _other_name(name)
+    return Frame(stream, seq, step, time_us, rows, bits, view[HEADER_BYTES:])
+
+
+def _other_name(name: bytes) -> str:
     stripped = name.rstrip(b"\0")
     if not stripped or not all(0x21 <= byte < 0x7F for byte in stripped):
         raise _bad("The stream name of a data frame is not ASCII text.", got=repr(name))
-    return Frame(stripped.decode("ascii"), seq, step, time_us, rows, bits, view[HEADER_BYTES:])
+    return stripped.decode("ascii")
 
 
 def restamp_frame(data: bytes | bytearray | memoryview, *, seq: int, bits: int = 0) -> bytes:

@@ -23,7 +23,7 @@ from megalens.protocol import (
 )
 
 ROOT = Path(__file__).parents[2]
-WAIT = 20
+WAIT = 60
 
 
 class HubProcess:
