@@ -113,8 +113,18 @@ class Adapter:
         if self.qkv is not None:
             module = layer.get_submodule(self.qkv)
             widths = _qkv_widths(output_features(module), sizes)
-            split = _Concatenated(sizes) if self.qkv_order == "concatenated" else _Grouped(sizes)
-            return [Source(module, parts=("q", "k", "v"), split=split, features=widths, sequence_first=first)]
+            plain = self.qkv_order == "concatenated"
+            cuts = tuple(width for width in widths if width is not None) if plain else ()
+            return [
+                Source(
+                    module,
+                    parts=("q", "k", "v"),
+                    split=_Concatenated(sizes) if plain else _Grouped(sizes),
+                    cuts=cuts if len(cuts) == 3 else None,
+                    features=widths,
+                    sequence_first=first,
+                )
+            ]
         named = [("q", self.q), ("k", self.k), ("v", self.v)]
         modules = [(part, layer.get_submodule(path)) for part, path in named if path is not None]
         return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,11 +14,23 @@ from torch import Tensor
 
 from ..protocol import stream_schema
 
-__all__ = ["Batch", "Row", "ScalarRow", "scalars_table", "split_rows", "tensors_table"]
+NO_COUNTS = (0, 0)
+"""Counts of a row in which everything is finite."""
+
+__all__ = [
+    "NO_COUNTS",
+    "Batch",
+    "Row",
+    "RowMeta",
+    "ScalarRow",
+    "scalars_table",
+    "split_rows",
+    "tensors_table",
+]
 
 
-class Row(NamedTuple):
-    """One compressed tensor, on the host or on its way there."""
+class RowMeta(NamedTuple):
+    """What a row is of; the same object step after step."""
 
     micro_batch: int
     phase: str
@@ -25,6 +39,13 @@ class Row(NamedTuple):
     part: str
     compressor: str
     source_shape: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+class Row(NamedTuple):
+    """One compressed tensor, on the host or on its way there."""
+
+    meta: RowMeta
     values: Tensor
     nonfinite: tuple[int, int] | Tensor
     """Counts of NaN and infinity; a tensor of the two where the device counted them."""
@@ -92,35 +113,55 @@ def tensors_table(
     nonfinite : numpy.ndarray
         int64 ``[rows, 2]``, NaN and infinity.
     """
-    values = [row.values.numpy().reshape(-1) for row in rows]
-    counts = np.array(
-        [row.nonfinite if isinstance(row.nonfinite, tuple) else row.nonfinite.tolist() for row in rows],
-        dtype=np.int64,
-    ).reshape(-1, 2)
-    texts = [labels(row) if labels else [] for row in rows]
-    n = len(rows)
-    schema = stream_schema("tensors")
+    counts = np.zeros((len(rows), 2), np.int64)
+    for index, row in enumerate(rows):
+        if row.nonfinite is not NO_COUNTS:
+            counts[index] = row.nonfinite
+    metas = tuple([row.meta for row in rows])
+    same = _same_columns(metas, rank)
+    flat = [row.values.numpy().reshape(-1) for row in rows]
+    values = pa.array(np.concatenate(flat) if flat else np.empty(0, np.float32))
+    texts = None if labels is None else [labels(row) for row in rows]
     columns = [
-        pa.array(np.full(n, step, np.int64)),
-        pa.array(np.fromiter((row.micro_batch for row in rows), np.int32, n)),
-        pa.array([row.phase for row in rows], pa.utf8()),
+        pa.array(np.full(len(rows), step, np.int64)),
+        *same.before,
+        pa.ListArray.from_arrays(same.offsets, values),
+        same.no_labels if texts is None else pa.array(texts, pa.list_(pa.utf8())),
+        pa.array(counts[:, 0].copy()),
+        pa.array(counts[:, 1].copy()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
+
+
+@dataclass(frozen=True)
+class _SameColumns:
+    """The columns that do not change from step to step."""
+
+    before: list[pa.Array]
+    offsets: pa.Array
+    no_labels: pa.Array
+
+
+@functools.lru_cache(8)
+def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
+    n = len(metas)
+    before = [
+        pa.array(np.fromiter((meta.micro_batch for meta in metas), np.int32, n)),
+        pa.array([meta.phase for meta in metas], pa.utf8()),
         pa.array(["forward"] * n, pa.utf8()),
         pa.array(np.full(n, rank, np.int32)),
-        pa.array(np.fromiter((row.layer for row in rows), np.int32, n)),
-        pa.array([row.flag for row in rows], pa.utf8()),
-        pa.array([row.part for row in rows], pa.utf8()),
-        pa.array([row.compressor for row in rows], pa.utf8()),
-        _shapes([row.source_shape for row in rows]),
-        _shapes([row.values.shape for row in rows]),
-        pa.ListArray.from_arrays(
-            _offsets([len(v) for v in values]),
-            pa.array(np.concatenate(values) if values else np.empty(0, np.float32)),
-        ),
-        pa.array(texts, pa.list_(pa.utf8())),
-        pa.array(np.ascontiguousarray(counts[:, 0])),
-        pa.array(np.ascontiguousarray(counts[:, 1])),
+        pa.array(np.fromiter((meta.layer for meta in metas), np.int32, n)),
+        pa.array([meta.flag for meta in metas], pa.utf8()),
+        pa.array([meta.part for meta in metas], pa.utf8()),
+        pa.array([meta.compressor for meta in metas], pa.utf8()),
+        _shapes([meta.source_shape for meta in metas]),
+        _shapes([meta.shape for meta in metas]),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema), counts
+    return _SameColumns(
+        before,
+        _offsets([math.prod(meta.shape) for meta in metas]),
+        pa.array([[]] * n, pa.list_(pa.utf8())),
+    )
 
 
 def scalars_table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.RecordBatch:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .batch import Batch, Row, ScalarRow
+from .batch import NO_COUNTS, Batch, Row, RowMeta, ScalarRow
+from .compressors import NarrowMean
 from .config import Plan
 from .points import Source
 from .probes import Probe, install_probes
@@ -18,7 +19,7 @@ from .probes import Probe, install_probes
 __all__ = ["Capture"]
 
 _clock = time.perf_counter_ns
-_NONE = (0, 0)
+_MOST_METAS = 256
 
 
 class Capture:
@@ -181,30 +182,53 @@ class Capture:
             self.positions = data.shape[2 if data.ndim == 4 else 1]
         # Selected before anything is computed: what is left out costs nothing.
         kept = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
-        parts = (kept,) if source.split is None else source.split(kept)
-        for name, part in zip(source.parts, parts, strict=True):
-            values = flag.kernel(part, probe.layer)
-            counts = _count(part)
+        kernel = flag.kernel
+        fast = None
+        if isinstance(kernel, NarrowMean) and (source.split is None or source.cuts is not None):
+            fast = kernel.fast(kept, source.cuts)
+        counts: list[tuple[int, int] | Tensor]
+        if fast is not None:
+            outputs, finite = fast
+            counts = [NO_COUNTS] * len(outputs) if finite else [_count(part) for part in _parts(source, kept)]
+        else:
+            parts = _parts(source, kept)
+            outputs = [kernel(part, probe.layer) for part in parts]
+            counts = [_count(part) for part in parts]
+        key = (self.micro_batch, self.phase, data.shape)
+        metas = probe.metas.get(key)
+        if metas is None:
+            metas = self._describe(probe, key, _parts(source, kept), outputs, samples)
+        for meta, values, count in zip(metas, outputs, counts, strict=True):
             if values.is_cuda:
                 values = _to_host(values)
                 self._on_device = True
-            if isinstance(counts, Tensor):
-                counts = _to_host(counts)
-            self._rows.append(
-                Row(
-                    self.micro_batch,
-                    self.phase,
-                    probe.layer,
-                    flag.name,
-                    name,
-                    flag.text,
-                    (samples, *part.shape[1:]),
-                    values,
-                    counts,
-                )
-            )
+            if isinstance(count, Tensor):
+                count = _to_host(count)
+            self._rows.append(Row(meta, values, count))
             self._nbytes += values.nbytes + 256
         probe.scope = self.scope
+
+    def _describe(
+        self, probe: Probe, key: Any, parts: Sequence[Tensor], outputs: Sequence[Tensor], samples: int
+    ) -> list[RowMeta]:
+        flag, source = probe.flag, probe.source
+        metas = [
+            RowMeta(
+                self.micro_batch,
+                self.phase,
+                probe.layer,
+                flag.name,
+                name,
+                flag.text,
+                (samples, *part.shape[1:]),
+                tuple(output.shape),
+            )
+            for name, part, output in zip(source.parts, parts, outputs, strict=True)
+        ]
+        if len(probe.metas) >= _MOST_METAS:
+            probe.metas.clear()
+        probe.metas[key] = metas
+        return metas
 
     def _batched(self, source: Source, data: Tensor) -> Tensor:
         if not source.like_ids:
@@ -214,15 +238,19 @@ class Capture:
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
 
 
+def _parts(source: Source, data: Tensor) -> Sequence[Tensor]:
+    return (data,) if source.split is None else source.split(data)
+
+
 def _count(data: Tensor) -> tuple[int, int] | Tensor:
     """Count NaN and infinity. Any of them makes the sum non-finite, so on the CPU one pass settles the usual case."""
     if not data.is_floating_point() or data.numel() == 0:
-        return _NONE
+        return NO_COUNTS
     if data.is_cuda:
         return torch.stack((data.isnan().sum(), data.isinf().sum()))
     # On the CPU the number is already here: reading it waits for nothing.
     if math.isfinite(float(data.sum(dtype=torch.float32))):
-        return _NONE
+        return NO_COUNTS
     return int(data.isnan().sum()), int(data.isinf().sum())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 from ..protocol import Compressor, Empty, Projection, Tile
 from .reductions import Reduction, parse_reduction
 
-__all__ = ["Kernel", "make_kernel"]
+__all__ = ["Kernel", "NarrowMean", "make_kernel"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
@@ -41,7 +42,7 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
     if isinstance(compressor, Tile):
         kernel = _tile(compressor.tiles, parse_reduction(compressor.reduction, f"{field}.params.reduction"))
         plain = compressor.reduction.replace(" ", "") in _MEANS
-        return _narrow_tiles(compressor.tiles, kernel) if plain else kernel
+        return NarrowMean(compressor.tiles, kernel) if plain else kernel
     if isinstance(compressor, Projection):
         assert vectors is not None
         return _project(vectors)
@@ -66,28 +67,57 @@ def _tile(tiles: int, reduction: Reduction) -> Kernel:
     return kernel
 
 
-def _narrow_tiles(tiles: int, otherwise: Kernel) -> Kernel:
-    """Average tiles of few features on the CPU by adding strided slices.
+class NarrowMean:
+    """Averages tiles of few features on the CPU by adding strided slices, and everything else as any kernel does.
 
     Torch's mean over a last axis of 2 to 8 takes 3 to 8 times as long, most of it per output.
+
+    Parameters
+    ----------
+    tiles : int
+        At most this many tiles.
+    otherwise : Kernel
+        The same arithmetic for what is wide, in half precision or on a device.
     """
 
-    def kernel(data: Tensor, layer: int) -> Tensor:
+    def __init__(self, tiles: int, otherwise: Kernel) -> None:
+        self._tiles = tiles
+        self._otherwise = otherwise
+
+    def __call__(self, data: Tensor, layer: int) -> Tensor:
+        """Return the tiles of ``data``."""
+        found = self.fast(data, None)
+        return self._otherwise(data, layer) if found is None else found[0][0]
+
+    def fast(self, data: Tensor, cuts: tuple[int, ...] | None) -> tuple[list[Tensor], bool] | None:
+        """Return the tiles of each part of ``data`` and whether all are finite; None where this way does not serve.
+
+        Parameters
+        ----------
+        data : torch.Tensor
+            ``[samples, ..., features]``.
+        cuts : tuple of int, optional
+            Sizes of consecutive parts of the last axis; one part when absent. Parts of one size are averaged in one go.
+        """
         features = data.shape[-1]
-        width = -(-features // tiles)
+        part = features if cuts is None else cuts[0]
+        width = -(-part // self._tiles)
         if not 2 <= width <= _NARROW or data.dtype is not torch.float32 or data.device.type != "cpu":
-            return otherwise(data, layer)
-        full, rest = divmod(features, width)
+            return None
+        full, rest = divmod(part, width)
+        if cuts is not None and (rest or any(cut != part for cut in cuts) or sum(cuts) != features):
+            return None
         array = data.numpy()
-        out = np.empty((*array.shape[:-1], full + (rest > 0)), np.float32)
+        many = 1 if cuts is None else len(cuts)
+        out = np.empty((*array.shape[:-1], many * full + (rest > 0)), np.float32)
         # Overflow and NaN are data here, nothing to warn about.
         with np.errstate(all="ignore"):
-            _strided_mean(array[..., : full * width], width, out[..., :full])
+            _strided_mean(array[..., : many * full * width], width, out[..., : many * full])
             if rest:
                 _strided_mean(array[..., full * width :], rest, out[..., full:])
-        return torch.from_numpy(out)
-
-    return kernel
+            finite = math.isfinite(np.add.reduce(out, axis=None))
+        whole = torch.from_numpy(out)
+        return ([whole] if cuts is None else list(torch.split(whole, full, -1))), finite
 
 
 def _strided_mean(array: np.ndarray, width: int, out: np.ndarray) -> None:

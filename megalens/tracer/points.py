@@ -29,6 +29,8 @@ class Source:
         Names of the parts, in the order in which ``split`` gives them.
     split : callable, optional
         Cuts the ``[B, S, *]`` tensor into its parts; absent when there is one part.
+    cuts : tuple of int, optional
+        Sizes of the parts where ``split`` cuts the last axis into consecutive pieces and does nothing else.
     features : tuple of int or None
         Size of the last axis of each part, where known before the first forward pass.
     sequence_first : bool
@@ -43,6 +45,7 @@ class Source:
     keyword: str | None = None
     parts: tuple[str, ...] = ("",)
     split: Callable[[Tensor], Sequence[Tensor]] | None = None
+    cuts: tuple[int, ...] | None = None
     features: tuple[int | None, ...] = (None,)
     sequence_first: bool = False
     like_ids: bool = False

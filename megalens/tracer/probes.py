@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from .batch import RowMeta
 from .config import FlagPlan, Plan
 from .points import FlagPoints, Source
 
@@ -23,15 +24,18 @@ class Probe:
     ----------
     scope : int
         Number of the step or phase in which it last gave a tensor.
+    metas : dict
+        What its rows are of, by micro-batch, phase and shape: made once, used again every step.
     """
 
-    __slots__ = ("flag", "label", "layer", "scope", "source")
+    __slots__ = ("flag", "label", "layer", "metas", "scope", "source")
 
     def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
         self.flag = flag
         self.layer = layer
         self.source = source
         self.scope = -1
+        self.metas: dict[Any, list[RowMeta]] = {}
         part = "" if alone else f" {'/'.join(source.parts)}"
         self.label = f"{flag.name} layer {layer}{part}"
 

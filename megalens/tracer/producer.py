@@ -304,15 +304,15 @@ class Producer:
         if any(row.values.nbytes > _ROW_BYTES for row in rows):
             self._lost_rows += len(rows)
             self.warn(
-                f"{rows[0].flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
+                f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
             )
             return 0
         table, counts = tensors_table(step, self._rank, rows, self._labels if self._decode else None)
         total = int(counts.sum())
         if total:
             if self.first_nonfinite is None:
-                row = rows[int(counts.sum(axis=1).nonzero()[0][0])]
-                self.first_nonfinite = {"step": step, "layer": row.layer, "flag": row.flag}
+                meta = rows[int(counts.sum(axis=1).nonzero()[0][0])].meta
+                self.first_nonfinite = {"step": step, "layer": meta.layer, "flag": meta.flag}
             self.nonfinite += total
         return self._send_frame("tensors", table, step)
 
@@ -345,7 +345,7 @@ class Producer:
         return 0
 
     def _labels(self, row: Row) -> list[str]:
-        if row.flag != "InputTokens" or row.part != "ids" or self._decode is None:
+        if row.meta.flag != "InputTokens" or row.meta.part != "ids" or self._decode is None:
             return []
         try:
             return [self._decode(int(number)) for number in row.values.reshape(-1).tolist()]

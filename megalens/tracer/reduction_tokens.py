@@ -18,6 +18,8 @@ _PATTERN = re.compile(
     re.ASCII,
 )
 MAX_LENGTH = 500
+# What \s is in an ASCII pattern; str.lstrip alone knows more.
+_SPACE = " \t\n\r\f\v"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def tokenize(text: str, field: str) -> list[Token]:
     while True:
         match = _PATTERN.match(text, at)
         if match is None:
-            at += len(text[at:]) - len(text[at:].lstrip())
+            at += len(text[at:]) - len(text[at:].lstrip(_SPACE))
             raise bad_reduction(f"{text[at]!r} means nothing in a reduction", at + 1, field)
         kind = match.lastgroup
         assert kind is not None

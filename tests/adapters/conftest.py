@@ -39,7 +39,7 @@ def capture_all() -> Iterator[Callable]:
         fired, expected, missing = capture.fired()
         assert (fired, missing, warnings) == (expected, [], [])
         batch = capture.take()
-        return {(r.flag, r.layer, r.part): r.values for r in batch.rows}, batch, output
+        return {(r.meta.flag, r.meta.layer, r.meta.part): r.values for r in batch.rows}, batch, output
 
     yield run
     for capture in captures:

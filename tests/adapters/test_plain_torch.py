@@ -52,7 +52,7 @@ def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT, capture_
     assert traced.pop(("InputTokens", 0, "ids")).tolist() == ids.tolist()
     assert traced.pop(("InputTokens", 0, "positions")).tolist() == [list(range(8))] * 3
     assert traced == {}
-    assert {row.micro_batch for row in batch.rows} == {0}
+    assert {row.meta.micro_batch for row in batch.rows} == {0}
 
 
 def test_the_sizes_of_the_demos_gpt_are_known_before_the_first_step(gpt: GPT) -> None:
@@ -144,7 +144,7 @@ def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_
     torch.testing.assert_close(traced["MLP1_mat_mul", 1, "gate"], fc1[..., :10])
     torch.testing.assert_close(traced["MLP1_mat_mul", 1, "up"], fc1[..., 10:])
     torch.testing.assert_close(traced["HiddenStates", 1, ""], hidden)
-    shapes = {row.part: row.source_shape for row in batch.rows if row.layer == 1}
+    shapes = {row.meta.part: row.meta.source_shape for row in batch.rows if row.meta.layer == 1}
     assert shapes == {
         "q": (5, 7, 12),
         "k": (5, 7, 6),

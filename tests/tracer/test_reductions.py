@@ -70,6 +70,7 @@ WRONG = {
     "abs(data, 2).mean()": 11,
     "1 < mean < 2": 10,
     "mean + $": 8,
+    "mean +\x1f": 7,
     "mean % 2": 6,
     "data[0].mean()": 5,
     "__import__('os')": 12,
