@@ -178,13 +178,20 @@ def _figure(picture: Picture, name: str, still: str, frames: Sequence[Frame]) ->
         words = f"step {integer_text(_step(picture))}"
         title = title.replace(escape(words), f'<span class="step-words">{escape(words)}</span>')
         if len(picture.steps) > len(frames):
+            held = _step_words(frames)
             lines.append(
-                f"This page holds {len(frames)} of {integer_text(len(picture.steps))} traced steps; the others were left out."
+                f"This page holds {held}, {len(frames)} of {integer_text(len(picture.steps))} traced steps; "
+                "the others were left out."
             )
     caption = f'<p class="caption">{escape(" ".join(lines))}</p>' if lines else ""
     summary = f'<p class="summary">{escape(picture.summary)}</p>' if picture.summary else ""
     code = f"<details><summary>Code of this view</summary><code>{escape(to_code(picture.options))}</code></details>"
     return f'<figure id="{name}"{step}><figcaption><h2>{title}</h2></figcaption>{still}{caption}{summary}{code}</figure>\n'
+
+
+def _step_words(frames: Sequence[Frame]) -> str:
+    steps = [integer_text(frame.step) for frame in frames]
+    return f"step {steps[0]}" if len(steps) == 1 else f"steps {', '.join(steps[:-1])} and {steps[-1]}"
 
 
 def _traced(facts: Facts) -> str:

@@ -112,10 +112,12 @@ def test_a_report_names_no_path_no_person_and_no_machine(run, tmp_path, kind):
     text = write_report(run, tmp_path / f"report.{kind}", views).read_text(encoding="utf-8")
     host = socket.gethostname()
     secrets = ["/home/", "wandaq", "secret", str(run.folder.parent), str(Path.cwd()), "Bearer"]
-    # A machine's name may be a common word; it must not stand anywhere as a word of its own.
     for secret in secrets:
         assert secret not in text, secret
-    assert re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", text) is None
+    # A machine may be called by two letters, which its script and packed pictures may hold as well.
+    said = re.sub(r"<script>.*</script>|base64,[\w+/=]+|\"data\":\"[\w+/=]+", "", text, flags=re.DOTALL)
+    assert len(said) > 20_000
+    assert re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", said) is None
 
 
 def test_four_views_of_a_real_size_stay_below_two_megabytes(tmp_path):
@@ -131,7 +133,7 @@ def test_four_views_of_a_real_size_stay_below_two_megabytes(tmp_path):
     text = data.decode("utf-8")
     held = [
         int(n)
-        for n in re.findall(r"This page holds (\d+) of 60 traced steps; the others were left out\.", text)
+        for n in re.findall(r"This page holds steps 1, .* and 60, (\d+) of 60 traced steps; the others", text)
     ]
     assert len(held) == 2
     assert min(held) >= 2
