@@ -26,6 +26,7 @@ from megalens.protocol import (
 
 ROOT = Path(__file__).parents[1]
 WAIT = 20
+NO_OP = {"compressor": {"name": "NoOp"}}
 # The library logs headers, and the tests that look for the token in logs mean the product's.
 QUIET = logging.Logger("quiet", logging.CRITICAL)
 
@@ -50,7 +51,7 @@ class LiveRun:
         self.address = self.entry.address
         self.token = self.entry.token
         self.current = 0
-        self.config = {"flags": {}}
+        self.config = {"flags": {"HiddenStates": dict(NO_OP)}}
         self._socket = None
         self._thread = None
 

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from live_run import WAIT, scalars_frame
+from live_run import NO_OP, WAIT, scalars_frame
 from websockets.sync.server import serve
 
 from megalens.client import ClientError, Run, connect
@@ -47,7 +47,7 @@ def test_what_the_run_is_comes_from_hello(live, attach):
     assert run.layout == {"world_size": 1, "tp": 1, "pp": 1, "dp": 1}
     assert run.flags["QKV_mat_mul"]["parts"] == ["q", "k", "v"]
     assert "reduction" in run.compressors["Tile"]["schema"]["properties"]
-    assert run.config == {}
+    assert run.config == {"HiddenStates": NO_OP}
     assert run.versions["torch"] == "2.9"
     assert run.folder is None
 
@@ -55,7 +55,6 @@ def test_what_the_run_is_comes_from_hello(live, attach):
 def test_rows_arrive_while_training_goes_on(live, attach):
     training = live()
     run = attach()
-    run.configure(HiddenStates=True, timeout=WAIT)
     training.step(3)
     assert run.wait(3, timeout=WAIT) >= 3
     assert run.tensors(steps=3)["values"].to_pylist() == [[3.0] * 8] * 4
@@ -129,7 +128,7 @@ def test_refusals_pass_through_typed_and_change_nothing(live, attach):
     with pytest.raises(ProtocolError) as caught:
         run.configure(HiddenStates=Tile(4), layers="3-9", timeout=WAIT)
     assert caught.value.code == "unknown-layer"
-    assert run.config == {}
+    assert run.config == {"HiddenStates": NO_OP}
 
 
 @pytest.mark.parametrize(
