@@ -105,13 +105,13 @@ function exactSum(column) {
 }
 
 try {
-  const { RollupQueue } = await import(pathToFileURL(await bundle('rollup-queue.ts')).href);
+  const { WorkQueue } = await import(pathToFileURL(await bundle('work-queue.ts')).href);
   const port =
     "import { parentPort } from 'node:worker_threads';" +
     'globalThis.postMessage = (message, transfer) => parentPort.postMessage(message, transfer);' +
     "parentPort.on('message', data => globalThis.onmessage({ data }));";
-  const workerFile = await bundle('rollup-worker.ts', port);
-  const queue = new RollupQueue(async () => nodeWorker(workerFile));
+  const workerFile = await bundle('aggregate-worker.ts', port);
+  const queue = new WorkQueue(async () => nodeWorker(workerFile));
   const arrow = tableFromIPC(readFileSync(process.argv[2]));
   const columns = arrow.toColumns();
   const rows = { step: columns.step, layer: columns.layer, value: columns.value };

@@ -54,6 +54,16 @@ export function momentsOf(values: Float32Array): IMoments {
   return moments;
 }
 
+/** Whether a tensor's sums are remembered. */
+export function isKnown(values: Float32Array): boolean {
+  return KNOWN.has(values);
+}
+
+/** Remember a tensor's sums that were taken elsewhere. */
+export function remember(values: Float32Array, moments: IMoments): void {
+  KNOWN.set(values, moments);
+}
+
 /**
  * Add one tensor's sums to a group's.
  *

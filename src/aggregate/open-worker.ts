@@ -1,8 +1,7 @@
-import type { IRollupWorker } from './rollup-queue';
+import type { IAggregateWorker } from './work-queue';
 
-/** Start the rollup worker. Loaded only where there are workers: the builder turns the URL into a file of its own. */
-export function openWorker(): IRollupWorker {
-  return new Worker(new URL('./rollup-worker.js', import.meta.url), {
-    type: 'module'
-  }) as unknown as IRollupWorker;
+/** Start the worker. Loaded only where there are workers: the builder turns the URL into a file of its own. */
+export function openWorker(): IAggregateWorker {
+  const worker: unknown = new Worker(new URL('./aggregate-worker.js', import.meta.url), { type: 'module' });
+  return worker as IAggregateWorker;
 }

@@ -3,6 +3,7 @@ import { AggregateError } from './aggregate-error';
 import { groupBy } from './group';
 import { mergeMoments, momentsOf } from './moments';
 import { STATISTICS, emptySums, readStatistic, type Statistic } from './statistics';
+import { WorkQueue } from './work-queue';
 
 /** A statistic per step and layer, as columns ordered by step, then layer. All arrays have one length. */
 export interface ITrend {
@@ -54,6 +55,22 @@ export function trend(rows: readonly ITensorRow[], statistic: Statistic): ITrend
     nonFinite: sums.nonFinite
   };
 }
+
+/**
+ * As `trend`, with the pass over the tensors' values in a worker where they are many. Tensors that a trend has met before cost nothing.
+ *
+ * @param queue - Where large work is done; one that the page shares when absent.
+ */
+export async function trendOf(
+  rows: readonly ITensorRow[],
+  statistic: Statistic,
+  queue: WorkQueue = pageQueue
+): Promise<ITrend> {
+  await queue.learn(rows.map(row => row.values));
+  return trend(rows, statistic);
+}
+
+const pageQueue = new WorkQueue();
 
 /** The same trend, one series for each layer, layers ascending. */
 export function byLayer(columns: ITrend): ILayerTrend[] {

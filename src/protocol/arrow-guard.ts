@@ -25,14 +25,22 @@ const VERSIONS: readonly number[] = [3, 4];
 export function checkArrowStream(bytes: Uint8Array, fields: readonly IStreamField[]): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let rows = 0;
-  let messages = 0;
-  for (let at = 0; at < bytes.byteLength; messages += 1) {
+  let at = 0;
+  for (let messages = 0; ; messages += 1) {
     if (at + 8 > bytes.byteLength || view.getInt32(at, true) !== -1) {
       throw badFrame('The body of a data frame is not a stream of Arrow messages.');
     }
     const length = view.getInt32(at + 4, true);
     if (length === 0) {
-      break;
+      if (messages === 0) {
+        throw badFrame('The body of a data frame holds no Arrow schema.');
+      }
+      if (at + 8 !== bytes.byteLength) {
+        throw badFrame('A data frame has bytes left over after its rows.', {
+          got: `${bytes.byteLength - at - 8} bytes`
+        });
+      }
+      return rows;
     }
     at += 8;
     if (length < 8 || length > MAX_METADATA_BYTES || length % 8 !== 0 || at + length > bytes.byteLength) {
@@ -67,10 +75,6 @@ export function checkArrowStream(bytes: Uint8Array, fields: readonly IStreamFiel
     }
     at += bodyLength;
   }
-  if (messages === 0) {
-    throw badFrame('The body of a data frame holds no Arrow schema.');
-  }
-  return rows;
 }
 
 function checkSchema(schema: FlatTable, fields: readonly IStreamField[]): void {

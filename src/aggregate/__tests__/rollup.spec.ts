@@ -4,22 +4,27 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
+import type { ITensorRow } from '../../store/source';
 import {
   AggregateError,
-  RollupQueue,
+  isKnown,
+  momentsOf,
+  trend,
+  trendOf,
+  WorkQueue,
   STATISTICS,
   WORKER_ROWS,
   rollup,
-  type IRollupWorker,
+  type IAggregateWorker,
   type Statistic
 } from '..';
 
 const folder = mkdtempSync(join(tmpdir(), 'megalens-rollup-'));
-const bundle = join(folder, 'rollup-worker.mjs');
+const bundle = join(folder, 'aggregate-worker.mjs');
 const opened: Worker[] = [];
 
 beforeAll(() => {
-  const source = join(__dirname, '../rollup-worker.ts');
+  const source = join(__dirname, '../aggregate-worker.ts');
   const built = buildSync({
     entryPoints: [source],
     bundle: true,
@@ -40,10 +45,10 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-function nodeWorker(file = bundle): IRollupWorker {
+function nodeWorker(file = bundle): IAggregateWorker {
   const worker = new Worker(file);
   opened.push(worker);
-  const face: IRollupWorker = {
+  const face: IAggregateWorker = {
     onmessage: null,
     onerror: null,
     postMessage: (message, transfer) => worker.postMessage(message, transfer as ArrayBuffer[]),
@@ -117,12 +122,12 @@ describe('rollup', () => {
   });
 });
 
-describe('the rollup queue', () => {
+describe('the work queue', () => {
   const many = rows(WORKER_ROWS + 1);
 
   it('answers many rows from a worker with the same numbers, and leaves the columns whole', async () => {
     let started = 0;
-    const queue = new RollupQueue(async () => {
+    const queue = new WorkQueue(async () => {
       started += 1;
       return nodeWorker();
     });
@@ -138,28 +143,67 @@ describe('the rollup queue', () => {
   });
 
   it('does few rows in place', async () => {
-    const queue = new RollupQueue(() => Promise.reject(new Error('no worker is needed')));
+    const queue = new WorkQueue(() => Promise.reject(new Error('no worker is needed')));
     expect(await queue.roll(rows(100), ['rms'])).toEqual(rollup(rows(100), ['rms']));
     queue.dispose();
   });
 
   it('does many rows in place where no worker starts, or where it breaks', async () => {
-    const none = new RollupQueue(() => Promise.resolve(null));
+    const none = new WorkQueue(() => Promise.resolve(null));
     expect(await none.roll(many, ['mean'])).toEqual(rollup(many, ['mean']));
-    const broken = new RollupQueue(async () => nodeWorker(join(folder, 'not-there.mjs')));
+    const broken = new WorkQueue(async () => nodeWorker(join(folder, 'not-there.mjs')));
     expect(await broken.roll(many, ['mean'])).toEqual(rollup(many, ['mean']));
     none.dispose();
     broken.dispose();
   });
 
   it("passes the worker's error on", async () => {
-    const queue = new RollupQueue(async () => nodeWorker());
+    const queue = new WorkQueue(async () => nodeWorker());
     await expect(queue.roll({ ...many, layer: new Int32Array(1) }, ['mean'])).rejects.toThrow(/one length/);
     queue.dispose();
   });
 
+  it('sums many tensors up in a worker, once, and with the numbers of the pass in place', async () => {
+    const tensors = Array.from({ length: 300 }, (_, index) =>
+      Float32Array.from({ length: 1000 }, (_, place) => (place === 9 ? NaN : Math.sin(index + place) + index))
+    );
+    let sent = 0;
+    const queue = new WorkQueue(async () => {
+      const worker = nodeWorker();
+      const post = worker.postMessage;
+      return Object.assign(worker, {
+        postMessage: (message: unknown, transfer: ArrayBufferLike[]) => {
+          sent += 1;
+          post(message, transfer);
+        }
+      });
+    });
+    await queue.learn(tensors);
+    expect(tensors.every(isKnown)).toBe(true);
+    tensors.forEach(values => expect(momentsOf(values)).toEqual(momentsOf(values.slice())));
+    await queue.learn(tensors);
+    expect(sent).toBe(1);
+    queue.dispose();
+  });
+
+  it('draws the same trend with and without a worker', async () => {
+    const rows = Array.from({ length: 200 }, (_, index) => ({
+      step: 1 + Math.floor(index / 4),
+      layer: index % 4,
+      values: Float32Array.from({ length: 1000 }, (_, place) => Math.cos(index * place))
+    })) as unknown as ITensorRow[];
+    const queue = new WorkQueue(async () => nodeWorker());
+    const there = await trendOf(rows, 'std', queue);
+    const here = trend(
+      rows.map(row => ({ ...row, values: row.values.slice() })),
+      'std'
+    );
+    expect(there).toEqual(here);
+    queue.dispose();
+  });
+
   it('rejects what waits when it is disposed of, and what comes after', async () => {
-    const queue = new RollupQueue(async () => nodeWorker());
+    const queue = new WorkQueue(async () => nodeWorker());
     const waiting = queue.roll(many, ['mean']);
     const outcome = expect(waiting).rejects.toThrow(AggregateError);
     await Promise.resolve();

@@ -65,6 +65,14 @@ describe('a frame is refused', () => {
     expect(error.message).toMatch(text);
   });
 
+  it('when bytes follow its rows', () => {
+    const frame = plain();
+    const longer = new Uint8Array(frame.length + 8);
+    longer.set(frame);
+    new DataView(longer.buffer).setUint32(36, longer.length - 64, true);
+    expect(refusal(() => frameTable(decodeFrame(longer))).message).toMatch(/left over/);
+  });
+
   it('when its columns are those of another stream', () => {
     const frame = encodeFrame('audit', audit, { step: 1 });
     frame.fill(0, 40, 64);
