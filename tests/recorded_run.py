@@ -82,8 +82,12 @@ def write_run(
     change = {"flags": {"MLP1_mat_mul": setting, "HiddenStates": None}}
     audit = [
         (1, STARTED, "tracer", "connect", "{}"),
-        (12, STARTED + 60, "kernel (wandaq)", "configure", json.dumps(change)),
+        (12, STARTED + 60, "kernel (wandaq)", "configure", json.dumps({"patch": change})),
     ]
+    audit.append(
+        (20, STARTED + 90, "kernel", "configure", json.dumps({"patch": {"flags": {"QKV_mat_mul": None}}}))
+    )
+    audit.append((21, STARTED + 91, "kernel", "configure", "not JSON"))
     folder.mkdir(parents=True)
     write(folder, "tensors", rows)
     write(folder, "scalars", [dict(zip(stream_schema("scalars").names, row, strict=True)) for row in scalars])

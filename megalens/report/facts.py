@@ -19,6 +19,8 @@ from .words import clean, count_text, date_text, integer_text, number_text
 __all__ = ["Facts", "read_facts"]
 
 _MOST_CHANGES = 20
+# Programs call themselves so; whatever else a viewer calls itself may be a person's name.
+_PROGRAMS = ("panel", "kernel", "tail", "tracer", "server")
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ def _audit(run: Run) -> tuple[list[tuple[str, str]], str]:
     changes = []
     for row in table.filter(pc.equal(table["action"], "configure")).to_pylist():
         step = integer_text(row["step"]) if row["step"] >= 0 else "–"
-        changes.append((step, _change_words(row["detail"])))
+        by = row["who"] if row["who"] in _PROGRAMS else "a viewer"
+        changes.append((step, f"{_change_words(row['detail'])} (by {by})"))
     if len(changes) > _MOST_CHANGES:
         changes = [("…", f"{len(changes) - _MOST_CHANGES} earlier changes"), *changes[-_MOST_CHANGES:]]
     counts = Counter(action for action in table["action"].to_pylist() if action != "configure")
@@ -165,9 +168,9 @@ def _audit(run: Run) -> tuple[list[tuple[str, str]], str]:
 def _change_words(detail: str) -> str:
     """Say what a patch changed. Its text came from a viewer, so it is read with care and never shown as it is."""
     try:
-        flags = json.loads(detail).get("flags")
-        entries = list(flags.items())
-    except (ValueError, AttributeError, RecursionError):
+        patch = json.loads(detail)["patch"]
+        entries = list(patch["flags"].items())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return "settings changed"
     words = []
     for flag, setting in entries:

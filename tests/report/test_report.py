@@ -99,7 +99,9 @@ def test_a_page_carries_what_one_must_know_of_the_run(page):
         "megalens 0.1.0, torch 2.9.0, python 3.11.9",
         "Tracing cost",
         "40 steps, 1 to 40",
-        "HiddenStates off",
+        "all layers; HiddenStates off (by a viewer)",
+        "QKV_mat_mul off (by kernel)",
+        "settings changed (by kernel)",
         "The recording lacks steps 8 to 9.",
         "run.heatmap(&quot;MLP1_mat_mul&quot;, layers=&quot;all&quot;, step=30)",
     ):
