@@ -14,7 +14,8 @@ class Overhead:
     """Cost of the tracer over the recent steps, as per cent of step time.
 
     The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the producer thread: the
-    two run in one process, so this is what the step would gain at most. The hub is another process and is not in it.
+    two run in one process, so this is what the step would gain at most. Not in it are the few microseconds that torch itself takes to call each
+    hook, and the hub, which is another process.
     """
 
     def __init__(self) -> None:
@@ -28,15 +29,16 @@ class Overhead:
     @property
     def percent(self) -> float | None:
         """Mean over the recent steps; None before the second one."""
-        n = len(self._percents)
-        return sum(self._percents) / n if n > 1 else None
+        recent = list(self._percents)
+        return sum(recent) / len(recent) if len(recent) > 1 else None
 
     def to_status(self) -> dict[str, float] | None:
         """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the second step."""
-        mean = self.percent
-        if mean is None:
+        # Read by the training thread while the producer thread adds: a copy of its own.
+        recent = list(self._percents)
+        n = len(recent)
+        if n < 2:
             return None
-        n = len(self._percents)
-        variance = sum((p - mean) ** 2 for p in self._percents) / (n - 1)
-        half = 1.96 * math.sqrt(variance / n)
+        mean = sum(recent) / n
+        half = 1.96 * math.sqrt(sum((percent - mean) ** 2 for percent in recent) / (n - 1) / n)
         return {"percent": mean, "low": max(0.0, mean - half), "high": mean + half}

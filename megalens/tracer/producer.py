@@ -179,8 +179,9 @@ class Producer:
         overhead = self.overhead.to_status()
         if overhead is not None:
             message["overhead"] = overhead
-        if self._sizes:
-            message["bytes_per_step"] = sum(self._sizes) / len(self._sizes)
+        sizes = list(self._sizes)
+        if sizes:
+            message["bytes_per_step"] = sum(sizes) / len(sizes)
         return message
 
     # Producer thread.

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from .config import Plan, change_plan, settings_from
@@ -51,7 +52,7 @@ def trace(
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
     hub : {'spawn'}, None, (address, token) or path
-        Start a hub process; or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime file.
+        Start a hub process (on rank 0 only; other ranks then trace nothing); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime file.
     tokenizer : optional
         Anything with ``decode([id])``: token ids then travel with their text.
     adapter : IAdapter, optional
@@ -79,6 +80,9 @@ def trace(
     plan = change_plan(Plan(), settings_from(flags, defaults), points, folders)
     process: HubProcess | None = None
     address: HubAddress | None = None
+    if isinstance(hub, str) and hub == "spawn" and _rank() > 0:
+        # One hub a job: the other ranks join it only when they are told where it is.
+        hub, record = None, None
     if isinstance(hub, str) and hub == "spawn":
         process = HubProcess(name, None if record is None else str(record), linger)
         address = process.start()
@@ -107,6 +111,11 @@ def _points(model: nn.Module, adapter: IAdapter | None) -> ModelPoints:
         adapter = import_module("megalens.adapters").find_adapter(model)
     points: ModelPoints = adapter.points(model)
     return points
+
+
+def _rank() -> int:
+    distributed = torch.distributed
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def _decoder(tokenizer: Any) -> Callable[[int], str] | None:
