@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -138,6 +139,9 @@ async def _serve(options: HubOptions) -> None:
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     hub = Hub(options)
     entry = await hub.start()
+    # What is loaded by now stays: the collector need not look at it again with every frame.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     ready = {
         "format": 1,
         "id": entry.id,

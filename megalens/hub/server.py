@@ -103,7 +103,7 @@ class Hub:
                 max_size=options.max_producer_bytes,
                 # A training process that is stopped in a debugger, or a tab that sleeps, is still there.
                 ping_timeout=None,
-                close_timeout=5,
+                close_timeout=10,
                 server_header=None,
                 create_connection=BatchConnection,
             )

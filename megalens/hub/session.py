@@ -101,6 +101,7 @@ class Session:
             return
         item = message if isinstance(message, LiveFrame) else encode_message(message)
         if not self.queue.put(item):
+            self.hub.leave(self)
             self.close_soon(4429, "too slow")
 
     async def send(self, message: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ _SCHEMA, _RECORD_BATCH = 1, 3
 _MAX_BATCHES = 4096
 
 
-def check_arrow_stream(body: memoryview, stream: str) -> list[int]:
+def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> list[int]:
     """Walk the messages of an Arrow IPC stream: one schema, record batches without compression, the end marker at the very end.
 
     Arrow's reader alone would also take compressed buffers, of which a few bytes can say that they unfold to any size, dictionaries,
@@ -28,6 +28,8 @@ def check_arrow_stream(body: memoryview, stream: str) -> list[int]:
         The body of a frame.
     stream : str
         Name of its stream, for the error.
+    schema_bytes : int
+        Length of the schema's message, where the caller has compared it with its own; 0 reads it too.
 
     Returns
     -------
@@ -39,8 +41,8 @@ def check_arrow_stream(body: memoryview, stream: str) -> list[int]:
     ProtocolError
         ``bad-frame``.
     """
-    at = 0
-    starts: list[int] = []
+    at = schema_bytes
+    starts = [0] if schema_bytes else []
     try:
         while True:
             marker, length = _PREFIX.unpack_from(body, at)

@@ -84,10 +84,11 @@ class Frame:
             ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows announced.
         """
         expected = stream_schema(self.stream)
-        batches_at = check_arrow_stream(self.body, self.stream)
+        own = _own_schema_bytes(self.body, self.stream)
+        batches_at = check_arrow_stream(self.body, self.stream, own)
         buffer = pa.py_buffer(self.body)
         try:
-            if _has_own_schema(self.body, self.stream):
+            if own:
                 batches = [pa.ipc.read_record_batch(buffer[at:], expected) for at in batches_at]
             else:
                 batches = _read_other(buffer, expected, self.stream)
@@ -220,10 +221,10 @@ def _schema_message(stream: str) -> bytes:
     return bytes(stream_schema(stream).serialize())
 
 
-def _has_own_schema(body: memoryview, stream: str) -> bool:
-    """Whether the body begins with the schema just as this side writes it, which need not be parsed again."""
+def _own_schema_bytes(body: memoryview, stream: str) -> int:
+    """Return the length of the schema's message when it is just as this side writes it and need not be parsed again, else 0."""
     own = _schema_message(stream)
-    return body[: len(own)] == own
+    return len(own) if body[: len(own)] == own else 0
 
 
 def _read_other(buffer: pa.Buffer, expected: pa.Schema, stream: str) -> list[pa.RecordBatch]:

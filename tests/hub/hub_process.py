@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -55,6 +56,13 @@ class HubProcess:
     @property
     def record(self):
         return Path(self.entry.record)
+
+    def small_socket(self):
+        """Return a connected socket that takes little: what is not read stays with the hub."""
+        small = socket.socket()
+        small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 200_000)
+        small.connect((self.ready["host"], self.ready["port"]))
+        return small
 
     def connect(self, token=True, subprotocols=("megalens.v1",), headers=None, path="", **options):
         headers = dict(headers or {})

@@ -119,7 +119,7 @@ def test_a_stalled_viewer_costs_bounded_memory_and_then_gets_the_newest_rows(sta
 
 def test_a_viewer_too_slow_for_scalars_is_closed_with_4429_and_comes_back(start_hub):
     hub = start_hub("--queue-bytes", 400_000)
-    stalled, watcher = hub.viewer(max_queue=1), hub.viewer()
+    stalled, watcher = hub.viewer(max_queue=1, sock=hub.small_socket()), hub.viewer()
     producer = hub.producer()
     names = [f"scalar {number} " + "x" * 1000 for number in range(10)]
     watcher.wait("status", lambda m: m["viewers"] == 2)
