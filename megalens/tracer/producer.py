@@ -278,8 +278,8 @@ class Producer:
             self.probes = batch.probes
             if batch.probes[0] == 0 and batch.probes[1]:
                 self.warn(
-                    "No probe fired in a step that was to be traced. A compiled model calls no hooks: "
-                    "trace before torch.compile is not enough, compile after tracing or not at all."
+                    "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
+                    "run it uncompiled to see its tensors."
                 )
         size = 0
         for rows in split_rows(batch.rows, _FRAME_BYTES):
