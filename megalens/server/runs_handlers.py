@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import Query
+from ..client import ClientError, Query
 from ..protocol import STREAM_NAMES
 from .base_handler import MegalensHandler
 from .errors import ServerError
@@ -132,10 +133,6 @@ class StreamHandler(MegalensHandler):
 
 
 def _with_layers(query: Query, layers: str) -> Query:
-    from dataclasses import replace
-
-    from ..client import ClientError
-
     try:
         return replace(query, layers=Query.of(layer=layers).layers)
     except ClientError as error:
