@@ -123,6 +123,7 @@ def _measure(rounds: int, steps: int) -> tuple[dict[str, list[float]], dict[str,
         "rounds": rounds,
         "steps_per_block": steps,
         "torch_threads": torch.get_num_threads(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "notes": notes,
     }
 
@@ -136,15 +137,14 @@ def _way(name: str, model: GPT, received: list[int]) -> Iterator[Any]:
             yield tracer
     elif name == "idle":
         with megalens.trace(model, name="bench", linger=0) as tracer:
-            _connected(tracer)
+            _run_id(tracer)
             yield tracer
     elif name == "traced":
-        with megalens.trace(
-            model, name="bench", flags={flag: Tile(96) for flag in FLAGS}, linger=0
-        ) as tracer:
-            _connected(tracer)
-            with _viewer(tracer.run_id, received):
-                yield tracer
+        with (
+            megalens.trace(model, name="bench", flags={flag: Tile(96) for flag in FLAGS}, linger=0) as tracer,
+            _viewer(_run_id(tracer), received),
+        ):
+            yield tracer
     else:
         peer = PeerTracer(model, samples=1 if name.endswith("one sample") else None)
         try:
@@ -175,12 +175,10 @@ def _viewer(run_id: str, received: list[int]) -> Iterator[None]:
             process.wait()
 
 
-def _connected(tracer: Any) -> None:
-    deadline = time.monotonic() + 30
-    while tracer.run_id is None or not tracer.status().get("connected", True):
-        if time.monotonic() > deadline:
-            raise TimeoutError("The tracer did not reach its hub within 30 s.")
-        time.sleep(0.05)
+def _run_id(tracer: megalens.Tracer) -> str:
+    if not tracer.connected(30) or tracer.run_id is None:
+        raise TimeoutError("The tracer did not reach its hub within 30 s.")
+    return tracer.run_id
 
 
 def _time(step: Callable[[], None], count: int) -> float:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from scripts.demo_process import DemoError  # noqa: E402
+from scripts.demo_process import DemoError, catch_signals  # noqa: E402
 
 __all__ = ["main"]
 
@@ -32,10 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
 
-    # SIGTERM ends the demo the way Ctrl-C does, so that its children are ended too.
-    signal.signal(signal.SIGTERM, _interrupt)
-    # A shell that starts a job in the background has SIGINT ignored in it.
-    signal.signal(signal.SIGINT, _interrupt)
+    catch_signals()
     os.chdir(ROOT)
     folder = ROOT / ".demo"
     folder.mkdir(exist_ok=True)
@@ -52,13 +47,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 0 if not options.headless else 1
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    # Once is enough: ending the children must not itself be interrupted half-way.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

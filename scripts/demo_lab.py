@@ -84,7 +84,7 @@ def _start_jupyter(root: Path, folder: Path, port: int) -> Child:
     shutil.rmtree(runtime, ignore_errors=True)
     runtime.mkdir(mode=0o700)
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--expose-app-in-browser"),
+        *(sys.executable, "-m", "jupyterlab", "--no-browser"),
         *(f"--ServerApp.root_dir={root}", f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1"),
         f"--LabApp.workspaces_dir={folder / 'workspaces'}",
         f"--LabApp.user_settings_dir={folder / 'settings'}",

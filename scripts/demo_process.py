@@ -9,8 +9,9 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
-__all__ = ["Child", "DemoError", "end_process", "until"]
+__all__ = ["Child", "DemoError", "catch_signals", "end_process", "until"]
 
 
 class DemoError(RuntimeError):
@@ -95,6 +96,22 @@ class Child:
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def catch_signals() -> None:
+    """Let SIGTERM and SIGINT raise ``KeyboardInterrupt``, so that what was started is ended either way.
+
+    A shell that starts a job in the background has SIGINT ignored in it, and nbclient puts both back to their defaults: call this after it.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # Once is enough: ending the children must not itself be interrupted half-way.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def end_process(pid: int, seconds: float = 10.0) -> None:

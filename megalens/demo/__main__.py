@@ -6,11 +6,16 @@ Exit codes: 0 trained, or ended cleanly by SIGINT or SIGTERM; 1 the training fai
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
 from types import FrameType
 from typing import Any
+
+# The demo shares its cores with JupyterLab, the hub and a browser. Threads of torch that spin while they wait make a step several times
+# longer there, and this must be said before torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 

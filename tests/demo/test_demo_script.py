@@ -91,3 +91,14 @@ def test_a_process_that_is_not_ours_is_ended_and_one_that_is_gone_is_no_error(ch
     end_process(child.pid)
     assert child.end() == -signal.SIGTERM
     end_process(child.pid)
+
+
+def test_sigterm_ends_the_demo_the_way_ctrl_c_does() -> None:
+    code = (
+        "import os, signal, sys; from scripts.demo_process import catch_signals\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_DFL); catch_signals()\n"
+        "try:\n os.kill(os.getpid(), signal.SIGTERM); signal.pause()\n"
+        "except KeyboardInterrupt:\n print('ended what was started')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "ended what was started\n")

@@ -1,0 +1,229 @@
+"""Tensor produced → pixel drawn: a training, a hub, a JupyterLab and a Chromium, all real, on one machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from megalens.client import Run, connect
+
+from .common import Row, percentile, write_results
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).resolve().parents[1]
+FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
+RATE = 20.0
+WARM_UP = 60.0
+
+
+def main(arguments: Sequence[str] | None = None) -> Path:
+    """Measure and write ``results/browser.{json,md}``; return the Markdown file."""
+    parser = argparse.ArgumentParser(prog="python -m bench.browser", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long to watch (%(default)s)")
+    parser.add_argument("--rate", type=float, default=RATE, help="steps a second (%(default)s)")
+    parser.add_argument("--screenshot", type=Path, help="picture of the page at the end")
+    parser.add_argument("--quick", action="store_true", help="20 seconds: shows that it works")
+    options = parser.parse_args(arguments)
+    seconds, warm_up = (20.0, 5.0) if options.quick else (60 * options.minutes, WARM_UP)
+    produced: dict[int, float] = {}
+    with tempfile.TemporaryDirectory() as home:
+        environment = _environment(Path(home))
+        os.environ["MEGALENS_RUNTIME_DIR"] = environment["MEGALENS_RUNTIME_DIR"]
+        with (
+            _producer(environment, options.rate) as run_id,
+            connect(run_id) as run,
+            _lab(Path(home), environment) as lab,
+        ):
+            gathering = threading.Event()
+            thread = threading.Thread(target=_gather, args=(run, produced, gathering), daemon=True)
+            thread.start()
+            page = {
+                "url": lab[0],
+                "run": run_id,
+                "flags": FLAGS,
+                "seconds": seconds,
+                "warmUp": warm_up,
+                "screenshot": None if options.screenshot is None else str(options.screenshot),
+            }
+            seen = _watch(page, environment | {"BENCH_TOKEN": lab[1]}, seconds + warm_up + 240)
+            gathering.set()
+            thread.join(10)
+            _take(run, produced)
+    return _write(seen, produced, options.rate, options.quick)
+
+
+def _write(seen: Mapping[str, Any], produced: Mapping[int, float], rate: float, quick: bool) -> Path:
+    delays = [at - 1e3 * produced[step] for _, step, at in seen["drawn"] if step in produced]
+    if len(delays) < 20:
+        raise RuntimeError(
+            f"Expected at least 20 drawings, found {len(delays)}. Does the page show the views?"
+        )
+    first, last = seen["heaps"][0], seen["heaps"][-1]
+    growth = 100 * (last["usedSize"] / first["usedSize"] - 1)
+    buffers = 100 * (last["backingStorageSize"] / max(1, first["backingStorageSize"]) - 1)
+    views = len({view for view, _, _ in seen["drawn"]})
+    p50, p99 = percentile(delays, 50), percentile(delays, 99)
+    steps = [step for step in produced if step >= min(step for _, step, _ in seen["drawn"])]
+    real_rate = (len(steps) - 1) / (produced[max(steps)] - produced[min(steps)])
+    rows = [
+        Row("tensor produced → pixel drawn, p50", p50, "ms", target="≤ 100 ms", met=p50 <= 100),
+        Row("tensor produced → pixel drawn, p99", p99, "ms", target="≤ 250 ms", met=p99 <= 250),
+        Row(
+            "drawings a second and view",
+            len(delays) / seen["seconds"] / views,
+            "1/s",
+            note="a view draws at most 10 times a second",
+        ),
+        Row("steps a second that the training made", real_rate, "1/s", target=f"{rate:.0f}/s"),
+        Row(
+            f"heap growth in {seen['seconds'] / 60:.1f} minutes",
+            growth,
+            "%",
+            target="≤ 5 %",
+            met=growth <= 5,
+            note=f"{first['usedSize'] / 2**20:.0f} → {last['usedSize'] / 2**20:.0f} MiB after collection",
+        ),
+        Row(
+            "growth of array buffers in the same time",
+            buffers,
+            "%",
+            note=f"{first['backingStorageSize'] / 2**20:.0f} → {last['backingStorageSize'] / 2**20:.0f} MiB: the store's rows, bounded",
+        ),
+    ]
+    how = (
+        f"The demo model steps {rate:.0f} times a second with {', '.join(FLAGS)} of its 4 layers traced as Tile(96). Chromium shows JupyterLab with "
+        f"{views} live heatmaps of all layers side by side. A delay runs from the end of the forward pass, by the training's clock, to the first animation "
+        "frame after the view finished drawing that step, by the page's; both are this machine's. Training, hub, Jupyter, browser and benchmark share its cores."
+    )
+    return write_results(
+        "browser", "From tensor to pixel", rows, how=how, quick=quick, facts={"heaps": seen["heaps"]}
+    )
+
+
+def _gather(run: Run, produced: dict[int, float], ended: threading.Event) -> None:
+    while not ended.wait(5):
+        _take(run, produced)
+
+
+def _take(run: Run, produced: dict[int, float]) -> None:
+    table = run.scalars("produced", steps=(max(produced, default=0) + 1, None))
+    produced.update(zip(table.column("step").to_pylist(), table.column("value").to_pylist(), strict=True))
+
+
+def _watch(page: Mapping[str, Any], environment: Mapping[str, str], limit: float) -> dict[str, Any]:
+    done = subprocess.run(
+        ["node", str(ROOT / "bench" / "browser-page.mjs")],
+        cwd=ROOT,
+        env=dict(environment) | {"BENCH_PAGE": json.dumps(page)},
+        stdout=subprocess.PIPE,
+        timeout=limit,
+        check=True,
+    )
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+@contextmanager
+def _producer(environment: Mapping[str, str], rate: float) -> Iterator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.browser_producer", "--rate", str(rate), "--flags", ",".join(FLAGS)],
+        cwd=ROOT,
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        if not run_id:
+            raise RuntimeError("The benchmark's training did not start.")
+        yield run_id
+    finally:
+        _end(process)
+
+
+@contextmanager
+def _lab(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    token = secrets.token_hex(16)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = home / "root"
+    folder.mkdir()
+    log = (home / "jupyter.log").open("wb")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--expose-app-in-browser"),
+            *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
+            f"--ServerApp.root_dir={folder}",
+        ],
+        env=dict(environment) | {"JUPYTER_TOKEN": token},
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+    )
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        _answers(f"{url}api", process)
+        yield url, token
+    finally:
+        _end(process)
+        log.close()
+
+
+def _answers(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RuntimeError("JupyterLab did not start within 60 s.")
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    if process.poll() is None and process.stdout is None:
+        process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _environment(home: Path) -> dict[str, str]:
+    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    news = '{"fetchNews": "false", "checkForUpdates": false}'
+    (settings / "notification.jupyterlab-settings").write_text(news, encoding="utf-8")
+    (home / "hubs").mkdir(mode=0o700)
+    return os.environ | {
+        "MEGALENS_RUNTIME_DIR": str(home / "hubs"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+    }
+
+
+if __name__ == "__main__":
+    print(main().read_text(encoding="utf-8"))

@@ -1,0 +1,51 @@
+"""The training that the browser benchmark watches: the demo model, paced, three flags traced. Ends when its standard input closes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+
+import torch
+
+import megalens
+from megalens import Tile
+from megalens.demo import GPT
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Step until standard input closes; each step logs when its tensors were made."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate", type=float, required=True, help="steps a second")
+    parser.add_argument("--flags", required=True, help="flags, separated by commas")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = GPT()
+    tokens = torch.randint(256, (1, model.config.sequence))
+    ended = threading.Event()
+    threading.Thread(target=_until_closed, args=(ended,), daemon=True).start()
+    flags = {flag: Tile(96) for flag in options.flags.split(",")}
+    with megalens.trace(model, name="bench", flags=flags, linger=0) as tracer:
+        if not tracer.connected(30):
+            raise TimeoutError("The tracer did not reach its hub within 30 s.")
+        print(tracer.run_id, flush=True)
+        due = time.monotonic()
+        while not ended.is_set():
+            with tracer.step(), torch.no_grad():
+                model(tokens)
+                tracer.log(produced=time.time(), unit="s")
+            due = max(due + 1 / options.rate, time.monotonic() - 1)
+            ended.wait(max(0.0, due - time.monotonic()))
+
+
+def _until_closed(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+if __name__ == "__main__":
+    main()
