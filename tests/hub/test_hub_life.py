@@ -9,6 +9,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hub_process import ROOT, WAIT, HubProcess, scalars, tensors
 
 from megalens.hub.discovery import live_hubs
@@ -65,6 +66,7 @@ def test_a_producer_that_goes_without_goodbye_is_lost_until_it_is_back(hub):
     viewer.wait("status", lambda m: m["state"] == "training")
 
 
+@pytest.mark.slow
 def test_status_comes_at_least_every_two_seconds_and_not_more_often_than_every_half(hub):
     viewer, producer = hub.viewer(), hub.producer()
     times = []
@@ -117,6 +119,7 @@ def test_non_finite_entries_are_counted_with_the_first_place(hub):
     assert status["bytes_per_step"] == len(tensors(1))
 
 
+@pytest.mark.slow
 def test_a_hub_ends_by_itself_once_the_run_is_over_and_nobody_watches(start_hub, runtime):
     hub = start_hub("--linger", 0.5)
     viewer, producer = hub.viewer(), hub.producer()
