@@ -5,7 +5,7 @@ import { ChartError } from './error';
 import { frames, locate, type IFrame, type IPlace } from './frames';
 import { fill, type IRecipe, type Row } from './recipe';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
-import { drawCanvases, headless, loadVega } from './vega';
+import { drawCanvases, headless, loadVega, writeImages } from './vega';
 
 /** How a chart is drawn. */
 export interface IChartOptions {
@@ -20,6 +20,9 @@ export interface ICaption {
   /** Lines under the title. */
   caption: readonly string[];
 }
+
+/** Params that change what stands beside the plots, and so how wide these may be. */
+const MARGINS = ['legendText', 'lastLayer'];
 
 /**
  * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the picture
@@ -102,6 +105,9 @@ export class Chart implements IDisposable {
       await this._embed();
       return;
     }
+    this._unfitted ||= MARGINS.some(
+      name => JSON.stringify(before.params[name]) !== JSON.stringify(recipe.params[name])
+    );
     this.set(recipe.params);
     for (const [name, rows] of Object.entries(recipe.datasets)) {
       if (before.datasets[name] !== rows) {
@@ -113,10 +119,11 @@ export class Chart implements IDisposable {
 
   /** Fit the chart into a width in pixels. Does nothing when it fits already. */
   async resize(width: number): Promise<void> {
-    if (!(width > 0)) {
+    if (!(width > 0) || (width === this._fit && !this._unfitted)) {
       return;
     }
     this._fit = width;
+    this._unfitted = false;
     // Again: narrower axes may have other labels, and so other margins.
     for (let pass = 0; pass < 3; pass++) {
       this._result?.view.resize();
@@ -229,7 +236,7 @@ export class Chart implements IDisposable {
         renderer: this._renderer,
         logLevel: vega.Error,
         config: themeConfig(this._theme) as never,
-        patch: drawCanvases
+        patch: this._renderer === 'svg' ? writeImages : drawCanvases
       });
     } catch (reason) {
       const cause = reason instanceof Error ? reason.message : String(reason);
@@ -249,10 +256,9 @@ export class Chart implements IDisposable {
     for (const [name, rows] of Object.entries(this._recipe.datasets)) {
       this.change(name, rows);
     }
+    this._unfitted = true;
+    await this.resize(this._fit);
     await this.settled();
-    if (this._fit > 0) {
-      await this.resize(this._fit);
-    }
   }
 
   private _view(): View {
@@ -290,5 +296,6 @@ export class Chart implements IDisposable {
   private _embeds = 0;
   private _turn = 0;
   private _fit = 0;
+  private _unfitted = true;
   private _isDisposed = false;
 }

@@ -10,7 +10,8 @@ export interface IFrame {
 
 /** What frames need of a Vega view, so that the report's runtime can use them as well. */
 export interface ISceneView {
-  origin(): [number, number] | number[];
+  origin(): number[];
+  padding(): unknown;
   scenegraph(): unknown;
   signal(name: string): unknown;
 }
@@ -57,7 +58,13 @@ function collect(mark: ISceneMark, left: number, top: number, into: IFrame[]): v
 /** Return where the cells of a chart are drawn: each facet, or the one plot. */
 export function frames(view: ISceneView): IFrame[] {
   const root = (view.scenegraph() as { root: ISceneMark }).root;
-  const [left = 0, top = 0] = view.origin();
+  const [x = 0, y = 0] = view.origin();
+  // The origin lies inside the padding, which a spec may give as one number.
+  const padding = view.padding() as number | { left?: number; top?: number };
+  const [left, top] =
+    typeof padding === 'number'
+      ? [x + padding, y + padding]
+      : [x + (padding.left ?? 0), y + (padding.top ?? 0)];
   const found: IFrame[] = [];
   collect(root, left, top, found);
   if (found.length > 0) {

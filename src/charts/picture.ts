@@ -1,9 +1,10 @@
 import type { IPixels } from './pixels';
 import { encodePng } from './png';
 
-/** What an image mark draws: a canvas where the page has one, else the source of a PNG, which only an SVG can use. */
+/** What an image mark draws: a canvas where the page has one, else a PNG as a data URL. */
 export interface IPicture {
-  readonly image: HTMLCanvasElement | { readonly src: string };
+  readonly image: HTMLCanvasElement | null;
+  readonly url: string | null;
 }
 
 /** Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker. */
@@ -15,10 +16,10 @@ export function toPicture(pixels: IPixels): IPicture {
       canvas.width = pixels.width;
       canvas.height = pixels.height;
       context.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
-      return { image: canvas };
+      return { image: canvas, url: null };
     }
   }
-  return { image: { src: toDataUrl(pixels) } };
+  return { image: null, url: toDataUrl(pixels) };
 }
 
 /** Write pixels as a PNG data URL without a canvas. */

@@ -126,11 +126,11 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
           labelOrient: 'top',
           labelAnchor: 'start',
           labelAngle: 0,
-          labelPadding: 2
+          labelPadding: -10
         }
       }
     },
-    spacing: 18,
+    spacing: 8,
     resolve: { scale: { y: 'independent' } },
     spec: {
       name: 'cell',

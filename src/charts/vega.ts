@@ -31,16 +31,15 @@ export function loadVega(): Promise<IVega> {
   return loading;
 }
 
-/** Let every image mark draw the field `image` (a canvas) where a row has one: Vega-Lite knows only `url`. */
-export function drawCanvases(spec: Spec): Spec {
+/** Give every image mark of a spec other channels. */
+function patchImages(spec: Spec, channels: Record<string, unknown>): Spec {
   const visit = (marks: unknown): void => {
     for (const mark of Array.isArray(marks) ? (marks as Record<string, unknown>[]) : []) {
       visit(mark['marks']);
       const encode = mark['encode'] as Record<string, Record<string, unknown>> | undefined;
       const update = encode?.['update'];
       if (mark['type'] === 'image' && update) {
-        update['image'] = { field: 'image' };
-        update['url'] = { signal: 'datum.image ? null : datum.url' };
+        Object.assign(update, channels);
       }
     }
   };
@@ -48,11 +47,27 @@ export function drawCanvases(spec: Spec): Spec {
   return spec;
 }
 
+/** Let every image mark draw the field `image` (a canvas) where a row has one: Vega-Lite knows only `url`. */
+export function drawCanvases(spec: Spec): Spec {
+  return patchImages(spec, {
+    image: { field: 'image' },
+    url: { signal: 'datum.image ? null : datum.url' }
+  });
+}
+
+/** The same for an SVG, which names its images: a URL is passed on as it is instead of being loaded first. */
+export function writeImages(spec: Spec): Spec {
+  return patchImages(spec, {
+    image: { signal: 'datum.image ? datum.image : { src: datum.url }' },
+    url: { value: null }
+  });
+}
+
 /** Compile, parse and run a spec without a page. The caller finalises the view. */
 export async function headless(spec: object, config: object): Promise<View> {
   const { vega, vegaLite, interpreter } = await loadVega();
   const compiled = vegaLite.compile(spec as Parameters<typeof vegaLite.compile>[0], { config });
-  const runtime = vega.parse(drawCanvases(compiled.spec as Spec), undefined, { ast: true });
+  const runtime = vega.parse(writeImages(compiled.spec as Spec), undefined, { ast: true });
   const view = new vega.View(runtime, { renderer: 'none', expr: interpreter, logLevel: vega.Error });
   await view.runAsync();
   return view;

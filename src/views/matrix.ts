@@ -47,9 +47,13 @@ export function sliceOf(row: ITensorRow, axes: IAxes, sample: number, head: numb
   const start = (sample * axes.heads + head) * down * across;
   const cut = row.values.subarray(start, start + down * across);
   const values = axes.transposed ? transpose(cut, down, across) : cut;
-  let [lo, hi, nonFinite] = [Infinity, -Infinity, 0];
-  for (const value of values) {
-    if (Number.isFinite(value)) {
+  let lo = Infinity;
+  let hi = -Infinity;
+  let nonFinite = 0;
+  for (let cell = 0; cell < values.length; cell++) {
+    const value = values[cell] ?? NaN;
+    // Only finite numbers leave nothing of themselves.
+    if (value - value === 0) {
       lo = value < lo ? value : lo;
       hi = value > hi ? value : hi;
     } else {
@@ -65,11 +69,20 @@ export function sliceOf(row: ITensorRow, axes: IAxes, sample: number, head: numb
   };
 }
 
+/** Cells of a block that is turned at a time: small enough that both sides of it stay in the cache. */
+const BLOCK = 32;
+
 function transpose(values: Float32Array, down: number, across: number): Float32Array {
   const out = new Float32Array(values.length);
-  for (let row = 0; row < down; row++) {
-    for (let column = 0; column < across; column++) {
-      out[column * down + row] = values[row * across + column] ?? NaN;
+  for (let top = 0; top < down; top += BLOCK) {
+    const bottom = Math.min(top + BLOCK, down);
+    for (let left = 0; left < across; left += BLOCK) {
+      const right = Math.min(left + BLOCK, across);
+      for (let column = left; column < right; column++) {
+        for (let row = top; row < bottom; row++) {
+          out[column * down + row] = values[row * across + column] ?? NaN;
+        }
+      }
     }
   }
   return out;

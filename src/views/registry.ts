@@ -27,7 +27,7 @@ export function isViewName(value: unknown): value is ViewName {
  * @param host What the host gives: translator, report export.
  * @throws {ProtocolError} When an option is not as the contract says; names the field.
  */
-export async function mount(
+export async function mountView(
   node: HTMLElement,
   source: IRunSource,
   options: ViewOptions,
@@ -43,6 +43,3 @@ export async function mount(
       return (await import('./scalars')).mountScalars(node, source, full, host);
   }
 }
-
-/** The same function under the name that tells it from a view's own `mount`. */
-export { mount as mountView };

@@ -1,11 +1,12 @@
-import { scalarSeries, type IScalarSeries } from '../aggregate';
-import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe, type Row } from '../charts';
+import { scalarSeries } from '../aggregate';
+import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe } from '../charts';
 import type { ScalarsOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, IScalarColumns, SourceChange } from '../store/source';
 import { BaseView } from './base';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { scalarWords } from './change-words';
 import { omissionWords } from './describe';
+import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
 import type { IState } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
@@ -15,28 +16,6 @@ import type { IViewHost, Mount } from './view';
 const MOST_POINTS = 2000;
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
-
-/** One named scalar as the picture sees it. */
-interface ILine extends IScalarSeries {
-  /** Number of the unit's panel, from 0. */
-  panel: number;
-  /** Steps, or milliseconds since the epoch as Vega's time formats take them. */
-  xs: Float64Array;
-  /** Whether `value` differs from `raw`. */
-  smoothed: boolean;
-}
-
-/** Number the units as they come and give each series its x; names without a row are left out. */
-function linesOf(series: readonly IScalarSeries[], smoothed: boolean, x: 'step' | 'time'): ILine[] {
-  const present = series.filter(each => each.of > 0);
-  const units = [...new Set(present.map(each => each.unit))];
-  return present.map(each => ({
-    ...each,
-    panel: units.indexOf(each.unit),
-    xs: x === 'step' ? each.step : each.time.map(seconds => seconds * 1000),
-    smoothed
-  }));
-}
 
 /** Named scalars over steps or time, one panel for each unit. */
 class ScalarsView extends BaseView<ScalarsOptions> {
@@ -200,7 +179,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     const { t, options } = this;
     const lines = this._lines;
     const panels = [...new Set(lines.map(line => line.panel))];
-    const rows = lines.flatMap(line => this._rows(line));
+    const rows = lines.flatMap(rowsOf);
     const xs = lines.flatMap(line => [line.xs[0] ?? 0, line.xs[line.step.length - 1] ?? 0]);
     const [first, last] = [Math.min(...xs), Math.max(...xs)];
     const x = first === last ? ([first - 0.5, last + 0.5] as const) : ([first, last] as const);
@@ -264,27 +243,6 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     };
   }
 
-  private _rows(line: ILine): Row[] {
-    const { xs } = line;
-    const row = (at: number, value: number | undefined, kind: string): Row => ({
-      x: xs[at],
-      name: line.name,
-      value: Number.isFinite(value) ? value : null,
-      panel: line.panel,
-      kind,
-      color: COLORS.nonfinite[0]
-    });
-    const all = (values: Float64Array, kind: string): Row[] =>
-      Array.from(values, (value, at) => row(at, value, kind));
-    return [
-      ...all(line.raw, line.smoothed ? 'faint' : 'line'),
-      ...(line.smoothed ? all(line.value, 'line') : []),
-      ...Array.from(line.raw.keys())
-        .filter(at => !Number.isFinite(line.raw[at]))
-        .map(at => row(at, NaN, 'nonfinite'))
-    ];
-  }
-
   private _empty(columns: IScalarColumns): IState {
     const names = this.options.names;
     if (columns.name.length > 0 && names !== null) {
@@ -331,23 +289,6 @@ class ScalarsView extends BaseView<ScalarsOptions> {
   private _known: readonly string[] = [];
   private _lines: readonly ILine[] = [];
   private _at: { line: number; at: number } | null = null;
-}
-
-/** Return the place of the ascending number nearest to x, or null when there is none. */
-export function closest(xs: ArrayLike<number>, x: number): number | null {
-  if (xs.length === 0) {
-    return null;
-  }
-  let [low, high] = [0, xs.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((xs[middle] ?? 0) < x) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low > 0 && x - (xs[low - 1] ?? 0) <= (xs[low] ?? 0) - x ? low - 1 : low;
 }
 
 /** Draw named scalars. */

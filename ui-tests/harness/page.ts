@@ -1,5 +1,6 @@
 import type { ViewOptions } from '../../src/protocol/views.generated';
-import { mount, type IView } from '../../src/views';
+import { Chart } from '../../src/charts';
+import { mountView, toCode, type IView } from '../../src/views';
 import { SyntheticRun, type ISyntheticShape } from './source';
 
 const node = document.getElementById('view') as HTMLElement;
@@ -48,10 +49,124 @@ const harness = {
   async show(options: ViewOptions, shape: ISyntheticShape): Promise<void> {
     harness.view?.dispose();
     harness.run = new SyntheticRun(shape);
-    harness.view = await mount(node, harness.run, options);
+    harness.view = await mountView(node, harness.run, options);
     await harness.view.settled();
+  },
+
+  /** The first plot's rectangle in the page's pixels. */
+  plot(): { left: number; top: number; width: number; height: number } {
+    const [chart, frame] = [drawn(), drawn().frames()[0]];
+    const origin = chart.origin();
+    return {
+      left: origin.left + (frame?.left ?? 0),
+      top: origin.top + (frame?.top ?? 0),
+      width: frame?.width ?? 0,
+      height: frame?.height ?? 0
+    };
+  },
+
+  /** Where the plot's domain lies. */
+  domain(): Record<string, unknown> {
+    const { x0, x1, y0, y1 } = drawn().recipe.params;
+    return { x0, x1, y0, y1 };
+  },
+
+  /** One number of the newest row, straight from the source. */
+  async valueOf(flag: string, layer: number, position: number, tile: number): Promise<number> {
+    const result = await harness.run?.tensors({ flag, layers: [layer] });
+    const row = result?.rows[result.rows.length - 1];
+    return row?.values[position * (row.shape[2] ?? 0) + tile] ?? NaN;
+  },
+
+  /** Whether the chart has an opaque pixel at a point of the page. */
+  isPainted(x: number, y: number): boolean {
+    const canvas = document.querySelector<HTMLCanvasElement>('canvas.marks');
+    const { left, top } = drawn().origin();
+    return (canvas?.getContext('2d')?.getImageData(x - left, y - top, 1, 1).data[3] ?? 0) > 200;
+  },
+
+  code(): string {
+    return harness.view ? toCode(harness.view.options as ViewOptions) : '';
+  },
+
+  /** Mean brightness of what is drawn left of the plot: the axis labels. */
+  axisInk(): number {
+    const canvas = document.querySelector<HTMLCanvasElement>('canvas.marks');
+    const data = canvas?.getContext('2d')?.getImageData(0, 0, 30, canvas.height).data ?? [];
+    let [sum, count] = [0, 0];
+    for (let at = 0; at < data.length; at += 4) {
+      if ((data[at + 3] ?? 0) > 60) {
+        sum += data[at] ?? 0;
+        count += 1;
+      }
+    }
+    return sum / count;
+  },
+
+  /** Let steps arrive evenly over a time; returns how often the chart was patched meanwhile, and how long it took. */
+  async burst(steps: number, milliseconds: number): Promise<{ draws: number; took: number }> {
+    const start = performance.now();
+    let draws = 0;
+    const apply = Chart.prototype.apply;
+    Chart.prototype.apply = function (recipe): Promise<void> {
+      draws += 1;
+      return apply.call(this, recipe);
+    };
+    for (let step = 0; step < steps; step++) {
+      harness.run?.advance();
+      await new Promise(done => setTimeout(done, milliseconds / steps));
+    }
+    Chart.prototype.apply = apply;
+    return { draws, took: performance.now() - start };
+  },
+
+  /** Time from a new step to its picture, ms, without the pause that the pace makes. */
+  async timeUpdates(count: number): Promise<number[]> {
+    const times: number[] = [];
+    for (let at = 0; at < count; at++) {
+      await new Promise(done => setTimeout(done, 120));
+      harness.run?.advance();
+      const start = performance.now();
+      await harness.view?.settled();
+      times.push(performance.now() - start);
+    }
+    return times;
+  },
+
+  /** Time of each animation frame while the plot pans, ms. */
+  async timePan(count: number): Promise<number[]> {
+    const times: number[] = [];
+    const { x0, x1 } = harness.domain() as { x0: number; x1: number };
+    const frame = (): Promise<number> => new Promise(done => requestAnimationFrame(done));
+    let before = await frame();
+    for (let at = 0; at < count; at++) {
+      const shift = (at % 2 ? 1 : -1) * 5;
+      drawn().set({ x0: x0 + shift, x1: x1 + shift });
+      await drawn().settled();
+      const now = await frame();
+      times.push(now - before);
+      before = now;
+    }
+    return times;
   }
 };
+
+const charts: Chart[] = [];
+const mountChart = Chart.mount.bind(Chart);
+Chart.mount = async (...args): Promise<Chart> => {
+  const chart = await mountChart(...args);
+  charts.push(chart);
+  return chart;
+};
+
+/** The chart that is on the page. */
+function drawn(): Chart {
+  const chart = charts.filter(each => !each.isDisposed).pop();
+  if (!chart) {
+    throw new Error('Expected a drawn chart and found none. Call show first.');
+  }
+  return chart;
+}
 
 declare global {
   interface Window {

@@ -53,3 +53,24 @@ it('writes a PNG that holds the pixels', () => {
   const raw = [0, 1, 2].flatMap(row => [...lines.subarray(row * 9 + 1, row * 9 + 9)]);
   expect(raw).toEqual([...pixels.data]);
 });
+
+it.each(['linear', 'log'] as const)(
+  'paints every cell of a large picture with the entry of its value, %s',
+  transform => {
+    const values = Float32Array.from({ length: 64 * 64 }, (_, at) => Math.sin(at) * (at % 7));
+    const spread = new ColorScale(
+      [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))],
+      transform
+    );
+    const pixels = paint({ rows: 64, columns: 64, values }, spread);
+    const wrong = Array.from(values).filter((value, at) => {
+      const entry = spread.entry(value) * 3;
+      return (
+        pixel(pixels, at % 64, Math.floor(at / 64))
+          .slice(0, 3)
+          .join() !== spread.table.subarray(entry, entry + 3).join()
+      );
+    });
+    expect(wrong).toEqual([]);
+  }
+);

@@ -1,6 +1,6 @@
 import { Chart } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
-import { mount } from '../registry';
+import { mountView } from '../registry';
 import type { IView } from '../view';
 import { MemoryRun } from './run';
 
@@ -23,7 +23,7 @@ afterEach(() => {
 async function show(options: ViewOptions, host = {}): Promise<IView> {
   const node = document.createElement('div');
   document.body.append(node);
-  view = await mount(node, run, options, { renderer: 'svg', ...host });
+  view = await mountView(node, run, options, { renderer: 'svg', ...host });
   await view.settled();
   return view;
 }

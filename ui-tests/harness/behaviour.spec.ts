@@ -1,0 +1,161 @@
+import { expect, test, type Page } from '@playwright/test';
+import type { ViewOptions } from '../../src/protocol/views.generated';
+import { serve, type IHarness } from './serve';
+import type { ISyntheticShape } from './source';
+
+const SMALL: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 20 };
+const LARGE: ISyntheticShape = { layers: 1, positions: 4096, tiles: 96, steps: 2 };
+const HEATMAP: ViewOptions = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1' };
+
+let harness: IHarness;
+test.beforeAll(async () => {
+  harness = await serve();
+});
+test.afterAll(() => harness.close());
+
+async function show(page: Page, options: ViewOptions, shape: ISyntheticShape): Promise<void> {
+  await page.goto(harness.url);
+  await page.waitForFunction(() => 'harness' in window);
+  await page.evaluate(async ([view, size]) => window.harness.show(view, size), [options, shape] as const);
+}
+
+/** Rectangle of the only plot, found by its axes: what the chart says of itself, in the page's pixels. */
+const plot = (page: Page): Promise<{ left: number; top: number; width: number; height: number }> =>
+  page.evaluate(() => window.harness.plot());
+
+const settled = (page: Page): Promise<void> => page.evaluate(() => window.harness.view?.settled());
+const tip = (page: Page): Promise<string> => page.locator('.jp-MegalensTooltip').innerText();
+
+test('the tooltip gives the matrix value of the cell under the pointer', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  const box = await plot(page);
+  for (const [position, tile] of [
+    [0, 0],
+    [17, 3],
+    [63, 47]
+  ] as const) {
+    await page.mouse.move(
+      box.left + ((position + 0.5) / 64) * box.width,
+      box.top + ((tile + 0.5) / 48) * box.height
+    );
+    const value = await page.evaluate(([x, y]) => window.harness.valueOf('MLP1_mat_mul', 1, x, y), [
+      position,
+      tile
+    ] as const);
+    const shown = (await tip(page)).replace(/\u2212/g, '-');
+    const number = Number(/value\s+(\S+)/.exec(shown)?.[1]);
+    expect(Math.fround(number)).toBe(value);
+    expect(shown).toMatch(new RegExp(`tile\\s+${tile}\\b`));
+  }
+});
+
+test('the plot lies where its pixels are', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  const box = await plot(page);
+  const middle = box.top + box.height / 2;
+  const painted = await page.evaluate(points => points.map(([x, y]) => window.harness.isPainted(x, y)), [
+    [box.left - 1, middle + 3],
+    [box.left + 1, middle + 3],
+    [box.left + box.width - 1, middle],
+    [box.left + box.width + 2, middle],
+    [box.left + box.width / 2, box.top - 2],
+    [box.left + box.width / 2, box.top + 1]
+  ] as [number, number][]);
+  expect(painted).toEqual([false, true, true, false, false, true]);
+});
+
+test('the keyboard moves a visible cell cursor and its value is announced', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  await page.locator('.jp-MegalensStage').focus();
+  for (const key of ['ArrowRight', 'ArrowRight', 'ArrowRight', 'ArrowDown']) {
+    await page.keyboard.press(key);
+  }
+  await expect(page.locator('[aria-live]')).toContainText('layer 1, position 2');
+  await expect(page.locator('[aria-live]')).toContainText('tile 1:');
+  const [cursor, box] = [await page.locator('.jp-MegalensCursor').boundingBox(), await plot(page)];
+  expect(cursor?.x).toBeCloseTo(box.left + (2 / 64) * box.width, 0);
+  expect(cursor?.y).toBeCloseTo(box.top + (1 / 48) * box.height, 0);
+  await page.keyboard.press('Escape');
+  await expect(page.locator('.jp-MegalensCursor')).toHaveCount(0);
+});
+
+test('zoom and the marked cell survive new steps', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  const box = await plot(page);
+  await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, -300);
+  await page.keyboard.up('Control');
+  await expect.poll(async () => (await page.evaluate(() => window.harness.domain())).x1).toBeLessThan(60);
+  const [domain, before] = [await page.evaluate(() => window.harness.domain()), await tip(page)];
+  await page.evaluate(() => window.harness.run?.advance());
+  await settled(page);
+  expect(await page.evaluate(() => window.harness.domain())).toEqual(domain);
+  const after = await tip(page);
+  expect(after).toContain('step\n21');
+  expect(/position\s+(\S+)/.exec(after)?.[1]).toBe(/position\s+(\S+)/.exec(before)?.[1]);
+  await page.mouse.dblclick(box.left + box.width / 2, box.top + box.height / 2);
+  expect((await page.evaluate(() => window.harness.domain())).x0).toBe(-0.5);
+});
+
+test('a theme change restyles the chart and keeps its data', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  const ink = (): Promise<number> => page.evaluate(() => window.harness.axisInk());
+  const light = await ink();
+  await page.evaluate(() => window.harness.theme('dark'));
+  await expect.poll(ink).toBeGreaterThan(light + 40);
+  expect(await page.locator('.jp-MegalensView').getAttribute('data-state')).toBe('drawn');
+});
+
+test('following draws at most ten times a second and ends at the newest step', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  const { draws, took } = await page.evaluate(() => window.harness.burst(60, 1000));
+  expect(draws).toBeLessThanOrEqual(Math.ceil(took / 100) + 1);
+  expect(draws).toBeGreaterThan(2);
+  await settled(page);
+  await expect(page.locator('.jp-MegalensView-title')).toContainText('step 80');
+});
+
+test('a heatmap of 96 × 4096 cells updates quickly and pans without stalling', async ({ page }, info) => {
+  await show(page, HEATMAP, LARGE);
+  const updates = await page.evaluate(() => window.harness.timeUpdates(10));
+  const box = await plot(page);
+  await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
+  await page.keyboard.down('Control');
+  await page.mouse.wheel(0, -600);
+  await page.keyboard.up('Control');
+  const frames = await page.evaluate(() => window.harness.timePan(60));
+  const middle = (times: number[]): number =>
+    [...times].sort((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0;
+  const report = `update ${middle(updates).toFixed(1)} ms, pan ${middle(frames).toFixed(1)} ms a frame (medians)`;
+  info.annotations.push({ type: 'measured', description: report });
+  console.log(report);
+  expect(middle(updates)).toBeLessThan(100);
+  expect(middle(frames)).toBeLessThan(34);
+});
+
+test('every choice of the toolbar reaches the options and the copied code', async ({ page }) => {
+  await show(page, { view: 'trend', flag: 'MLP1_mat_mul' }, SMALL);
+  await page.locator('[data-control=statistic] select').selectOption('max');
+  await page.locator('[data-control=kind] select').selectOption('heatmap');
+  await page.locator('[data-control=layers] input').fill('2-3');
+  await page.locator('[data-control=layers] input').press('Enter');
+  await settled(page);
+  await expect(page.locator('.jp-MegalensView-title')).toContainText('maximum of layers 2 and 3');
+  await page.getByRole('button', { name: 'More actions' }).click();
+  await expect(page.getByRole('menuitem')).toHaveCount(5);
+  await page.keyboard.press('Escape');
+  expect(await page.evaluate(() => window.harness.code())).toBe(
+    'run.trend("MLP1_mat_mul", layers="2-3", statistic="max", kind="heatmap")'
+  );
+});
+
+test('the hover rule of lines lists every layer with its value', async ({ page }) => {
+  await show(page, { view: 'trend', flag: 'MLP1_mat_mul' }, SMALL);
+  const box = await plot(page);
+  await page.mouse.move(box.left + (9 / 19) * box.width, box.top + box.height / 2);
+  const text = await tip(page);
+  expect(text).toContain('step 10');
+  expect(text.match(/layer \d/g)).toHaveLength(4);
+  await expect(page.locator('.jp-MegalensCursor.jp-mod-rule')).toHaveCount(1);
+});
