@@ -17,6 +17,7 @@ from .step_ranges import StepRanges
 __all__ = ["Recorder"]
 
 _DESCRIBE_SECONDS = 5.0
+_REDESCRIBE_SECONDS = 0.5
 
 
 class Recorder:
@@ -128,23 +129,21 @@ class Recorder:
         described = time.monotonic()
         while True:
             with self._lock:
-                self._lock.wait_for(
-                    lambda: self._queue or self._closing or self._redescribe, timeout=_DESCRIBE_SECONDS
-                )
+                # Frames are written as they come; only run.json waits for its turn.
+                due = described + (_REDESCRIBE_SECONDS if self._redescribe else _DESCRIBE_SECONDS)
+                self._lock.wait_for(lambda: self._queue or self._closing, timeout=due - time.monotonic())
                 work = list(self._queue)
                 self._queue.clear()
-                done = self._closing and not work
-                soon = self._redescribe and time.monotonic() - described > 0.5
-                self._redescribe = self._redescribe and not soon
-            if done:
-                break
+                if self._closing and not work:
+                    break
+                due = described + (_REDESCRIBE_SECONDS if self._redescribe else _DESCRIBE_SECONDS)
             for item in work:
                 self._write(*item)
-            if soon or time.monotonic() - described > _DESCRIBE_SECONDS:
+            if time.monotonic() >= due:
+                with self._lock:
+                    self._redescribe = False
                 self._describe_now()
                 described = time.monotonic()
-            elif self._redescribe and not work:
-                time.sleep(0.05)
         self._finish()
 
     def _write(self, stream: str, table: pa.Table, step: int, size: int) -> None:
