@@ -45,6 +45,11 @@ export class SummaryModel {
     return this._spark;
   }
 
+  /** Why the scalars could not be read, or null. */
+  get fault(): string | null {
+    return this._fault;
+  }
+
   /** Whether any scalar came. */
   get hasScalars(): boolean {
     return this._readings.size > 0;
@@ -93,8 +98,9 @@ export class SummaryModel {
           await new Promise(resolve => setTimeout(resolve, READ_EVERY));
         }
       } while (this._again && !this._disposed);
-    } catch {
-      // The connection's state says why; the numbers stay as they were.
+      this._fault = null;
+    } catch (error) {
+      this._fault = error instanceof Error ? error.message : String(error);
     } finally {
       this._reading = false;
     }
@@ -122,6 +128,7 @@ export class SummaryModel {
   private readonly _readings = new Map<string, IReading>();
   private _lossName = 'loss';
   private _spark: ISpark = { steps: [], values: [] };
+  private _fault: string | null = null;
   private _reading = false;
   private _again = false;
   private _disposed = false;

@@ -71,6 +71,11 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
           )}
         </p>
       )}
+      {summary.fault !== null && (
+        <p className="jp-MegalensFigures-warning" role="status">
+          {trans.__('The scalars could not be read: %1', summary.fault)}
+        </p>
+      )}
       {status !== null && <Trust status={status} model={model} trans={trans} />}
       {(status?.warnings ?? []).map(warning => (
         <p key={warning} className="jp-MegalensFigures-warning" role="status">

@@ -20,7 +20,8 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       ]);
       const api = new RunsApi({
         baseUrl: settings.baseUrl,
-        fetch: (url, init) => ServerConnection.makeRequest(url, init, settings)
+        // Without a cache mode of our own JupyterLab would add a time stamp to the query.
+        fetch: (url, init) => ServerConnection.makeRequest(url, { cache: 'no-cache', ...init }, settings)
       });
       // The browser's cookie is the login; no token goes into the address.
       const openSocket = (id: string) => (protocols: string[]) =>

@@ -61,7 +61,7 @@ test('a view survives a page reload and a kernel restart', async ({ open, lab })
   await ready(page);
   await runCell(page, 0);
   const plot = page.locator('.jp-OutputArea-output .jp-MegalensView .jp-MegalensPlot canvas').first();
-  await expect(plot).toBeVisible();
+  await expect(plot).toBeVisible({ timeout: 30_000 });
   await page.keyboard.press('Control+s');
   await expect(page.locator('.jp-mod-dirty')).toHaveCount(0);
   await page.reload();
@@ -99,8 +99,13 @@ async function ready(page: Page): Promise<void> {
 }
 
 async function runCell(page: Page, index: number): Promise<void> {
-  await page.locator('.jp-Notebook .jp-Cell').nth(index).locator('.cm-content').click();
-  await page.keyboard.press('Control+Enter');
+  const cell = page.locator('.jp-Notebook .jp-Cell').nth(index);
+  // JupyterLab swallows the shortcut while it still settles; the prompt says whether it was taken.
+  await expect(async () => {
+    await cell.locator('.cm-content').click();
+    await page.keyboard.press('Control+Enter');
+    await expect(cell.locator('.jp-InputPrompt')).not.toHaveText('[ ]:', { timeout: 2_000 });
+  }).toPass({ timeout: 20_000 });
 }
 
 async function moves(view: Locator): Promise<void> {

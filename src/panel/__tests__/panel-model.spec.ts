@@ -254,6 +254,20 @@ describe('PanelModel', () => {
     model.dispose();
   });
 
+  it('says why the scalars could not be read', async () => {
+    const { model, runs } = setUp();
+    await model.ready();
+    const source = runs.opened.get('run-1')!;
+    source.scalars = () => Promise.reject(new Error('The folder cannot be read.'));
+    const read = new Promise<void>(resolve => {
+      model.open!.summary.changed.connect(() => resolve());
+    });
+    source.changed.emit({ kind: 'rows', stream: 'scalars', firstStep: 1, lastStep: 1 });
+    await read;
+    expect(model.open!.summary.fault).toBe('The folder cannot be read.');
+    model.dispose();
+  });
+
   it('releases its run and stops asking when disposed, twice too', async () => {
     const { model, runs } = setUp();
     await model.ready();
