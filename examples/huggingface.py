@@ -1,4 +1,7 @@
-"""Megalens in a Hugging Face ``Trainer``: one callback. The model is a small GPT-2 with random weights; nothing is downloaded."""
+"""Megalens in a Hugging Face ``Trainer``: one callback. The model is a small GPT-2 with random weights; nothing is downloaded.
+
+``Trainer`` itself needs ``pip install transformers accelerate``.
+"""
 
 import tempfile
 
@@ -32,7 +35,14 @@ def main(steps: int = 100) -> None:
     torch.manual_seed(0)
     # Attention probabilities exist only with attn_implementation="eager".
     config = GPT2Config(
-        vocab_size=256, n_positions=128, n_embd=128, n_layer=4, n_head=4, attn_implementation="eager"
+        vocab_size=256,
+        n_positions=128,
+        n_embd=128,
+        n_layer=4,
+        n_head=4,
+        attn_implementation="eager",
+        bos_token_id=None,
+        eos_token_id=None,
     )
     flags = {"HiddenStates": Tile(96), "RawAttentionScore_mat_mul": Tile(32, "max")}
     with tempfile.TemporaryDirectory() as folder:
@@ -44,6 +54,7 @@ def main(steps: int = 100) -> None:
             save_strategy="no",
             report_to=[],
             disable_tqdm=True,
+            dataloader_pin_memory=False,
         )
         Trainer(
             GPT2LMHeadModel(config),
