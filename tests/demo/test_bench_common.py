@@ -1,0 +1,50 @@
+"""What the benchmarks report."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from bench import common
+from bench.common import Row, percentile, ratio, write_results
+
+
+def test_a_ratio_lies_inside_its_interval_and_the_interval_holds_the_truth() -> None:
+    dice = random.Random(1)
+    below = [dice.gauss(100, 5) for _ in range(200)]
+    above = [value * 1.02 + dice.gauss(0, 0.5) for value in below]
+    found = ratio(above, below)
+    assert found.low < 1.02 < found.high
+    assert found.high - found.low < 0.005
+    assert found.low <= found.value <= found.high
+
+
+def test_too_few_figures_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least three matching figures a side, got 3 and 2"):
+        ratio([1, 2, 3], [1, 2])
+
+
+def test_percentiles_interpolate() -> None:
+    assert percentile([4, 1, 2, 3], 50) == 2.5
+    assert percentile([5], 99) == 5
+
+
+def test_results_say_what_was_missed_and_nothing_that_names_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    rows = [
+        Row("cost", 1.5, "%", 1.2, 1.8, "≤ 1 %", False, "a reason"),
+        Row("speed", 0.9, "", target="≥ 0.8", met=True),
+    ]
+    path = write_results("sample", "A sample", rows, how="By hand.")
+    text = path.read_text()
+    assert "| cost | 1.5 % | 1.2 to 1.8 | ≤ 1 % | **missed** · a reason |" in text
+    assert "| ≥ 0.8 | met |" in text
+    body = json.loads((tmp_path / "sample.json").read_text())
+    assert body["rows"][0]["met"] is False
+    assert body["machine"].keys() == {"processor", "cores", "system", "python", "packages"}
+    assert str(Path.home()) not in json.dumps(body) + text
