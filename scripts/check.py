@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +33,15 @@ class Check:
         Seconds after which it counts as failed.
     fast : bool
         Whether ``make test-fast`` runs it.
+    alone : bool
+        Whether nothing may run beside it: suites with processes, sockets and time limits of their own.
     """
 
     name: str
     command: tuple[str, ...]
     limit: int
     fast: bool = True
+    alone: bool = False
 
 
 CHECKS = (
@@ -51,9 +55,9 @@ CHECKS = (
     Check("tsc strict, tests", ("tsc", "-p", "tsconfig.test.json"), 120),
     Check("generated types", ("node", "scripts/generate-protocol.mjs", "--check"), 60),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check"), 60),
-    Check("jest", ("jest", "--forceExit"), 600, fast=False),
+    Check("jest", ("jest", "--forceExit"), 600, fast=False, alone=True),
     Check("jest, fast", ("jest", "--forceExit", "--testPathIgnorePatterns", "fuzz", "\\.slow\\."), 240),
-    Check("pytest", (PYTHON, "-m", "pytest"), 1200, fast=False),
+    Check("pytest", (PYTHON, "-m", "pytest"), 1200, fast=False, alone=True),
     Check("pytest, fast", (PYTHON, "-m", "pytest", "-m", "not slow"), 300),
     Check(
         "views in a bare page",
@@ -67,7 +71,7 @@ CHECKS = (
         900,
         fast=False,
     ),
-    Check("wheel in a clean venv", ("bash", "scripts/check-wheel.sh"), 400, fast=False),
+    Check("wheel in a clean venv", ("bash", "scripts/check-wheel.sh"), 400, fast=False, alone=True),
 )
 COUNTS = (
     # jest, then pytest and Playwright.
@@ -152,7 +156,9 @@ def main(arguments: list[str]) -> int:
             print("Checks are: " + "; ".join(c.name for c in CHECKS), file=sys.stderr)
             return 2
     started = time.monotonic()
-    results = [run(check) for check in checks]
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(run, [c for c in checks if not c.alone]))
+    results += [run(check) for check in checks if check.alone]
     passed, failed = (sum(column) for column in zip(*results, strict=True))
     print(f"all suites in {time.monotonic() - started:.0f} s")
     print(f"{passed} passed, {failed} failed")
