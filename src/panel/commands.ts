@@ -5,6 +5,26 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { CommandIDs, type IMegalensPanel, type IMegalensViews } from '../tokens';
 import { megalensIcon } from './icon';
 
+const NO_ARGS = { args: { type: 'object' as const, properties: {} } };
+const VIEW_ARGS = {
+  args: {
+    type: 'object' as const,
+    properties: {
+      run: { type: 'string' as const, description: 'Run id; the run that the panel shows when absent' }
+    },
+    description: 'Further members are options of the view, as protocol/views.schema.json has them'
+  }
+};
+const REPORT_ARGS = {
+  args: {
+    type: 'object' as const,
+    properties: {
+      run: { type: 'string' as const, description: 'Run id; the run that the panel shows when absent' },
+      views: { type: 'string' as const, description: 'JSON list of view options; the open views when absent' }
+    }
+  }
+};
+
 /** Add the commands that act on the panel's run. Each works before the panel was ever shown. */
 export function addPanelCommands(
   commands: CommandRegistry,
@@ -21,11 +41,13 @@ export function addPanelCommands(
     label: args => (args['isLauncher'] ? trans.__('Training Runs') : trans.__('Show Training Runs')),
     caption: trans.__('See inside a training run: tensors, loss and their charts'),
     icon: megalensIcon,
+    describedBy: NO_ARGS,
     execute: () => panel.reveal()
   });
   const open = (id: string, view: ViewOptions['view'], label: string) =>
     commands.addCommand(id, {
       label,
+      describedBy: VIEW_ARGS,
       icon: args => (args['isPalette'] ? undefined : megalensIcon),
       execute: async args => {
         const { run, options } = splitArguments(args);
@@ -44,6 +66,7 @@ export function addPanelCommands(
   open(CommandIDs.openScalars, 'scalars', trans.__('Open Loss and Other Scalars'));
   commands.addCommand(CommandIDs.exportReport, {
     label: trans.__('Export Report…'),
+    describedBy: REPORT_ARGS,
     execute: async args => {
       const model = await ready();
       const views =
@@ -54,22 +77,27 @@ export function addPanelCommands(
   });
   commands.addCommand(CommandIDs.copyCode, {
     label: trans.__('Copy Run, Settings and Views as Python Code'),
+    describedBy: NO_ARGS,
     execute: async () => (await ready()).copyCode()
   });
   commands.addCommand(CommandIDs.applySettings, {
     label: trans.__('Apply Trace Settings'),
+    describedBy: NO_ARGS,
     execute: async () => (await ready()).open?.trace.submit()
   });
   commands.addCommand(CommandIDs.revertSettings, {
     label: trans.__('Revert Trace Settings'),
+    describedBy: NO_ARGS,
     execute: async () => (await ready()).open?.trace.revert()
   });
   commands.addCommand(CommandIDs.refreshRuns, {
     label: trans.__('Look for Training Runs Now'),
+    describedBy: NO_ARGS,
     execute: async () => (await panel.model()).runs.refresh()
   });
   commands.addCommand(CommandIDs.connectHub, {
     label: trans.__('Connect to a Hub by Address…'),
+    describedBy: NO_ARGS,
     execute: async () => (await panel.model()).connect()
   });
 }

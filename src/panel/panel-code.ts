@@ -59,7 +59,7 @@ function configureCode(config: Config): string[] {
       ),
       ...(layers === 'all' ? [] : [`layers=${python(layers)}`]),
       ...(every === 1 ? [] : [`every=${every}`]),
-      ...(samples === 1 ? [] : [`samples=${python(samples)}`]),
+      ...(samples === 1 ? [] : [`samples=${python(samples ?? 'all')}`]),
       ...(phases.join() === 'train' ? [] : [`phases=${python(phases)}`])
     ];
     return `run.configure(${words.join(', ')})`;

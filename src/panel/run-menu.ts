@@ -22,6 +22,7 @@ export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: T
     enabled: (entry: IRunEntry) => boolean = () => true
   ) => {
     app.commands.addCommand(id, {
+      describedBy: { args: { type: 'object', properties: {} } },
       label: () => (typeof label === 'string' ? label : label(hit())),
       isEnabled: () => {
         const entry = hit();

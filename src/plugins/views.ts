@@ -49,6 +49,17 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
     });
     app.commands.addCommand(CommandIDs.openView, {
       label: trans.__('Open a Megalens View'),
+      describedBy: {
+        args: {
+          type: 'object',
+          required: ['run', 'options'],
+          properties: {
+            run: { type: 'string', description: 'Run id' },
+            options: { type: 'object', description: 'Options of the view' },
+            id: { type: 'string', description: 'Id of the tab that a layout was saved with' }
+          }
+        }
+      },
       isVisible: () => false,
       execute: args => tabs.restore(args)
     });
