@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.hooks import RemovableHandle
 from websockets.sync.client import connect
 from websockets.sync.server import Server, ServerConnection, serve
@@ -93,12 +94,15 @@ class PeerTracer:
             with torch.no_grad():
                 parts = output[: self._samples].chunk(3, dim=-1) if kind == 1 else (output[: self._samples],)
                 for part in parts:
-                    width = -(-part.shape[-1] // self._tiles)
-                    self._queue.put(
-                        (kind, layer, part.unflatten(-1, (-1, width)).mean(-1).to("cpu", copy=True))
-                    )
+                    self._queue.put((kind, layer, self._tiled(part).to("cpu", copy=True)))
 
         return report
+
+    def _tiled(self, tensor: Tensor) -> Tensor:
+        batch, length, features = tensor.shape
+        width = -(-features // self._tiles)
+        padded = functional.pad(tensor, (0, -features % width))
+        return padded.view(batch, length, -1, width).mean(-1)
 
     def _send(self) -> None:
         while (item := self._queue.get()) is not None:
