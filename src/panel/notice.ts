@@ -31,7 +31,7 @@ export interface INotice {
 }
 
 /** The two lines that bring a training script into the panel. */
-export const SNIPPET = 'tracer = megalens.trace(model)\nwith tracer.step():  # around each optimizer step';
+export const SNIPPET = 'tracer = megalens.trace(model)\nwith tracer.step(): ...';
 
 /** What turns on the recording in a training script. */
 export const RECORD_SNIPPET = 'tracer = megalens.trace(model, record="megalens-runs")';
@@ -84,7 +84,7 @@ export function listNotice(
         : {
             tone: 'plain',
             sentence: trans.__(
-              'No run yet. Add two lines to a training script and it appears here by itself.'
+              'No run yet. Put these two lines into a training script, the second around each optimizer step, and it appears here by itself.'
             ),
             code: SNIPPET,
             action: { id: 'copy-snippet', label: trans.__('Copy the two lines') }

@@ -165,7 +165,9 @@ function Trust(props: { status: Status; model: PanelModel; trans: TranslationBun
               )}
           </button>
         )}
-        {recording?.state === 'on' && <Term name="" value={trans.__('recording')} />}
+        {recording?.state === 'on' && model.open?.trace.writable && (
+          <Term name="" value={trans.__('recording')} />
+        )}
       </p>
       {recording?.state === 'failed' && (
         <p className="jp-MegalensFigures-warning" role="status">

@@ -1,3 +1,4 @@
+import { resolve } from 'path';
 import { expect, logIn, runFromPalette, showPanel, test, type ITraining } from '../lab';
 
 test.describe.configure({ mode: 'serial' });
@@ -52,6 +53,7 @@ test('a bad reduction is shown at its field with the column, and tracing goes on
   await expect(field).toHaveAttribute('aria-invalid', 'true');
   const fault = panel.locator('.jp-MegalensField-fault');
   await expect(fault.locator('pre')).toHaveText(/data\.nothing\(\)\n {5}\^/);
+  await panel.screenshot({ path: resolve(__dirname, '../screenshots/panel-fault.png') });
   await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(
     'Not applied. Tracing goes on as it was.'
   );

@@ -1,4 +1,7 @@
+import { join, resolve } from 'path';
 import { expect, showPanel, test } from '../lab';
+
+const FOLDER = resolve(__dirname, '../screenshots');
 
 test('with no run the panel shows the two lines, and copies them', async ({ open, page, lab }) => {
   // Only the answer is cut down: another test's recorded runs may lie in the folder.
@@ -6,6 +9,7 @@ test('with no run the panel shows the two lines, and copies them', async ({ open
   const panel = await showPanel(await open('lab?reset'));
   await expect(panel.getByText('No run yet.')).toBeVisible();
   await expect(panel.getByText('python -m megalens.demo')).toBeVisible();
+  await panel.screenshot({ path: join(FOLDER, 'panel-no-run.png') });
   await panel.getByRole('button', { name: 'Copy the two lines' }).click();
   await expect
     .poll(() => page.evaluate(() => navigator.clipboard.readText()))
@@ -67,6 +71,7 @@ test('when the hub is killed the panel says so and offers the recording', async 
   await training.process.end('SIGKILL');
   process.kill(training.hub, 'SIGKILL');
   await expect(panel.getByText('The hub of this run is gone after step')).toBeVisible({ timeout: 30_000 });
+  await panel.screenshot({ path: join(FOLDER, 'panel-hub-gone.png') });
   await panel.getByRole('button', { name: 'Open the recording' }).click();
   await expect(panel.getByText('What this run traced.')).toBeVisible();
   await expect(panel.getByText('loss')).toBeVisible();

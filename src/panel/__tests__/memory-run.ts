@@ -82,7 +82,7 @@ export class MemoryRun implements IRunSource {
   readonly name = 'gpt-demo';
   status: Status | null = { type: 'status', state: 'training', step: 1240 };
   connection: ConnectionState = { kind: 'live' };
-  readonly changed = new Signal<IRunSource, SourceChange>(this);
+  readonly changed: Signal<IRunSource, SourceChange> = new Signal(this);
   readonly patches: ConfigPatch[] = [];
   columns: IScalarColumns = scalars([]);
   isDisposed = false;
