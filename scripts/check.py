@@ -64,12 +64,14 @@ CHECKS = (
         ("playwright", "test", "-c", "ui-tests/harness/playwright.config.ts"),
         300,
         fast=False,
+        alone=True,
     ),
     Check(
         "JupyterLab in Chromium",
         ("playwright", "test", "-c", "ui-tests/playwright.config.ts"),
         900,
         fast=False,
+        alone=True,
     ),
     Check("wheel in a clean venv", ("bash", "scripts/check-wheel.sh"), 400, fast=False, alone=True),
 )
