@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import adapters
     from .notebook import NotebookRun, connect, open
     from .protocol import Empty, NoOp, Projection, ProtocolError, Tile
     from .tracer import Tracer, trace
@@ -22,6 +23,7 @@ __all__ = [
     "Tile",
     "Tracer",
     "__version__",
+    "adapters",
     "connect",
     "open",
     "trace",
@@ -43,6 +45,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "adapters":
+        return import_module(".adapters", __name__)
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'megalens' has no attribute {name!r}")

@@ -1,0 +1,27 @@
+"""Everything that the package promises at its top can be reached from a bare import."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import megalens
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", megalens.__all__)
+def test_a_public_name_is_there(name: str) -> None:
+    assert getattr(megalens, name) is not None
+
+
+def test_the_hugging_face_callback_is_reached_from_a_bare_import() -> None:
+    code = "import megalens; print(megalens.adapters.MegalensCallback.__name__)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "MegalensCallback"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'tarce'"):
+        megalens.tarce  # noqa: B018
