@@ -300,7 +300,10 @@ export class PanelModel {
   private _onRuns(): void {
     const id = this.runs.chosenId;
     if (id !== this._wanted) {
-      this.host.remember(id);
+      // The newest live run is chosen anew after a reload; only a person's choice outlives it.
+      if (this.runs.chosenByHand) {
+        this.host.remember(id);
+      }
       this._opening = this._openRun(id);
     }
     this._changed.emit();

@@ -56,6 +56,11 @@ export class RunsModel {
     return this._chosen;
   }
 
+  /** Whether a person made the choice, now or before a reload. */
+  get chosenByHand(): boolean {
+    return this._byHand;
+  }
+
   /** Whether the server is asked again and again. */
   get watching(): boolean {
     return this._watching;
@@ -135,6 +140,7 @@ export class RunsModel {
     this._state = { kind: 'ready' };
     if (this._restoring !== null && !this._byHand && this._entries.some(({ id }) => id === this._restoring)) {
       this._chosen = this._restoring;
+      this._byHand = true;
     }
     this._restoring = null;
     const live = this._entries.find(entry => entry.state === 'live');

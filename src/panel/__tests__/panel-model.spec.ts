@@ -94,7 +94,9 @@ describe('PanelModel', () => {
     await model.ready();
     expect(model.runs.chosenId).toBe('run-1');
     expect(model.open?.source.name).toBe('gpt-demo');
-    expect(host.remember).toHaveBeenCalledWith('run-1');
+    expect(host.remember).not.toHaveBeenCalled();
+    model.runs.choose('run-0');
+    expect(host.remember).toHaveBeenCalledWith('run-0');
     model.dispose();
   });
 
