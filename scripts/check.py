@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -104,6 +105,18 @@ def counted(output: str, code: int) -> tuple[int, int]:
     if code == 0:
         failed = 0
     return passed, failed
+
+
+def browser() -> str:
+    """Return the path of the browser for the tests; scripts/ensure-browser.sh sees to it that there is one."""
+    names = (
+        os.environ.get("CHROMIUM"),
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    )
+    return next((path for name in names if name and (path := shutil.which(name))), "/usr/bin/chromium")
 
 
 def run(check: Check) -> tuple[int, int]:

@@ -76,6 +76,12 @@ async function use(page) {
       before[0],
       { timeout: 10000 }
     );
+    // The title follows the picture.
+    await page.waitForFunction(
+      old => document.querySelector('figure[data-step] h2').innerText !== old,
+      result.title,
+      { timeout: 10000 }
+    );
     result.movedTitle = await heatmap.locator('h2').innerText();
     result.steps = Number(await slider.getAttribute('max')) + 1;
     await page.keyboard.press('End');

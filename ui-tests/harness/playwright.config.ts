@@ -10,7 +10,7 @@ export default defineConfig({
   use: {
     viewport: { width: 1000, height: 700 },
     launchOptions: {
-      executablePath: process.env['MEGALENS_CHROMIUM'] ?? '/usr/bin/chromium',
+      executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium',
       args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu']
     }
   }
