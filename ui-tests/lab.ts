@@ -155,7 +155,8 @@ export const test = base.extend<{ open: (path?: string) => Promise<Page> }, { la
           }
         }
         await until('the hubs to end', () => hubs().length === 0, 15).catch(() => undefined);
-        rmSync(home, { recursive: true, force: true });
+        // A hub that was told to end may still be closing its recording.
+        rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 });
       }
     },
     { scope: 'worker', timeout: 90_000 }
@@ -184,10 +185,13 @@ export async function logIn(page: Page, lab: ILab): Promise<void> {
 /** Show the panel and return it. */
 export async function showPanel(page: Page) {
   const panel = page.locator('#megalens-panel');
-  if (!(await panel.isVisible())) {
-    await page.locator('.jp-SideBar [data-id="megalens-panel"]').click();
-  }
-  await expect(panel.locator('.jp-MegalensPanel')).toBeVisible();
+  // A layout that is restored meanwhile may open the panel itself; a click would then close it.
+  await expect(async () => {
+    if (!(await panel.isVisible())) {
+      await page.locator('.jp-SideBar [data-id="megalens-panel"]').click();
+    }
+    await expect(panel.locator('.jp-MegalensPanel')).toBeVisible({ timeout: 4_000 });
+  }).toPass({ timeout: 20_000 });
   return panel;
 }
 
