@@ -1,4 +1,4 @@
-import { byLayer, trend, type ILayerTrend, type Statistic } from '../aggregate';
+import { byLayer, trendOf, type ILayerTrend, type Statistic } from '../aggregate';
 import { COLORS, flagColor, formatFull, formatInteger, type IPlace } from '../charts';
 import type { TrendOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
@@ -64,7 +64,9 @@ class TrendView extends BaseView<TrendOptions> {
       { flag, phase, layers, ...(part ? { part } : {}), ...(steps ? { steps } : {}) },
       signal
     );
-    this._series = byLayer(trend(result.rows, this.options.statistic));
+    const columns = await trendOf(result.rows, this.options.statistic);
+    signal.throwIfAborted();
+    this._series = byLayer(columns);
     this._steps = [...new Set(this._series.flatMap(each => each.steps))].sort((a, b) => a - b);
     if (this._steps.length === 0) {
       return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t) };
