@@ -109,3 +109,16 @@ test('a report is exported and downloaded', async ({ open }) => {
   expect(html).toContain('gpt-views');
   expect(html).toContain('<svg');
 });
+
+test('a long trend is summed in a worker', async ({ open }) => {
+  const page = await open('lab?reset');
+  const panel = await showPanel(page);
+  const option = panel.getByRole('option', { name: 'gpt-views' });
+  // 4 layers × 32 positions × 43 tiles a step: past 100,000 numbers.
+  await expect(option).toContainText(/step (2[5-9]|[3-9]\d|\d{3,})/, { timeout: 90_000 });
+  const opened = page.waitForEvent('worker');
+  await panel.getByRole('button', { name: 'Trend', exact: true }).click();
+  const worker = await opened;
+  await expect.poll(() => worker.evaluate(() => typeof globalThis.onmessage)).toBe('function');
+  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+});

@@ -1,0 +1,75 @@
+import { TensorStore, type SourceChange } from '..';
+import { ChangeGate } from '../change-gate';
+
+/** An hour at 20 steps a second. */
+const HOUR = 72_000;
+const LIMIT = 4 << 20;
+
+describe('a browser tab that sleeps for an hour', () => {
+  let visibility: jest.SpyInstance;
+  let frames: FrameRequestCallback[];
+
+  beforeEach(() => {
+    frames = [];
+    visibility = jest.spyOn(document, 'visibilityState', 'get').mockReturnValue('visible');
+    jest.spyOn(window, 'requestAnimationFrame').mockImplementation(callback => frames.push(callback));
+  });
+
+  afterEach(() => {
+    jest.restoreAllMocks();
+    jest.useRealTimers();
+  });
+
+  it('keeps bounded memory, says what it gave up, and wakes to one change with the newest step', async () => {
+    const store = new TensorStore(LIMIT);
+    const changes: SourceChange[] = [];
+    const gate = new ChangeGate(change => changes.push(change));
+    // The browser asks for no animation frame while the tab is hidden: none of the callbacks runs.
+    for (let step = 1; step <= HOUR; step++) {
+      for (let layer = 1; layer <= 4; layer++) {
+        store.add({
+          step,
+          microBatch: 0,
+          phase: 'train',
+          pass: 'forward',
+          rank: 0,
+          layer,
+          flag: 'MLP1_mat_mul',
+          part: '',
+          compressor: 'Tile(tiles=96)',
+          sourceShape: [1, 1, 96],
+          shape: [1, 1, 96],
+          values: new Float32Array(96).fill(step),
+          labels: [],
+          nanCount: 0,
+          infCount: 0
+        });
+      }
+      gate.note('tensors', step, step);
+    }
+    expect(changes).toEqual([]);
+    expect(frames).toHaveLength(1);
+    expect(store.bytes).toBeLessThanOrEqual(LIMIT);
+    frames.forEach(frame => frame(0));
+    expect(changes).toEqual([{ kind: 'rows', stream: 'tensors', firstStep: 1, lastStep: HOUR }]);
+    const result = store.query({ flag: 'MLP1_mat_mul' });
+    expect(result.rows[result.rows.length - 1]?.step).toBe(HOUR);
+    expect(result.rows.length + result.evictedRows).toBe(4 * HOUR);
+    gate.dispose();
+  });
+
+  it('gathers changes at most every 50 ms when it was hidden from the start', () => {
+    jest.useFakeTimers();
+    visibility.mockReturnValue('hidden');
+    const changes: SourceChange[] = [];
+    const gate = new ChangeGate(change => changes.push(change));
+    for (let step = 1; step <= 200; step++) {
+      gate.note('tensors', step, step);
+      jest.advanceTimersByTime(5);
+    }
+    expect(frames).toEqual([]);
+    expect(changes.length).toBeGreaterThan(15);
+    expect(changes.length).toBeLessThanOrEqual(20);
+    gate.dispose();
+  });
+});
