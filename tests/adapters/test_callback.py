@@ -5,13 +5,12 @@ import threading
 
 import pytest
 import torch
+import transformers
 from websockets.sync.server import serve
 
 from megalens import Tile
 from megalens.adapters import MegalensCallback
 from megalens.protocol import SUBPROTOCOL, decode_frame, decode_message, encode_message
-
-transformers = pytest.importorskip("transformers")
 
 
 @pytest.fixture
@@ -127,3 +126,55 @@ def test_an_event_that_is_unknown_is_ignored_and_other_names_are_not() -> None:
     assert callback.on_something_new(1, 2, 3, more=4) is None
     with pytest.raises(AttributeError):
         _ = callback.colour
+
+
+def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path) -> None:
+    class Windows(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return 24
+
+        def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+            ids = (torch.arange(9) * 7 + index) % 60
+            return {"input_ids": ids, "labels": ids}
+
+    def train(*callbacks) -> list[float]:
+        torch.manual_seed(0)
+        config = transformers.GPT2Config(
+            vocab_size=60, n_positions=16, n_embd=24, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
+        )
+        arguments = transformers.TrainingArguments(
+            str(tmp_path),
+            max_steps=4,
+            per_device_train_batch_size=2,
+            gradient_accumulation_steps=2,
+            logging_steps=1,
+            eval_strategy="steps",
+            eval_steps=2,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+        )
+        trainer = transformers.Trainer(
+            transformers.GPT2LMHeadModel(config),
+            arguments,
+            train_dataset=Windows(),
+            eval_dataset=Windows(),
+            callbacks=list(callbacks),
+        )
+        trainer.train()
+        assert not any(module._forward_hooks for module in trainer.model.modules())
+        return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+    plain = train()
+    flags = {"MLP1_mat_mul": {"compressor": Tile(4), "layers": "2"}}
+    traced = train(MegalensCallback(flags=flags, hub=(rows.address, "t")))
+    assert traced == plain
+    assert len(plain) == 4
+    found = []
+    while not rows.empty():
+        found.append(rows.get())
+    tensors = [(row["step"], row["micro_batch"], row["layer"]) for row in found if "flag" in row]
+    assert tensors == [(step, part, 2) for step in (1, 2, 3, 4) for part in (0, 1)]
+    losses = {row["step"]: row["value"] for row in found if row.get("name") == "loss"}
+    assert list(losses.values()) == pytest.approx(plain)

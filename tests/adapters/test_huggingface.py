@@ -2,10 +2,9 @@
 
 import pytest
 import torch
+import transformers
 
 from megalens.adapters import find_adapter
-
-transformers = pytest.importorskip("transformers")
 
 
 def gpt2(**options):
