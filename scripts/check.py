@@ -45,6 +45,8 @@ class Check:
     alone: bool = False
 
 
+# Most of the tests' time is waiting for processes to start.
+BOTH_CORES = ("-n", "2", "--dist", "worksteal")
 CHECKS = (
     Check("ruff format", ("ruff", "format", "--check", "."), 60),
     Check("ruff lint", ("ruff", "check", "."), 60),
@@ -58,8 +60,8 @@ CHECKS = (
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check"), 60),
     Check("jest", ("jest", "--forceExit"), 600, fast=False, alone=True),
     Check("jest, fast", ("jest", "--forceExit", "--testPathIgnorePatterns", "fuzz", "\\.slow\\."), 240),
-    Check("pytest", (PYTHON, "-m", "pytest"), 1200, fast=False, alone=True),
-    Check("pytest, fast", (PYTHON, "-m", "pytest", "-m", "not slow"), 300),
+    Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1200, fast=False, alone=True),
+    Check("pytest, fast", (PYTHON, "-m", "pytest", *BOTH_CORES, "-m", "not slow"), 300, alone=True),
     Check(
         "views in a bare page",
         ("playwright", "test", "-c", "ui-tests/harness/playwright.config.ts"),

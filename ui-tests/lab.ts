@@ -163,7 +163,8 @@ export const test = base.extend<{ open: (path?: string) => Promise<Page> }, { la
   ],
   open: async ({ page, lab }, use) => {
     await logIn(page, lab);
-    await use(async (path = 'lab') => {
+    // Without a saved layout, which would be restored while a test already works with the page.
+    await use(async (path = 'lab?reset') => {
       await page.goto(`${lab.url}${path}`);
       await expect(page.locator('#jupyterlab-splash')).toHaveCount(0, { timeout: 45_000 });
       await expect(page.locator('#jp-main-dock-panel')).toBeVisible();
@@ -197,9 +198,14 @@ export async function showPanel(page: Page) {
 
 /** Run a command of JupyterLab's palette by its label. */
 export async function runFromPalette(page: Page, label: string): Promise<void> {
-  await page.keyboard.press('Control+Shift+C');
   const palette = page.locator('#modal-command-palette');
-  await expect(palette).toBeVisible();
+  // JupyterLab swallows the shortcut while it still settles.
+  await expect(async () => {
+    if (!(await palette.isVisible())) {
+      await page.keyboard.press('Control+Shift+C');
+    }
+    await expect(palette).toBeVisible({ timeout: 2_000 });
+  }).toPass({ timeout: 20_000 });
   await palette.locator('input').fill(label);
   await palette.locator('.lm-CommandPalette-item', { hasText: label }).first().click();
 }

@@ -49,7 +49,13 @@ test('views open as tabs and follow the training', async ({ open }) => {
 test('the same view is not opened twice', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
+  const button = panel.getByRole('button', { name: 'Heatmap', exact: true });
+  await button.click();
+  await expect(page.getByRole('tab', { name: /Heatmap/ })).toHaveCount(1);
+  await panel.getByRole('button', { name: 'Trend', exact: true }).click();
+  await expect(page.getByRole('tab', { name: /Trend/, selected: true })).toBeVisible();
+  await button.click();
+  await expect(page.getByRole('tab', { name: /Heatmap/, selected: true })).toBeVisible();
   await expect(page.getByRole('tab', { name: /Heatmap/ })).toHaveCount(1);
 });
 
