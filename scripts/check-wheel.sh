@@ -10,17 +10,18 @@ wheel=$(echo "$work"/dist/megalens-*.whl)
 .venv/bin/python -m venv "$work/venv"
 # Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
 mkdir "$work/bin"
-for tool in sh env uname cat; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done
+for tool in sh env uname cat tee rm; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done
 export PATH="$work/venv/bin:$work/bin"
 if command -v node >/dev/null; then echo "Node is still on PATH"; exit 1; fi
-python -m pip install --quiet --disable-pip-version-check -c requirements.lock "$wheel" jupyterlab 2>&1 | while read -r line; do case $line in WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
+python -m pip install --quiet --disable-pip-version-check -c requirements.lock "$wheel" jupyterlab 2>&1 | while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
 cd "$work"
 jupyter labextension list 2>&1 | tee labextensions.txt
 jupyter server extension list 2>&1 | tee serverextensions.txt
 lab=$(<labextensions.txt)
 server=$(<serverextensions.txt)
-case $lab in *megalens*enabled*OK*) ;; *) echo "the labextension is not enabled and OK"; exit 1 ;; esac
-case $server in *megalens.server*OK*) ;; *) echo "the server extension is not OK"; exit 1 ;; esac
+line=$'[^\n]*'
+[[ $lab =~ megalens\ v[0-9]${line}enabled${line}OK ]] || { echo "the labextension is not enabled and OK"; exit 1; }
+[[ $server =~ megalens\.server\ ${line}OK ]] || { echo "the server extension is not OK"; exit 1; }
 python -c 'import megalens; from megalens.protocol import STREAM_NAMES; megalens.connect; print(megalens.__version__, STREAM_NAMES)'
 python - <<'P'
 from importlib.resources import files
