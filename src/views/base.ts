@@ -10,6 +10,7 @@ import { Menu, type IMenuItem } from './menu';
 import { Pace } from './pace';
 import { Shell } from './shell';
 import { connectionState, errorState, renderState, type IState, type IStateActions } from './states';
+import { stretch } from './stretch';
 import { Toolbar, type Control } from './toolbar';
 import type { ITip } from './tooltip';
 import { untranslated, type Translate } from './translate';
@@ -214,7 +215,21 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
         }
       });
       observer.observe(stage);
-      this._ends.push(() => observer.disconnect());
+      const { frame } = this.host;
+      let height = frame?.clientHeight;
+      const frameObserver = new ResizeObserver(() => {
+        if (frame && frame.clientHeight > 0 && frame.clientHeight !== height) {
+          height = frame.clientHeight;
+          this._request(false);
+        }
+      });
+      if (frame) {
+        frameObserver.observe(frame);
+      }
+      this._ends.push(() => {
+        observer.disconnect();
+        frameObserver.disconnect();
+      });
     }
     stage.addEventListener('pointermove', event => {
       const place = this._zoom?.isDragging ? null : this._chart?.locate(event);
@@ -304,7 +319,9 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     const { params } = content.recipe;
     const domain = Object.entries(this._zoom?.extent(content.extent.x, content.extent.y) ?? {});
     const shown = Object.fromEntries(domain.filter(([name]) => name in params));
-    const recipe = { ...content.recipe, params: { ...params, ...shown } };
+    const { height: usual } = content.recipe;
+    const height = usual && stretch(usual, content.rows ?? 1, this.host.frame?.clientHeight ?? 0);
+    const recipe = { ...content.recipe, ...(height ? { height } : {}), params: { ...params, ...shown } };
     if (this._chart === null) {
       const { renderer = 'canvas' } = this.host;
       const chart = await Chart.mount(this._shell.plot, recipe, {

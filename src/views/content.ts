@@ -4,6 +4,8 @@ import type { IState } from './states';
 /** What a view found to draw. */
 export interface IContent {
   recipe: IRecipe;
+  /** Plots above one another, which share the height; 1 unless told. */
+  rows?: number;
   /** What the data cover, for zooming. */
   extent: { x: readonly [number, number]; y: readonly [number, number] };
   title: string;

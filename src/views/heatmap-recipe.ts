@@ -1,4 +1,4 @@
-import { formatNumber, legend, paint, toPicture, type IRecipe, type Row } from '../charts';
+import { formatNumber, legend, paint, toPicture, type Row } from '../charts';
 import type { IContent } from './content';
 import type { ILayer, IShown } from './heatmap-data';
 import type { ISlice } from './matrix';
@@ -40,7 +40,7 @@ export function heatmapRecipe(
   own: boolean,
   width: number,
   t: Translate
-): { recipe: IRecipe; extent: IContent['extent'] } {
+): Pick<IContent, 'recipe' | 'extent' | 'rows'> {
   const { layers, axes } = shown;
   const single = layers.length === 1;
   const most = Math.max(1, Math.floor((width - MARGINS) / LEAST_WIDTH));
@@ -48,8 +48,10 @@ export function heatmapRecipe(
   const y = [-0.5, Math.max(...layers.map(each => each.slice.rows)) - 0.5] as const;
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
   const strip = layers[0] && legend(layers[0].scale, shown.nonFinite > 0, words, own && !single);
+  const rows = Math.ceil(layers.length / most);
   return {
     extent: { x, y },
+    rows,
     recipe: {
       template: 'heatmap',
       texts: { xTitle: t(axes.x), yTitle: axes.y ? t(axes.y) : '', legendTitle: t('value') },
@@ -64,7 +66,7 @@ export function heatmapRecipe(
       },
       datasets: { pictures: layers.map(pictureOf), legend: strip?.rows ?? [] },
       // Rows of about equal length.
-      columns: Math.ceil(layers.length / Math.ceil(layers.length / most)),
+      columns: Math.ceil(layers.length / rows),
       height: single ? (axes.transposed ? 300 : 360) : layers.length <= 4 ? 170 : 120
     }
   };

@@ -220,6 +220,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     };
     return {
       recipe,
+      rows: panels.length,
       extent: { x, y: [0, 1] },
       title: t(
         '%1, steps %2 to %3',

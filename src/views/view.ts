@@ -16,6 +16,8 @@ export interface IViewHost {
   openRecording?: () => void;
   /** How charts are drawn; `canvas` unless told. */
   renderer?: 'canvas' | 'svg';
+  /** The element whose height a picture may fill; without it pictures keep their usual height. */
+  frame?: Element;
 }
 
 /** A mounted view: what a tab, a cell and a report hold. */
