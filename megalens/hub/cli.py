@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands", "main_hub", "main_runs"]
 
+_NICENESS = 10
 _EXIT_CODES = "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, a port in use or a folder that cannot be written."
 
 
@@ -153,7 +154,17 @@ async def _serve(options: HubOptions) -> None:
         print(json.dumps(ready), flush=True)
         # Whoever started it may have gone: nothing is ever printed to a closed pipe later.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    _stand_back()
     await hub.serve_until_done(stop)
+
+
+def _stand_back() -> None:
+    """Let the training have the processor first: on a machine that is busy to the last core the hub waits, not the step."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(_NICENESS)
+    with contextlib.suppress(OSError, AttributeError):
+        # A batch process does not interrupt another one just because a frame came.
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _port(text: str) -> int:

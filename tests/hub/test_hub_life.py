@@ -195,6 +195,12 @@ def test_wrong_arguments_are_exit_code_2():
     assert megalens().returncode == 2
 
 
+def test_a_hub_stands_back_behind_the_training(hub):
+    hub.viewer()
+    assert os.getpriority(os.PRIO_PROCESS, hub.process.pid) >= min(19, os.nice(0) + 10)
+    assert os.sched_getscheduler(hub.process.pid) == os.SCHED_BATCH
+
+
 def test_nothing_is_printed_but_the_ready_line(hub):
     viewer, producer = hub.viewer(), hub.producer()
     producer.send(b"garbage")
