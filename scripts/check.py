@@ -151,10 +151,13 @@ def run(check: Check) -> tuple[int, int]:
         code = 124
     passed, failed = counted(output, code)
     seconds = time.monotonic() - started
+    flaky = re.search(r"^\s+(\d+) flaky", re.sub(r"\x1b\[[0-9;]*m", "", output), re.M)
+    passed += int(flaky[1]) if flaky else 0
+    note = f", {flaky[1]} of them at the second try" if flaky else ""
     if failed:
         print(output.rstrip()[-20_000:])
     print(
-        f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed, {failed} failed in {seconds:.0f} s",
+        f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed{note}, {failed} failed in {seconds:.0f} s",
         flush=True,
     )
     return passed, failed

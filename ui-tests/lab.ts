@@ -210,6 +210,24 @@ export async function runFromPalette(page: Page, label: string): Promise<void> {
   await palette.locator('.lm-CommandPalette-item', { hasText: label }).first().click();
 }
 
+/** Wait until the open notebook's kernel is idle. */
+export async function ready(page: Page): Promise<void> {
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle', {
+    timeout: 40_000
+  });
+}
+
+/** Run a cell of the open notebook, by its place. */
+export async function runCell(page: Page, index: number): Promise<void> {
+  const cell = page.locator('.jp-Notebook .jp-Cell').nth(index);
+  // JupyterLab swallows the shortcut while it still settles; the prompt says whether it was taken.
+  await expect(async () => {
+    await cell.locator('.cm-content').click();
+    await page.keyboard.press('Control+Enter');
+    await expect(cell.locator('.jp-InputPrompt')).not.toHaveText('[ ]:', { timeout: 2_000 });
+  }).toPass({ timeout: 20_000 });
+}
+
 /** Switch JupyterLab's theme. */
 export async function setTheme(page: Page, theme: 'JupyterLab Light' | 'JupyterLab Dark'): Promise<void> {
   await runFromPalette(

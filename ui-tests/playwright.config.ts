@@ -8,6 +8,8 @@ export default defineConfig<object, ILabOptions>({
   timeout: 90_000,
   expect: { timeout: 15_000 },
   workers: 1,
+  // JupyterLab itself now and then swallows a key or a click while it settles; what needed a second try is reported.
+  retries: 1,
   fullyParallel: false,
   reporter: [['list']],
   use: {

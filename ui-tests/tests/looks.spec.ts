@@ -1,6 +1,6 @@
 import { writeFileSync } from 'fs';
 import { join, resolve } from 'path';
-import { expect, setTheme, showPanel, test } from '../lab';
+import { expect, ready, runCell, setTheme, showPanel, test } from '../lab';
 
 const FOLDER = resolve(__dirname, '../screenshots');
 
@@ -40,11 +40,8 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
       await panel.screenshot({ path: join(FOLDER, `panel-${name}.png`) });
     }
     await page.goto(`${lab.url}lab/tree/looks.ipynb`);
-    await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle', {
-      timeout: 40_000
-    });
-    await page.locator('.jp-Notebook .cm-content').first().click();
-    await page.keyboard.press('Control+Enter');
+    await ready(page);
+    await runCell(page, 0);
     for (const [theme, name] of [
       ['JupyterLab Dark', 'dark'],
       ['JupyterLab Light', 'light']

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'fs';
 import { join } from 'path';
-import type { Locator, Page } from '@playwright/test';
-import { expect, runFromPalette, test, type ILab, type ITraining } from '../lab';
+import type { Locator } from '@playwright/test';
+import { expect, ready, runCell, runFromPalette, test, type ILab, type ITraining } from '../lab';
 
 test.describe.configure({ mode: 'serial' });
 
@@ -90,22 +90,6 @@ function write(lab: ILab, name: string, cells: string[]): void {
     }))
   };
   writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
-}
-
-async function ready(page: Page): Promise<void> {
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle', {
-    timeout: 40_000
-  });
-}
-
-async function runCell(page: Page, index: number): Promise<void> {
-  const cell = page.locator('.jp-Notebook .jp-Cell').nth(index);
-  // JupyterLab swallows the shortcut while it still settles; the prompt says whether it was taken.
-  await expect(async () => {
-    await cell.locator('.cm-content').click();
-    await page.keyboard.press('Control+Enter');
-    await expect(cell.locator('.jp-InputPrompt')).not.toHaveText('[ ]:', { timeout: 2_000 });
-  }).toPass({ timeout: 20_000 });
 }
 
 async function moves(view: Locator): Promise<void> {
