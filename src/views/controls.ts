@@ -124,3 +124,23 @@ export function stepsControl(
     change: chosen => change(chosen === null ? null : (steps[chosen] ?? null))
   };
 }
+
+/** Choose between a linear and a logarithmic scale. */
+export function transformControl(
+  label: string,
+  value: 'linear' | 'log',
+  choose: (transform: 'linear' | 'log') => void,
+  t: Translate
+): Control {
+  return {
+    kind: 'select',
+    id: 'transform',
+    label,
+    value,
+    options: [
+      { value: 'linear', text: t('linear') },
+      { value: 'log', text: t('log') }
+    ],
+    change: chosen => choose(chosen === 'log' ? 'log' : 'linear')
+  };
+}

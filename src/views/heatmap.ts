@@ -3,7 +3,14 @@ import type { HeatmapOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
 import { BaseView } from './base';
 import type { IMark, IMoved, Loaded } from './content';
-import { flagControl, layersControl, partControl, phaseControl, stepsControl } from './controls';
+import {
+  flagControl,
+  layersControl,
+  partControl,
+  phaseControl,
+  stepsControl,
+  transformControl
+} from './controls';
 import { flagInfo, flagWords } from './describe';
 import { firstOfEach, nearestStep, shapeHeatmap, tokensOf, type ILayer, type IShown } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
@@ -111,17 +118,7 @@ class HeatmapView extends BaseView<HeatmapOptions> {
       ),
       stepsControl(this._steps, options.step, source.connection, step => this.choose({ step }), t),
       ...(shown && shown.layers.length > 1 ? [this._scaleControl()] : []),
-      {
-        kind: 'select',
-        id: 'transform',
-        label: t('Colours'),
-        value: options.transform,
-        options: [
-          { value: 'linear', text: t('linear') },
-          { value: 'log', text: t('log') }
-        ],
-        change: value => this.choose({ transform: value === 'log' ? 'log' : 'linear' })
-      }
+      transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t)
     ];
   }
 

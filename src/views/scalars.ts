@@ -3,6 +3,7 @@ import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe } from '..
 import type { ScalarsOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, IScalarColumns, SourceChange } from '../store/source';
 import { BaseView } from './base';
+import { transformControl } from './controls';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { scalarWords } from './change-words';
 import { omissionWords } from './describe';
@@ -93,17 +94,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
         ],
         change: value => this.choose({ x: value === 'time' ? 'time' : 'step' })
       },
-      {
-        kind: 'select',
-        id: 'transform',
-        label: t('Scale'),
-        value: options.transform,
-        options: [
-          { value: 'linear', text: t('linear') },
-          { value: 'log', text: t('log') }
-        ],
-        change: value => this.choose({ transform: value === 'log' ? 'log' : 'linear' })
-      }
+      transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
     ];
   }
 

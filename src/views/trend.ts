@@ -5,7 +5,7 @@ import type { IRunSource, SourceChange } from '../store/source';
 import { BaseView } from './base';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { changeWords } from './change-words';
-import { flagControl, layersControl, partControl, phaseControl } from './controls';
+import { flagControl, layersControl, partControl, phaseControl, transformControl } from './controls';
 import { flagWords, omissionWords, type IOmitted } from './describe';
 import { layerWords, layersIn } from './layers';
 import { emptyFlag, type IState, type IStateActions } from './states';
@@ -102,17 +102,7 @@ class TrendView extends BaseView<TrendOptions> {
         ],
         change: value => this.choose({ kind: value === 'heatmap' ? 'heatmap' : 'lines' })
       },
-      {
-        kind: 'select',
-        id: 'transform',
-        label: t('Scale'),
-        value: options.transform,
-        options: [
-          { value: 'linear', text: t('linear') },
-          { value: 'log', text: t('log') }
-        ],
-        change: value => this.choose({ transform: value === 'log' ? 'log' : 'linear' })
-      }
+      transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
     ];
   }
 
