@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import http
 import json
 import os
 import platform
 import secrets
 import time
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.http11 import Request, Response
-from websockets.typing import Subprotocol
 
 from ..protocol import (
     BIT_CAUGHT_UP,
-    SUBPROTOCOL,
-    ProtocolError,
     decode_frame,
     encode_frame,
     stream_schema,
 )
 from .batch_connection import BatchConnection
-from .change import Change
-from .config_check import check_patch
+from .change_desk import ChangeDesk
 from .discovery import HubEntry, remove_entry, write_entry
+from .door import door, select_subprotocol
 from .errors import HubError
 from .history import Backlog, History
 from .live_frame import admit_frame
@@ -71,7 +64,7 @@ class Hub:
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
         self._count = 0
-        self._changes: dict[str, Change] = {}
+        self._changes = ChangeDesk(self)
         self._skipped: dict[str, int] = {}
         self._recorder: Recorder | None = None
         self._record_closing: asyncio.Task[None] | None = None
@@ -97,8 +90,8 @@ class Hub:
                 self._handle,
                 options.host,
                 options.port,
-                process_request=self._admit,
-                select_subprotocol=_select_subprotocol,
+                process_request=door(self._token),
+                select_subprotocol=select_subprotocol,
                 compression=None,
                 max_size=options.max_producer_bytes,
                 # A training process that is stopped in a debugger, or a tab that sleeps, is still there.
@@ -204,26 +197,6 @@ class Hub:
 
     # -- connections -----------------------------------------------------------------------------------------------
 
-    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
-        if request.headers.get_all("Origin"):
-            return connection.respond(
-                http.HTTPStatus.FORBIDDEN,
-                "Browsers reach a hub through the Jupyter server's relay, not directly.\n",
-            )
-        given = request.headers.get_all("Authorization")
-        scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        right = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), self._token.encode())
-        if scheme.lower() != "bearer" or not right:
-            response = connection.respond(
-                http.HTTPStatus.UNAUTHORIZED,
-                "Expected the header Authorization: Bearer with the token of the hub's runtime file.\n",
-            )
-            response.headers["WWW-Authenticate"] = "Bearer"
-            return response
-        if request.path.partition("?")[0] != "/":
-            return connection.respond(http.HTTPStatus.NOT_FOUND, "A hub listens at the path / only.\n")
-        return None
-
     async def _handle(self, connection: ServerConnection) -> None:
         assert isinstance(connection, BatchConnection)
         self._count += 1
@@ -244,10 +217,8 @@ class Hub:
         rank, session.rank = session.rank, None
         self.state.detach(rank, finished=session.said_goodbye)
         why = "finished" if session.said_goodbye else "lost"
-        self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
-        for change in list(self._changes.values()):
-            change.forget(session.number)
-            self._progress(change, None)
+        self.audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
+        self._changes.forget(session.number)
 
     def welcome(self, session: Session, join: dict[str, Any]) -> tuple[dict[str, Any], Backlog]:
         """Count a viewer in and return its ``hello`` and what it is sent before live frames."""
@@ -271,6 +242,15 @@ class Hub:
         self._changed.set()
         return hello, backlog
 
+    @property
+    def viewers(self) -> dict[int, Session]:
+        """The viewers that are attached, by number."""
+        return self._viewers
+
+    def producers(self) -> list[Session]:
+        """Return the producers that are attached."""
+        return [session for session in self._sessions.values() if session.rank is not None]
+
     # -- messages --------------------------------------------------------------------------------------------------
 
     async def take(self, session: Session, message: dict[str, Any]) -> None:
@@ -289,11 +269,11 @@ class Hub:
                 self.state.report(session.rank, message)
                 self._changed.set()
         elif kind == "configure":
-            await self._configure(session, message)
+            await self._changes.ask(session, message)
         elif kind == "configured":
-            self._configured(session, message)
+            self._changes.answer(session, message)
         elif kind == "error":
-            self._refused(session, message)
+            self._changes.refuse(session, message)
         elif kind == "goodbye":
             session.said_goodbye = True
 
@@ -330,8 +310,8 @@ class Hub:
         self.state.announce(message)
         self.state.attach(rank)
         detail = {"rank": rank, "model": message["model"]["name"], "config": message["config"]}
-        self._audit(session.peer["name"], "connect", detail)
-        self._describe()
+        self.audit(session.peer["name"], "connect", detail)
+        self.describe()
         if self.entry and self.entry.name != self.state.run["name"]:
             self.entry = HubEntry(**{**vars(self.entry), "name": str(self.state.run["name"])})
             with contextlib.suppress(HubError):
@@ -340,85 +320,17 @@ class Hub:
         for viewer in list(self._viewers.values()):
             viewer.post(hello)
 
-    async def _configure(self, session: Session, message: dict[str, Any]) -> None:
-        producers = [s for s in self._sessions.values() if s.rank is not None]
-        if not producers:
-            raise ProtocolError(
-                "no-producer",
-                "No training process is attached, so there is nothing to configure. Try again when one is.",
-            )
-        check_patch(message["patch"], self.state.flags(), self.state.hello()["compressors"])
-        change = Change(
-            f"{session.number}:{message['id']}",
-            message["id"],
-            session.number,
-            session.peer,
-            message["patch"],
-            {producer.number for producer in producers},
-        )
-        if change.id in self._changes:
-            raise ProtocolError(
-                "refused",
-                "A change with this id is still under way. Use another id.",
-                field="id",
-                got=message["id"],
-            )
-        self._changes[change.id] = change
-        for producer in producers:
-            await producer.send({"type": "configure", "id": change.id, "patch": change.patch})
-
-    def _configured(self, session: Session, message: dict[str, Any]) -> None:
-        change = self._changes.get(message["id"])
-        if change is None or session.number not in change.producers:
-            # The training script changed something itself.
-            change = Change(
-                message["id"], message["id"], session.number, session.peer, {"flags": {}}, {session.number}
-            )
-            if message["applied"]:
-                change.patch = {"flags": message["config"]["flags"]}
-        change.answer(session.number, message)
-        self._progress(change, message)
-
-    def _refused(self, session: Session, message: dict[str, Any]) -> None:
-        change = self._changes.get(message.get("reply_to", ""))
-        if change is None or session.number not in change.producers:
-            return
-        first = not change.refused
-        change.refuse(session.number)
-        viewer = self._viewers.get(change.viewer)
-        if first and viewer is not None:
-            viewer.post({**message, "reply_to": change.viewer_id})
-        self._progress(change, message)
-
-    def _progress(self, change: Change, message: dict[str, Any] | None) -> None:
-        """Tell viewers what has become of a change."""
-        for news in change.news():
-            news = {**news, "by": change.peer, "time": time.time()}
-            if news["applied"]:
-                self.state.config = news["config"]
-                self._audit(change.peer["name"], "configure", {"patch": change.patch}, news["step"])
-                self._describe()
-            for viewer in list(self._viewers.values()):
-                viewer.post({**news, "id": change.viewer_id if viewer.number == change.viewer else change.id})
-        if not change.finished:
-            return
-        known = self._changes.pop(change.id, None)
-        asker = self._viewers.get(change.viewer)
-        if known and message is None and asker and not change.refused and True not in change.told:
-            text = "The training process went before it applied the change."
-            asker.post(
-                {"type": "error", "code": "no-producer", "message": text, "reply_to": change.viewer_id}
-            )
-
     # -- what the hub itself says ----------------------------------------------------------------------------------
 
-    def _audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
+    def audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
+        """Add a row to the run's ``audit`` stream."""
         step = self.state.step if step is None else step
         text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
         row = {"step": step, "time": time.time(), "who": who, "action": action, "detail": text}
         self.publish(encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step))
 
-    def _describe(self) -> None:
+    def describe(self) -> None:
+        """Have ``run.json`` say what the run is now."""
         if self._recorder:
             self._recorder.describe(self.state.description())
 
@@ -442,13 +354,6 @@ class Hub:
         status = self._shared_status()
         for viewer in list(self._viewers.values()):
             viewer.post(self._status_for(viewer, status))
-
-
-def _select_subprotocol(connection: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    if SUBPROTOCOL in offered:
-        return Subprotocol(SUBPROTOCOL)
-    # Taken under its own name, so that a browser can read the error that follows.
-    return next((name for name in offered if name.startswith("megalens.")), None)
 
 
 def _process_runs(pid: int) -> bool:
