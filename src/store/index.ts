@@ -1,5 +1,6 @@
 export * from './live-run';
 export * from './recorded-run';
+export * from './run-link';
 export * from './runs';
 export * from './scalar-store';
 export * from './source';

@@ -5,6 +5,7 @@ import { frameTable } from '../protocol/frame-table';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { ChangeGate } from './change-gate';
+import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type {
   ConnectionState,
@@ -24,6 +25,8 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   id?: string;
   /** Name until hello says another one. */
   name?: string;
+  /** What its views tell one another; a link of its own when absent. */
+  link?: RunLink;
   /** Bytes of tensors to keep; 128 MiB when absent. */
   tensorBytes?: number;
   /** Bytes of scalars to keep; 64 MiB when absent. */
@@ -35,6 +38,7 @@ const MIB = 1 << 20;
 /** A run that is going on: what its hub sends, kept in bounded memory. */
 export class LiveRun implements IRunSource {
   constructor(options: ILiveRunOptions) {
+    this.link = options.link ?? new RunLink();
     this._id = options.id ?? '';
     this._name = options.name ?? options.id ?? '';
     this.tensorStore = new TensorStore(options.tensorBytes ?? 128 * MIB);
@@ -43,6 +47,8 @@ export class LiveRun implements IRunSource {
     this.hub = new HubConnection(options);
     this.hub.event.connect(this.onEvent, this);
   }
+
+  readonly link: RunLink;
 
   get id(): string {
     return this._id;

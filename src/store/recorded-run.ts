@@ -5,6 +5,7 @@ import { streamTable } from '../protocol/frame-table';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { RowCache } from './row-cache';
+import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type {
   ConnectionState,
@@ -23,6 +24,8 @@ export interface IRecordedRunOptions {
   cacheBytes?: number;
   /** Bytes that one answer may have; beyond, the server thins steps out. 32 MiB when absent. */
   limitBytes?: number;
+  /** What its views tell one another; a link of its own when absent. */
+  link?: RunLink;
 }
 
 const MIB = 1 << 20;
@@ -41,8 +44,11 @@ export class RecordedRun implements IRunSource {
     private readonly api: RunsApi,
     private readonly options: IRecordedRunOptions = {}
   ) {
+    this.link = options.link ?? new RunLink();
     this.answers = new RowCache(options.cacheBytes ?? 128 * MIB, sizeOf);
   }
+
+  readonly link: RunLink;
 
   get name(): string {
     return this.hello.run.name;

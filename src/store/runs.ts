@@ -7,6 +7,7 @@ import type { Peer } from '../protocol/messages.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
 import { RecordedRun, type IRecordedRunOptions } from './recorded-run';
+import { RunLink } from './run-link';
 import type { IRunSource } from './source';
 import { StoreError } from './store-error';
 
@@ -112,6 +113,8 @@ export class Runs implements IDisposable {
       );
     }
     this.shared.clear();
+    this.links.forEach(link => link.dispose());
+    this.links.clear();
   }
 
   private lease(id: string, shared: IShared, source: IRunSource): ILease {
@@ -138,6 +141,10 @@ export class Runs implements IDisposable {
     if (this.shared.get(id) === shared) {
       this.shared.delete(id);
     }
+    if (!this.shared.has(id)) {
+      this.links.get(id)?.dispose();
+      this.links.delete(id);
+    }
     void shared.source.then(
       open => open.dispose(),
       () => undefined
@@ -149,19 +156,34 @@ export class Runs implements IDisposable {
     try {
       const answer = await api.get(id);
       if ('hello' in answer) {
-        return new RecordedRun(id, answer, api, recorded);
+        return new RecordedRun(id, answer, api, { ...recorded, link: this.linkOf(id) });
       }
       if (answer.state !== 'live') {
         throw new StoreError('gone', `${answer.name} is gone and left no recording. Choose another run.`);
       }
       const diagnose = (): Promise<ClosedState | null> => this.diagnose(id);
-      return new LiveRun({ ...live, id, name: answer.name, peer, openSocket: openSocket(id), diagnose });
+      return new LiveRun({
+        ...live,
+        id,
+        name: answer.name,
+        peer,
+        openSocket: openSocket(id),
+        diagnose,
+        link: this.linkOf(id)
+      });
     } catch (error) {
       if (error instanceof ClientError) {
         throw new StoreError(error.status === 404 ? 'gone' : 'unavailable', error.message, { cause: error });
       }
       throw error;
     }
+  }
+
+  /** The link outlives a source: what was chosen in a live run holds in its recording. */
+  private linkOf(id: string): RunLink {
+    const link = this.links.get(id) ?? new RunLink();
+    this.links.set(id, link);
+    return link;
   }
 
   // A browser is not told why the relay refused an upgrade, so the REST side is asked.
@@ -195,5 +217,6 @@ export class Runs implements IDisposable {
   }
 
   private readonly shared = new Map<string, IShared>();
+  private readonly links = new Map<string, RunLink>();
   private _isDisposed = false;
 }

@@ -1,5 +1,6 @@
 import type { ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../protocol/messages.generated';
+import type { RunLink } from './run-link';
 
 /** How a source stands to its run, as the user is told. */
 export type ConnectionState =
@@ -92,6 +93,8 @@ export interface IRunSource {
   readonly status: Status | null;
   readonly connection: ConnectionState;
   readonly changed: ISignal<IRunSource, SourceChange>;
+  /** What the views of this run tell one another; absent where there is one view only. */
+  readonly link?: RunLink;
   /** Steps for which a flag has rows, ascending. */
   steps(flag: string, phase?: Phase): Promise<readonly number[]>;
   /** Parts and layers of a flag seen so far. */

@@ -1,20 +1,31 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { Chart, readTheme, watchTheme, Zoom, type IPlace, type IZoomOptions } from '../charts';
 import type { ViewOptions } from '../protocol/views.generated';
+import type { IPointed } from '../store/run-link';
 import type { IRunSource, SourceChange } from '../store/source';
 import { toCode } from './code';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { Cursor } from './cursor';
-import { copyText, saveFile } from './dom';
+import { copyText } from './dom';
+import { fitRecipe } from './fit-recipe';
+import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
 import { Menu, type IMenuItem } from './menu';
 import { Pace } from './pace';
 import { Shell } from './shell';
-import { connectionState, errorState, renderState, type IState, type IStateActions } from './states';
-import { stretch } from './stretch';
+import {
+  connectionState,
+  errorState,
+  readingState,
+  renderState,
+  type IState,
+  type IStateActions
+} from './states';
 import { Toolbar, type Control } from './toolbar';
 import type { ITip } from './tooltip';
 import { untranslated, type Translate } from './translate';
 import type { IView, IViewHost } from './view';
+import { viewMenu } from './view-menu';
+import { watchSize } from './watch-size';
 import { ViewError } from './view-error';
 
 /** After this long without an answer a view says that it is reading, ms. */
@@ -24,7 +35,7 @@ const SLOW = 250;
  * What all views share: loading at a bounded pace, the chart, states, keyboard, pointer, themes, disposal. A view says what to
  * load and what a place of the picture means.
  */
-export abstract class BaseView<O extends ViewOptions> implements IView<O> {
+export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILinkedView {
   protected constructor(
     readonly node: HTMLElement,
     protected readonly source: IRunSource,
@@ -42,6 +53,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     this._toolbar = new Toolbar(this.t('View settings'), menu.node);
     this._shell = new Shell(this._toolbar.node, this.t);
     this._cursor = new Cursor(this._shell, mark => (this._content ? this.tipOf(mark) : null));
+    this._linked = new Linked(source.link, this._shell, this, this.t);
     node.append(this._shell.root);
     this._actions = {
       retry: () => this._pace.request(true),
@@ -88,6 +100,12 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     return chart.toSVG(content);
   }
 
+  /** The picture with title and caption as a PNG data URL. */
+  async toPNG(): Promise<string> {
+    const [chart, content] = await this._picture();
+    return chart.toPNG(content);
+  }
+
   /** The Python call that makes this view. */
   code(): string {
     return toCode(this.plain(), this.host.variable);
@@ -103,11 +121,21 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     for (const end of this._ends.splice(0)) {
       end();
     }
+    this._linked.dispose();
     this._zoom?.dispose();
     this._chart?.dispose();
     this._shell.root.remove();
     this._resolveDrawn();
     Signal.clearData(this);
+  }
+
+  abstract pointedBy(mark: IMark): IPointed;
+
+  abstract marksOf(at: IPointed): ILinkedMarks;
+
+  /** Read and draw again, now. */
+  refresh(): void {
+    this._request(true);
   }
 
   /** The options as the union that all views share. */
@@ -130,6 +158,11 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
 
   /** What to say of a mark as the data are now; null when it is gone. */
   protected abstract tipOf(mark: IMark): ITip | null;
+
+  /** The steps to draw: those asked for, and of these those chosen in another view. Null is all. */
+  protected within(steps: [number, number] | null): [number, number] | null {
+    return this._linked.within(steps);
+  }
 
   /** What the states' actions do; a view adds its own. */
   protected get actions(): IStateActions {
@@ -158,29 +191,14 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
   protected readonly t: Translate;
 
   private _menu(): IMenuItem[] {
-    const { exportReport } = this.host;
-    const name = `${this.source.name}-${this._options.view}`;
-    return [
-      { label: this.t('Copy as code'), run: () => copyText(this.code()) },
-      { label: this.t('Copy summary'), run: () => copyText(this.summary()) },
-      {
-        label: this.t('Save picture as SVG'),
-        run: async () => {
-          const url = URL.createObjectURL(new Blob([await this.toSVG()], { type: 'image/svg+xml' }));
-          saveFile(`${name}.svg`, url);
-          URL.revokeObjectURL(url);
-        }
-      },
-      {
-        label: this.t('Save picture as PNG'),
-        run: async () => {
-          const [chart, content] = await this._picture();
-          saveFile(`${name}.png`, await chart.toPNG(content));
-        }
-      },
-      { label: this.t('Reset zoom'), run: () => this._zoom?.reset() },
-      ...(exportReport ? [{ label: this.t('Export report…'), run: () => exportReport(this.plain()) }] : [])
-    ];
+    const { x0 = 0, x1 = 0 } = this._zoom?.domain ?? {};
+    const chooses = this._linked.canChoose && this._zoom?.isZoomed;
+    const actions = {
+      resetZoom: () => this._zoom?.reset(),
+      chooseShown: chooses ? () => this._linked.chooseSpan([x0, x1]) : undefined,
+      exportReport: this.host.exportReport
+    };
+    return viewMenu(this, `${this.source.name}-${this._options.view}`, this.plain(), actions, this.t);
   }
 
   private async _picture(): Promise<[Chart, IContent]> {
@@ -194,7 +212,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
   private _listen(): void {
     const onChange = (_: IRunSource, change: SourceChange): void => {
       const always = change.kind === 'connection' || change.kind === 'hello' || change.kind === 'configured';
-      if (always || this.concerns(change)) {
+      if (always || (this.concerns(change) && !this._linked.misses(change))) {
         this._request(false);
       }
     };
@@ -206,37 +224,17 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
       })
     );
     const { stage } = this._shell;
-    if (typeof ResizeObserver === 'function') {
-      let before = 0;
-      const observer = new ResizeObserver(() => {
-        if (stage.clientWidth > 0 && stage.clientWidth !== before) {
-          before = stage.clientWidth;
-          this._request(false);
-        }
-      });
-      observer.observe(stage);
-      const { frame } = this.host;
-      let height = frame?.clientHeight;
-      const frameObserver = new ResizeObserver(() => {
-        if (frame && frame.clientHeight > 0 && frame.clientHeight !== height) {
-          height = frame.clientHeight;
-          this._request(false);
-        }
-      });
-      if (frame) {
-        frameObserver.observe(frame);
-      }
-      this._ends.push(() => {
-        observer.disconnect();
-        frameObserver.disconnect();
-      });
-    }
+    this._ends.push(watchSize(stage, this.host.frame, () => this._request(false)));
     stage.addEventListener('pointermove', event => {
       const place = this._zoom?.isDragging ? null : this._chart?.locate(event);
       this._cursor.mark = place ? this.probe(place) : null;
+      this._linked.tell(this._cursor.mark);
       this._place();
     });
-    stage.addEventListener('pointerleave', () => this._cursor.clear());
+    stage.addEventListener('pointerleave', () => {
+      this._cursor.clear();
+      this._linked.tell(null);
+    });
     stage.addEventListener('keydown', event => this._onKey(event));
   }
 
@@ -258,7 +256,10 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     const options = this._options;
     this._abort = new AbortController();
     const { signal } = this._abort;
-    const slow = setTimeout(() => this._content ?? this._show(this._reading()), SLOW);
+    const slow = setTimeout(
+      () => this._content ?? this._show(readingState(this.source.name, this._actions, this.t)),
+      SLOW
+    );
     try {
       const loaded = await this.load(signal);
       if (this._isDisposed) {
@@ -267,7 +268,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
       if ('content' in loaded) {
         await this._draw(loaded.content);
       } else {
-        this._show(loaded.state);
+        this._show(this._linked.emptied(loaded.state));
       }
     } catch (reason) {
       this._fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
@@ -277,21 +278,13 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     if (this._isDisposed) {
       return;
     }
-    this._toolbar.update(this.controls());
+    this._toolbar.update([...this.controls(), ...this._linked.controls()]);
     const link = connectionState(this.source.connection, this.source.name, this._actions, this.t);
     renderState(this._shell.banner, this._content && link, reason => this._fail(reason));
     if (options === this._options) {
       this._isSettled = true;
       this._resolveDrawn();
     }
-  }
-
-  private _reading(): IState {
-    return {
-      kind: 'loading',
-      sentence: this.t('Reading steps of %1…', this.source.name),
-      action: { label: this.t('Cancel'), run: () => this._actions.cancel() }
-    };
   }
 
   private _fail(reason: unknown): void {
@@ -309,6 +302,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     this._content = null;
     this._shell.present(null);
     this._cursor.clear();
+    this._linked.place(null, null);
     renderState(this._shell.state, link ?? state, reason => this._fail(reason));
   }
 
@@ -316,12 +310,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     this._content = content;
     renderState(this._shell.state, null, () => undefined);
     this._shell.present(content);
-    const { params } = content.recipe;
-    const domain = Object.entries(this._zoom?.extent(content.extent.x, content.extent.y) ?? {});
-    const shown = Object.fromEntries(domain.filter(([name]) => name in params));
-    const { height: usual } = content.recipe;
-    const height = usual && stretch(usual, content.rows ?? 1, this.host.frame?.clientHeight ?? 0);
-    const recipe = { ...content.recipe, ...(height ? { height } : {}), params: { ...params, ...shown } };
+    const recipe = fitRecipe(content, this._zoom, this.host.frame?.clientHeight ?? 0);
     if (this._chart === null) {
       const { renderer = 'canvas' } = this.host;
       const chart = await Chart.mount(this._shell.plot, recipe, {
@@ -356,7 +345,10 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
       '=': () => this._zoom?.by(0.8),
       '-': () => this._zoom?.by(1.25),
       '0': () => this._zoom?.reset(),
-      Escape: () => this._cursor.clear()
+      Escape: () => {
+        this._cursor.clear();
+        this._linked.clear();
+      }
     };
     const zoom = zooms[event.key];
     const moved = zoom === undefined && this._content ? this.move(copying ? 'copy' : event.key) : null;
@@ -365,8 +357,12 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
     }
     zoom?.();
     if (moved) {
+      const said = event.shiftKey
+        ? this._linked.extend(this._cursor.mark, moved.mark)
+        : this._linked.settle();
       this._cursor.mark = moved.mark;
-      this._shell.say(moved.said);
+      this._linked.tell(moved.mark);
+      this._shell.say(said ? `${moved.said}. ${said}` : moved.said);
       if (moved.copy !== undefined) {
         void copyText(moved.copy).catch(reason => this._fail(reason));
       }
@@ -379,6 +375,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
   private _place(): void {
     if (!this._isDisposed) {
       this._cursor.place(this._chart, this._zoom);
+      this._linked.place(this._content && this._chart, this._zoom);
     }
   }
 
@@ -396,6 +393,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O> {
   private readonly _toolbar: Toolbar;
   private readonly _shell: Shell;
   private readonly _cursor: Cursor;
+  private readonly _linked: Linked;
   private readonly _ends: (() => void)[] = [];
   private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
 }

@@ -1,6 +1,7 @@
 import { flagColor, formatFull, formatInteger, type IPlace } from '../charts';
 import type { HeatmapOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
+import type { IPointed } from '../store/run-link';
 import { BaseView } from './base';
 import type { IMark, IMoved, Loaded } from './content';
 import {
@@ -16,6 +17,7 @@ import { firstOfEach, nearestStep, shapeHeatmap, tokensOf, type ILayer, type ISh
 import { heatmapRecipe } from './heatmap-recipe';
 import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
 import { layersIn, layerWords } from './layers';
+import type { ILinkedMarks } from './linked';
 import { emptyFlag, type IState, type IStateActions } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
@@ -65,7 +67,9 @@ class HeatmapView extends BaseView<HeatmapOptions> {
 
   protected async load(signal: AbortSignal): Promise<Loaded> {
     const { flag, phase, sample, head, scale, transform } = this.options;
-    const [known, steps] = await Promise.all([this.source.shapeOf(flag), this.source.steps(flag, phase)]);
+    const [known, all] = await Promise.all([this.source.shapeOf(flag), this.source.steps(flag, phase)]);
+    const [from, to] = this.within(null) ?? [-Infinity, Infinity];
+    const steps = all.filter(step => step >= from && step <= to);
     this._parts = known.parts;
     this._known = known.layers;
     this._steps = steps;
@@ -172,6 +176,20 @@ class HeatmapView extends BaseView<HeatmapOptions> {
     const said = this.t('layer %1, %2%3: %4', layer.layer, where, down, value);
     const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    const layer = mark.facet?.[1];
+    return { layer: typeof layer === 'number' ? layer : null, step: this._shown?.step ?? null };
+  }
+
+  marksOf({ layer }: IPointed): ILinkedMarks {
+    const slice = this._shown?.layers.find(each => each.layer === layer)?.slice;
+    return {
+      marks: slice
+        ? [{ facet: ['layer', layer], x: [-0.5, slice.columns - 0.5], y: [-0.5, slice.rows - 0.5] }]
+        : []
+    };
   }
 
   private _picker(id: 'sample' | 'head', label: string, count: number): Control[] {

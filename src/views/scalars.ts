@@ -1,12 +1,14 @@
 import { scalarSeries } from '../aggregate';
 import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe } from '../charts';
 import type { ScalarsOptions, ViewOptions } from '../protocol/views.generated';
+import type { IPointed } from '../store/run-link';
 import type { IRunSource, IScalarColumns, SourceChange } from '../store/source';
 import { BaseView } from './base';
 import { transformControl } from './controls';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { scalarWords } from './change-words';
 import { omissionWords } from './describe';
+import { rangeOf, type ILinkedMarks, type IStepAxis } from './linked';
 import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
 import type { IState } from './states';
 import type { Control } from './toolbar';
@@ -40,7 +42,8 @@ class ScalarsView extends BaseView<ScalarsOptions> {
   protected async load(): Promise<Loaded> {
     const columns = await this.source.scalars(null);
     this._known = Object.keys(columns.units);
-    const { names, steps, x, smoothing } = this.options;
+    const { names, x, smoothing } = this.options;
+    const steps = this.within(this.options.steps);
     const series = await scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
     this._lines = linesOf(series, smoothing > 1, x);
     if (this._lines.length === 0) {
@@ -160,6 +163,39 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     const value = formatFull(line.raw[at] ?? NaN);
     const said = this.t('step %1, %2: %3 %4', formatInteger(line.step[at] ?? 0), line.name, value, line.unit);
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    return { step: this._stepAt(mark.x[0]), layer: null };
+  }
+
+  marksOf({ step }: IPointed): ILinkedMarks {
+    const x = step === null ? null : this._placeOf(step);
+    return { marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }] };
+  }
+
+  stepAxis(): IStepAxis {
+    return {
+      stepsIn: ([from, to]) =>
+        rangeOf(
+          this._lines
+            .flatMap(({ xs, step }) => Array.from(step).filter((_, at) => within(xs[at], from, to)))
+            .sort((a, b) => a - b)
+        ),
+      spanOf: ([first, last]) => [this._placeOf(first) ?? first, this._placeOf(last) ?? last]
+    };
+  }
+
+  /** Return where a step, or the one nearest to it, lies on the x axis. */
+  private _placeOf(step: number): number | null {
+    if (this.options.x === 'step') {
+      return step;
+    }
+    const places = this._lines.flatMap(line => {
+      const at = closest(line.step, step);
+      return at === null ? [] : [{ away: Math.abs((line.step[at] ?? 0) - step), x: line.xs[at] ?? 0 }];
+    });
+    return places.sort((a, b) => a.away - b.away)[0]?.x ?? null;
   }
 
   private _mark(x: number, panel: unknown): IMark {
@@ -282,6 +318,9 @@ class ScalarsView extends BaseView<ScalarsOptions> {
   private _lines: readonly ILine[] = [];
   private _at: { line: number; at: number } | null = null;
 }
+
+const within = (x: number | undefined, from: number, to: number): boolean =>
+  x !== undefined && x >= from && x <= to;
 
 /** Draw named scalars. */
 export const mountScalars: Mount<ScalarsOptions> = (node, source, options, host) =>

@@ -9,6 +9,7 @@ export class Shell {
       'div',
       { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
       this.plot,
+      this.linked,
       this.overlay
     );
     this.root = element(
@@ -26,6 +27,8 @@ export class Shell {
 
   readonly root: HTMLElement;
   readonly plot = element('div', { class: 'jp-MegalensPlot' });
+  /** What the run's other views point at, and the chosen steps. */
+  readonly linked = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
   readonly overlay = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
   readonly banner = element('div', { class: 'jp-MegalensBanner', hidden: '' });
   readonly state = element('div', { class: 'jp-MegalensState', hidden: '' });

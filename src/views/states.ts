@@ -21,6 +21,15 @@ export interface IStateActions {
   openRecording?: (() => void) | undefined;
 }
 
+/** Say that an answer is waited for. */
+export function readingState(name: string, actions: IStateActions, t: Translate): IState {
+  return {
+    kind: 'loading',
+    sentence: t('Reading steps of %1…', name),
+    action: { label: t('Cancel'), run: () => actions.cancel() }
+  };
+}
+
 /** Say how a connection stands when that is worth a word. */
 export function connectionState(
   connection: ConnectionState,

@@ -30,6 +30,13 @@ export type Control =
       change: (value: number) => void;
     }
   | {
+      kind: 'chip';
+      id: string;
+      text: string;
+      title: string;
+      remove: () => void;
+    }
+  | {
       kind: 'steps';
       id: string;
       label: string;
@@ -200,12 +207,36 @@ function mountSteps(first: Control): IMounted {
   };
 }
 
+function mountChip(first: Control): IMounted {
+  const text = element('span', {});
+  const node = element(
+    'button',
+    { class: 'jp-MegalensButton jp-mod-chip', type: 'button' },
+    text,
+    element('span', { 'aria-hidden': 'true' }, '✕')
+  );
+  let current = first;
+  node.addEventListener('click', () => current.kind === 'chip' && current.remove());
+  return {
+    node,
+    update: control => {
+      current = control;
+      if (control.kind === 'chip') {
+        text.textContent = control.text;
+        node.title = control.title;
+        node.setAttribute('aria-label', `${control.text}. ${control.title}`);
+      }
+    }
+  };
+}
+
 const MOUNTS = {
   name: mountName,
   select: mountSelect,
   text: mountText,
   number: mountNumber,
-  steps: mountSteps
+  steps: mountSteps,
+  chip: mountChip
 };
 
 /** One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. */

@@ -1,13 +1,16 @@
 import { byLayer, trendOf, type ILayerTrend, type Statistic } from '../aggregate';
 import { COLORS, flagColor, formatFull, formatInteger, type IPlace } from '../charts';
 import type { TrendOptions, ViewOptions } from '../protocol/views.generated';
+import type { IPointed } from '../store/run-link';
 import type { IRunSource, SourceChange } from '../store/source';
 import { BaseView } from './base';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { changeWords } from './change-words';
 import { flagControl, layersControl, partControl, phaseControl, transformControl } from './controls';
 import { flagWords, omissionWords, type IOmitted } from './describe';
+import { LayerLines } from './layer-lines';
 import { layerWords, layersIn } from './layers';
+import { rangeOf, type ILinkedMarks, type IStepAxis } from './linked';
 import { emptyFlag, type IState, type IStateActions } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
@@ -15,6 +18,8 @@ import type { Translate } from './translate';
 import { trendHeatmap, trendLines } from './trend-recipe';
 import type { IViewHost, Mount } from './view';
 
+/** A line this near to the pointer is the one that is pointed at, pixels. */
+const NEAR_PIXELS = 12;
 /** Most lines that the tooltip lists. */
 const MOST_LINES = 12;
 
@@ -51,7 +56,8 @@ class TrendView extends BaseView<TrendOptions> {
   }
 
   protected async load(signal: AbortSignal): Promise<Loaded> {
-    const { flag, phase, steps } = this.options;
+    const { flag, phase } = this.options;
+    const steps = this.within(this.options.steps);
     const known = await this.source.shapeOf(flag);
     this._parts = known.parts;
     this._known = known.layers;
@@ -114,8 +120,8 @@ class TrendView extends BaseView<TrendOptions> {
     if (step === null) {
       return null;
     }
-    const mark = this._mark(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
-    return mark;
+    this._near = this._lines?.nearest(step, place.y, NEAR_PIXELS / place.frame.height) ?? null;
+    return this._mark(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
   }
 
   protected tipOf(mark: IMark): ITip | null {
@@ -165,6 +171,7 @@ class TrendView extends BaseView<TrendOptions> {
     const step = hold((before?.step ?? this._steps.length - 1) + (before ? by[0] : 0), this._steps.length);
     const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this._series.length);
     this._at = { step, layer };
+    this._near = this._series[layer]?.layer ?? null;
     const [series, at] = [this._series[layer], this._steps[step] ?? 0];
     const place = series?.steps.indexOf(at) ?? -1;
     const value =
@@ -173,6 +180,32 @@ class TrendView extends BaseView<TrendOptions> {
     const name = statisticWords(this.options.statistic, this.t);
     const said = this.t('step %1, layer %2: %3 %4', formatInteger(at), series?.layer ?? '', name, value);
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    return { step: (mark.x[0] + mark.x[1]) / 2, layer: mark.y === null ? this._near : mark.y[0] + 0.5 };
+  }
+
+  marksOf({ layer, step }: IPointed): ILinkedMarks {
+    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
+    const rule: IMark[] = step === null ? [] : [{ facet: null, x: [step, step], y: null }];
+    if (layer === null || !this._series.some(each => each.layer === layer)) {
+      return { marks: rule };
+    }
+    if (this._lines) {
+      return { marks: rule, traces: this._lines.trace(layer, this._ramp()(layer)) };
+    }
+    const half = this._spacing / 2;
+    const row: IMark = { facet: null, x: [first - half, last + half], y: [layer - 0.5, layer + 0.5] };
+    return { marks: [...rule, row] };
+  }
+
+  stepAxis(): IStepAxis {
+    const half = this._spacing / 2;
+    return {
+      stepsIn: ([from, to]) => rangeOf(this._steps.filter(step => step >= from && step <= to)),
+      spanOf: ([first, last]) => [first - half, last + half]
+    };
   }
 
   private _noLayer(): IState {
@@ -202,6 +235,10 @@ class TrendView extends BaseView<TrendOptions> {
     const wish = { series: this._series, steps: this._steps, transform: options.transform, statistic };
     const picture = options.kind === 'lines' ? trendLines(wish, t) : trendHeatmap(wish, t);
     this._spacing = picture.spacing;
+    this._lines =
+      options.kind === 'lines'
+        ? new LayerLines(this._series, [...picture.extent.y], picture.recipe.texts['yScale'] ?? 'linear')
+        : null;
     const caption = [
       options.statistic === 'nonfinite'
         ? t('Counts the traced values of each layer and step that are not finite.')
@@ -251,6 +288,8 @@ class TrendView extends BaseView<TrendOptions> {
   private _series: readonly ILayerTrend[] = [];
   private _steps: readonly number[] = [];
   private _spacing = 1;
+  private _lines: LayerLines | null = null;
+  private _near: number | null = null;
   private _at: { step: number; layer: number } | null = null;
 }
 

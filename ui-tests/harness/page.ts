@@ -53,9 +53,26 @@ const harness = {
     await harness.view.settled();
   },
 
-  /** The first plot's rectangle in the page's pixels. */
-  plot(): { left: number; top: number; width: number; height: number } {
-    const [chart, frame] = [drawn(), drawn().frames()[0]];
+  /** Show several views of one run below one another. */
+  async showTogether(views: ViewOptions[], shape: ISyntheticShape): Promise<void> {
+    harness.run = new SyntheticRun(shape);
+    for (const options of views) {
+      const place = document.createElement('div');
+      node.append(place);
+      const view = await mountView(place, harness.run, options);
+      await view.settled();
+      together.push(view);
+    }
+  },
+
+  /** Resolves when all views that are shown together are drawn. */
+  async allSettled(): Promise<void> {
+    await Promise.all(together.map(view => view.settled()));
+  },
+
+  /** A plot's rectangle in the page's pixels; that of the view shown last unless told. */
+  plot(of = drawn(), facet = 0): { left: number; top: number; width: number; height: number } {
+    const [chart, frame] = [of, of.frames()[facet]];
     const origin = chart.origin();
     return {
       left: origin.left + (frame?.left ?? 0),
@@ -63,6 +80,15 @@ const harness = {
       width: frame?.width ?? 0,
       height: frame?.height ?? 0
     };
+  },
+
+  /** A plot of the views that are shown together, by place. */
+  plotOf(view: number, facet = 0): { left: number; top: number; width: number; height: number } {
+    const chart = charts[view];
+    if (!chart) {
+      throw new Error(`Expected a chart at ${view} and found none.`);
+    }
+    return harness.plot(chart, facet);
   },
 
   /** Where the plot's domain lies. */
@@ -151,6 +177,7 @@ const harness = {
   }
 };
 
+const together: IView[] = [];
 const charts: Chart[] = [];
 const mountChart = Chart.mount.bind(Chart);
 Chart.mount = async (...args): Promise<Chart> => {

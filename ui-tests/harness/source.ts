@@ -1,5 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
+import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,
   IRunSource,
@@ -42,6 +43,7 @@ export class SyntheticRun implements IRunSource {
   readonly name = 'gpt-demo';
   hello: Hello | null;
   readonly status: Status | null = null;
+  readonly link = new RunLink();
   connection: ConnectionState = { kind: 'live' };
   isDisposed = false;
 

@@ -165,6 +165,18 @@ describe('a recorded run', () => {
     expect(rows.length).toBeGreaterThan(0);
     run.dispose();
   });
+
+  it('gives its views one link, and forget what was chosen with the last of them', async () => {
+    const [one, two] = await Promise.all([runs.acquire(recorded), runs.acquire(recorded)]);
+    one.source.link?.choose(one, [2, 5]);
+    expect(two.source.link?.filter?.steps).toEqual([2, 5]);
+    one.dispose();
+    expect(two.source.link?.filter?.steps).toEqual([2, 5]);
+    two.dispose();
+    const later = await runs.acquire(recorded);
+    expect(later.source.link?.filter).toBeNull();
+    later.dispose();
+  });
 });
 
 describe('a live run that ends', () => {

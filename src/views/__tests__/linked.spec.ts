@@ -1,0 +1,197 @@
+import { Chart } from '../../charts';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { RunLink } from '../../store/run-link';
+import { mountView } from '../registry';
+import type { IView } from '../view';
+import { MemoryRun } from './run';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+class LinkedRun extends MemoryRun {
+  readonly link = new RunLink();
+}
+
+let run: LinkedRun;
+let views: IView[];
+
+beforeEach(() => {
+  run = new LinkedRun();
+  views = [];
+  run.add(
+    ...[1, 2, 3].flatMap(step =>
+      [1, 2].map(layer => ({ step: step * 10, layer, values: new Float32Array(6).fill(layer) }))
+    )
+  );
+  run.units = { loss: 'nats/byte' };
+  run.numbers = [10, 20, 30].map(step => ({ step, name: 'loss', value: 40 - step }));
+});
+
+afterEach(() => {
+  views.forEach(view => view.dispose());
+  document.body.replaceChildren();
+});
+
+async function show(options: ViewOptions): Promise<HTMLElement> {
+  const node = document.createElement('div');
+  document.body.append(node);
+  const view = await mountView(node, run, options, { renderer: 'svg' });
+  views.push(view);
+  await view.settled();
+  return node;
+}
+
+const settled = (): Promise<unknown> => Promise.all(views.map(view => view.settled()));
+const told = (): Promise<void> =>
+  new Promise(resolve => {
+    const heard = (): void => {
+      run.link.changed.disconnect(heard);
+      resolve();
+    };
+    run.link.changed.connect(heard);
+  });
+const press = (node: HTMLElement, key: string, init = {}): void =>
+  void node
+    .querySelector('.jp-MegalensStage')
+    ?.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, ...init }));
+const title = (node: HTMLElement): string => node.querySelector('.jp-MegalensView-title')?.textContent ?? '';
+const chip = (node: HTMLElement): HTMLButtonElement | null =>
+  node.querySelector<HTMLButtonElement>('[data-control="filter"]');
+const marks = (node: HTMLElement, kind: string): number =>
+  node.querySelectorAll(`.jp-MegalensLinked.jp-mod-${kind}`).length;
+
+const TREND: ViewOptions = { view: 'trend', flag: 'MLP1_mat_mul' };
+const HEATMAP: ViewOptions = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' };
+
+describe('pointing', () => {
+  it('marks a heatmap’s layer in the trend and its step in the scalars', async () => {
+    const [heatmap, trend, scalars] = [
+      await show(HEATMAP),
+      await show(TREND),
+      await show({ view: 'scalars' })
+    ];
+    press(heatmap, 'ArrowRight');
+    press(heatmap, 'PageDown');
+    await told();
+    expect(run.link.pointed?.at).toEqual({ layer: 2, step: 30 });
+    expect(marks(trend, 'line')).toBe(1);
+    expect(marks(trend, 'rule')).toBe(1);
+    expect(marks(scalars, 'rule')).toBe(1);
+    expect(marks(heatmap, 'box')).toBe(0);
+  });
+
+  it('marks a trend’s layer in the heatmap, and Esc takes it back', async () => {
+    const [heatmap, trend] = [await show(HEATMAP), await show({ ...TREND, kind: 'heatmap' })];
+    press(trend, 'ArrowLeft');
+    press(trend, 'ArrowDown');
+    await told();
+    expect(run.link.pointed?.at).toEqual({ layer: 2, step: 30 });
+    expect(marks(heatmap, 'box')).toBe(1);
+    press(trend, 'Escape');
+    await told();
+    expect(marks(heatmap, 'box')).toBe(0);
+  });
+
+  it('marks the row of a layer × step picture', async () => {
+    const [heatmap, trend] = [await show(HEATMAP), await show({ ...TREND, kind: 'heatmap' })];
+    press(heatmap, 'ArrowRight');
+    await told();
+    expect(marks(trend, 'box')).toBe(1);
+    expect(marks(trend, 'rule')).toBe(1);
+  });
+
+  it('draws no chart anew', async () => {
+    const mounted = jest.spyOn(Chart, 'mount');
+    const [heatmap] = [await show(HEATMAP), await show(TREND)];
+    const charts = await Promise.all(mounted.mock.results.map(each => each.value as Promise<Chart>));
+    const patched = jest.spyOn(Chart.prototype, 'apply');
+    press(heatmap, 'ArrowRight');
+    await told();
+    await settled();
+    expect(charts.map(chart => chart.embeds)).toEqual([1, 1]);
+    expect(patched).not.toHaveBeenCalled();
+    mounted.mockRestore();
+    patched.mockRestore();
+  });
+
+  it('ends with the view that pointed', async () => {
+    const [heatmap, trend] = [await show(HEATMAP), await show(TREND)];
+    press(heatmap, 'ArrowRight');
+    await told();
+    views.shift()?.dispose();
+    await told();
+    expect(run.link.pointed).toBeNull();
+    expect(marks(trend, 'line')).toBe(0);
+  });
+});
+
+describe('chosen steps', () => {
+  it('are chosen with Shift and the arrows, and filter the other views only', async () => {
+    const [trend, scalars] = [await show(TREND), await show({ view: 'scalars' })];
+    press(trend, 'ArrowLeft');
+    press(trend, 'Home');
+    press(trend, 'ArrowRight', { shiftKey: true });
+    await settled();
+    expect(run.link.filter?.steps).toEqual([10, 20]);
+    expect(trend.querySelector('[aria-live]')?.textContent).toContain('Steps 10 to 20 chosen.');
+    expect(title(trend)).toContain('steps 10 to 30');
+    expect(trend.querySelectorAll('.jp-MegalensBand')).toHaveLength(1);
+    expect(title(scalars)).toBe('loss, steps 10 to 20');
+    expect(scalars.querySelectorAll('.jp-MegalensBand')).toHaveLength(0);
+    expect(chip(scalars)?.textContent).toBe('steps 10–20✕');
+    expect(chip(trend)?.textContent).toBe('steps 10–20✕');
+  });
+
+  it('hold a heatmap to the newest step among them', async () => {
+    const heatmap = await show(HEATMAP);
+    run.link.choose({}, [10, 20]);
+    await settled();
+    expect(title(heatmap)).toContain('step 20');
+    run.add({ step: 40 });
+    await settled();
+    expect(title(heatmap)).toContain('step 20');
+  });
+
+  it('are taken back by the mark in any view', async () => {
+    const [trend, scalars] = [await show(TREND), await show({ view: 'scalars' })];
+    run.link.choose({}, [20, 30]);
+    await settled();
+    expect(title(trend)).toContain('steps 20 to 30');
+    chip(scalars)?.click();
+    await settled();
+    expect(title(trend)).toContain('steps 10 to 30');
+    expect(chip(trend)).toBeNull();
+    expect(chip(scalars)).toBeNull();
+  });
+
+  it('narrow the steps that the options ask for, and change no options', async () => {
+    const trend = await show({ ...TREND, steps: [20, 30] });
+    run.link.choose({}, [10, 20]);
+    await settled();
+    expect(title(trend)).toContain('steps 20 to 20');
+    expect(views[0]?.options).toMatchObject({ steps: [20, 30] });
+  });
+
+  it('are said to be the reason where they leave nothing', async () => {
+    const scalars = await show({ view: 'scalars' });
+    run.link.choose({}, [11, 12]);
+    await settled();
+    const state = scalars.querySelector('.jp-MegalensState') as HTMLElement;
+    expect(state.textContent).toContain(
+      'Nothing here lies in steps 11 to 12, which were chosen in another view.'
+    );
+    state.querySelector('button')?.click();
+    await settled();
+    expect(title(scalars)).toBe('loss, steps 10 to 30');
+  });
+
+  it('are found on a time axis as well', async () => {
+    const scalars = await show({ view: 'scalars', x: 'time' });
+    press(scalars, 'ArrowLeft');
+    press(scalars, 'Home');
+    press(scalars, 'ArrowRight', { shiftKey: true });
+    expect(run.link.filter?.steps).toEqual([10, 20]);
+    await settled();
+    expect(scalars.querySelectorAll('.jp-MegalensBand')).toHaveLength(1);
+  });
+});

@@ -1,0 +1,147 @@
+import { expect, test, type Locator, type Page } from '@playwright/test';
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { ViewOptions } from '../../src/protocol/views.generated';
+import { serve, type IHarness } from './serve';
+import type { ISyntheticShape } from './source';
+
+const SHOTS = resolve(__dirname, '../screenshots');
+const SHAPE: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 120 };
+const VIEWS: ViewOptions[] = [
+  { view: 'trend', flag: 'MLP1_mat_mul' },
+  { view: 'scalars' },
+  { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' }
+];
+const [TREND, SCALARS, HEATMAP] = [0, 1, 2];
+
+let harness: IHarness;
+test.beforeAll(async () => {
+  mkdirSync(SHOTS, { recursive: true });
+  harness = await serve();
+});
+test.afterAll(() => harness.close());
+
+test.use({ viewport: { width: 1000, height: 1500 } });
+
+test.beforeEach(async ({ page }) => {
+  await page.goto(harness.url);
+  await page.waitForFunction(() => 'harness' in window);
+  await page.evaluate(([views, shape]) => window.harness.showTogether(views, shape), [VIEWS, SHAPE] as const);
+});
+
+const plot = (page: Page, view: number, facet = 0) =>
+  page.evaluate(([at, place]) => window.harness.plotOf(at, place), [view, facet] as const);
+const settled = (page: Page): Promise<void> => page.evaluate(() => window.harness.allSettled());
+const view = (page: Page, at: number): Locator => page.locator('.jp-MegalensView').nth(at);
+const title = (page: Page, at: number): Locator => view(page, at).locator('.jp-MegalensView-title');
+
+/** Drag over parts of a plot's width. */
+async function drag(page: Page, at: number, from: number, to: number, key?: 'Shift'): Promise<void> {
+  const box = await plot(page, at);
+  const y = box.top + box.height / 2;
+  if (key) {
+    await page.keyboard.down(key);
+  }
+  await page.mouse.move(box.left + from * box.width, y);
+  await page.mouse.down();
+  await page.mouse.move(box.left + ((from + to) / 2) * box.width, y);
+  await page.mouse.move(box.left + to * box.width, y);
+  await page.mouse.up();
+  if (key) {
+    await page.keyboard.up(key);
+  }
+  await settled(page);
+}
+
+test('the layer under the pointer is marked in the run’s other views', async ({ page }) => {
+  const box = await plot(page, HEATMAP, 2);
+  await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
+  const line = view(page, TREND).locator('.jp-MegalensLinked.jp-mod-line');
+  await expect(line).toHaveCount(1);
+  await expect(view(page, SCALARS).locator('.jp-MegalensLinked.jp-mod-rule')).toHaveCount(1);
+  await expect(view(page, HEATMAP).locator('.jp-MegalensLinked')).toHaveCount(0);
+  // The mark lies over the plot, and within it.
+  const [drawn, plotted] = [await line.boundingBox(), await plot(page, TREND)];
+  expect(drawn?.x).toBeCloseTo(plotted.left, 0);
+  expect(drawn?.width).toBeCloseTo(plotted.width, 0);
+  await page.mouse.move(5, 5);
+  await expect(page.locator('.jp-MegalensLinked')).toHaveCount(0);
+});
+
+test('the line near the pointer marks its layer’s picture', async ({ page }) => {
+  const box = await plot(page, HEATMAP, 3);
+  await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
+  const path = view(page, TREND).locator('.jp-MegalensLinked .jp-mod-line');
+  const end = /([\d.]+) ([\d.]+)$/.exec((await path.getAttribute('d')) ?? '');
+  const trend = await plot(page, TREND);
+  await page.mouse.move(trend.left + Number(end?.[1]) - 1, trend.top + Number(end?.[2]) + 2);
+  await expect(view(page, HEATMAP).locator('.jp-MegalensLinked.jp-mod-box')).toHaveCount(1);
+  const [mark, picture] = [
+    await view(page, HEATMAP).locator('.jp-MegalensLinked.jp-mod-box').boundingBox(),
+    await plot(page, HEATMAP, 3)
+  ];
+  expect(mark?.x).toBeCloseTo(picture.left, 0);
+  expect(mark?.y).toBeCloseTo(picture.top, 0);
+});
+
+test('dragging with Shift filters the other views, shows where, and is taken back', async ({ page }) => {
+  await drag(page, TREND, 0.25, 0.5, 'Shift');
+  await expect(title(page, SCALARS)).toContainText(/steps 3\d to 60/);
+  await expect(title(page, HEATMAP)).toContainText('step 60');
+  await expect(title(page, TREND)).toContainText('steps 1 to 120');
+  const band = await view(page, TREND).locator('.jp-MegalensBand').boundingBox();
+  const box = await plot(page, TREND);
+  expect(band?.x).toBeGreaterThan(box.left + 0.24 * box.width);
+  expect((band?.x ?? 0) + (band?.width ?? 0)).toBeLessThan(box.left + 0.51 * box.width);
+  await expect(page.getByRole('button', { name: /^steps 3\d–60/ })).toHaveCount(3);
+  // The drag was no pan and no zoom, and the focus is where Esc is heard.
+  await page.keyboard.press('Escape');
+  await settled(page);
+  await expect(title(page, SCALARS)).toContainText('steps 1 to 120');
+  await expect(page.locator('.jp-MegalensBand')).toHaveCount(0);
+});
+
+test('Esc lets go of a drag without choosing', async ({ page }) => {
+  const box = await plot(page, SCALARS);
+  await page.keyboard.down('Shift');
+  await page.mouse.move(box.left + 50, box.top + 40);
+  await page.mouse.down();
+  await page.mouse.move(box.left + 200, box.top + 40);
+  await expect(view(page, SCALARS).locator('.jp-MegalensBand')).toHaveCount(1);
+  await page.keyboard.press('Escape');
+  await expect(page.locator('.jp-MegalensBand')).toHaveCount(0);
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  await settled(page);
+  await expect(title(page, TREND)).toContainText('steps 1 to 120');
+});
+
+test('a drag without Shift still pans what is zoomed and chooses nothing', async ({ page }) => {
+  const stage = view(page, TREND).locator('.jp-MegalensStage');
+  await stage.focus();
+  for (const key of ['+', '+', '+', '+']) {
+    await page.keyboard.press(key);
+  }
+  await drag(page, TREND, 0.6, 0.4);
+  await expect(page.locator('.jp-MegalensBand')).toHaveCount(0);
+  await expect(title(page, SCALARS)).toContainText('steps 1 to 120');
+  await view(page, TREND).getByRole('button', { name: 'More actions' }).click();
+  await page.getByRole('menuitem', { name: 'Show only these steps in the other views' }).click();
+  await settled(page);
+  await expect(title(page, SCALARS)).not.toContainText('steps 1 to 120');
+  await expect(page.getByRole('button', { name: /^steps \d+–\d+/ })).toHaveCount(3);
+});
+
+for (const theme of ['light', 'dark'] as const) {
+  test(`marks and chosen steps in the ${theme} theme`, async ({ page }) => {
+    await page.evaluate(name => window.harness.theme(name), theme);
+    await drag(page, SCALARS, 0.3, 0.8, 'Shift');
+    const box = await plot(page, HEATMAP, 2);
+    await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);
+    await expect(view(page, TREND).locator('.jp-MegalensLinked.jp-mod-line')).toHaveCount(1);
+    await page.screenshot({ path: join(SHOTS, `linked-${theme}.png`), fullPage: true });
+    const trend = await plot(page, TREND);
+    await page.mouse.move(trend.left + trend.width - 2, trend.top + trend.height / 2);
+    await page.screenshot({ path: join(SHOTS, `linked-back-${theme}.png`), fullPage: true });
+  });
+}
