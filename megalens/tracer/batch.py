@@ -13,6 +13,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from ..protocol import stream_schema
+from .staging import Stage
 
 NO_COUNTS = (0, 0)
 """Counts of a row in which everything is finite."""
@@ -46,7 +47,7 @@ class Row(NamedTuple):
     """One compressed tensor, on the host or on its way there."""
 
     meta: RowMeta
-    values: Tensor
+    values: Tensor | np.ndarray
     nonfinite: tuple[int, int] | Tensor
     """Counts of NaN and infinity; a tensor of the two where the device counted them."""
 
@@ -77,6 +78,8 @@ class Batch:
     """Fired, expected, names of the missing; None when nothing was to be traced."""
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
+    stage: Stage | None = None
+    """Memory that rows lie in, to be given back once they are sent."""
 
 
 def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
@@ -93,7 +96,11 @@ def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
 
 
 def tensors_table(
-    step: int, rank: int, rows: Sequence[Row], labels: Callable[[Row], list[str]] | None = None
+    step: int,
+    rank: int,
+    rows: Sequence[Row],
+    labels: Callable[[Row], list[str]] | None = None,
+    stage: Stage | None = None,
 ) -> tuple[pa.RecordBatch, np.ndarray]:
     """Return the ``tensors`` rows of one step and their non-finite counts.
 
@@ -105,6 +112,8 @@ def tensors_table(
         Complete on the host.
     labels : callable, optional
         Gives the text of a row's values.
+    stage : Stage, optional
+        Where the values may lie one after another; they are then viewed and not copied.
 
     Returns
     -------
@@ -119,8 +128,7 @@ def tensors_table(
             counts[index] = row.nonfinite
     metas = tuple([row.meta for row in rows])
     same = _same_columns(metas, rank)
-    flat = [row.values.numpy().reshape(-1) for row in rows]
-    values = pa.array(np.concatenate(flat) if flat else np.empty(0, np.float32))
+    values = pa.array(_flat(rows, stage))
     texts = None if labels is None else [labels(row) for row in rows]
     columns = [
         pa.array(np.full(len(rows), step, np.int64)),
@@ -131,6 +139,18 @@ def tensors_table(
         pa.array(counts[:, 1].copy()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
+
+
+def _flat(rows: Sequence[Row], stage: Stage | None) -> np.ndarray:
+    """Return the values of all rows one after another."""
+    arrays = [row.values for row in rows if isinstance(row.values, np.ndarray)]
+    if stage is not None and len(arrays) == len(rows):
+        whole = stage.whole()
+        # Room is given out in the order of the rows, so equal sizes mean the same memory.
+        if whole is not None and whole.size == sum([array.size for array in arrays]):
+            return whole
+    flat = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in rows]
+    return np.concatenate([array.reshape(-1) for array in flat]) if flat else np.empty(0, np.float32)
 
 
 @dataclass(frozen=True)

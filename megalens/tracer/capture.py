@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from .compressors import NarrowMean
 from .config import Plan
 from .points import Source
 from .probes import Probe, install_probes
+from .staging import StagePool
 
 __all__ = ["Capture"]
 
@@ -56,6 +58,8 @@ class Capture:
         self._scalars: list[ScalarRow] = []
         self._nbytes = 0
         self._on_device = False
+        self.stages = StagePool()
+        self._stage = self.stages.take()
 
     # Set-up, between steps.
 
@@ -124,6 +128,8 @@ class Capture:
     def take(self) -> Batch:
         """Hand over what has gathered."""
         batch = Batch(self.step, self._rows, self._scalars, self._nbytes, spent_ns=self.spent_ns)
+        if self._stage.wanted:
+            batch.stage, self._stage = self._stage, self.stages.take()
         if self._on_device:
             # The producer thread waits for it, not this one.
             batch.ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -185,31 +191,37 @@ class Capture:
         kernel = flag.kernel
         fast = None
         if isinstance(kernel, NarrowMean) and (source.split is None or source.cuts is not None):
-            fast = kernel.fast(kept, source.cuts)
-        counts: list[tuple[int, int] | Tensor]
+            fast = kernel.fast(kept, source.cuts, self._stage.room)
+        outputs: Sequence[Tensor | np.ndarray]
+        counts: Sequence[tuple[int, int] | Tensor]
         if fast is not None:
-            outputs, finite = fast
+            outputs, finite = list(fast[0]), fast[1]
             counts = [NO_COUNTS] * len(outputs) if finite else [_count(part) for part in _parts(source, kept)]
         else:
             parts = _parts(source, kept)
-            outputs = [kernel(part, probe.layer) for part in parts]
+            tensors = [kernel(part, probe.layer) for part in parts]
             counts = [_count(part) for part in parts]
+            if data.is_cuda:
+                self._on_device = True
+                tensors = [_to_host(tensor) if tensor.is_cuda else tensor for tensor in tensors]
+                counts = [_to_host(count) if isinstance(count, Tensor) else count for count in counts]
+            outputs = tensors
         key = (self.micro_batch, self.phase, data.shape)
         metas = probe.metas.get(key)
         if metas is None:
             metas = self._describe(probe, key, _parts(source, kept), outputs, samples)
         for meta, values, count in zip(metas, outputs, counts, strict=True):
-            if values.is_cuda:
-                values = _to_host(values)
-                self._on_device = True
-            if isinstance(count, Tensor):
-                count = _to_host(count)
             self._rows.append(Row(meta, values, count))
             self._nbytes += values.nbytes + 256
         probe.scope = self.scope
 
     def _describe(
-        self, probe: Probe, key: Any, parts: Sequence[Tensor], outputs: Sequence[Tensor], samples: int
+        self,
+        probe: Probe,
+        key: Any,
+        parts: Sequence[Tensor],
+        outputs: Sequence[Tensor | np.ndarray],
+        samples: int,
     ) -> list[RowMeta]:
         flag, source = probe.flag, probe.source
         metas = [

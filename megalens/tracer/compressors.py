@@ -12,11 +12,13 @@ from torch import Tensor
 from ..protocol import Compressor, Empty, Projection, Tile
 from .reductions import Reduction, parse_reduction
 
-__all__ = ["Kernel", "NarrowMean", "make_kernel"]
+__all__ = ["Kernel", "NarrowMean", "Room", "make_kernel"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
 
+Room = Callable[[tuple[int, ...], int], np.ndarray]
+"""Takes a shape and its number of elements; gives uninitialised float32 memory of that shape."""
 
 _NARROW = 8
 _MEANS = ("mean", "mean()", "mean(data)", "data.mean()", "data.mean(-1)", "data.mean(dim=-1)")
@@ -86,11 +88,11 @@ class NarrowMean:
 
     def __call__(self, data: Tensor, layer: int) -> Tensor:
         """Return the tiles of ``data``."""
-        found = self.fast(data, None)
-        return self._otherwise(data, layer) if found is None else found[0][0]
+        found = self.fast(data, None, _fresh)
+        return self._otherwise(data, layer) if found is None else torch.from_numpy(found[0][0])
 
-    def fast(self, data: Tensor, cuts: tuple[int, ...] | None) -> tuple[list[Tensor], bool] | None:
-        """Return the tiles of each part of ``data`` and whether all are finite; None where this way does not serve.
+    def fast(self, data: Tensor, cuts: tuple[int, ...] | None, room: Room) -> tuple[np.ndarray, bool] | None:
+        """Return the tiles of all parts of ``data`` and whether all are finite; None where this way does not serve.
 
         Parameters
         ----------
@@ -98,6 +100,15 @@ class NarrowMean:
             ``[samples, ..., features]``.
         cuts : tuple of int, optional
             Sizes of consecutive parts of the last axis; one part when absent. Parts of one size are averaged in one go.
+        room : callable
+            Gives the memory for the tiles.
+
+        Returns
+        -------
+        tiles : numpy.ndarray
+            float32 ``[parts, samples, ..., tiles]``.
+        finite : bool
+            Whether every value that went in is finite.
         """
         features = data.shape[-1]
         part = features if cuts is None else cuts[0]
@@ -108,16 +119,24 @@ class NarrowMean:
         if cuts is not None and (rest or any(cut != part for cut in cuts) or sum(cuts) != features):
             return None
         array = data.numpy()
-        many = 1 if cuts is None else len(cuts)
-        out = np.empty((*array.shape[:-1], many * full + (rest > 0)), np.float32)
+        many = features // part
+        lead = array.shape[:-1]
+        tiles = full + (rest > 0)
+        out = room((many, *lead, tiles), many * tiles * math.prod(lead))
         # Overflow and NaN are data here, nothing to warn about.
         with np.errstate(all="ignore"):
-            _strided_mean(array[..., : many * full * width], width, out[..., : many * full])
             if rest:
-                _strided_mean(array[..., full * width :], rest, out[..., full:])
+                _strided_mean(array[None, ..., : full * width], width, out[..., :full])
+                _strided_mean(array[None, ..., full * width :], rest, out[..., full:])
+            else:
+                parts = np.moveaxis(array.reshape(*lead, many, part), -2, 0)
+                _strided_mean(parts, width, out)
             finite = math.isfinite(np.add.reduce(out, axis=None))
-        whole = torch.from_numpy(out)
-        return ([whole] if cuts is None else list(torch.split(whole, full, -1))), finite
+        return out, finite
+
+
+def _fresh(shape: tuple[int, ...], count: int) -> np.ndarray:
+    return np.empty(shape, np.float32)
 
 
 def _strided_mean(array: np.ndarray, width: int, out: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from .batch import Batch, Row, ScalarRow, scalars_table, split_rows, tensors_tab
 from .hub_process import HubAddress, HubProcess
 from .link import Link, LinkLost
 from .overhead import Overhead
+from .staging import StagePool
 
 __all__ = ["Control", "Producer", "Reply"]
 
@@ -61,6 +62,8 @@ class Producer:
         Gives the ``announce`` message as of now.
     configure : callable
         Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer; raises ``ProtocolError``.
+    stages : StagePool
+        Where the memory of a batch goes back to.
     decode : callable, optional
         Text of one token id.
     queue_bytes : int
@@ -76,6 +79,7 @@ class Producer:
         peer: dict[str, Any],
         announce: Callable[[], dict[str, Any]],
         configure: Callable[[dict[str, Any], str], dict[str, Any]],
+        stages: StagePool,
         decode: Callable[[int], str] | None = None,
         queue_bytes: int = 64 << 20,
     ) -> None:
@@ -88,6 +92,7 @@ class Producer:
         self._configure = configure
         self._decode = functools.lru_cache(65536)(decode) if decode is not None else None
         self._queue_bytes = queue_bytes
+        self._stages = stages
         self._link: Link | None = None
         self._seq = 0
         self._restarts = 0
@@ -209,6 +214,8 @@ class Producer:
                 break
             if isinstance(item, Batch):
                 self._batch(item)
+                if item.stage is not None:
+                    self._stages.give(item.stage)
             elif isinstance(item, Control):
                 self._control(item)
             elif isinstance(item, Reply):
@@ -283,7 +290,7 @@ class Producer:
                 )
         size = 0
         for rows in split_rows(batch.rows, _FRAME_BYTES):
-            size += self._send_rows(batch.step, rows)
+            size += self._send_rows(batch, rows)
         if batch.rows:
             self._sizes.append(size)
         for scalar in batch.scalars:
@@ -301,14 +308,16 @@ class Producer:
         self._send_scalars()
         self._taken_bytes += batch.nbytes
 
-    def _send_rows(self, step: int, rows: Any) -> int:
+    def _send_rows(self, batch: Batch, rows: Any) -> int:
         if any(row.values.nbytes > _ROW_BYTES for row in rows):
             self._lost_rows += len(rows)
             self.warn(
                 f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
             )
             return 0
-        table, counts = tensors_table(step, self._rank, rows, self._labels if self._decode else None)
+        step = batch.step
+        labels = self._labels if self._decode else None
+        table, counts = tensors_table(step, self._rank, rows, labels, batch.stage)
         total = int(counts.sum())
         if total:
             if self.first_nonfinite is None:

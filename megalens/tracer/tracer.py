@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import logging
-import platform
 import threading
 import time
 from collections import deque
@@ -16,11 +15,10 @@ from typing import Any
 
 import torch
 
-from ..protocol import compressor_infos
+from .announcement import announcement
 from .capture import Capture
 from .config import PHASES, Plan, change_plan, settings_from
 from .errors import TracerError
-from .flags import FLAGS
 from .hub_process import HubAddress, HubProcess
 from .points import ModelPoints
 from .producer import Producer
@@ -121,6 +119,7 @@ class Tracer:
                 peer={"name": "tracer", "version": version()},
                 announce=self._announcement,
                 configure=self._configure_for_hub,
+                stages=self._capture.stages,
                 decode=decode,
             )
             atexit.register(self.close)
@@ -299,6 +298,8 @@ class Tracer:
         producer, capture = self._producer, self._capture
         batch = capture.take()
         if producer is None:
+            if batch.stage is not None:
+                capture.stages.give(batch.stage)
             return
         if producer.untraced:
             # The hub is gone for good: leave the model as it was.
@@ -354,48 +355,14 @@ class Tracer:
             logging.getLogger("megalens").warning("%s", text)
 
     def _announcement(self) -> dict[str, Any]:
-        message: dict[str, Any] = {
-            "type": "announce",
-            "rank": self._rank,
-            "model": self._points.model,
-            "layout": {"world_size": self._world, "tp": 1, "pp": 1, "dp": self._world},
-            "flags": [self._flag_info(name) for name in FLAGS],
-            "compressors": compressor_infos(),
-            "config": self.config,
-            "versions": {
-                "megalens": version(),
-                "torch": str(torch.__version__),
-                "python": platform.python_version(),
-            },
-        }
-        if self._name:
-            message["run_name"] = self._name[:200]
-        return message
-
-    def _flag_info(self, name: str) -> dict[str, Any]:
-        kind, here = FLAGS[name], self._points.flags[name]
-        positions = self._capture.positions
-        nbytes: int | None = None
-        if positions is not None and here.layers:
-            if kind.axes[0] == "head":
-                heads = self._points.model.get("heads")
-                nbytes = None if heads is None else 4 * heads * positions * positions
-            elif kind.exact:
-                nbytes = 4 * positions * len(here.parts)
-            elif here.features is not None:
-                nbytes = 4 * positions * here.features
-        info: dict[str, Any] = {
-            "name": name,
-            "title": kind.title,
-            "layers": sorted(here.layers),
-            "parts": list(here.parts or kind.parts),
-            "axes": list(kind.axes),
-            "features": here.features,
-            "bytes_per_layer": nbytes,
-        }
-        if not here.layers:
-            info["reason"] = (here.reason or "This model has no such point.")[:500]
-        return info
+        return announcement(
+            self._points,
+            config=self.config,
+            positions=self._capture.positions,
+            rank=self._rank,
+            world_size=self._world,
+            name=self._name,
+        )
 
 
 def _rank_and_world() -> tuple[int, int]:

@@ -1,0 +1,83 @@
+"""What a tracer tells its hub about the run: the ``announce`` message."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import torch
+
+from ..protocol import compressor_infos
+from .flags import FLAGS
+from .points import ModelPoints
+from .version import version
+
+__all__ = ["announcement"]
+
+
+def announcement(
+    points: ModelPoints,
+    *,
+    config: dict[str, Any],
+    positions: int | None,
+    rank: int,
+    world_size: int,
+    name: str | None,
+) -> dict[str, Any]:
+    """Return the ``announce`` message.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model and its trace points.
+    config : dict
+        The settings, as the ``Config`` of messages.
+    positions : int or None
+        Length of the sequences; None before the first forward pass, when sizes cannot be told.
+    rank, world_size : int
+        Place in the job.
+    name : str or None
+        Name of the run, where the user gave one.
+    """
+    message: dict[str, Any] = {
+        "type": "announce",
+        "rank": rank,
+        "model": points.model,
+        "layout": {"world_size": world_size, "tp": 1, "pp": 1, "dp": world_size},
+        "flags": [_flag_info(points, flag, positions) for flag in FLAGS],
+        "compressors": compressor_infos(),
+        "config": config,
+        "versions": {
+            "megalens": version(),
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+    }
+    if name:
+        message["run_name"] = name[:200]
+    return message
+
+
+def _flag_info(points: ModelPoints, name: str, positions: int | None) -> dict[str, Any]:
+    kind, here = FLAGS[name], points.flags[name]
+    nbytes: int | None = None
+    if positions is not None and here.layers:
+        if kind.axes[0] == "head":
+            heads = points.model.get("heads")
+            nbytes = None if heads is None else 4 * heads * positions * positions
+        elif kind.exact:
+            nbytes = 4 * positions * len(here.parts)
+        elif here.features is not None:
+            nbytes = 4 * positions * here.features
+    info: dict[str, Any] = {
+        "name": name,
+        "title": kind.title,
+        "layers": sorted(here.layers),
+        "parts": list(here.parts or kind.parts),
+        "axes": list(kind.axes),
+        "features": here.features,
+        "bytes_per_layer": nbytes,
+    }
+    if not here.layers:
+        info["reason"] = (here.reason or "This model has no such point.")[:500]
+    return info
