@@ -149,7 +149,7 @@ class Picture:
             )
         except ValueError as error:
             raise self._failed(error) from error
-        return text.replace("<image ", '<image style="image-rendering:pixelated" ')
+        return text
 
     def _walk(self, node: Any, hover: bool) -> Any:
         if isinstance(node, dict):

@@ -181,8 +181,7 @@ export class Chart implements IDisposable {
 
   /** Return the picture as SVG text, light, with its title and caption inside. */
   async toSVG(words: ICaption): Promise<string> {
-    const svg = await this._export(words, view => view.toSVG());
-    return svg.replaceAll('<image ', '<image style="image-rendering:pixelated" ');
+    return this._export(words, view => view.toSVG());
   }
 
   /** Return the picture as a PNG data URL at twice its size, light, with its title and caption inside. */

@@ -1,6 +1,7 @@
 """What the static pictures are made of."""
 
 import math
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.compute as pc
@@ -179,7 +180,9 @@ def test_a_view_with_nothing_to_show_says_why(run, options, says):
 
 def test_pictures_of_cells_stay_sharp_and_load_nothing(run):
     svg, caption = draw_picture(run, {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "all"})
-    assert svg.count("image-rendering:pixelated") == 4
+    assert svg.count("image-rendering: pixelated") == 4
+    # A saved picture is shown as an image of its own, which is read as XML and forgives nothing.
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert svg.count('href="data:image/png;base64,') == svg.count("<image")
     assert caption.startswith("MLP1 output, mean of 16 tiles, layers 1 to 4, step 40.")
 

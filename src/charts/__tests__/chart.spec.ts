@@ -124,7 +124,9 @@ it('exports an SVG with title and caption, and sharp pixels in it', async () => 
   const svg = await drawn.toSVG({ title: 'MLP1 output', caption: ['Sample 1 of 16.'] });
   expect(svg).toContain('MLP1 output');
   expect(svg).toContain('Sample 1 of 16.');
-  expect(svg).toContain('image-rendering:pixelated');
+  expect(svg).toContain('image-rendering: pixelated');
+  // A file of its own is read as XML, which forgives nothing.
+  expect(new DOMParser().parseFromString(svg, 'image/svg+xml').querySelector('parsererror')).toBeNull();
   expect(svg).toContain(toDataUrl(pixels));
 });
 
