@@ -21,6 +21,15 @@ module.exports = class extends TestEnvironment {
       BigInt64Array,
       DragEvent: this.global.DragEvent ?? class DragEvent extends this.global.Event {}
     });
+    // JupyterLab's components ask at import whether colours are forced.
+    this.global.matchMedia ??= media => ({
+      media,
+      matches: false,
+      addEventListener: () => undefined,
+      removeEventListener: () => undefined
+    });
+    this.global.requestIdleCallback ??= callback => setTimeout(callback, 0);
+    this.global.cancelIdleCallback ??= clearTimeout;
     // vega probes a 2d context at import; jsdom only logs an error there.
     this.global.HTMLCanvasElement.prototype.getContext = () => null;
   }

@@ -1,6 +1,7 @@
 import { ReactWidget, UseSignal } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
 import * as React from 'react';
+import { KeepFocus } from './keep-focus';
 import type { PanelModel } from './panel-model';
 import { RunsSection } from './runs-section';
 import { SummarySection } from './summary-section';
@@ -26,12 +27,12 @@ export class MegalensPanel extends ReactWidget {
     return (
       <UseSignal signal={model.changed} shouldUpdate={() => this.isVisible}>
         {() => (
-          <>
+          <KeepFocus>
             <RunsSection model={model} />
             <SummarySection key={`summary-${model.runs.chosenId}`} model={model} />
             <TraceSection key={`trace-${model.runs.chosenId}`} model={model} />
             <ViewsSection key={`views-${model.runs.chosenId}`} model={model} />
-          </>
+          </KeepFocus>
         )}
       </UseSignal>
     );

@@ -45,6 +45,8 @@ function ApplyBar(props: { trace: TraceModel; size: string; trans: TranslationBu
   const { trace, size, trans } = props;
   const { apply, dirty } = trace;
   const busy = apply.kind === 'sent' || apply.kind === 'accepted';
+  // A disabled button would let go of the focus that pressed it.
+  const idle = !dirty || busy;
   const general = apply.kind === 'refused' && !trace.rows.some(row => row.faults.size > 0);
   return (
     <>
@@ -58,16 +60,16 @@ function ApplyBar(props: { trace: TraceModel; size: string; trans: TranslationBu
         <button
           type="button"
           className="jp-MegalensButton"
-          disabled={!dirty || busy}
-          onClick={() => trace.revert()}
+          aria-disabled={idle}
+          onClick={() => !idle && trace.revert()}
         >
           {trans.__('Revert')}
         </button>
         <button
           type="button"
           className="jp-MegalensButton jp-mod-accept"
-          disabled={!dirty || busy}
-          onClick={() => void trace.submit()}
+          aria-disabled={idle}
+          onClick={() => !idle && void trace.submit()}
         >
           {trans.__('Apply')}
         </button>

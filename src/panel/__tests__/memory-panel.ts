@@ -1,0 +1,90 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import { ClientError } from '../../client/client-error';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IMegalensRuns, IRunEntry } from '../../tokens';
+import { PanelModel, type IPanelHost } from '../panel-model';
+import { MemoryRun } from './memory-run';
+
+const trans = nullTranslator.load('megalens');
+
+export const LIVE: IRunEntry = {
+  id: 'run-1',
+  name: 'gpt-demo',
+  state: 'live',
+  started: 100,
+  ended: null,
+  step: 1240,
+  folder: null
+};
+export const OLD: IRunEntry = {
+  ...LIVE,
+  id: 'run-0',
+  name: 'tp2',
+  state: 'recorded',
+  started: 50,
+  ended: 80,
+  folder: 'megalens-runs/run-0'
+};
+
+/** A service whose list the test writes, on runs held in memory. */
+export class MemoryRuns implements IMegalensRuns {
+  entries: IRunEntry[] = [LIVE, OLD];
+  fault: Error | null = null;
+  readonly opened = new Map<string, MemoryRun>();
+  readonly released: string[] = [];
+
+  async list(): Promise<readonly IRunEntry[]> {
+    if (this.fault !== null) {
+      throw this.fault;
+    }
+    return this.entries;
+  }
+
+  async rename(id: string, name: string): Promise<void> {
+    this.entries = this.entries.map(entry => (entry.id === id ? { ...entry, name } : entry));
+  }
+
+  async connect(): Promise<IRunEntry> {
+    throw new ClientError('refused', 'This address is not allowed.', { status: 403 });
+  }
+
+  async report(): ReturnType<IMegalensRuns['report']> {
+    return { name: 'gpt-demo.html', content: new Blob(['<html>']) };
+  }
+
+  async acquire(id: string): ReturnType<IMegalensRuns['acquire']> {
+    const source = new MemoryRun();
+    if (this.entries.find(entry => entry.id === id)?.state === 'recorded') {
+      source.connection = { kind: 'recorded' };
+    }
+    this.opened.set(id, source);
+    return { source, dispose: () => this.released.push(id) };
+  }
+}
+
+/** The panel's model on runs held in memory. */
+export function setUp(): {
+  runs: MemoryRuns;
+  model: PanelModel;
+  host: jest.Mocked<IPanelHost>;
+  opened: [string, ViewOptions][];
+} {
+  const runs = new MemoryRuns();
+  const opened: [string, ViewOptions][] = [];
+  // The host is JupyterLab's own dialogs and clipboard, which the browser tests go through.
+  const host = {
+    openView: jest.fn(async (run: string, options: ViewOptions) => void opened.push([run, options])),
+    openViews: jest.fn(() => [] as readonly ViewOptions[]),
+    copy: jest.fn(),
+    revealFolder: jest.fn(),
+    reloadPage: jest.fn(),
+    askReport: jest.fn(async (_run, views) => ({ format: 'html' as const, views })),
+    askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't' })),
+    askName: jest.fn(async () => 'renamed'),
+    save: jest.fn(),
+    tell: jest.fn(async () => undefined),
+    progress: jest.fn((_label: string, work: Promise<unknown>) => work),
+    remember: jest.fn()
+  } as unknown as jest.Mocked<IPanelHost>;
+  return { runs, host, opened, model: new PanelModel(runs, host, trans) };
+}
