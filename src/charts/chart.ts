@@ -2,10 +2,16 @@ import type { IDisposable } from '@lumino/disposable';
 import type { View } from 'vega';
 import type { Result } from 'vega-embed';
 import { ChartError } from './error';
-import { frames, locate, type IFrame, type IPlace } from './frames';
+import { frames, images, locate, type IFrame, type IPlace } from './frames';
 import { fill, type IRecipe, type Row } from './recipe';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
 import { drawCanvases, headless, loadVega, writeImages } from './vega';
+
+/** What Vega's views have and its types lack. */
+interface IDirtyable {
+  dirty(item: object): void;
+  cleanThreshold: number;
+}
 
 /** How a chart is drawn. */
 export interface IChartOptions {
@@ -23,6 +29,15 @@ export interface ICaption {
 
 /** Params that change what stands beside the plots, and so how wide these may be. */
 const MARGINS = ['legendText', 'lastLayer'];
+
+/** Rows up to which it is cheaper to compare them than to have Vega take them in again. */
+const MOST_COMPARED = 512;
+
+/**
+ * Marks that are gone and not yet swept out. Vega waits for 10,000 in every mark, and each holds its row: with a picture a row that is
+ * hundreds of megabytes.
+ */
+const MOST_GONE = 64;
 
 /**
  * A mounted chart. New rows and params patch the running Vega view; only a new theme or another shape of the picture
@@ -82,16 +97,20 @@ export class Chart implements IDisposable {
 
   /** Change params by name: domains, headers, labels. */
   set(params: Readonly<Record<string, unknown>>): void {
-    this._recipe = { ...this._recipe, params: { ...this._recipe.params, ...params } };
+    const before = this._recipe.params;
+    this._recipe = { ...this._recipe, params: { ...before, ...params } };
     for (const [name, value] of Object.entries(params)) {
-      this._signal(name, value);
+      // Vega takes an equal object for a new one, and would lay out again all that depends on it.
+      if (!sameValue(before[name], value)) {
+        this._signal(name, value);
+      }
     }
     void this.settled();
   }
 
   /**
-   * Draw as another recipe: rows and params are patched; another template, other axis titles or another number of columns
-   * embed again.
+   * Draw as another recipe: rows and params that differ are patched, pictures that were painted over are drawn again; another
+   * template, other axis titles or another number of columns embed again.
    */
   async apply(recipe: IRecipe): Promise<void> {
     const before = this._recipe;
@@ -105,14 +124,16 @@ export class Chart implements IDisposable {
       await this._embed();
       return;
     }
-    this._unfitted ||= MARGINS.some(
-      name => JSON.stringify(before.params[name]) !== JSON.stringify(recipe.params[name])
-    );
+    this._unfitted ||= MARGINS.some(name => !sameValue(before.params[name], recipe.params[name]));
     this.set(recipe.params);
     for (const [name, rows] of Object.entries(recipe.datasets)) {
-      if (before.datasets[name] !== rows) {
+      if (!sameRows(before.datasets[name], rows)) {
         this.change(name, rows);
       }
+    }
+    if (recipe.painted !== before.painted) {
+      this._recipe = { ...this._recipe, painted: recipe.painted };
+      this._repaint();
     }
     await this.settled();
   }
@@ -202,6 +223,7 @@ export class Chart implements IDisposable {
   private async _export<T>(words: ICaption, draw: (view: View) => Promise<T>): Promise<T> {
     const recipe: IRecipe = {
       ...this._recipe,
+      datasets: frozen(this._recipe.datasets),
       params: { ...this._recipe.params, title: words.title, caption: [...words.caption] }
     };
     const view = await headless(fill(recipe, { hover: true }), themeConfig(LIGHT_THEME));
@@ -249,15 +271,24 @@ export class Chart implements IDisposable {
     }
     this._result?.finalize();
     this._result = result;
+    (result.view as unknown as IDirtyable).cleanThreshold = MOST_GONE;
     this.node.replaceChildren(stage);
     // What changed while the spec was being embedded.
-    this.set(this._recipe.params);
+    Object.entries(this._recipe.params).forEach(([name, value]) => this._signal(name, value));
     for (const [name, rows] of Object.entries(this._recipe.datasets)) {
       this.change(name, rows);
     }
     this._unfitted = true;
     await this.resize(this._fit);
     await this.settled();
+  }
+
+  /** Have the next pass draw the images again, and nothing else. */
+  private _repaint(): void {
+    const view = this._result?.view;
+    if (view) {
+      images(view).forEach(item => (view as unknown as IDirtyable).dirty(item));
+    }
   }
 
   private _view(): View {
@@ -297,4 +328,33 @@ export class Chart implements IDisposable {
   private _fit = 0;
   private _unfitted = true;
   private _isDisposed = false;
+}
+
+const sameValue = (before: unknown, after: unknown): boolean =>
+  before === after || (typeof after === 'object' && JSON.stringify(before) === JSON.stringify(after));
+
+/** Whether rows say the same, field by field. Many rows are not compared. */
+function sameRows(before: readonly Row[] | undefined, after: readonly Row[]): boolean {
+  if (before === after) {
+    return true;
+  }
+  return (
+    before?.length === after.length &&
+    after.length <= MOST_COMPARED &&
+    after.every((row, at) => Object.entries(row).every(([field, value]) => before[at]?.[field] === value))
+  );
+}
+
+/** The rows with copies of their canvases, which may be painted over before an export is done. */
+function frozen(datasets: IRecipe['datasets']): IRecipe['datasets'] {
+  const copy = (row: Row): Row =>
+    row['image'] instanceof HTMLCanvasElement ? { ...row, image: copyCanvas(row['image']) } : row;
+  return Object.fromEntries(Object.entries(datasets).map(([name, rows]) => [name, rows.map(copy)]));
+}
+
+function copyCanvas(canvas: HTMLCanvasElement): HTMLCanvasElement {
+  const copy = document.createElement('canvas');
+  [copy.width, copy.height] = [canvas.width, canvas.height];
+  copy.getContext('2d')?.drawImage(canvas, 0, 0);
+  return copy;
 }

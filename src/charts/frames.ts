@@ -74,6 +74,15 @@ export function frames(view: ISceneView): IFrame[] {
   return [{ left, top, width: item?.width ?? 0, height: item?.height ?? 0, facet: {} }];
 }
 
+/** Return the drawn images of a chart, as the scenegraph has them. */
+export function images(view: Pick<ISceneView, 'scenegraph'>): object[] {
+  const within = (mark: ISceneMark): object[] =>
+    mark.marktype === 'image'
+      ? (mark.items ?? [])
+      : (mark.items ?? []).flatMap(item => (item.items ?? []).flatMap(within));
+  return within((view.scenegraph() as { root: ISceneMark }).root);
+}
+
 /** A point of a plot in the units of its axes. */
 export interface IPlace {
   readonly frame: IFrame;

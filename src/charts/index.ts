@@ -6,6 +6,7 @@ export { domains, frames, locate, type IFrame, type IPlace, type ISceneView } fr
 export { legend, type ILegend, type ILegendWords } from './legend';
 export { COLORS, flagColor } from './palette';
 export { toPicture, toDataUrl, type IPicture } from './picture';
+export { Pictures } from './pictures';
 export { paint, type IMatrix, type IPixels } from './pixels';
 export { fill, type IOmissions, type IRecipe, type Row } from './recipe';
 export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';

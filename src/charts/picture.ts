@@ -7,16 +7,24 @@ export interface IPicture {
   readonly url: string | null;
 }
 
-/** Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker. */
-export function toPicture(pixels: IPixels): IPicture {
+/**
+ * Turn pixels into something to draw. A canvas is drawn at once; a URL would first have to be decoded, and flicker.
+ *
+ * @param before - A picture that is not needed any more: its canvas is painted over where the size is the same.
+ */
+export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   if (pixels.width > 0 && pixels.height > 0) {
-    const canvas = document.createElement('canvas');
+    const old = before?.image;
+    const fits = old?.width === pixels.width && old.height === pixels.height;
+    const canvas = fits ? old : document.createElement('canvas');
     const context = canvas.getContext('2d');
     if (context !== null) {
-      canvas.width = pixels.width;
-      canvas.height = pixels.height;
+      if (!fits) {
+        canvas.width = pixels.width;
+        canvas.height = pixels.height;
+      }
       context.putImageData(new ImageData(pixels.data, pixels.width, pixels.height), 0, 0);
-      return { image: canvas, url: null };
+      return fits && before ? before : { image: canvas, url: null };
     }
   }
   return { image: null, url: toDataUrl(pixels) };

@@ -10,6 +10,8 @@ export interface IRecipe {
   readonly texts: Readonly<Record<string, string>>;
   readonly params: Readonly<Record<string, unknown>>;
   readonly datasets: Readonly<Record<string, readonly Row[]>>;
+  /** Counts the paintings of canvases that the rows hold: another number draws again where the rows are the same. */
+  readonly painted?: number;
   /** Columns of the grid of `heatmap`. */
   readonly columns?: number;
   /** Size in pixels of one cell, and so of the strip beside it. */

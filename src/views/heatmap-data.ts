@@ -39,26 +39,18 @@ export interface IHeatmapWish {
   readonly tokens: readonly string[];
 }
 
-// A row never changes, so its slice is kept for as long as it is.
-const SLICES = new WeakMap<ITensorRow, { key: string; slice: ISlice }>();
-
-function knownSlice(row: ITensorRow, axes: IAxes, sample: number, head: number): ISlice {
-  const key = `${sample} ${head} ${axes.transposed}`;
-  const known = SLICES.get(row);
-  if (known?.key === key) {
-    return known.slice;
-  }
-  const slice = sliceOf(row, axes, sample, head);
-  SLICES.set(row, { key, slice });
-  return slice;
-}
-
 /**
  * Cut and scale rows for drawing.
  *
  * @param rows One row for each layer, layers ascending; at least one.
+ * @param before What was shown last: slices of the same rows are taken from it. Only these are kept, so that what a view looked at does
+ *   not stay in memory beside the store's own rows.
  */
-export function shapeHeatmap(rows: readonly [ITensorRow, ...ITensorRow[]], wish: IHeatmapWish): IShown {
+export function shapeHeatmap(
+  rows: readonly [ITensorRow, ...ITensorRow[]],
+  wish: IHeatmapWish,
+  before: IShown | null = null
+): IShown {
   const [first] = rows;
   const axes = axesOf(
     first,
@@ -67,7 +59,10 @@ export function shapeHeatmap(rows: readonly [ITensorRow, ...ITensorRow[]], wish:
   );
   const sample = Math.min(wish.sample, axes.samples - 1);
   const head = Math.min(wish.head, axes.heads - 1);
-  const slices = rows.map(row => ({ row, slice: knownSlice(row, axes, sample, head) }));
+  const same =
+    before?.sample === sample && before.head === head && before.axes.transposed === axes.transposed;
+  const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
+  const slices = rows.map(row => ({ row, slice: known.get(row) ?? sliceOf(row, axes, sample, head) }));
   const extent = union(slices.map(each => each.slice.extent));
   const shared = new ColorScale(extent, wish.transform);
   return {

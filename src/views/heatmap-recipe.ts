@@ -1,26 +1,23 @@
-import { formatNumber, legend, paint, toPicture, type Row } from '../charts';
+import { formatNumber, legend, type Pictures, type Row } from '../charts';
 import type { IContent } from './content';
 import type { ILayer, IShown } from './heatmap-data';
-import type { ISlice } from './matrix';
 import type { Translate } from './translate';
 
 /** Least width in pixels of one picture of a grid, and what axes and legend take beside the grid. */
 const LEAST_WIDTH = 250;
 const MARGINS = 90;
 
-const PICTURES = new WeakMap<ISlice, { key: string; row: Row }>();
-
-/** Paint a layer, or take the picture from the last time when nothing about it changed. */
-function pictureOf({ layer, slice, scale }: ILayer): Row {
-  const key = `${layer} ${scale.domain.join()} ${scale.transform}`;
-  const known = PICTURES.get(slice);
-  if (known?.key === key) {
-    return known.row;
-  }
-  const edges = { x: -0.5, x2: slice.columns - 0.5, y: -0.5, y2: slice.rows - 0.5 };
-  const row: Row = { layer, ...toPicture(paint(slice, scale)), ...edges };
-  PICTURES.set(slice, { key, row });
-  return row;
+/** Return the rows of the pictures, and forget those of layers that are not shown. */
+function pictureRows(layers: readonly ILayer[], pictures: Pictures): Row[] {
+  pictures.keep(layers.map(each => each.layer));
+  return layers.map(({ layer, slice, scale }) => ({
+    layer,
+    ...pictures.draw(layer, slice, scale),
+    x: -0.5,
+    x2: slice.columns - 0.5,
+    y: -0.5,
+    y2: slice.rows - 0.5
+  }));
 }
 
 function header({ layer, slice, scale }: ILayer, own: boolean, t: Translate): string {
@@ -34,11 +31,13 @@ function header({ layer, slice, scale }: ILayer, own: boolean, t: Translate): st
  *
  * @param own Whether each layer has a scale of its own.
  * @param width Pixels that the whole may take.
+ * @param pictures The view's pictures, which are painted over.
  */
 export function heatmapRecipe(
   shown: IShown,
   own: boolean,
   width: number,
+  pictures: Pictures,
   t: Translate
 ): Pick<IContent, 'recipe' | 'extent' | 'rows'> {
   const { layers, axes } = shown;
@@ -64,7 +63,8 @@ export function heatmapRecipe(
         headers: Object.fromEntries(layers.map(each => [each.layer, single ? '' : header(each, own, t)])),
         ...strip?.params
       },
-      datasets: { pictures: layers.map(pictureOf), legend: strip?.rows ?? [] },
+      datasets: { pictures: pictureRows(layers, pictures), legend: strip?.rows ?? [] },
+      painted: pictures.painted,
       // Rows of about equal length.
       columns: Math.ceil(layers.length / rows),
       height: single ? (axes.transposed ? 300 : 360) : layers.length <= 4 ? 170 : 120

@@ -1,4 +1,4 @@
-import { flagColor, formatFull, formatInteger, type IPlace } from '../charts';
+import { flagColor, formatFull, formatInteger, Pictures, type IPlace } from '../charts';
 import type { HeatmapOptions, ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
 import type { IPointed } from '../store/run-link';
@@ -90,11 +90,12 @@ class HeatmapView extends BaseView<HeatmapOptions> {
       return { state: this._noRow(layers, step) };
     }
     const axes = flagInfo(this.source.hello, flag)?.axes ?? ['position', 'feature'];
-    const shown = shapeHeatmap([first, ...others], { step, sample, head, scale, transform, axes, tokens });
+    const wish = { step, sample, head, scale, transform, axes, tokens };
+    const shown = shapeHeatmap([first, ...others], wish, this._shown);
     this._shown = shown;
     return {
       content: {
-        ...heatmapRecipe(shown, scale === 'own', this.width, this.t),
+        ...heatmapRecipe(shown, scale === 'own', this.width, this._pictures, this.t),
         title: heatmapTitle(shown, flagWords(this.source.hello, flag, part, this.t), this.t),
         caption: heatmapCaption(shown, this.options, result, this.t),
         summary: heatmapSummary(shown, this.t),
@@ -270,6 +271,7 @@ class HeatmapView extends BaseView<HeatmapOptions> {
   private _known: readonly number[] = [];
   private _steps: readonly number[] = [];
   private _shown: IShown | null = null;
+  private readonly _pictures = new Pictures();
   private _at: { place: number; column: number; row: number } | null = null;
 }
 

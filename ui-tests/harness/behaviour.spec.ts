@@ -116,6 +116,33 @@ test('following draws at most ten times a second and ends at the newest step', a
   await expect(page.locator('.jp-MegalensView-title')).toContainText('step 80');
 });
 
+test('following paints over the pictures that are there', async ({ page }) => {
+  await show(page, { ...HEATMAP, layers: 'all' }, SMALL);
+  const box = await plot(page);
+  const points = Array.from({ length: 16 }, (_, at) => [
+    Math.round(box.left + ((at + 0.5) / 16) * box.width),
+    Math.round(box.top + box.height / 2)
+  ]);
+  const colors = (): Promise<string> =>
+    page.evaluate(places => places.map(([x = 0, y = 0]) => window.harness.colorAt(x, y)).join(), points);
+  const before = await colors();
+  expect(await page.evaluate(() => window.harness.follow(12))).toBe(0);
+  const after = await colors();
+  expect(after).not.toBe(before);
+  // What was painted over is what a view shows that draws this step for the first time.
+  await page.evaluate(async () => window.harness.view?.update({ layers: '1' }));
+  await page.evaluate(async () => window.harness.view?.update({ layers: 'all' }));
+  expect(await colors()).toBe(after);
+});
+
+test('an export holds the step that was drawn when it was asked for', async ({ page }) => {
+  await show(page, HEATMAP, SMALL);
+  const pictures = (svg: string): string[] => svg.match(/data:image\/png[^"]+/g) ?? [];
+  const plain = pictures(await page.evaluate(() => window.harness.toSVG()));
+  expect(plain).toHaveLength(1);
+  expect(pictures(await page.evaluate(() => window.harness.exportWhilePainting()))).toEqual(plain);
+});
+
 test('a heatmap of 96 × 4096 cells updates quickly and pans without stalling', async ({ page }, info) => {
   await show(page, HEATMAP, LARGE);
   const updates = await page.evaluate(() => window.harness.timeUpdates(10));

@@ -111,6 +111,44 @@ const harness = {
     return (canvas?.getContext('2d')?.getImageData(x - left, y - top, 1, 1).data[3] ?? 0) > 200;
   },
 
+  /** Colour of the chart at a point of the page. */
+  colorAt(x: number, y: number): number[] {
+    const canvas = document.querySelector<HTMLCanvasElement>('canvas.marks');
+    const { left, top } = drawn().origin();
+    return [...(canvas?.getContext('2d')?.getImageData(x - left, y - top, 1, 1).data ?? [])];
+  },
+
+  toSVG(): Promise<string> {
+    return drawn().toSVG({ title: '', caption: [] });
+  },
+
+  /** Export the picture, and paint over its canvases before that is done. */
+  exportWhilePainting(): Promise<string> {
+    const exported = drawn().toSVG({ title: '', caption: [] });
+    for (const { image } of drawn().recipe.datasets['pictures'] ?? []) {
+      if (image instanceof HTMLCanvasElement) {
+        image.getContext('2d')?.clearRect(0, 0, image.width, image.height);
+      }
+    }
+    return exported;
+  },
+
+  /** Let steps arrive, each drawn before the next; returns how many canvases were made meanwhile. */
+  async follow(steps: number): Promise<number> {
+    let made = 0;
+    const create = document.createElement.bind(document);
+    document.createElement = (name: string, options?: ElementCreationOptions): HTMLElement => {
+      made += name === 'canvas' ? 1 : 0;
+      return create(name, options);
+    };
+    for (let step = 0; step < steps; step++) {
+      harness.run?.advance();
+      await harness.view?.settled();
+    }
+    Reflect.deleteProperty(document, 'createElement');
+    return made;
+  },
+
   code(): string {
     return harness.view ? toCode(harness.view.options as ViewOptions) : '';
   },

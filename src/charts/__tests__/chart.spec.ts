@@ -69,6 +69,48 @@ it('patches new rows into the drawn chart without embedding again', async () => 
   expect(drawn.embeds).toBe(1);
 });
 
+it('asks nothing of Vega when a recipe says the same again', async () => {
+  const drawn = await mount(LINES);
+  const { vega } = await loadVega();
+  const [change, signal] = [
+    jest.spyOn(vega.View.prototype, 'change'),
+    jest.spyOn(vega.View.prototype, 'signal')
+  ];
+  await drawn.apply(structuredClone(LINES));
+  expect(change).not.toHaveBeenCalled();
+  expect(signal).not.toHaveBeenCalled();
+  await drawn.apply({ ...LINES, params: { ...LINES.params, x1: 20 } });
+  expect(signal.mock.calls.filter(([name]) => name === 'x1')).toEqual([['x1', 20]]);
+  change.mockRestore();
+  signal.mockRestore();
+});
+
+it('lets go of the rows that it drew before', async () => {
+  const drawn = await mount(LINES);
+  for (let turn = 1; turn <= 300; turn++) {
+    drawn.change('nonfinite', [{ step: turn / 30, layer: 1, count: 1, color: '#d00', turn }]);
+    await drawn.settled();
+  }
+  const turns = new Set<unknown>();
+  const seen = new Set<unknown>();
+  const open: unknown[] = [drawn];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (value === null || typeof value !== 'object' || value instanceof Node || seen.has(value)) {
+      continue;
+    }
+    seen.add(value);
+    const inner =
+      value instanceof Map || value instanceof Set ? [...value.entries()].flat() : Object.values(value);
+    open.push(...inner.filter(each => typeof each === 'object'));
+    if ('turn' in value) {
+      turns.add(value.turn);
+    }
+  }
+  expect(turns).toContain(300);
+  expect(turns.size).toBeLessThan(100);
+});
+
 it('keeps rows and domain when the theme changes', async () => {
   const drawn = await mount(LINES);
   drawn.set({ x0: 2, x1: 8 });
