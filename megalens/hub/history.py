@@ -103,9 +103,9 @@ class History:
     def append(self, frame: LiveFrame) -> None:
         """Keep one frame. Sequence numbers must rise."""
         if frame.stream == "tensors":
-            self.tensor_bytes += len(frame.data)
+            self.tensor_bytes += frame.size
             self._recent.append(frame)
-            while self.tensor_bytes > self.limit and self.tensor_bytes > len(frame.data):
+            while self.tensor_bytes > self.limit and self.tensor_bytes > frame.size:
                 self._forget_oldest()
         elif self._recent:
             self._recent.append(frame)
@@ -139,18 +139,18 @@ class History:
             if frame.stream == "tensors":
                 # The newest frame is sent even when it alone is larger than the buffer.
                 alone = max_bytes is None and left == self.limit
-                full = full or (len(frame.data) > left and not alone)
+                full = full or (frame.size > left and not alone)
                 if full:
                     missed.add(frame.rows, frame.step)
                     continue
-                left -= len(frame.data)
+                left -= frame.size
             recent.append((frame, 0))
         pieces.extend(reversed(recent))
         return Backlog(pieces, missed.frames, missed.rows, missed.first_step, missed.last_step)
 
     def _forget_oldest(self) -> None:
         oldest = self._recent.popleft()
-        self.tensor_bytes -= len(oldest.data)
+        self.tensor_bytes -= oldest.size
         self._gone.add(oldest)
         while self._recent and self._recent[0].stream != "tensors":
             self._fold(self._recent.popleft())

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-import pyarrow as pa
-
-from ..protocol import HEADER_BYTES, Frame, ProtocolError, decode_frame, restamp_frame
+from ..protocol import (
+    HEADER_BYTES,
+    CheckedBody,
+    Frame,
+    FrameChecker,
+    ProtocolError,
+    decode_frame,
+    restamp_header,
+)
 
 __all__ = ["LiveFrame", "Key", "admit_frame"]
 
@@ -21,32 +27,53 @@ class LiveFrame:
     ----------
     seq, stream, step, rows : int, str, int, int
         As in its header.
-    data : bytes
-        The whole frame.
+    came : bytes
+        The whole frame, as it came.
+    header : bytes
+        The header under which it goes on: a large body is never copied for the sake of its header. The one it came with when empty.
     """
 
     seq: int
     stream: str
     step: int
     rows: int
-    data: bytes
+    came: bytes
+    header: bytes = b""
     _keys: frozenset[Key] | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole frame."""
+        return len(self.came)
+
+    @property
+    def data(self) -> bytes:
+        """The whole frame under its own header, put together."""
+        return b"".join(self.pieces()) if self.header else self.came
+
+    def pieces(self) -> tuple[bytes, memoryview]:
+        """Return header and body."""
+        return self.header or self.came[:HEADER_BYTES], memoryview(self.came)[HEADER_BYTES:]
 
     @property
     def keys(self) -> frozenset[Key]:
         """Every (flag, part, layer) of a ``tensors`` frame. Read from the body when first asked for, which only a full queue does."""
         if self._keys is None:
-            table = decode_frame(self.data).table()
+            table = decode_frame(self.came).table()
             columns = (table.column(name).to_pylist() for name in ("flag", "part", "layer"))
             self._keys = frozenset(zip(*columns, strict=True))
         return self._keys
 
 
-def admit_frame(header: Frame, data: bytes, seq: int, bits: int = 0) -> tuple[LiveFrame, pa.Table]:
-    """Give a frame its place in the run and decode it once.
+def admit_frame(
+    checker: FrameChecker, header: Frame, data: bytes, seq: int, bits: int = 0
+) -> tuple[LiveFrame, CheckedBody]:
+    """Check a frame and give it its place in the run.
 
     Parameters
     ----------
+    checker : FrameChecker
+        Of this run.
     header : Frame
         The decoded header of ``data``.
     data : bytes
@@ -58,7 +85,7 @@ def admit_frame(header: Frame, data: bytes, seq: int, bits: int = 0) -> tuple[Li
 
     Returns
     -------
-    LiveFrame, pyarrow.Table
+    LiveFrame, CheckedBody
         The frame to pass on and its rows, which view the same memory.
 
     Raises
@@ -66,11 +93,10 @@ def admit_frame(header: Frame, data: bytes, seq: int, bits: int = 0) -> tuple[Li
     ProtocolError
         ``bad-frame`` when the rows are not what the stream says.
     """
-    stamped = restamp_frame(data, seq=seq, bits=bits)
-    # The rows view what is kept and sent on, so that the frame as it came can go.
-    table = replace(header, body=memoryview(stamped)[HEADER_BYTES:]).table()
+    body = checker.check(header, data)
     if header.step < -1:
         raise ProtocolError(
             "bad-frame", "The step of a frame is negative.", expected="-1 or more", got=str(header.step)
         )
-    return LiveFrame(seq, header.stream, header.step, header.rows, stamped), table
+    stamped = restamp_header(data, seq=seq, bits=bits)
+    return LiveFrame(seq, header.stream, header.step, header.rows, data, stamped), body

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..protocol import CheckedBody
 from .errors import HubError
 from .run_folder import RunFolder
 from .step_ranges import StepRanges
@@ -48,7 +49,7 @@ class Recorder:
         self._description = description
         self._missing = StepRanges()
         self._lock = threading.Condition()
-        self._queue: deque[tuple[str, pa.Table, int, int]] = deque()
+        self._queue: deque[tuple[str, CheckedBody, int, int]] = deque()
         self._waiting_bytes = 0
         self._redescribe = False
         self._closing = False
@@ -63,14 +64,14 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="megalens-recorder", daemon=True)
         self._thread.start()
 
-    def put(self, stream: str, table: pa.Table, step: int, size: int) -> None:
+    def put(self, stream: str, body: CheckedBody, step: int, size: int) -> None:
         """Hand over the rows of one frame. Never waits.
 
         Parameters
         ----------
         stream : str
             Stream name.
-        table : pyarrow.Table
+        body : CheckedBody
             The rows.
         step : int
             Newest step in it.
@@ -79,9 +80,9 @@ class Recorder:
         """
         with self._lock:
             if self.state != "on" or self._closing or self._waiting_bytes + size > self._queue_bytes:
-                self._miss(table, step)
+                self._miss(body, step)
                 return
-            self._queue.append((stream, table, step, size))
+            self._queue.append((stream, body, step, size))
             self._waiting_bytes += size
             self._lock.notify()
 
@@ -118,9 +119,9 @@ class Recorder:
         """Whether rows came after the end that ``run.json`` does not yet say are missing."""
         return self._redescribe and not self._thread.is_alive()
 
-    def _miss(self, table: pa.Table, step: int) -> None:
-        self.dropped_rows += table.num_rows
-        steps = {value for value in table.column("step").to_pylist() if value is not None and value >= 0}
+    def _miss(self, body: CheckedBody, step: int) -> None:
+        self.dropped_rows += body.rows
+        steps = {value for value in body.numbers("step").tolist() if value >= 0}
         for value in steps or ({step} if step >= 0 else ()):
             self._missing.add(value)
         self._redescribe = True
@@ -146,10 +147,10 @@ class Recorder:
                 described = time.monotonic()
         self._finish()
 
-    def _write(self, stream: str, table: pa.Table, step: int, size: int) -> None:
+    def _write(self, stream: str, body: CheckedBody, step: int, size: int) -> None:
         if self.state == "on":
             try:
-                self._folder.append(stream, table)
+                self._folder.append(stream, body)
             except OSError as error:
                 self._fail(
                     f"The recording stopped: {error.strerror or error}. What is recorded so far stays readable."
@@ -157,7 +158,7 @@ class Recorder:
         with self._lock:
             self._waiting_bytes -= size
             if self.state != "on":
-                self._miss(table, step)
+                self._miss(body, step)
 
     def _fail(self, message: str) -> None:
         with self._lock:

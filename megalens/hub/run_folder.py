@@ -7,9 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from ..protocol import stream_schema
+from ..protocol import CheckedBody, stream_schema
 from .packing import pack_stream, sync_folder
 
 __all__ = ["RunFolder", "StreamFile"]
@@ -40,17 +38,17 @@ class StreamFile:
         self.last_step: int | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         try:
-            self._write(stream_schema(stream).serialize())
+            self._write(memoryview(stream_schema(stream).serialize()))
         except OSError:
             self.close()
             raise
 
-    def append(self, table: pa.Table) -> None:
+    def append(self, body: CheckedBody) -> None:
         """Add the rows as whole messages with one write each."""
-        for batch in table.to_batches():
-            self._write(batch.serialize())
-            self.rows += batch.num_rows
-        steps = [step for step in table.column("step").to_pylist() if step is not None and step >= 0]
+        for message in body.messages():
+            self._write(message)
+        self.rows += body.rows
+        steps = [step for step in body.numbers("step").tolist() if step >= 0]
         if steps:
             low, high = min(steps), max(steps)
             self.first_step = low if self.first_step is None else min(self.first_step, low)
@@ -75,8 +73,7 @@ class StreamFile:
         """Make what is written safe on disk."""
         os.fsync(self._descriptor)
 
-    def _write(self, buffer: pa.Buffer) -> None:
-        view = memoryview(buffer)
+    def _write(self, view: memoryview) -> None:
         done = 0
         try:
             while done < len(view):
@@ -107,11 +104,11 @@ class RunFolder:
         self.streams: dict[str, StreamFile] = {}
         path.mkdir(parents=True)
 
-    def append(self, stream: str, table: pa.Table) -> None:
+    def append(self, stream: str, body: CheckedBody) -> None:
         """Add rows to a stream's file, made when its first rows come."""
         if stream not in self.streams:
             self.streams[stream] = StreamFile(self.path / f"{stream}.arrows", stream)
-        self.streams[stream].append(table)
+        self.streams[stream].append(body)
 
     @property
     def bytes(self) -> int:

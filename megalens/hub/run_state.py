@@ -6,9 +6,7 @@ import time
 from collections import deque
 from typing import Any
 
-import pyarrow as pa
-
-from ..protocol import SUBPROTOCOL, compressor_infos
+from ..protocol import SUBPROTOCOL, CheckedBody, compressor_infos
 from .live_frame import LiveFrame
 
 __all__ = ["RunState"]
@@ -103,7 +101,7 @@ class RunState:
         if status["step"] != self.step:
             self._saw_step(status["step"])
 
-    def saw(self, frame: LiveFrame, table: pa.Table) -> None:
+    def saw(self, frame: LiveFrame, body: CheckedBody) -> None:
         """Take the figures of one frame."""
         self.seq = frame.seq
         if frame.stream == "audit":
@@ -112,11 +110,11 @@ class RunState:
             self._saw_step(frame.step)
         if frame.stream != "tensors":
             return
-        self._count_nonfinite(table)
+        self._count_nonfinite(body)
         if self._step_bytes and self._step_bytes[-1][0] == frame.step:
-            self._step_bytes[-1][1] += len(frame.data)
+            self._step_bytes[-1][1] += frame.size
         else:
-            self._step_bytes.append([frame.step, len(frame.data)])
+            self._step_bytes.append([frame.step, frame.size])
 
     def hello(self) -> dict[str, Any]:
         """Return a ``hello`` without ``resumed``."""
@@ -201,15 +199,13 @@ class RunState:
         self.step = max(step, 0)
         self._last_step_time = time.monotonic()
 
-    def _count_nonfinite(self, table: pa.Table) -> None:
-        if not table.num_rows:
+    def _count_nonfinite(self, body: CheckedBody) -> None:
+        if body.all_zero("nan_count") and body.all_zero("inf_count"):
             return
-        counts = [table.column(name).to_numpy() for name in ("nan_count", "inf_count")]
-        if not (counts[0].any() or counts[1].any()):
-            return
+        counts = [body.numbers(name) for name in ("nan_count", "inf_count")]
         self._nonfinite += max(int(counts[0].sum() + counts[1].sum()), 0)
         if self._first_nonfinite is None:
             row = int(((counts[0] + counts[1]) > 0).argmax())
             self._first_nonfinite = {
-                name: table.column(name)[row].as_py() for name in ("step", "layer", "flag")
+                name: body.table().column(name)[row].as_py() for name in ("step", "layer", "flag")
             }

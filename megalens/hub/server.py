@@ -17,6 +17,7 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 
 from ..protocol import (
     BIT_CAUGHT_UP,
+    FrameChecker,
     decode_frame,
     encode_frame,
     stream_schema,
@@ -60,6 +61,7 @@ class Hub:
         self.state = RunState(run_id, options.name, limits, options.idle_seconds, _versions())
         self.entry: HubEntry | None = None
         self._token = secrets.token_urlsafe(32)
+        self._checker = FrameChecker()
         self._history = History(options.backlog_bytes)
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
@@ -293,11 +295,13 @@ class Hub:
                     f"The hub skips the stream {header.stream}, which it does not know. Update the hub."
                 )
             return
-        frame, table = admit_frame(header, data, self.state.seq + 1, header.bits & ~BIT_CAUGHT_UP)
-        self.state.saw(frame, table)
+        frame, body = admit_frame(
+            self._checker, header, data, self.state.seq + 1, header.bits & ~BIT_CAUGHT_UP
+        )
+        self.state.saw(frame, body)
         self._history.append(frame)
         if self._recorder:
-            self._recorder.put(frame.stream, table, frame.step, len(data))
+            self._recorder.put(frame.stream, body, frame.step, len(data))
         for viewer in list(self._viewers.values()):
             viewer.post(frame)
         self._changed.set()

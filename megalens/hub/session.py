@@ -59,6 +59,7 @@ class Session:
         self.queue = ViewerQueue(hub.options.viewer_queue_bytes)
         self._connection = connection
         self._bad_messages = 0
+        self._fault: Exception | None = None
         self._closing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -158,14 +159,30 @@ class Session:
             else self.hub.options.max_producer_bytes
         )
         allowed = _MAY_SEND[self.role]
-        while not self.said_goodbye:
-            data = await self._connection.recv()
-            self._check_size(data, limit)
-            if isinstance(data, bytes):
-                self._take_frame(data)
-            else:
-                await self._take_text(data, allowed)
+        self._connection.message_done()
+        if self.role == "producer":
+            self._connection.take_frame = self._take_at_once
+        try:
+            while not self.said_goodbye:
+                data = await self._connection.recv()
+                self._check_size(data, limit)
+                if isinstance(data, bytes):
+                    self._take_frame(data)
+                else:
+                    await self._take_text(data, allowed)
+                self._connection.message_done()
+        finally:
+            self._connection.take_frame = None
         await self.close(1000, "goodbye")
+
+    def _take_at_once(self, data: bytes) -> bool:
+        """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which acts on it."""
+        try:
+            self.hub.publish(data)
+        except Exception as error:
+            self._fault = error
+            return False
+        return True
 
     def _take_frame(self, data: bytes) -> None:
         if self.role != "producer":
@@ -174,6 +191,8 @@ class Session:
                 ProtocolError("forbidden", "A viewer may not send data frames.", expected="a JSON message"),
             )
         try:
+            if self._fault is not None:
+                raise self._fault
             self.hub.publish(data)
         except ProtocolError as error:
             raise _Refused(4400, error) from error
@@ -213,9 +232,8 @@ class Session:
                 await self._connection.send(data)
             while True:
                 items = [await self.queue.get()]
-                size = 0
-                while len(self.queue) and size < _BATCH_BYTES:
-                    size += len(_payload(items[-1]))
+                before = self.queue.bytes
+                while len(self.queue) and before - self.queue.bytes < _BATCH_BYTES:
                     items.append(self.queue.pop())
                 await self._connection.send_batch(map(_payload, items))
 
@@ -237,8 +255,8 @@ class Session:
             await self._connection.send(encode_message(message))
 
 
-def _payload(item: LiveFrame | str) -> str | bytes:
-    return item if isinstance(item, str) else item.data
+def _payload(item: LiveFrame | str) -> str | tuple[bytes, memoryview]:
+    return item if isinstance(item, str) else item.pieces()
 
 
 def _version_error(got: str) -> ProtocolError:

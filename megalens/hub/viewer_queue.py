@@ -99,4 +99,4 @@ def _is_tensors(item: LiveFrame | str) -> TypeGuard[LiveFrame]:
 
 
 def _size(item: LiveFrame | str) -> int:
-    return len(item.data) if isinstance(item, LiveFrame) else len(item)
+    return item.size if isinstance(item, LiveFrame) else len(item)

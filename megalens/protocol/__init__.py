@@ -10,7 +10,9 @@ from .frame import (
     decode_frame,
     encode_frame,
     restamp_frame,
+    restamp_header,
 )
+from .frame_checker import CheckedBody, FrameChecker
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
 from .settings import (
     COMPRESSORS,
@@ -35,9 +37,11 @@ __all__ = [
     "STREAM_NAMES",
     "SUBPROTOCOL",
     "VIEW_NAMES",
+    "CheckedBody",
     "Compressor",
     "Empty",
     "Frame",
+    "FrameChecker",
     "NoOp",
     "Projection",
     "ProtocolError",
@@ -55,6 +59,7 @@ __all__ = [
     "encode_message",
     "parse_layers",
     "restamp_frame",
+    "restamp_header",
     "stream_schema",
     "view_defaults",
     "view_fields",

@@ -21,6 +21,7 @@ __all__ = [
     "decode_frame",
     "encode_frame",
     "restamp_frame",
+    "restamp_header",
 ]
 
 HEADER_BYTES = 64
@@ -83,6 +84,22 @@ class Frame:
         ProtocolError
             ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows announced.
         """
+        return pa.Table.from_batches(self.batches()[0], stream_schema(self.stream))
+
+    def batches(self) -> tuple[list[pa.RecordBatch], list[int]]:
+        """Decode the body batch by batch.
+
+        Returns
+        -------
+        list of pyarrow.RecordBatch, list of int
+            The rows, viewing the frame's memory, and where in the body each record batch's message begins. No places when another Arrow
+            library wrote the schema: its messages do not fit behind the stream's own schema as they are.
+
+        Raises
+        ------
+        ProtocolError
+            As :meth:`table`.
+        """
         expected = stream_schema(self.stream)
         own = _own_schema_bytes(self.body, self.stream)
         batches_at = check_arrow_stream(self.body, self.stream, own)
@@ -95,7 +112,6 @@ class Frame:
             for batch in batches:
                 # A full check: offsets inside a body that lies would read outside of it later.
                 batch.validate(full=True)
-            table = pa.Table.from_batches(batches, expected)
         except ProtocolError:
             raise
         except (
@@ -109,13 +125,14 @@ class Frame:
             raise _bad(
                 f"The body of a {self.stream} frame is not a readable Arrow stream: {error}"
             ) from error
-        if table.num_rows != self.rows:
+        rows = sum(batch.num_rows for batch in batches)
+        if rows != self.rows:
             raise _bad(
                 f"A {self.stream} frame holds another number of rows than its header says.",
                 expected=str(self.rows),
-                got=str(table.num_rows),
+                got=str(rows),
             )
-        return table
+        return batches, batches_at if own else []
 
 
 def encode_frame(
@@ -210,10 +227,14 @@ def _other_name(name: bytes) -> str:
 
 def restamp_frame(data: bytes | bytearray | memoryview, *, seq: int, bits: int = 0) -> bytes:
     """Return the same frame with another sequence number and other bits. The caller has decoded it before."""
-    view = memoryview(data)
-    header = bytearray(view[:HEADER_BYTES])
+    return b"".join((restamp_header(data, seq=seq, bits=bits), memoryview(data)[HEADER_BYTES:]))
+
+
+def restamp_header(data: bytes | bytearray | memoryview, *, seq: int, bits: int = 0) -> bytes:
+    """Return the header alone of the same frame with another sequence number and other bits."""
+    header = bytearray(data[:HEADER_BYTES])
     _STAMP.pack_into(header, 6, bits, seq)
-    return b"".join((header, view[HEADER_BYTES:]))
+    return bytes(header)
 
 
 @cache

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hub_process import WAIT, HubProcess, announce, scalars, tensors
 
 from megalens.hub.recorder import Recorder
-from megalens.protocol import decode_frame, stream_schema
+from megalens.protocol import FrameChecker, decode_frame, stream_schema
 
 
 def read_arrows(path):
@@ -170,9 +170,9 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_exit_code_2(runtime, tm
 
 
 def test_what_does_not_fit_the_queue_is_counted_by_step(tmp_path):
-    table = decode_frame(tensors(1)).table()
+    body = FrameChecker().check(decode_frame(tensors(1)), tensors(1))
     recorder = Recorder(tmp_path / "run", {"format": 1}, queue_bytes=10)
-    recorder.put("tensors", table, 1, 1000)
+    recorder.put("tensors", body, 1, 1000)
     assert recorder.dropped_rows == 2
     assert recorder.status()["missing_steps"] == [[1, 1]]
     recorder.close({"format": 1})
@@ -187,15 +187,16 @@ import resource, signal, sys
 from pathlib import Path
 import pyarrow as pa
 from megalens.hub.run_folder import RunFolder
-from megalens.protocol import stream_schema
+from megalens.protocol import FrameChecker, decode_frame, encode_frame, stream_schema
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 folder = RunFolder(Path(sys.argv[1]))
 row = {"step": 1, "time": 1.0, "rank": 0, "name": "x" * 1000, "value": 1.0, "unit": ""}
-table = pa.Table.from_pylist([row], stream_schema("scalars"))
-folder.append("scalars", table)
+data = encode_frame("scalars", pa.Table.from_pylist([row], stream_schema("scalars")), step=1)
+body = FrameChecker().check(decode_frame(data), data)
+folder.append("scalars", body)
 try:
-    folder.append("scalars", table)
+    folder.append("scalars", body)
 except OSError:
     sys.exit(3)
 """

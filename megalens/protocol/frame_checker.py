@@ -1,0 +1,191 @@
+"""Checking frames one after another: a frame that differs from an earlier one in numbers only needs no second reading."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .frame import HEADER_BYTES, Frame
+from .streams import stream_schema
+
+__all__ = ["CheckedBody", "FrameChecker"]
+
+_MOST_KINDS = 32
+_MOST_LAYOUTS = 8
+_MOST_FIXED_BYTES = 64 * 1024
+_LENGTH = struct.Struct("<i")
+_Numbers = np.ndarray[tuple[int], np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A checked frame without its numbers.
+
+    Attributes
+    ----------
+    rows : int
+        Its rows.
+    starts, pieces : tuple
+        Everything behind the header that is no number: where it is and what it is. Messages, offsets, text, padding.
+    columns : dict
+        Where the numbers of each plain column begin, and their NumPy type.
+    batch : tuple of int
+        Where the record batch's message begins and ends.
+    """
+
+    rows: int
+    starts: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+    columns: dict[str, tuple[int, str]]
+    batch: tuple[int, int]
+
+
+class CheckedBody:
+    """The rows of a frame that has been checked.
+
+    Parameters
+    ----------
+    frame : Frame
+        The decoded header with its body.
+    data : bytes
+        The whole frame.
+    layout : _Layout, optional
+        Where things are, when that is known.
+    table : pyarrow.Table, optional
+        The rows; needed when ``layout`` is not given.
+    """
+
+    __slots__ = ("_data", "_frame", "_layout", "_table")
+
+    def __init__(
+        self, frame: Frame, data: bytes, layout: _Layout | None = None, table: pa.Table | None = None
+    ) -> None:
+        self._frame = frame
+        self._data = data
+        self._layout = layout
+        self._table = table
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self._frame.rows
+
+    def table(self) -> pa.Table:
+        """Return the rows, which view the frame's memory."""
+        if self._table is None:
+            assert self._layout is not None
+            schema = stream_schema(self._frame.stream)
+            message = pa.py_buffer(self._data)[self._layout.batch[0] :]
+            self._table = pa.Table.from_batches([pa.ipc.read_record_batch(message, schema)], schema)
+        return self._table
+
+    def numbers(self, column: str) -> _Numbers:
+        """Return a plain column of numbers."""
+        if self._layout is None:
+            numbers: _Numbers = self.table().column(column).to_numpy()
+            return numbers
+        at, kind = self._layout.columns[column]
+        return np.frombuffer(self._data, kind, self.rows, at)
+
+    def all_zero(self, column: str) -> bool:
+        """Return whether a plain column of numbers holds zeros only."""
+        if self._layout is None:
+            return not self.numbers(column).any()
+        at, kind = self._layout.columns[column]
+        return self._data.startswith(bytes(self.rows * int(kind[-1])), at)
+
+    def messages(self) -> list[memoryview]:
+        """Return the record batches as messages of an Arrow stream."""
+        if self._layout is None:
+            return [memoryview(batch.serialize()) for batch in self.table().to_batches()]
+        begin, end = self._layout.batch
+        return [memoryview(self._data)[begin:end]]
+
+
+class FrameChecker:
+    """Checks frames as thoroughly as :meth:`Frame.table`, and what has been checked before only once.
+
+    From step to step most of a frame stays the same, byte for byte: the messages of its Arrow stream, the offsets of its lists, its text. Only
+    numbers change, and no number can be wrong. So a frame that equals an earlier, fully checked one in everything but the buffers of its numbers is
+    right too, and that takes a comparison. Any other frame is read and checked in full.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], deque[_Layout]] = {}
+
+    def check(self, frame: Frame, data: bytes) -> CheckedBody:
+        """Check the body of a frame.
+
+        Parameters
+        ----------
+        frame : Frame
+            The decoded header of ``data``, of a known stream.
+        data : bytes
+            The whole frame.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-frame`` as :meth:`Frame.table`.
+        """
+        kind = (frame.stream, len(data))
+        known = self._known.get(kind)
+        for layout in known or ():
+            if layout.rows == frame.rows and all(map(data.startswith, layout.pieces, layout.starts)):
+                return CheckedBody(frame, data, layout)
+        batches, places = frame.batches()
+        table = pa.Table.from_batches(batches, stream_schema(frame.stream))
+        if known is None:
+            # To remember takes longer than to check: only for what comes again.
+            if len(self._known) >= _MOST_KINDS:
+                del self._known[next(iter(self._known))]
+            self._known[kind] = deque(maxlen=_MOST_LAYOUTS)
+        elif len(places) == 1:
+            found = _layout(data, HEADER_BYTES + places[0], batches[0])
+            if found is not None:
+                known.append(found)
+                return CheckedBody(frame, data, found, table)
+        return CheckedBody(frame, data, None, table)
+
+
+def _layout(data: bytes, message: int, batch: pa.RecordBatch) -> _Layout | None:
+    """Return the layout of a checked frame of one batch; None when its numbers are not apart from everything else."""
+    base = pa.py_buffer(data).address
+    body = message + 8 + _LENGTH.unpack_from(data, message + 4)[0]
+    # The end marker has 8 bytes.
+    end = len(data) - 8
+    free: list[tuple[int, int]] = []
+    bound: list[tuple[int, int]] = []
+    columns: dict[str, tuple[int, str]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        holder = column.values if pa.types.is_list(column.type) else column
+        buffers = column.buffers()
+        if not pa.types.is_string(holder.type):
+            numbers = buffers.pop()
+            size = len(holder) * holder.type.bit_width // 8
+            if size:
+                at = numbers.address - base
+                free.append((at, at + size))
+                if holder is column:
+                    sort = "f" if pa.types.is_floating(holder.type) else "i"
+                    columns[name] = (at, f"<{sort}{holder.type.bit_width // 8}")
+        bound += [(b.address - base, b.address - base + b.size) for b in buffers if b is not None and b.size]
+    free.sort()
+    taken = sorted([*free, *bound])
+    inside = all(body <= begin and stop <= end for begin, stop in free)
+    # Numbers that lie over something else would change it with them.
+    apart = all(before[1] <= after[0] for before, after in pairwise(taken))
+    if not (batch.num_rows and inside and apart):
+        return None
+    starts = (HEADER_BYTES, *(stop for _, stop in free))
+    stops = (*(begin for begin, _ in free), len(data))
+    if sum(stops) - sum(starts) > _MOST_FIXED_BYTES:
+        return None
+    pieces = tuple(data[start:stop] for start, stop in zip(starts, stops, strict=True))
+    return _Layout(batch.num_rows, starts, pieces, columns, (message, end))
