@@ -78,8 +78,10 @@ def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
     # jsonschema loads a grammar of addresses for a check that no message needs, which takes more than a second; the hub goes without.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    from .allocator import keep_freed_memory
     from .options import HubOptions
 
+    keep_freed_memory()
     # What websockets logs about a client's faults is told to the client.
     logging.getLogger("websockets").addHandler(logging.NullHandler())
     logging.getLogger("websockets").propagate = False
