@@ -16,6 +16,7 @@ from ..protocol import (
     BIT_MERGED,
     STREAM_NAMES,
     SUBPROTOCOL,
+    FrameChecker,
     ProtocolError,
     decode_frame,
     decode_message,
@@ -56,6 +57,7 @@ class LiveRun(Run):
         self._hello = {}
         self._status: dict[str, Any] = dict(_WAITING)
         self._changed = threading.Condition()
+        self._checker = FrameChecker()
         self._memory = {
             name: StreamMemory(name, limit_bytes if name == "tensors" else _OTHER_BYTES)
             for name in STREAM_NAMES
@@ -289,7 +291,7 @@ class LiveRun(Run):
         """Take a data frame."""
         try:
             frame = decode_frame(data)
-            table = frame.table() if frame.known else None
+            body = self._checker.check(frame, data) if frame.known else None
         except ProtocolError:
             self._bad += 1
             return
@@ -304,10 +306,10 @@ class LiveRun(Run):
             self._newest = max(self._newest, frame.step)
             if frame.stream == "tensors":
                 self._newest_tensors = max(self._newest_tensors, frame.step)
-            if table is None:
+            if body is None:
                 self._skipped += 1
             else:
-                self._memory[frame.stream].append(table, len(data))
+                self._memory[frame.stream].append(body, len(data))
             self._changed.notify_all()
 
     def on_down(self, problem: Exception, final: bool) -> None:

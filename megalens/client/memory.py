@@ -6,16 +6,19 @@ from collections import deque
 
 import pyarrow as pa
 
-from ..protocol import empty_table
+from ..protocol import CheckedBody, empty_table
 from .query import Query
 
 __all__ = ["StreamMemory"]
 
 _BLOCK = 64
+_SMALL_BYTES = 64 * 1024
 
 
 class StreamMemory:
     """Rows in the order of their arrival; past the bound the oldest are given up and counted. The caller locks.
+
+    A frame stays as it came until somebody asks for rows: in most runs nobody looks at most steps.
 
     Parameters
     ----------
@@ -32,28 +35,38 @@ class StreamMemory:
         self._empty = empty_table(stream)
         self._limit = limit_bytes
         self._blocks: deque[tuple[pa.Table, int]] = deque()
-        self._tail: list[tuple[pa.Table, int]] = []
+        self._tail: deque[tuple[CheckedBody, int]] = deque()
 
-    def append(self, table: pa.Table, size: int) -> None:
+    def append(self, body: CheckedBody, size: int) -> None:
         """Add the rows of one frame of ``size`` bytes, which they keep alive."""
-        self._tail.append((table, size))
+        self._tail.append((body, size))
         self.bytes += size
-        self.rows += table.num_rows
-        if len(self._tail) == _BLOCK:
-            # Many small chunks make every query slow; each row is copied here once.
-            merged = pa.concat_tables([entry for entry, _ in self._tail]).combine_chunks()
-            self.bytes += merged.nbytes - sum(held for _, held in self._tail)
-            self._blocks.append((merged, merged.nbytes))
-            self._tail.clear()
+        self.rows += body.rows
         while self.bytes > self._limit and len(self._blocks) + len(self._tail) > 1:
-            oldest, held = self._blocks.popleft() if self._blocks else self._tail.pop(0)
+            if self._blocks:
+                block, held = self._blocks.popleft()
+                rows = block.num_rows
+            else:
+                oldest, held = self._tail.popleft()
+                rows = oldest.rows
             self.bytes -= held
-            self.rows -= oldest.num_rows
-            self.evicted_rows += oldest.num_rows
+            self.rows -= rows
+            self.evicted_rows += rows
 
     def table(self) -> pa.Table:
-        """Return all rows without copying them."""
-        return pa.concat_tables([self._empty, *(t for t, _ in self._blocks), *(t for t, _ in self._tail)])
+        """Return all rows. Small frames are copied together, once, when they are first asked for."""
+        while len(self._tail) >= _BLOCK:
+            frames = [self._tail.popleft() for _ in range(_BLOCK)]
+            block = pa.concat_tables([body.table() for body, _ in frames])
+            held = sum(size for _, size in frames)
+            if held <= _BLOCK * _SMALL_BYTES:
+                # Many small chunks make every query slow; large ones do not.
+                block = block.combine_chunks()
+                self.bytes += block.nbytes - held
+                held = block.nbytes
+            self._blocks.append((block, held))
+        tail = [body.table() for body, _ in self._tail]
+        return pa.concat_tables([self._empty, *(block for block, _ in self._blocks), *tail])
 
     def read(self, query: Query) -> pa.Table:
         """Return the rows that match."""

@@ -10,7 +10,7 @@ from websockets.sync.server import serve
 
 from megalens.client import ClientError, Run, connect
 from megalens.client.memory import StreamMemory
-from megalens.protocol import ProtocolError, Tile, decode_frame
+from megalens.protocol import CheckedBody, FrameChecker, ProtocolError, Tile, decode_frame
 
 
 def eventually(test, what):
@@ -302,9 +302,10 @@ def test_memory_is_bounded_and_counts_what_it_gave_up():
     from live_run import tensors_frame
 
     memory = StreamMemory("tensors", 200_000)
+    checker = FrameChecker()
     for step in range(1, 501):
         data = tensors_frame(step, (1, 2), size=64)
-        memory.append(decode_frame(data).table(), len(data))
+        memory.append(checker.check(decode_frame(data), data), len(data))
         assert memory.bytes <= 200_000 + len(data)
     table = memory.table()
     assert table["step"].to_pylist()[-1] == 500
@@ -315,3 +316,22 @@ def test_memory_is_bounded_and_counts_what_it_gave_up():
     assert steps == sorted(steps)
     assert steps[0] == 1 + memory.evicted_rows // 2
     gc.collect()
+
+
+def test_frames_are_read_only_when_somebody_asks_for_their_rows(monkeypatch):
+    from live_run import tensors_frame
+
+    read = []
+    whole = CheckedBody.table
+    monkeypatch.setattr(CheckedBody, "table", lambda body: read.append(body) or whole(body))
+    memory = StreamMemory("tensors", 10_000_000)
+    checker = FrameChecker()
+    for step in range(1, 201):
+        data = tensors_frame(step, (1, 2), size=64)
+        memory.append(checker.check(decode_frame(data), data), len(data))
+    assert memory.rows == 400
+    assert not read
+    assert memory.table()["step"].to_pylist() == [step for step in range(1, 201) for _ in (1, 2)]
+    # Small frames lie together from then on.
+    assert memory.table()["step"].num_chunks < 20
+    assert memory.rows == 400
