@@ -12,9 +12,10 @@ import numpy.typing as npt
 from ..protocol import contract_json
 from .words import number_text
 
-__all__ = ["NONFINITE", "ColorScale", "color_table", "hex_color", "legend", "palette"]
+__all__ = ["NONFINITE", "ColorScale", "color_table", "hex_color", "legend", "low_magnitude", "palette"]
 
 _SLICES = 128
+_MOST_SAMPLES = 4096
 
 
 def palette(role: str) -> Any:
@@ -48,9 +49,13 @@ class ColorScale:
         Least and greatest finite value of all that shares the scale; None when nothing is finite.
     transform : {"linear", "log"}
         How values are spread; ``log`` is symmetric about zero.
+    low_size : float, optional
+        For ``log``: what ``low_magnitude`` finds in all that shares the scale.
     """
 
-    def __init__(self, extent: tuple[float, float] | None, transform: str = "linear") -> None:
+    def __init__(
+        self, extent: tuple[float, float] | None, transform: str = "linear", low_size: float = math.nan
+    ) -> None:
         low = _outwards(extent[0], up=False) if extent else 0.0
         high = _outwards(extent[1], up=True) if extent else 0.0
         self.empty = extent is None
@@ -61,7 +66,9 @@ class ColorScale:
         self.domain = (low, high)
         self.transform = transform
         self.table = color_table("diverging" if self.signed else "sequential")
-        self._knee = max(abs(low), abs(high)) / 1000
+        top = max(abs(low), abs(high))
+        self.decades = _decades(top, low_size)
+        self._knee = top / 10**self.decades
         self._low = float(self._spread(np.float64(low)))
         self._span = float(self._spread(np.float64(high))) - self._low
 
@@ -92,6 +99,24 @@ class ColorScale:
         if self.transform == "linear" or self._knee == 0:
             return values
         return np.sign(values) * np.log1p(np.abs(values) / self._knee)
+
+
+def low_magnitude(values: npt.NDArray[np.floating[Any]]) -> float:
+    """Return the magnitude that 5 in 100 of the finite values other than zero stay below, or NaN where there is none.
+
+    Of more than 4,096 values evenly spaced ones are taken.
+    """
+    flat = values.ravel()
+    sizes = np.abs(flat[:: max(1, math.ceil(len(flat) / _MOST_SAMPLES))].astype(np.float64))
+    sizes = np.sort(sizes[np.isfinite(sizes) & (sizes > 0)])
+    return float(sizes[math.floor(0.05 * (len(sizes) - 1))]) if len(sizes) else math.nan
+
+
+def _decades(top: float, low: float) -> int:
+    """Return how many decades a logarithmic scale spans below its greatest magnitude, 3 to 9."""
+    if not (top > 0 and low > 0):
+        return 3
+    return min(9, max(3, math.ceil(math.log10(top / low) - 1e-9)))
 
 
 def legend(

@@ -27,14 +27,17 @@ def read_compressor(text: str) -> tuple[str, dict[str, str]]:
     return match[1], params
 
 
-def compressor_words(text: str) -> str:
-    """Say what the compressed numbers are: ``mean of 96 tiles``."""
+def compressor_words(text: str, tiles: int | None = None) -> str:
+    """Say what the compressed numbers are: ``mean of 96 tiles``.
+
+    ``tiles`` is how many there are in fact: an axis that cannot be cut into as many as were asked for has fewer.
+    """
     name, params = read_compressor(text)
     if name == "Tile":
         reduction = re.sub(
             r"^(\w+)\(data\)$|^data\.(\w+)\(\)$", lambda m: m[1] or m[2], params.get("reduction", "mean")
         )
-        return f"{reduction} of {params.get('tiles', '?')} tiles"
+        return f"{reduction} of {params.get('tiles', '?') if tiles is None else tiles} tiles"
     if name == "NoOp":
         return "every value"
     if name == "Projection":

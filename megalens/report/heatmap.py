@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import Run
-from .colors import ColorScale, legend
+from .colors import ColorScale, legend, low_magnitude
 from .describe import compressor_words, flag_words, layer_words
 from .matrix import Axes, axes_of, slice_of
 from .picture import Frame, Picture
@@ -104,10 +104,9 @@ def _draw(
 ) -> Picture:
     matrices = shown.matrices
     own = options["scale"] == "own" and len(matrices) > 1
-    shared = ColorScale(_extent(list(matrices.values())), options["transform"])
+    shared = _scale(list(matrices.values()), options["transform"])
     scales = {
-        layer: ColorScale(_extent([matrix]), options["transform"]) if own else shared
-        for layer, matrix in matrices.items()
+        layer: _scale([matrix], options["transform"]) if own else shared for layer, matrix in matrices.items()
     }
     bad = sum(int((~np.isfinite(matrix)).sum()) for matrix in matrices.values())
     strip, slices = legend(next(iter(scales.values())), bad > 0, own)
@@ -117,14 +116,14 @@ def _draw(
     wide = max(matrix.shape[1] for matrix in matrices.values())
     height = (300 if axes.transposed else 360) if len(matrices) == 1 else 170 if len(matrices) <= 4 else 120
     tokens = _token_texts(run, options, shown.step)
-    title = [words, compressor_words(rows[0]["compressor"])]
+    title = [words, compressor_words(rows[0]["compressor"], rows[0]["shape"][-1])]
     if axes.heads > 1:
         title.append(f"head {min(options['head'], axes.heads - 1)}")
     title += [layer_words(list(matrices)), f"step {integer_text(shown.step)}"]
     return Picture(
         options=options,
         title=", ".join(title),
-        caption=_caption(options, shown, rows, axes, bad),
+        caption=_caption(options, shown, rows, axes, bad, {scale.decades for scale in scales.values()}),
         summary=_summary(shown, axes, bad),
         template="heatmap",
         texts={"xTitle": axes.x, "yTitle": axes.y, "legendTitle": "value"},
@@ -196,13 +195,25 @@ def _extent(matrices: Sequence[Any]) -> tuple[float, float] | None:
     return float(min(values.min() for values in kept)), float(max(values.max() for values in kept))
 
 
+def _scale(matrices: Sequence[Any], transform: str) -> ColorScale:
+    low = (
+        low_magnitude(np.concatenate([each.ravel() for each in matrices])) if transform == "log" else math.nan
+    )
+    return ColorScale(_extent(matrices), transform, low)
+
+
 def _header(layer: int, scale: ColorScale, own: bool) -> str:
     low, high = (number_text(end, 3) for end in scale.domain)
     return f"layer {layer}, {low} to {high}" if own and not scale.empty else f"layer {layer}"
 
 
 def _caption(
-    options: Mapping[str, Any], shown: Frame, rows: Sequence[Mapping[str, Any]], axes: Axes, bad: int
+    options: Mapping[str, Any],
+    shown: Frame,
+    rows: Sequence[Mapping[str, Any]],
+    axes: Axes,
+    bad: int,
+    decades: set[int],
 ) -> list[str]:
     first = rows[0]
     sample = min(options["sample"], axes.samples - 1) + 1
@@ -213,7 +224,8 @@ def _caption(
     if options["step"] is not None and options["step"] != shown.step:
         lines.append(f"Step {integer_text(options['step'])} was not traced; this is the nearest one.")
     if options["transform"] == "log":
-        lines.append("Colours are logarithmic, symmetric about zero.")
+        over = f" over {min(decades)} decades" if len(decades) == 1 else ""
+        lines.append(f"Colours are logarithmic{over}, symmetric about zero.")
     if bad:
         lines.append(f"{integer_text(bad)} cells are not finite (hatched).")
     nan, inf = (sum(row[name] for row in rows) for name in ("nan_count", "inf_count"))

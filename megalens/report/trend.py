@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import Run, trend
-from .colors import NONFINITE, ColorScale, legend
+from .colors import NONFINITE, ColorScale, legend, low_magnitude
 from .describe import flag_words, layer_words
 from .picture import Picture
 from .png import picture_url
@@ -166,8 +166,10 @@ def _cells(
     matrix[place] = values
     missing[place] = False
     finite = values[np.isfinite(values)]
+    # By layer, then step: the order in which the live view takes its samples.
+    low = low_magnitude(values[np.lexsort((steps, rows))]) if options["transform"] == "log" else math.nan
     scale = ColorScale(
-        (float(finite.min()), float(finite.max())) if finite.size else None, options["transform"]
+        (float(finite.min()), float(finite.max())) if finite.size else None, options["transform"], low
     )
     not_finite = bool((~np.isfinite(matrix) & ~missing).any())
     strip, slices = legend(scale, not_finite)

@@ -1,3 +1,4 @@
+import { decadesOf } from './decades';
 import { COLORS } from './palette';
 
 /** How values are spread over the colours. `log` is symmetric about zero. */
@@ -51,8 +52,9 @@ export class ColorScale {
   /**
    * @param extent Least and greatest finite value of all that shares the scale; null when nothing is finite.
    * @param transform How values are spread.
+   * @param low For `log`: what `lowMagnitude` finds in all that shares the scale.
    */
-  constructor(extent: Extent, transform: Transform = 'linear') {
+  constructor(extent: Extent, transform: Transform = 'linear', low = NaN) {
     this.empty = extent === null;
     let lo = outwards(extent?.[0] ?? 0, false);
     let hi = outwards(extent?.[1] ?? 0, true);
@@ -64,7 +66,9 @@ export class ColorScale {
     this.domain = [lo, hi];
     this.transform = transform;
     this.table = this.signed ? DIVERGING : SEQUENTIAL;
-    this._knee = Math.max(Math.abs(lo), Math.abs(hi)) / 1000;
+    const top = Math.max(Math.abs(lo), Math.abs(hi));
+    this.decades = decadesOf(top, low);
+    this._knee = top / 10 ** this.decades;
     this._low = this._spread(lo);
     this._span = this._spread(hi) - this._low;
   }
@@ -78,6 +82,9 @@ export class ColorScale {
   readonly domain: readonly [number, number];
 
   readonly transform: Transform;
+
+  /** Decades that `log` spans below the greatest magnitude. */
+  readonly decades: number;
 
   /** 256 colours, three bytes each. */
   readonly table: Uint8Array;

@@ -1,5 +1,6 @@
 export { Chart, type ICaption, type IChartOptions } from './chart';
 export { ColorScale, type Extent, type Transform } from './color-scale';
+export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
 export { domains, frames, locate, type IFrame, type IPlace, type ISceneView } from './frames';

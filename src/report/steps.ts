@@ -1,4 +1,5 @@
 import { ColorScale } from '../charts/color-scale';
+import { lowMagnitude } from '../charts/decades';
 import { formatInteger, formatNumber } from '../charts/format';
 import { legend } from '../charts/legend';
 import { toPicture, toDataUrl } from '../charts/picture';
@@ -46,11 +47,14 @@ export class Steps {
   private async _draw(matrices: ReadonlyMap<number, IMatrix>): Promise<void> {
     const { transform = 'linear' } = this._live;
     const own = this._live.scale === 'own' && matrices.size > 1;
-    const shared = new ColorScale(extentOf([...matrices.values()]), transform);
+    const low = (parts: readonly IMatrix[]): number =>
+      transform === 'log' ? lowMagnitude(parts.map(matrix => matrix.values)) : NaN;
+    const all = [...matrices.values()];
+    const shared = new ColorScale(extentOf(all), transform, low(all));
     const scaled = [...matrices].map(([layer, matrix]) => ({
       layer,
       matrix,
-      scale: own ? new ColorScale(extentOf([matrix]), transform) : shared
+      scale: own ? new ColorScale(extentOf([matrix]), transform, low([matrix])) : shared
     }));
     const bad = [...matrices.values()].some(({ values }) => !Array.from(values).every(Number.isFinite));
     const strip = legend(scaled[0]?.scale ?? shared, bad, WORDS, own);

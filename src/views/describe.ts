@@ -21,13 +21,21 @@ export function readCompressor(text: string): ICompressorText {
   return { name: match?.[1] ?? text, params };
 }
 
-/** Say in words what the compressed numbers are: `mean of 96 tiles`. */
-export function compressorWords(text: string, t: Translate): string {
+/**
+ * Say in words what the compressed numbers are: `mean of 96 tiles`.
+ *
+ * @param tiles How many there are in fact: an axis that cannot be cut into as many as were asked for has fewer.
+ */
+export function compressorWords(text: string, t: Translate, tiles?: number): string {
   const { name, params } = readCompressor(text);
   switch (name) {
     case 'Tile': {
       const reduction = (params['reduction'] ?? 'mean').replace(/^(\w+)\(data\)$/, '$1');
-      return t('%1 of %2 tiles', reduction.replace(/^data\.(\w+)\(\)$/, '$1'), params['tiles'] ?? '?');
+      return t(
+        '%1 of %2 tiles',
+        reduction.replace(/^data\.(\w+)\(\)$/, '$1'),
+        tiles ?? params['tiles'] ?? '?'
+      );
     }
     case 'NoOp':
       return t('every value');

@@ -1,4 +1,4 @@
-import { ColorScale, type Transform } from '../charts';
+import { ColorScale, lowMagnitude, type Transform } from '../charts';
 import type { ITensorRow } from '../store/source';
 import { lastAxis, tokenText } from './describe';
 import { axesOf, sliceOf, type IAxes, type ISlice } from './matrix';
@@ -64,7 +64,9 @@ export function shapeHeatmap(
   const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
   const slices = rows.map(row => ({ row, slice: known.get(row) ?? sliceOf(row, axes, sample, head) }));
   const extent = union(slices.map(each => each.slice.extent));
-  const shared = new ColorScale(extent, wish.transform);
+  const low = (parts: readonly ISlice[]): number =>
+    wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
+  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)));
   return {
     step: wish.step,
     axes,
@@ -77,7 +79,7 @@ export function shapeHeatmap(
       layer: row.layer,
       row,
       slice,
-      scale: wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform) : shared
+      scale: wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice])) : shared
     }))
   };
 }

@@ -14,9 +14,10 @@ export function positionWords(shown: IShown, column: number): string {
 
 /** Say what the picture is: `MLP1 output, mean of 96 tiles, layer 3, step 1 240`. */
 export function heatmapTitle(shown: IShown, flag: string, t: Translate): string {
+  const row = shown.layers[0]?.row;
   return [
     flag,
-    compressorWords(shown.layers[0]?.row.compressor ?? '', t),
+    compressorWords(row?.compressor ?? '', t, row?.shape[row.shape.length - 1]),
     ...(shown.axes.heads > 1 ? [t('head %1', shown.head)] : []),
     layerWords(shown.layers.map(each => each.layer)),
     t('step %1', formatInteger(shown.step))
@@ -45,7 +46,12 @@ export function heatmapCaption(
     lines.push(t('Step %1 was not traced; this is the nearest one.', formatInteger(options.step)));
   }
   if (options.transform === 'log') {
-    lines.push(t('Colours are logarithmic, symmetric about zero.'));
+    const decades = new Set(shown.layers.map(each => each.scale.decades));
+    lines.push(
+      decades.size === 1
+        ? t('Colours are logarithmic over %1 decades, symmetric about zero.', [...decades].join())
+        : t('Colours are logarithmic, symmetric about zero.')
+    );
   }
   if (shown.nonFinite > 0) {
     lines.push(t('Cells that are not finite (hatched): %1.', formatInteger(shown.nonFinite)));

@@ -1,5 +1,14 @@
 import { decimate, type ILayerTrend } from '../aggregate';
-import { COLORS, ColorScale, formatInteger, legend, paint, toPicture, type IRecipe } from '../charts';
+import {
+  COLORS,
+  ColorScale,
+  formatInteger,
+  legend,
+  lowMagnitude,
+  paint,
+  toPicture,
+  type IRecipe
+} from '../charts';
 import type { IContent } from './content';
 import { omissionWords } from './describe';
 import type { Translate } from './translate';
@@ -124,7 +133,8 @@ export function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
       missing[cell] = 0;
     });
   }
-  const scale = new ColorScale(finiteExtent(series), transform);
+  const low = transform === 'log' ? lowMagnitude(series.map(each => each.values)) : NaN;
+  const scale = new ColorScale(finiteExtent(series), transform, low);
   const unfinished = series.some(each => each.values.some(value => !Number.isFinite(value)));
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
   const strip = legend(scale, unfinished, words);

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from megalens.protocol import contract_json
-from megalens.report.colors import ColorScale, color_table, hex_color, legend
+from megalens.report.colors import ColorScale, color_table, hex_color, legend, low_magnitude
 from megalens.report.png import paint, write_png
 from megalens.report.words import clean, number_text
 
@@ -68,6 +68,28 @@ def test_what_is_not_finite_has_its_own_colour_with_diagonals_and_what_is_missin
         for column in range(6):
             striped = (row + column + 6) % 4 == 0
             assert hex_color(cell[row, column, :3]) == ("#5c004b" if striped else "#ff2bd6")
+
+
+def fall(count, decades):
+    at = np.arange(count)
+    return np.where(at % 2, -1, 1) * 10.0 ** (-at / count * decades)
+
+
+# The same cases are in src/charts/__tests__/color-scale.spec.ts.
+@pytest.mark.parametrize(
+    ("values", "decades"),
+    [
+        (np.arange(-1000, 1001) / 1000, 3),
+        (fall(100, 5), 5),
+        (fall(100, 12), 9),
+        (fall(10_000, 7), 7),
+        (np.array([1.0] * 99 + [1e-30]), 3),
+        (np.array([0, 0, np.nan, np.inf, 1, 1e-6]), 6),
+        (np.array([0, np.nan]), 3),
+    ],
+)
+def test_a_logarithmic_scale_spans_the_decades_of_its_data(values, decades):
+    assert ColorScale((-1, 1), "log", low_magnitude(values)).decades == decades
 
 
 @pytest.mark.parametrize("colors", [3, 1000])

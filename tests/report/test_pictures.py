@@ -11,6 +11,7 @@ from recorded_run import RUN_ID, values_of, write_run
 from megalens.client import open_run, trend
 from megalens.protocol import check_view_options
 from megalens.report import draw_picture
+from megalens.report.describe import compressor_words
 from megalens.report.draw import make_picture
 from megalens.report.points import thin
 from megalens.report.scalars import trailing_mean
@@ -212,3 +213,9 @@ def test_every_layer_at_a_step_is_the_first_micro_batch_of_the_lowest_rank(tmp_p
     summed = picture(open_run(folder), view="trend", flag="HiddenStates", statistic="mean")
     assert summed.datasets["rows"] == [{"step": 1, "layer": 1, "value": 5.5}]
     assert pc.sum(table["nan_count"]).as_py() == 0
+
+
+def test_the_title_counts_the_tiles_that_there_are():
+    assert compressor_words("Tile(tiles=96, reduction='max')") == "max of 96 tiles"
+    # 128 features cannot be cut into 96 equal tiles.
+    assert compressor_words("Tile(tiles=96, reduction='max')", 64) == "max of 64 tiles"

@@ -1,6 +1,7 @@
 import { readFileSync } from 'fs';
 import { join } from 'path';
 import { channels, ColorScale, colorTable } from '../color-scale';
+import { lowMagnitude } from '../decades';
 import { COLORS, flagColor } from '../palette';
 
 /** Perceived lightness L* of a colour. */
@@ -95,4 +96,30 @@ it('gives a flag the same hue whatever else is drawn', () => {
   const known = ['InputTokens', 'MLP1_mat_mul', 'HiddenStates'];
   expect(new Set(known.map(flag => flagColor(flag, known))).size).toBe(3);
   expect(flagColor('HiddenStates', known)).toBe(COLORS.flags[2]);
+});
+
+const fall = (count: number, decades: number): number[] =>
+  Array.from({ length: count }, (_, at) => (at % 2 ? -1 : 1) * 10 ** ((-at / count) * decades));
+
+// The same cases are in tests/report/test_colors.py.
+it.each([
+  ['a line through zero', Array.from({ length: 2001 }, (_, at) => (at - 1000) / 1000), 3],
+  ['five decades', fall(100, 5), 5],
+  ['twelve decades', fall(100, 12), 9],
+  ['more values than are sampled', fall(10_000, 7), 7],
+  ['a few tiny values among large ones', [...Array<number>(99).fill(1), 1e-30], 3],
+  ['zeros and what is not finite', [0, 0, NaN, Infinity, 1, 1e-6], 6],
+  ['nothing', [0, NaN], 3]
+])('spans the decades of the data with the log transform: %s', (_, values, decades) => {
+  const scale = new ColorScale([-1, 1], 'log', lowMagnitude([values]));
+  expect(scale.decades).toBe(decades);
+  expect(scale.position(10 ** -decades)).toBeLessThan(0.56);
+  expect(scale.valueAt(scale.position(0.25))).toBeCloseTo(0.25, 9);
+});
+
+it('samples several pictures as if they were one', () => {
+  const values = fall(9000, 6);
+  expect(lowMagnitude([values.slice(0, 10), values.slice(10, 4000), values.slice(4000)])).toBe(
+    lowMagnitude([values])
+  );
 });

@@ -94,6 +94,7 @@ it('reads a compressor with commas inside its values', () => {
     params: { tiles: '96', reduction: 'quantile(data, 0.9)' }
   });
   expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated)).toBe('mean of 96 tiles');
+  expect(compressorWords("Tile(tiles=96, reduction='mean')", untranslated, 64)).toBe('mean of 64 tiles');
   expect(compressorWords('NoOp()', untranslated)).toBe('every value');
 });
 
