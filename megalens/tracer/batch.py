@@ -13,17 +13,25 @@ import pyarrow as pa
 from torch import Tensor
 
 from ..protocol import stream_schema
+from .compressors import NarrowMean
 from .staging import Stage
 
 NO_COUNTS = (0, 0)
 """Counts of a row in which everything is finite."""
 
+RAW_BYTES = 1 << 20
+"""Tensors up to this size are copied as they are; of larger ones too much would wait."""
+
 __all__ = [
+    "RAW_BYTES",
     "NO_COUNTS",
     "Batch",
+    "RawRows",
     "Row",
     "RowMeta",
     "ScalarRow",
+    "count_rows",
+    "finish_rows",
     "scalars_table",
     "split_rows",
     "tensors_table",
@@ -52,6 +60,16 @@ class Row(NamedTuple):
     """Counts of NaN and infinity; a tensor of the two where the device counted them."""
 
 
+class RawRows(NamedTuple):
+    """Parts of one tensor on the CPU, copied as it was; their tiles are made outside of the training thread."""
+
+    metas: list[RowMeta]
+    """One per part; the parts are of one size and divide the last axis."""
+    kernel: NarrowMean
+    array: np.ndarray
+    """float32 ``[samples, ..., features]``."""
+
+
 class ScalarRow(NamedTuple):
     """One number, not yet read where it is a tensor."""
 
@@ -67,7 +85,7 @@ class Batch:
     """All that one step, or one phase outside of steps, gave."""
 
     step: int
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Row | RawRows] = field(default_factory=list)
     scalars: list[ScalarRow] = field(default_factory=list)
     nbytes: int = 0
     wall_ns: int = 0
@@ -79,7 +97,31 @@ class Batch:
     ready: Any = None
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None
-    """Memory that rows lie in, to be given back once they are sent."""
+    """Memory that the raw rows lie in, to be given back once they are finished."""
+
+
+def count_rows(rows: Sequence[Row | RawRows]) -> int:
+    """Return how many rows there will be."""
+    return sum([len(row.metas) if isinstance(row, RawRows) else 1 for row in rows])
+
+
+def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> list[Row]:
+    """Make tiles of what is raw, in memory of ``stage``; the rest stays as it is."""
+    finished: list[Row] = []
+    for row in rows:
+        if isinstance(row, Row):
+            finished.append(row)
+            continue
+        parts = len(row.metas)
+        scratch.clear()
+        tiles = row.kernel.tiles(row.array, parts, stage, scratch)
+        # Any NaN or infinity makes the sum non-finite, so one pass settles the usual case.
+        with np.errstate(all="ignore"):
+            finite = math.isfinite(np.add.reduce(tiles, axis=None))
+        for meta, values, raw in zip(row.metas, tiles, np.split(row.array, parts, -1), strict=True):
+            counts = NO_COUNTS if finite else (int(np.isnan(raw).sum()), int(np.isinf(raw).sum()))
+            finished.append(Row(meta, values, counts))
+    return finished
 
 
 def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:

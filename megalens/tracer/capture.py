@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .batch import NO_COUNTS, Batch, Row, RowMeta, ScalarRow
+from .batch import NO_COUNTS, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
 from .compressors import NarrowMean
 from .config import Plan
 from .points import Source
@@ -54,7 +54,7 @@ class Capture:
         self.positions: int | None = None
         self._any_active = False
         self._samples_in_batch = 1
-        self._rows: list[Row] = []
+        self._rows: list[Row | RawRows] = []
         self._scalars: list[ScalarRow] = []
         self._nbytes = 0
         self._on_device = False
@@ -189,39 +189,39 @@ class Capture:
         # Selected before anything is computed: what is left out costs nothing.
         kept = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
         kernel = flag.kernel
-        fast = None
-        if isinstance(kernel, NarrowMean) and (source.split is None or source.cuts is not None):
-            fast = kernel.fast(kept, source.cuts, self._stage.room)
-        outputs: Sequence[Tensor | np.ndarray]
-        counts: Sequence[tuple[int, int] | Tensor]
-        if fast is not None:
-            outputs, finite = list(fast[0]), fast[1]
-            counts = [NO_COUNTS] * len(outputs) if finite else [_count(part) for part in _parts(source, kept)]
-        else:
-            parts = _parts(source, kept)
-            tensors = [kernel(part, probe.layer) for part in parts]
-            counts = [_count(part) for part in parts]
-            if data.is_cuda:
-                self._on_device = True
-                tensors = [_to_host(tensor) if tensor.is_cuda else tensor for tensor in tensors]
-                counts = [_to_host(count) if isinstance(count, Tensor) else count for count in counts]
-            outputs = tensors
         key = (self.micro_batch, self.phase, data.shape)
         metas = probe.metas.get(key)
+        alike = source.split is None or source.cuts is not None
+        if alike and isinstance(kernel, NarrowMean) and kept.nbytes <= RAW_BYTES:
+            tiles = kernel.tiles_of(kept, source.cuts)
+            if tiles is not None:
+                # One copy is the least that can be done here; the arithmetic is the producer thread's.
+                array = self._stage.room(tuple(kept.shape))
+                np.copyto(array, kept.numpy())
+                if metas is None:
+                    shapes = [(*part.shape[:-1], tiles) for part in _parts(source, kept)]
+                    metas = self._describe(probe, key, _parts(source, kept), shapes, samples)
+                self._rows.append(RawRows(metas, kernel, array))
+                self._nbytes += array.nbytes + 256
+                probe.scope = self.scope
+                return
+        parts = _parts(source, kept)
+        outputs = [kernel(part, probe.layer) for part in parts]
+        counts = [_count(part) for part in parts]
         if metas is None:
-            metas = self._describe(probe, key, _parts(source, kept), outputs, samples)
+            metas = self._describe(probe, key, parts, [tuple(output.shape) for output in outputs], samples)
         for meta, values, count in zip(metas, outputs, counts, strict=True):
+            if values.is_cuda:
+                values = _to_host(values)
+                self._on_device = True
+            if isinstance(count, Tensor):
+                count = _to_host(count)
             self._rows.append(Row(meta, values, count))
             self._nbytes += values.nbytes + 256
         probe.scope = self.scope
 
     def _describe(
-        self,
-        probe: Probe,
-        key: Any,
-        parts: Sequence[Tensor],
-        outputs: Sequence[Tensor | np.ndarray],
-        samples: int,
+        self, probe: Probe, key: Any, parts: Sequence[Tensor], shapes: Sequence[tuple[int, ...]], samples: int
     ) -> list[RowMeta]:
         flag, source = probe.flag, probe.source
         metas = [
@@ -233,9 +233,9 @@ class Capture:
                 name,
                 flag.text,
                 (samples, *part.shape[1:]),
-                tuple(output.shape),
+                shape,
             )
-            for name, part, output in zip(source.parts, parts, outputs, strict=True)
+            for name, part, shape in zip(source.parts, parts, shapes, strict=True)
         ]
         if len(probe.metas) >= _MOST_METAS:
             probe.metas.clear()

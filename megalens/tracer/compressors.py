@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,14 +10,12 @@ from torch import Tensor
 
 from ..protocol import Compressor, Empty, Projection, Tile
 from .reductions import Reduction, parse_reduction
+from .staging import Stage
 
-__all__ = ["Kernel", "NarrowMean", "Room", "make_kernel"]
+__all__ = ["Kernel", "NarrowMean", "make_kernel"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
-
-Room = Callable[[tuple[int, ...], int], np.ndarray]
-"""Takes a shape and its number of elements; gives uninitialised float32 memory of that shape."""
 
 _NARROW = 8
 _MEANS = ("mean", "mean()", "mean(data)", "data.mean()", "data.mean(-1)", "data.mean(dim=-1)")
@@ -72,7 +69,8 @@ def _tile(tiles: int, reduction: Reduction) -> Kernel:
 class NarrowMean:
     """Averages tiles of few features on the CPU by adding strided slices, and everything else as any kernel does.
 
-    Torch's mean over a last axis of 2 to 8 takes 3 to 8 times as long, most of it per output.
+    Torch's mean over a last axis of 2 to 8 takes 3 to 8 times as long, most of it per output. This way also needs nothing of torch, so that
+    it can run in another thread than the training without waking torch's own threads there.
 
     Parameters
     ----------
@@ -88,65 +86,78 @@ class NarrowMean:
 
     def __call__(self, data: Tensor, layer: int) -> Tensor:
         """Return the tiles of ``data``."""
-        found = self.fast(data, None, _fresh)
-        return self._otherwise(data, layer) if found is None else torch.from_numpy(found[0][0])
+        if self.tiles_of(data, None) is None:
+            return self._otherwise(data, layer)
+        fresh = Stage(0)
+        return torch.from_numpy(self.tiles(data.numpy(), 1, fresh, fresh)[0])
 
-    def fast(self, data: Tensor, cuts: tuple[int, ...] | None, room: Room) -> tuple[np.ndarray, bool] | None:
-        """Return the tiles of all parts of ``data`` and whether all are finite; None where this way does not serve.
+    def tiles_of(self, data: Tensor, cuts: tuple[int, ...] | None) -> int | None:
+        """Return into how many tiles :meth:`tiles` cuts each part of ``data``; None where this way does not serve.
 
         Parameters
         ----------
         data : torch.Tensor
             ``[samples, ..., features]``.
         cuts : tuple of int, optional
-            Sizes of consecutive parts of the last axis; one part when absent. Parts of one size are averaged in one go.
-        room : callable
-            Gives the memory for the tiles.
-
-        Returns
-        -------
-        tiles : numpy.ndarray
-            float32 ``[parts, samples, ..., tiles]``.
-        finite : bool
-            Whether every value that went in is finite.
+            Sizes of consecutive parts of the last axis; one part when absent.
         """
         features = data.shape[-1]
         part = features if cuts is None else cuts[0]
         width = -(-part // self._tiles)
         if not 2 <= width <= _NARROW or data.dtype is not torch.float32 or data.device.type != "cpu":
             return None
-        full, rest = divmod(part, width)
-        if cuts is not None and (rest or any(cut != part for cut in cuts) or sum(cuts) != features):
+        if cuts is not None and (part % width or any(cut != part for cut in cuts) or sum(cuts) != features):
             return None
-        array = data.numpy()
-        many = features // part
-        lead = array.shape[:-1]
+        return -(-part // width)
+
+    def tiles(self, array: np.ndarray, parts: int, stage: Stage, scratch: Stage) -> np.ndarray:
+        """Return the tiles of all parts of ``array``, where :meth:`tiles_of` said that this way serves.
+
+        Parameters
+        ----------
+        array : numpy.ndarray
+            float32 ``[samples, ..., features]``.
+        parts : int
+            How many parts of one size the last axis has.
+        stage : Stage
+            Gives the memory for the tiles.
+        scratch : Stage
+            Gives memory that is free again once this returns.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 ``[parts, samples, ..., tiles]``.
+        """
+        *lead, features = array.shape
+        width = -(-features // parts // self._tiles)
+        full, rest = divmod(features // parts, width)
         tiles = full + (rest > 0)
-        out = room((many, *lead, tiles), many * tiles * math.prod(lead))
         # Overflow and NaN are data here, nothing to warn about.
         with np.errstate(all="ignore"):
+            slim = width
+            # Pairs lie side by side over the whole array, which is one long loop; what is left has short ones.
+            while slim % 2 == 0 and array.shape[-1] % 2 == 0 and (slim > 2 or parts > 1):
+                half = scratch.room((*array.shape[:-1], array.shape[-1] // 2))
+                array, slim = np.add(array[..., 0::2], array[..., 1::2], out=half), slim // 2
+            out = stage.room((parts, *lead, tiles))
+            apart = np.moveaxis(array.reshape(*lead, parts, -1), -2, 0)
+            _sums(apart[..., : full * slim], slim, out[..., :full])
             if rest:
-                _strided_mean(array[None, ..., : full * width], width, out[..., :full])
-                _strided_mean(array[None, ..., full * width :], rest, out[..., full:])
-            else:
-                parts = np.moveaxis(array.reshape(*lead, many, part), -2, 0)
-                _strided_mean(parts, width, out)
-            finite = math.isfinite(np.add.reduce(out, axis=None))
-        return out, finite
+                tail = apart[..., full * slim :]
+                _sums(tail, tail.shape[-1], out[..., full:])
+                out[..., full:] *= np.float32(width / rest)
+            np.multiply(out, np.float32(1 / width), out=out)
+        return out
 
 
-def _fresh(shape: tuple[int, ...], count: int) -> np.ndarray:
-    return np.empty(shape, np.float32)
-
-
-def _strided_mean(array: np.ndarray, width: int, out: np.ndarray) -> None:
+def _sums(array: np.ndarray, width: int, out: np.ndarray) -> None:
     if width == 1:
         out[...] = array
         return
     np.add(array[..., 0::width], array[..., 1::width], out=out)
     for at in range(2, width):
         np.add(out, array[..., at::width], out=out)
-    np.divide(out, np.float32(width), out=out)
 
 
 def _project(vectors: Tensor) -> Kernel:

@@ -9,16 +9,26 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..protocol import ProtocolError, encode_frame, encode_message
-from .batch import Batch, Row, ScalarRow, scalars_table, split_rows, tensors_table
+from .batch import (
+    RAW_BYTES,
+    Batch,
+    Row,
+    ScalarRow,
+    count_rows,
+    finish_rows,
+    scalars_table,
+    split_rows,
+    tensors_table,
+)
 from .hub_process import HubAddress, HubProcess
 from .link import Link, LinkLost
 from .overhead import Overhead
-from .staging import StagePool
+from .staging import Stage, StagePool
 
 __all__ = ["Control", "Producer", "Reply"]
 
@@ -29,6 +39,7 @@ _ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
 _IDLE_SECONDS = 3.0
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_SCRATCH = RAW_BYTES // 4
 _KEPT_SCALARS = 10_000
 
 
@@ -93,6 +104,8 @@ class Producer:
         self._decode = functools.lru_cache(65536)(decode) if decode is not None else None
         self._queue_bytes = queue_bytes
         self._stages = stages
+        self._tiles = StagePool()
+        self._scratch = Stage(_SCRATCH)
         self._link: Link | None = None
         self._seq = 0
         self._restarts = 0
@@ -126,7 +139,7 @@ class Producer:
     def put(self, batch: Batch) -> None:
         """Hand over a batch. Never waits: when too much is waiting, its rows are given up and counted."""
         if batch.nbytes and self._put_bytes - self._taken_bytes + batch.nbytes > self._queue_bytes:
-            self._given_up_rows += len(batch.rows)
+            self._given_up_rows += count_rows(batch.rows)
             batch.rows, batch.nbytes = [], 0
         self._put_bytes += batch.nbytes
         self._queue.put(batch)
@@ -214,8 +227,6 @@ class Producer:
                 break
             if isinstance(item, Batch):
                 self._batch(item)
-                if item.stage is not None:
-                    self._stages.give(item.stage)
             elif isinstance(item, Control):
                 self._control(item)
             elif isinstance(item, Reply):
@@ -288,11 +299,7 @@ class Producer:
                     "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
                     "run it uncompiled to see its tensors."
                 )
-        size = 0
-        for rows in split_rows(batch.rows, _FRAME_BYTES):
-            size += self._send_rows(batch, rows)
-        if batch.rows:
-            self._sizes.append(size)
+        self._send_tensors(batch)
         for scalar in batch.scalars:
             self._keep_scalar(scalar)
         if batch.wall_ns:
@@ -308,16 +315,26 @@ class Producer:
         self._send_scalars()
         self._taken_bytes += batch.nbytes
 
-    def _send_rows(self, batch: Batch, rows: Any) -> int:
+    def _send_tensors(self, batch: Batch) -> None:
+        stage = self._tiles.take()
+        finished = finish_rows(batch.rows, stage, self._scratch)
+        if batch.stage is not None:
+            self._stages.give(batch.stage)
+        if finished:
+            self._sizes.append(
+                sum(self._send_rows(batch.step, rows, stage) for rows in split_rows(finished, _FRAME_BYTES))
+            )
+        self._tiles.give(stage)
+
+    def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage) -> int:
         if any(row.values.nbytes > _ROW_BYTES for row in rows):
             self._lost_rows += len(rows)
             self.warn(
                 f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
             )
             return 0
-        step = batch.step
         labels = self._labels if self._decode else None
-        table, counts = tensors_table(step, self._rank, rows, labels, batch.stage)
+        table, counts = tensors_table(step, self._rank, rows, labels, stage)
         total = int(counts.sum())
         if total:
             if self.first_nonfinite is None:

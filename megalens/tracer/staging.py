@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 
 import numpy as np
@@ -35,8 +36,9 @@ class Stage:
         """How many numbers it holds."""
         return len(self._array)
 
-    def room(self, shape: tuple[int, ...], count: int) -> np.ndarray:
-        """Return an uninitialised float32 array of ``shape`` with ``count`` elements; memory of its own where this stage is full."""
+    def room(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return an uninitialised float32 array; it has memory of its own where this stage is full."""
+        count = math.prod(shape)
         begin, end = self._used, self._used + count
         self.wanted += count
         if end > len(self._array):

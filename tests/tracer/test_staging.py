@@ -4,17 +4,18 @@ import numpy as np
 import torch
 
 from megalens import Tile
+from megalens.tracer.batch import RAW_BYTES
 from megalens.tracer.staging import Stage, StagePool
 
 
 def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() -> None:
     stage = Stage(10)
-    first, second = stage.room((2, 3), 6), stage.room((4,), 4)
+    first, second = stage.room((2, 3)), stage.room((4,))
     first[...], second[...] = 1, 2
     whole = stage.whole()
     assert whole is not None
     assert whole.tolist() == [1] * 6 + [2] * 4
-    third = stage.room((5,), 5)
+    third = stage.room((5,))
     assert not np.shares_memory(third, whole)
     assert stage.whole() is None
 
@@ -22,11 +23,11 @@ def test_a_stage_gives_room_one_after_another_and_memory_of_its_own_once_full() 
 def test_a_pool_grows_to_what_a_step_wants_and_then_gives_the_same_memory_again() -> None:
     pool = StagePool()
     stage = pool.take()
-    stage.room((300,), 300)
+    stage.room((300,))
     pool.give(stage)
     grown = pool.take()
     assert grown.size == 300
-    grown.room((300,), 300)
+    grown.room((300,))
     pool.give(grown)
     assert pool.take() is grown
 
@@ -34,7 +35,7 @@ def test_a_pool_grows_to_what_a_step_wants_and_then_gives_the_same_memory_again(
 def test_a_pool_lets_a_stage_go_that_is_far_larger_than_what_is_wanted_now() -> None:
     pool = StagePool()
     large = Stage(10_000)
-    large.room((8,), 8)
+    large.room((8,))
     pool.give(large)
     assert pool.take().size == 8
 
@@ -69,3 +70,34 @@ def test_values_arrive_as_they_were_while_many_steps_wait_to_be_sent(gpt, traced
     assert [row["part"] for row in rows[:4]] == ["q", "k", "v", ""]
     for row, values in zip(rows, expected, strict=True):
         np.testing.assert_allclose(row["values"], values, rtol=1e-5, atol=1e-7)
+
+
+def test_a_large_tensor_is_reduced_at_once_to_the_same_tiles(gpt, traced, small_hub) -> None:
+    tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(16)}, samples=None, layers="1")
+    seen: list[torch.Tensor] = []
+    gpt.blocks[0].mlp.fc1.register_forward_hook(lambda module, args, output: seen.append(output.detach()))
+    with tracer.step():
+        gpt(torch.randint(0, 50, (512, 12)))
+    assert seen[0].nbytes > RAW_BYTES
+    row = small_hub.next_rows(1)[0]
+    assert row["shape"] == [512, 12, 16]
+    expected = seen[0].unflatten(-1, (16, 4)).mean(-1)
+    np.testing.assert_allclose(row["values"], expected.ravel(), rtol=1e-5, atol=1e-7)
+
+
+def test_non_finite_values_are_counted_in_their_own_part(gpt, ids, traced, small_hub) -> None:
+    tracer = traced(gpt, flags={"QKV_mat_mul": Tile(8)}, layers="2")
+
+    def spoil(module, args, output):
+        output = output.clone()
+        output[0, 1, 20] = torch.nan
+        output[0, 2, 21] = torch.nan
+        output[0, 3, 40] = -torch.inf
+        return output
+
+    gpt.blocks[1].attention.qkv.register_forward_hook(spoil, prepend=True)
+    with tracer.step():
+        gpt(ids)
+    rows = {row["part"]: row for row in small_hub.next_rows(3)}
+    counts = {part: (row["nan_count"], row["inf_count"]) for part, row in rows.items()}
+    assert counts == {"q": (0, 0), "k": (2, 0), "v": (0, 1)}
