@@ -114,12 +114,19 @@ function mountText(first: Control): IMounted {
   });
   const node = labelled(first.kind === 'text' ? first.label : '', input, list);
   let current = first;
-  input.addEventListener('change', () => {
+  const take = (): void => {
     const value = input.value.replace(/\s/g, '');
     const valid = current.kind === 'text' && current.valid(value);
     input.setAttribute('aria-invalid', String(!valid));
     if (valid && current.kind === 'text') {
       current.change(value);
+    }
+  };
+  input.addEventListener('change', take);
+  // In a notebook's output Chromium holds its change event back until the focus goes elsewhere.
+  input.addEventListener('keydown', event => {
+    if (event.key === 'Enter') {
+      take();
     }
   });
   return {
