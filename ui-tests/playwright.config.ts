@@ -1,5 +1,5 @@
 import { defineConfig } from '@playwright/test';
-import type { ILabOptions } from './lab';
+import { CONTEXT, type ILabOptions } from './lab';
 
 /** Real JupyterLab, real hub, real training; Chromium of the machine. */
 export default defineConfig<object, ILabOptions>({
@@ -13,10 +13,9 @@ export default defineConfig<object, ILabOptions>({
   fullyParallel: false,
   reporter: [['list']],
   use: {
-    viewport: { width: 1360, height: 860 },
-    acceptDownloads: true,
-    trace: 'retain-on-failure',
-    permissions: ['clipboard-read', 'clipboard-write'],
+    ...CONTEXT,
+    // A trace slows every step by a third; the second try of what failed has one.
+    trace: 'on-first-retry',
     launchOptions: {
       executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
       args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu']

@@ -25,6 +25,11 @@ const plot = (page: Page): Promise<{ left: number; top: number; width: number; h
 
 const settled = (page: Page): Promise<void> => page.evaluate(() => window.harness.view?.settled());
 const tip = (page: Page): Promise<string> => page.locator('.jp-MegalensTooltip').innerText();
+/** The tooltip's text once it says something: it is drawn with the next frame. */
+const tipWith = async (page: Page, part: RegExp): Promise<string> => {
+  await expect.poll(() => tip(page)).toMatch(part);
+  return tip(page);
+};
 
 test('the tooltip gives the matrix value of the cell under the pointer', async ({ page }) => {
   await show(page, HEATMAP, SMALL);
@@ -42,10 +47,9 @@ test('the tooltip gives the matrix value of the cell under the pointer', async (
       position,
       tile
     ] as const);
-    const shown = (await tip(page)).replace(/\u2212/g, '-');
-    const number = Number(/value\s+(\S+)/.exec(shown)?.[1]);
+    const text = await tipWith(page, new RegExp(`tile\\s+${tile}\\b`));
+    const number = Number(/value\s+(\S+)/.exec(text.replace(/\u2212/g, '-'))?.[1]);
     expect(Math.fround(number)).toBe(value);
-    expect(shown).toMatch(new RegExp(`tile\\s+${tile}\\b`));
   }
 });
 
@@ -87,15 +91,15 @@ test('zoom and the marked cell survive new steps', async ({ page }) => {
   await page.mouse.wheel(0, -300);
   await page.keyboard.up('Control');
   await expect.poll(async () => (await page.evaluate(() => window.harness.domain())).x1).toBeLessThan(60);
-  const [domain, before] = [await page.evaluate(() => window.harness.domain()), await tip(page)];
+  const before = await tipWith(page, /position\s+\S/);
+  const domain = await page.evaluate(() => window.harness.domain());
   await page.evaluate(() => window.harness.run?.advance());
   await settled(page);
   expect(await page.evaluate(() => window.harness.domain())).toEqual(domain);
-  const after = await tip(page);
-  expect(after).toContain('step\n21');
+  const after = await tipWith(page, /step\n21/);
   expect(/position\s+(\S+)/.exec(after)?.[1]).toBe(/position\s+(\S+)/.exec(before)?.[1]);
   await page.mouse.dblclick(box.left + box.width / 2, box.top + box.height / 2);
-  expect((await page.evaluate(() => window.harness.domain())).x0).toBe(-0.5);
+  await expect.poll(async () => (await page.evaluate(() => window.harness.domain())).x0).toBe(-0.5);
 });
 
 test('a theme change restyles the chart and keeps its data', async ({ page }) => {
@@ -181,8 +185,7 @@ test('the hover rule of lines lists every layer with its value', async ({ page }
   await show(page, { view: 'trend', flag: 'MLP1_mat_mul' }, SMALL);
   const box = await plot(page);
   await page.mouse.move(box.left + (9 / 19) * box.width, box.top + box.height / 2);
-  const text = await tip(page);
-  expect(text).toContain('step 10');
+  const text = await tipWith(page, /step 10/);
   expect(text.match(/layer \d/g)).toHaveLength(4);
   await expect(page.locator('.jp-MegalensCursor.jp-mod-rule')).toHaveCount(1);
 });

@@ -6,7 +6,7 @@ const FOLDER = resolve(__dirname, '../screenshots');
 
 test('panel, tab and widget look right in both themes', async ({ open, lab }) => {
   test.setTimeout(180_000);
-  const training = await lab.train('gpt-looks', { traced: true });
+  const [training, page] = await Promise.all([lab.train('gpt-looks', { traced: true }), open()]);
   const cell =
     'import megalens\nrun = megalens.connect("gpt-looks")\nrun.heatmap("HiddenStates", layers="1-2")';
   writeFileSync(
@@ -19,7 +19,6 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
     })
   );
   try {
-    const page = await open('lab?reset');
     const panel = await showPanel(page);
     await expect(panel.getByRole('option', { name: 'gpt-looks' })).toBeVisible();
     await panel.getByRole('option', { name: 'gpt-looks' }).click();
@@ -39,7 +38,7 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
       }
       await panel.screenshot({ path: join(FOLDER, `panel-${name}.png`) });
     }
-    await page.goto(`${lab.url}lab/tree/looks.ipynb`);
+    await open('lab/tree/looks.ipynb?reset');
     await ready(page);
     await runCell(page, 0);
     for (const [theme, name] of [
@@ -57,9 +56,9 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
 });
 
 test('the panel holds at 280 pixels', async ({ open, lab }) => {
-  const training = await lab.train('a-run-with-a-rather-long-name-for-a-sidebar', { traced: true });
+  const name = 'a-run-with-a-rather-long-name-for-a-sidebar';
+  const [training, page] = await Promise.all([lab.train(name, { traced: true }), open()]);
   try {
-    const page = await open('lab?reset');
     const panel = await showPanel(page);
     await panel.getByRole('option', { name: /a-run-with/ }).click();
     await expect(panel.getByText('loss')).toBeVisible();
@@ -71,17 +70,18 @@ test('the panel holds at 280 pixels', async ({ open, lab }) => {
     await page.mouse.down();
     await page.mouse.move(edge!.x + edge!.width / 2 + 280 - now, edge!.y + 200, { steps: 4 });
     await page.mouse.up();
-    expect(Math.abs((await width()) - 280)).toBeLessThan(3);
-    const spill = await panel.evaluate(node => {
-      const edge = node.getBoundingClientRect().right + 0.5;
-      return [...node.querySelectorAll('*')]
-        .filter(
-          child => child.getBoundingClientRect().width > 0 && child.getBoundingClientRect().right > edge
-        )
-        .map(child => child.outerHTML.slice(0, 120));
-    });
+    await expect.poll(async () => Math.abs((await width()) - 280)).toBeLessThan(3);
+    const spill = () =>
+      panel.evaluate(node => {
+        const edge = node.getBoundingClientRect().right + 0.5;
+        return [...node.querySelectorAll('*')]
+          .filter(
+            child => child.getBoundingClientRect().width > 0 && child.getBoundingClientRect().right > edge
+          )
+          .map(child => child.outerHTML.slice(0, 120));
+      });
+    await expect.poll(spill).toEqual([]);
     await panel.screenshot({ path: join(FOLDER, 'panel-280.png') });
-    expect(spill).toEqual([]);
   } finally {
     await training.process.end();
   }

@@ -1,5 +1,5 @@
 import { resolve } from 'path';
-import { expect, logIn, runFromPalette, showPanel, test, type ITraining } from '../lab';
+import { expect, logIn, runFromPalette, settled, showPanel, test, type ITraining } from '../lab';
 
 test.describe.configure({ mode: 'serial' });
 
@@ -78,7 +78,8 @@ test('another viewer’s change is told with who and when', async ({ open, brows
   try {
     const page = await other.newPage();
     await logIn(page, lab);
-    await page.goto(`${lab.url}lab/workspaces/other`);
+    await page.goto(`${lab.url}lab/workspaces/other?reset`);
+    await settled(page);
     const second = await showPanel(page);
     await second.getByRole('checkbox', { name: 'MLP2_mat_mul' }).check();
     await second.getByRole('button', { name: 'Apply' }).click();
@@ -96,20 +97,34 @@ test('another viewer’s change is told with who and when', async ({ open, brows
 test('the panel is used with the keyboard alone', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
-  await expect(panel.getByRole('checkbox', { name: 'HiddenStates' })).toBeEnabled();
-  await panel.getByRole('option', { name: 'gpt-panel' }).focus();
+  const run = panel.getByRole('option', { name: 'gpt-panel' });
+  const flag = panel.getByRole('checkbox', { name: 'HiddenStates' });
+  await expect(flag).toBeEnabled();
+  await run.focus();
+  // The list is asked for anew every two seconds and counts steps on; the place in it is kept.
+  const before = (await run.textContent()) ?? '';
+  await expect(run).not.toHaveText(before);
+  await expect(run).toBeFocused();
   const order: string[] = [];
   for (let i = 0; i < 8; i++) {
     await page.keyboard.press('Tab');
     order.push(
-      await page.evaluate(() => document.activeElement?.textContent || document.activeElement?.id || '')
+      await panel.evaluate(node => {
+        const at = document.activeElement;
+        return at !== null && node.contains(at) ? at.textContent || at.id : 'outside the panel';
+      })
     );
   }
   expect(order[0]).toContain('Connect to address');
   expect(order.join(' | ')).toMatch(/gpt-panel.*Trace/);
-  await panel.getByRole('checkbox', { name: 'HiddenStates' }).focus();
+  expect(order).not.toContain('outside the panel');
+  await flag.focus();
   await page.keyboard.press('Space');
-  await expect(panel.getByRole('checkbox', { name: 'HiddenStates' })).toBeChecked();
+  await expect(flag).toBeChecked();
+  await panel.getByRole('button', { name: 'Apply' }).focus();
+  await page.keyboard.press('Enter');
+  await expect(panel.locator('.jp-MegalensApply-state')).toHaveText(/Applied at step \d/);
+  await expect(panel.getByRole('button', { name: 'Apply' })).toBeFocused();
 });
 
 test('a run is renamed, and its code copied, from its context menu', async ({ open }) => {
@@ -132,13 +147,13 @@ test('the panel, its settings and its views are copied as Python', async ({ open
   const panel = await showPanel(page);
   await expect(panel.getByRole('checkbox', { name: 'MLP1_mat_mul' })).toBeChecked();
   await panel.getByRole('button', { name: 'Copy as code' }).click();
-  const code = await page.evaluate(() => navigator.clipboard.readText());
-  expect(code).toContain('from megalens import Tile');
-  expect(code).toMatch(/run\.configure\(.*MLP1_mat_mul=Tile\(tiles=96, reduction="mean"\)/);
+  const code = () => page.evaluate(() => navigator.clipboard.readText());
+  await expect.poll(code).toContain('from megalens import Tile');
+  expect(await code()).toMatch(/run\.configure\(.*MLP1_mat_mul=Tile\(tiles=96, reduction="mean"\)/);
 });
 
 test('commands are in the palette, and the launcher has a card @everywhere', async ({ open }) => {
-  const page = await open('lab?reset');
+  const page = await open();
   await page.locator('.jp-LauncherCard', { hasText: 'Training Runs' }).click();
   await expect(page.locator('#megalens-panel .jp-MegalensPanel')).toBeVisible();
   await runFromPalette(page, 'Open Loss and Other Scalars');

@@ -6,7 +6,7 @@ const FOLDER = resolve(__dirname, '../screenshots');
 test('with no run the panel shows the two lines, and copies them', async ({ open, page, lab }) => {
   // Only the answer is cut down: another test's recorded runs may lie in the folder.
   await page.route(`${lab.url}megalens/api/runs*`, route => route.fulfill({ json: { runs: [] } }));
-  const panel = await showPanel(await open('lab?reset'));
+  const panel = await showPanel(await open());
   await expect(panel.getByText('No run yet.')).toBeVisible();
   await expect(panel.getByText('python -m megalens.demo')).toBeVisible();
   await panel.screenshot({ path: join(FOLDER, 'panel-no-run.png') });
@@ -17,9 +17,8 @@ test('with no run the panel shows the two lines, and copies them', async ({ open
 });
 
 test('an unreachable server is told, and the list comes back by itself', async ({ open, context, lab }) => {
-  const training = await lab.train('gpt-offline');
+  const [training, page] = await Promise.all([lab.train('gpt-offline'), open()]);
   try {
-    const page = await open('lab?reset');
     const panel = await showPanel(page);
     await expect(panel.getByRole('option', { name: 'gpt-offline' })).toBeVisible();
     await context.setOffline(true);
@@ -37,15 +36,15 @@ test('a run out of login says so', async ({ open, page, lab }) => {
   await page.route(`${lab.url}megalens/api/runs*`, route =>
     route.fulfill({ status: 403, json: { code: 'forbidden', message: 'Log in first.' } })
   );
-  const panel = await showPanel(await open('lab?reset'));
+  const panel = await showPanel(await open());
   await expect(panel.getByRole('alert')).toContainText('may not see runs');
   await expect(panel.getByRole('button', { name: 'Reload the page to log in' })).toBeVisible();
 });
 
 test('paused training is shown as stale or idle and goes on', async ({ open, lab }) => {
-  const training = await lab.train('gpt-paused', { traced: true });
+  const [training, page] = await Promise.all([lab.train('gpt-paused', { traced: true }), open()]);
   try {
-    const panel = await showPanel(await open('lab?reset'));
+    const panel = await showPanel(page);
     const run = panel.getByRole('option', { name: 'gpt-paused' });
     await expect(run).toContainText('live');
     await run.click();
@@ -62,8 +61,7 @@ test('paused training is shown as stale or idle and goes on', async ({ open, lab
 });
 
 test('when the hub is killed the panel says so and offers the recording', async ({ open, lab }) => {
-  const training = await lab.train('gpt-killed', { traced: true });
-  const page = await open('lab?reset');
+  const [training, page] = await Promise.all([lab.train('gpt-killed', { traced: true }), open()]);
   const panel = await showPanel(page);
   const run = panel.getByRole('option', { name: 'gpt-killed' }).first();
   await run.click();
@@ -80,8 +78,7 @@ test('when the hub is killed the panel says so and offers the recording', async 
 });
 
 test('finished training is told, and its recording opened', async ({ open, lab }) => {
-  const training = await lab.train('gpt-finished', { traced: true });
-  const page = await open('lab?reset');
+  const [training, page] = await Promise.all([lab.train('gpt-finished', { traced: true }), open()]);
   const panel = await showPanel(page);
   await panel.getByRole('option', { name: 'gpt-finished' }).click();
   await expect(panel.getByText('loss')).toBeVisible();

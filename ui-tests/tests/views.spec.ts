@@ -62,8 +62,8 @@ test('the same view is not opened twice', async ({ open }) => {
   await expect(page.getByRole('tab', { name: /Heatmap/ })).toHaveCount(1);
 });
 
-test('tabs, their options and the chosen run are there after a reload @everywhere', async ({ open }) => {
-  const page = await open('lab?reset');
+test('tabs, their options and the chosen run are there after a reload @everywhere', async ({ open, lab }) => {
+  const page = await open();
   const panel = await showPanel(page);
   await expect(panel.getByText('loss')).toBeVisible();
   await panel.getByRole('button', { name: 'Heatmap', exact: true }).click();
@@ -74,9 +74,13 @@ test('tabs, their options and the chosen run are there after a reload @everywher
   await layers.press('Enter');
   await expect(view.locator('.jp-MegalensView-title')).toContainText(/layers? 1/i);
   // JupyterLab saves its layout and the workspace a moment after a change.
-  await page.waitForResponse(
-    response => /api\/workspaces/.test(response.url()) && response.request().method() === 'PUT'
-  );
+  const saved = async () => {
+    const answer = await page.request.get(`${lab.url}lab/api/workspaces/default`);
+    return JSON.stringify(((await answer.json()) as { data: unknown }).data);
+  };
+  await expect.poll(saved).toContain('"layers":"all"');
+  await expect.poll(saved).toMatch(/"widgets":\[[^\]]*megalens-view-/);
+  await expect.poll(saved).toContain('"current":"megalens-panel"');
   await page.reload();
   await expect(page.locator('#megalens-panel .jp-MegalensPanel')).toBeVisible();
   await expect(page.locator('#megalens-panel').getByRole('option', { selected: true })).toContainText(
@@ -88,7 +92,7 @@ test('tabs, their options and the chosen run are there after a reload @everywher
 });
 
 test('a non-finite entry turns the panel red and leads to its place', async ({ open }) => {
-  const page = await open('lab?reset');
+  const page = await open();
   const panel = await showPanel(page);
   await expect(panel.getByText('non-finite')).toBeVisible();
   training.spoil();
@@ -120,7 +124,7 @@ test('a report is exported and downloaded', async ({ open }) => {
 });
 
 test('a long trend is summed in a worker', async ({ open }) => {
-  const page = await open('lab?reset');
+  const page = await open();
   const panel = await showPanel(page);
   const option = panel.getByRole('option', { name: 'gpt-views' });
   // 4 layers × 32 positions × 43 tiles a step: past 100,000 numbers.

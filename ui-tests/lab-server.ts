@@ -1,0 +1,146 @@
+import { randomBytes } from 'crypto';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'fs';
+import { createServer, type AddressInfo } from 'net';
+import { tmpdir } from 'os';
+import { join, resolve } from 'path';
+import { start, until, type IProcess } from './processes';
+
+const ROOT = resolve(__dirname, '..');
+const PYTHON = join(ROOT, '.venv/bin/python');
+/** Seconds that a process may take until it answers; torch alone is imported in 20 on a busy machine. */
+const START_WITHIN = 75;
+
+/** A running JupyterLab with a folder of its own. */
+export interface ILab {
+  /** Base URL with its trailing slash. */
+  readonly url: string;
+  /** The server's root folder. */
+  readonly folder: string;
+  readonly token: string;
+  /** Start a training run that is recorded below the server's root. */
+  train(name: string, options?: { traced?: boolean; rate?: number }): Promise<ITraining>;
+}
+
+/** A running training process. */
+export interface ITraining {
+  readonly id: string;
+  readonly name: string;
+  readonly process: IProcess;
+  /** Id of the hub's process. */
+  readonly hub: number;
+  /** Make one activation non-finite. */
+  spoil(): void;
+}
+
+/** Run JupyterLab and its trainings for as long as `use` takes. */
+export async function withLab(basePath: string, use: (lab: ILab) => Promise<void>): Promise<void> {
+  const home = mkdtempSync(join(tmpdir(), 'megalens-ui-'));
+  const folder = join(home, 'root');
+  const runtime = join(home, 'hubs');
+  mkdirSync(join(folder, 'megalens-runs'), { recursive: true });
+  mkdirSync(runtime, { mode: 0o700 });
+  const settings = join(home, 'settings/@jupyterlab/apputils-extension');
+  mkdirSync(settings, { recursive: true });
+  writeFileSync(
+    join(settings, 'notification.jupyterlab-settings'),
+    '{"fetchNews": "false", "checkForUpdates": false}'
+  );
+  const env: NodeJS.ProcessEnv = {
+    ...process.env,
+    PATH: `${join(ROOT, '.venv/bin')}:${process.env.PATH}`,
+    PYTHONPATH: ROOT,
+    MEGALENS_RUNTIME_DIR: runtime,
+    JUPYTER_CONFIG_DIR: join(home, 'config'),
+    JUPYTER_DATA_DIR: join(home, 'data'),
+    JUPYTER_RUNTIME_DIR: join(home, 'runtime'),
+    JUPYTERLAB_SETTINGS_DIR: join(home, 'settings'),
+    JUPYTERLAB_WORKSPACES_DIR: join(home, 'workspaces'),
+    IPYTHONDIR: join(home, 'ipython')
+  };
+  const token = randomBytes(16).toString('hex');
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}${basePath}`;
+  const processes: IProcess[] = [];
+  const server = start(
+    PYTHON,
+    [
+      '-m',
+      'jupyter',
+      'lab',
+      '--no-browser',
+      '--allow-root',
+      // JupyterLab's own switch for tests: the page says when its start is over.
+      '--LabApp.expose_app_in_browser=True',
+      `--ServerApp.port=${port}`,
+      '--ServerApp.port_retries=0',
+      '--ServerApp.ip=127.0.0.1',
+      `--ServerApp.base_url=${basePath}`,
+      `--ServerApp.root_dir=${folder}`,
+      `--IdentityProvider.token=${token}`
+    ],
+    env
+  );
+  processes.push(server);
+  const hubs = () =>
+    readdirSync(runtime)
+      .filter(name => /^hub-.*\.json$/.test(name))
+      .map(name => JSON.parse(readFileSync(join(runtime, name), 'utf-8')) as { id: string; pid: number });
+  const train: ILab['train'] = async (name, options = {}) => {
+    const training = start(
+      PYTHON,
+      [
+        join(__dirname, 'trainer.py'),
+        `--name=${name}`,
+        `--record=${join(folder, 'megalens-runs')}`,
+        `--rate=${options.rate ?? 8}`,
+        ...(options.traced ? ['--traced'] : [])
+      ],
+      env
+    );
+    processes.push(training);
+    const named = () => {
+      if (training.child.exitCode !== null) {
+        throw new Error(training.output.join('\n'));
+      }
+      return training.output.find(line => /^[A-Za-z0-9._-]+$/.test(line));
+    };
+    const id = await until(`the training ${name}`, named, START_WITHIN);
+    const hub = await until('the hub', () => hubs().find(entry => entry.id === id)?.pid);
+    return { id, name, process: training, hub, spoil: () => training.child.stdin?.write('nan\n') };
+  };
+  try {
+    const answers = () =>
+      fetch(`${url}api`).then(
+        answer => answer.ok,
+        () => {
+          if (server.child.exitCode !== null) {
+            throw new Error(server.output.join('\n'));
+          }
+          return false;
+        }
+      );
+    await until('JupyterLab', answers, START_WITHIN);
+    await use({ url, folder, token, train });
+  } finally {
+    await Promise.all(processes.map(each => each.end()));
+    // A hub lingers for viewers; its own process id says which one to end.
+    for (const { pid } of hubs()) {
+      try {
+        process.kill(pid, 'SIGTERM');
+      } catch {
+        // It went by itself.
+      }
+    }
+    await until('the hubs to end', () => hubs().length === 0, 15).catch(() => undefined);
+    // A hub that was told to end may still be closing its recording.
+    rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 });
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise(resolve => server.close(resolve));
+  return port;
+}
