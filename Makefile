@@ -1,11 +1,13 @@
 # Everything sets itself up: a .venv, the npm packages, the built labextension; for the browser tests also a browser.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
+# Python's and npm's packages, and the browser, are fetched side by side.
+MAKEFLAGS += --jobs=3
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/node_modules/.bin:$(PATH)
 PYTHON := .venv/bin/python
 SOURCES := $(shell find src style schema protocol -type f -not -path '*/__tests__/*' -not -path 'protocol/fixtures/*' 2>/dev/null)
 
-.PHONY: help setup demo test test-fast bench format generate clean
+.PHONY: help setup demo test test-fast bench format generate browser clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -15,15 +17,13 @@ setup: .make/build ## Make the .venv, install the packages, build the extension
 demo: setup ## Train a small GPT and watch it in JupyterLab (HEADLESS=1: without a person)
 	@$(PYTHON) scripts/demo.py $(if $(HEADLESS),--headless)
 
-test: setup ## Every check of the project
-	@bash scripts/ensure-browser.sh
+test: setup browser ## Every check of the project
 	@$(PYTHON) scripts/check.py all
 
 test-fast: setup ## The checks that need no browser and no packaging
 	@$(PYTHON) scripts/check.py fast
 
-bench: setup ## Measure the performance claims; results in bench/results
-	@bash scripts/ensure-browser.sh
+bench: setup browser ## Measure the performance claims; results in bench/results
 	@$(PYTHON) -m bench $(ARGS)
 
 format: setup ## Format everything
@@ -31,6 +31,9 @@ format: setup ## Format everything
 
 generate: setup ## Regenerate what is made from protocol/
 	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.make_fixtures
+
+browser:
+	@bash scripts/ensure-browser.sh
 
 clean: ## Remove everything that make made
 	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/report/runtime megalens/_version.py tsconfig.tsbuildinfo
@@ -46,8 +49,13 @@ clean: ## Remove everything that make made
 	npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.make/build: .make/python .make/node $(SOURCES) pyproject.toml tsconfig.json scripts/build-report-runtime.mjs
-	npm run --silent build:prod
+# What needs Node alone; .make/build adds what needs Python too.
+.make/lib: .make/node $(SOURCES) tsconfig.json scripts/build-report-runtime.mjs
+	npm run --silent clean:lib && npm run --silent build:lib && npm run --silent build:report
+	@touch $@
+
+.make/build: .make/python .make/lib pyproject.toml
+	npm run --silent build:labextension
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@jupyter-builder develop . --overwrite > .make/develop.log 2>&1 || { cat .make/develop.log; exit 1; }
 	@touch $@
