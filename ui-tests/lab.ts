@@ -103,15 +103,15 @@ export async function showPanel(page: Page): Promise<Locator> {
 /** Run a command of JupyterLab's palette by its label. */
 export async function runFromPalette(page: Page, label: string): Promise<void> {
   const palette = page.locator('#modal-command-palette');
-  // JupyterLab swallows the shortcut while it still settles.
+  // JupyterLab swallows the shortcut while it still settles, and a document that takes the focus closes the palette again.
   await expect(async () => {
     if (!(await palette.isVisible())) {
       await page.keyboard.press('Control+Shift+C');
     }
     await expect(palette).toBeVisible({ timeout: 2_000 });
-  }).toPass({ timeout: 20_000 });
-  await palette.locator('input').fill(label);
-  await palette.locator('.lm-CommandPalette-item', { hasText: label }).first().click();
+    await palette.locator('input').fill(label, { timeout: 2_000 });
+    await palette.locator('.lm-CommandPalette-item', { hasText: label }).first().click({ timeout: 4_000 });
+  }).toPass({ timeout: 40_000 });
 }
 
 /** Wait until the open notebook's kernel is idle. */
