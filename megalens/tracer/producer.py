@@ -25,9 +25,9 @@ from .batch import (
     split_rows,
     tensors_table,
 )
+from .health import Health
 from .hub_process import HubAddress, HubProcess
 from .link import Link, LinkLost
-from .overhead import Overhead
 from .staging import Stage, StagePool
 
 __all__ = ["Control", "Producer", "Reply"]
@@ -37,7 +37,6 @@ log = logging.getLogger("megalens")
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
-_IDLE_SECONDS = 3.0
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _SCRATCH = RAW_BYTES // 4
 _KEPT_SCALARS = 10_000
@@ -113,24 +112,16 @@ class Producer:
         self._retry_at = 0.0
         self._closing = False
         self._unsent: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT_SCALARS)
-        self._sizes: deque[int] = deque(maxlen=20)
-        self._overhead_at = self._status_at = self._step_at = time.monotonic()
+        self._overhead_at = self._status_at = time.monotonic()
         self._cpu_ns = 0
-        self._warnings: deque[str] = deque(maxlen=20)
         # Each of the two is written by one thread only, so that neither needs a lock.
         self._put_bytes = 0
         self._taken_bytes = 0
-        self._given_up_rows = 0
-        self._lost_rows = 0
-        self.overhead = Overhead()
+        self.health = Health()
         self.run_id = address.run_id
         self.connected = threading.Event()
         self.untraced = False
         """True once the hub is given up for good: the tracer takes its hooks off."""
-        self.step = 0
-        self.probes: tuple[int, int, list[str]] | None = None
-        self.nonfinite = 0
-        self.first_nonfinite: dict[str, Any] | None = None
         self._thread = threading.Thread(target=self._run, name="megalens-producer", daemon=True)
         self._thread.start()
 
@@ -139,7 +130,7 @@ class Producer:
     def put(self, batch: Batch) -> None:
         """Hand over a batch. Never waits: when too much is waiting, its rows are given up and counted."""
         if batch.nbytes and self._put_bytes - self._taken_bytes + batch.nbytes > self._queue_bytes:
-            self._given_up_rows += count_rows(batch.rows)
+            self.health.given_up_rows += count_rows(batch.rows)
             batch.rows, batch.nbytes = [], 0
         self._put_bytes += batch.nbytes
         self._queue.put(batch)
@@ -147,13 +138,6 @@ class Producer:
     def reply(self, make: Callable[[], dict[str, Any]]) -> None:
         """Send a control message after the batches that were handed over before."""
         self._queue.put(Reply(make))
-
-    def warn(self, text: str) -> None:
-        """Say a sentence to the user once: in the log, and in ``status`` for the viewers."""
-        text = text[:500]
-        if text not in self._warnings:
-            self._warnings.append(text)
-            log.warning("%s", text)
 
     def close(self, timeout: float = 10.0) -> None:
         """Send what is waiting, say goodbye, and end the thread. Safe twice."""
@@ -168,39 +152,9 @@ class Producer:
             self._thread.join(2.0)
 
     @property
-    def dropped(self) -> int:
-        """Rows that never reached the hub."""
-        return self._given_up_rows + self._lost_rows
-
-    @property
     def hub_pid(self) -> int | None:
         """Process of our own hub."""
         return None if self._process is None else self._process.pid
-
-    def status(self) -> dict[str, Any]:
-        """Return the ``status`` message as of now."""
-        recent = time.monotonic() - self._step_at < _IDLE_SECONDS
-        message: dict[str, Any] = {
-            "type": "status",
-            "state": "training" if self.step and recent else "idle",
-            "step": self.step,
-            "time": time.time(),
-            "nonfinite": {"count": self.nonfinite},
-            "dropped": {"producer": self.dropped, "viewer": 0, "recorder": 0},
-            "warnings": list(self._warnings),
-        }
-        if self.first_nonfinite is not None:
-            message["nonfinite"]["first"] = self.first_nonfinite
-        if self.probes is not None:
-            fired, expected, missing = self.probes
-            message["probes"] = {"fired": fired, "expected": expected, "missing": missing}
-        overhead = self.overhead.to_status()
-        if overhead is not None:
-            message["overhead"] = overhead
-        sizes = list(self._sizes)
-        if sizes:
-            message["bytes_per_step"] = sum(sizes) / len(sizes)
-        return message
 
     # Producer thread.
 
@@ -208,7 +162,9 @@ class Producer:
         try:
             self._loop()
         except Exception as error:  # A fault here must be said, and must end nothing but the tracing.
-            self.warn(f"Tracing has stopped after an error of its own: {type(error).__name__}: {error}")
+            self.health.warn(
+                f"Tracing has stopped after an error of its own: {type(error).__name__}: {error}"
+            )
             log.debug("producer thread", exc_info=True)
             self.untraced = True
         finally:
@@ -269,33 +225,37 @@ class Producer:
             self._tries += 1
             self._retry_at = time.monotonic() + delay
             if self._tries == 2:
-                self.warn(f"The hub cannot be reached ({why}). Training goes on; trying again.")
+                self.health.warn(f"The hub cannot be reached ({why}). Training goes on; trying again.")
             return
         if self._restarts:
-            self._give_up(f"The hub ended a second time, at step {self.step}. Training goes on untraced.")
+            self._give_up(
+                f"The hub ended a second time, at step {self.health.step}. Training goes on untraced."
+            )
             return
         self._restarts += 1
         self._tries = 0
         try:
             self._address = self._process.start()
         except Exception as error:
-            self._give_up(f"The hub ended at step {self.step} and could not be started again. {error}")
+            self._give_up(f"The hub ended at step {self.health.step} and could not be started again. {error}")
             return
-        self.warn(f"The hub ended and was restarted at step {self.step}. What follows is in a new recording.")
+        self.health.warn(
+            f"The hub ended and was restarted at step {self.health.step}. What follows is in a new recording."
+        )
         self._retry_at = 0.0
 
     def _give_up(self, text: str) -> None:
-        self.warn(text)
+        self.health.warn(text)
         self.untraced = True
 
     def _batch(self, batch: Batch) -> None:
         if batch.ready is not None:
             batch.ready.synchronize()
-        self.step = max(self.step, batch.step)
+        self.health.step = max(self.health.step, batch.step)
         if batch.probes is not None:
-            self.probes = batch.probes
+            self.health.probes = batch.probes
             if batch.probes[0] == 0 and batch.probes[1]:
-                self.warn(
+                self.health.warn(
                     "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
                     "run it uncompiled to see its tensors."
                 )
@@ -304,11 +264,11 @@ class Producer:
             self._keep_scalar(scalar)
         if batch.wall_ns:
             now = time.monotonic()
-            self._step_at = now
+            self.health.step_ended()
             cpu = time.thread_time_ns()
-            self.overhead.add(batch.spent_ns + cpu - self._cpu_ns, batch.wall_ns)
+            self.health.overhead.add(batch.spent_ns + cpu - self._cpu_ns, batch.wall_ns)
             self._cpu_ns = cpu
-            percent = self.overhead.percent
+            percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
                 self._unsent.append((batch.step, time.time(), "megalens_overhead", percent, "%"))
@@ -321,33 +281,28 @@ class Producer:
         if batch.stage is not None:
             self._stages.give(batch.stage)
         if finished:
-            self._sizes.append(
+            self.health.sent(
                 sum(self._send_rows(batch.step, rows, stage) for rows in split_rows(finished, _FRAME_BYTES))
             )
         self._tiles.give(stage)
 
     def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage) -> int:
         if any(row.values.nbytes > _ROW_BYTES for row in rows):
-            self._lost_rows += len(rows)
-            self.warn(
+            self.health.lost_rows += len(rows)
+            self.health.warn(
                 f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
             )
             return 0
         labels = self._labels if self._decode else None
         table, counts = tensors_table(step, self._rank, rows, labels, stage)
-        total = int(counts.sum())
-        if total:
-            if self.first_nonfinite is None:
-                meta = rows[int(counts.sum(axis=1).nonzero()[0][0])].meta
-                self.first_nonfinite = {"step": step, "layer": meta.layer, "flag": meta.flag}
-            self.nonfinite += total
+        self.health.count_nonfinite(step, rows, counts)
         return self._send_frame("tensors", table, step)
 
     def _keep_scalar(self, row: ScalarRow) -> None:
         try:
             value = float(row.value)
         except (TypeError, ValueError, RuntimeError):
-            self.warn(f"{row.name} was logged with something that is not one number; it is left out.")
+            self.health.warn(f"{row.name} was logged with something that is not one number; it is left out.")
             return
         self._unsent.append((row.step, row.time, row.name, value, row.unit))
 
@@ -368,7 +323,7 @@ class Producer:
             except LinkLost as error:
                 self._lost(str(error))
         if stream == "tensors":
-            self._lost_rows += table.num_rows
+            self.health.lost_rows += table.num_rows
         return 0
 
     def _labels(self, row: Row) -> list[str]:
@@ -377,7 +332,7 @@ class Producer:
         try:
             return [self._decode(int(number)) for number in row.values.reshape(-1).tolist()]
         except Exception as error:  # The tokenizer is the user's.
-            self.warn(
+            self.health.warn(
                 f"The tokenizer could not decode ids ({type(error).__name__}). Tokens are shown without text."
             )
             self._decode = None
@@ -398,7 +353,7 @@ class Producer:
                 answer = error.to_message(message["id"])
             self._say(answer)
         elif message["type"] == "error":
-            self.warn(f"The hub refused something: {message['message']}")
+            self.health.warn(f"The hub refused something: {message['message']}")
 
     def _say(self, message: dict[str, Any]) -> None:
         if self._link is None:
@@ -408,12 +363,12 @@ class Producer:
         except LinkLost as error:
             self._lost(str(error))
         except ProtocolError as error:
-            self.warn(f"A message of the tracer's own was wrong: {error}")
+            self.health.warn(f"A message of the tracer's own was wrong: {error}")
 
     def _send_status(self) -> None:
         self._status_at = time.monotonic()
         if self._link is not None:
             try:
-                self._link.send(json.dumps(self.status(), ensure_ascii=False, allow_nan=False))
+                self._link.send(json.dumps(self.health.status(), ensure_ascii=False, allow_nan=False))
             except LinkLost as error:
                 self._lost(str(error))

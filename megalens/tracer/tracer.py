@@ -246,7 +246,7 @@ class Tracer:
         if self._producer is None:
             status: dict[str, Any] = {"type": "status", "state": "idle", "step": self._started}
         else:
-            status = self._producer.status()
+            status = self._producer.health.status()
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *self._notes]))[:20]
         return status
 
@@ -350,7 +350,7 @@ class Tracer:
             return
         self._notes.append(text)
         if self._producer is not None:
-            self._producer.warn(text)
+            self._producer.health.warn(text)
         else:
             logging.getLogger("megalens").warning("%s", text)
 

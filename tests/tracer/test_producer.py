@@ -166,7 +166,7 @@ def test_a_stalled_hub_costs_bounded_memory_and_counted_rows_and_no_waiting(
         slowest = max(slowest, time.perf_counter() - began)
         assert producer._put_bytes - producer._taken_bytes <= 1 << 20
     assert slowest < 1.0
-    assert producer.dropped > 0
+    assert producer.health.dropped > 0
     small_hub.reading.set()
     tracer.close()
     status = small_hub.next("status")
