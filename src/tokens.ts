@@ -1,5 +1,6 @@
 import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
+import type { DemoState, DemoWish } from './client/demo-state';
 import type { IReportFile, IRunEntry } from './client/runs-api';
 import type { PanelModel } from './panel/panel-model';
 import type { ViewOptions } from './protocol/views.generated';
@@ -31,6 +32,8 @@ export interface IMegalensRuns {
   connect(address: string, token: string): Promise<IRunEntry>;
   /** Freeze views into one file. */
   report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
+  /** Look at, start or stop the demo training of the Jupyter server. */
+  demo(wish: DemoWish): Promise<DemoState>;
   /** Share in the run's source, live or recorded as the server says. */
   acquire(id: string): Promise<IRunLease>;
 }
@@ -54,6 +57,8 @@ export interface IMegalensViews {
   open(run: string, options: ViewOptions): Promise<void>;
   /** The view that was last in focus, or null. */
   readonly current: IViewReference | null;
+  /** The view of a tab, by the tab's id; null when there is none. */
+  at(tab: string): IViewReference | null;
   /** Every open view of one run. */
   of(run: string): readonly ViewOptions[];
   /** Emitted when tabs open, close or change their options. */
@@ -91,6 +96,7 @@ export const CommandIDs = {
   openScalars: 'megalens:open-scalars',
   exportReport: 'megalens:export-report',
   copyCode: 'megalens:copy-code',
+  insertView: 'megalens:insert-view',
   applySettings: 'megalens:apply-settings',
   revertSettings: 'megalens:revert-settings',
   refreshRuns: 'megalens:refresh-runs',

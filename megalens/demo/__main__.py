@@ -9,6 +9,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 from types import FrameType
 from typing import Any
@@ -17,7 +18,12 @@ from typing import Any
 # longer there, and this must be said before torch is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    raise SystemExit(
+        'The demo trains with PyTorch, which is not installed. pip install "megalens[tracer]"'
+    ) from error
 
 from ..protocol import Tile
 from .model import GPT
@@ -44,6 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    if options.until_stdin_closes:
+        # The pipe closes with the process that holds its other end, also when that is killed.
+        threading.Thread(target=_stop_with, args=(sys.stdin.fileno(), stopped), daemon=True).start()
     line = StateLine(sys.stdout)
     line.say("reading the text")
     config = TrainConfig(steps=options.steps, batch=options.batch, seed=options.seed, compile=options.compile)
@@ -51,6 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     model = GPT()
     corpus = load_corpus()
     tracer = None if options.no_trace else _trace(model, options)
+    if tracer is not None and options.until_stdin_closes:
+        print(f"run {tracer.run_id}", flush=True)
     trainer = Trainer(model, corpus, tracer, config)
     began = time.monotonic()
     sample = ""
@@ -75,6 +86,13 @@ def main(arguments: list[str] | None = None) -> int:
     if sample:
         print(sample)
     return 0
+
+
+def _stop_with(stdin: int, stopped: list[int]) -> None:
+    # Not through sys.stdin: a thread that waits in there keeps Python from ending.
+    while os.read(stdin, 4096):
+        pass
+    stopped.append(signal.SIGTERM)
 
 
 def _trace(model: GPT, options: argparse.Namespace) -> Any:
@@ -133,6 +151,11 @@ def _parser() -> argparse.ArgumentParser:
         help="seconds the hub stays for viewers that come back (%(default)s)",
     )
     parser.add_argument("--compile", action="store_true", help="train through torch.compile")
+    parser.add_argument(
+        "--until-stdin-closes",
+        action="store_true",
+        help="for a parent process: print the run's id first, and end cleanly when standard input ends",
+    )
     parser.add_argument("--no-trace", action="store_true", help="train without the tracer")
     return parser
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_server.extension.application import ExtensionApp
-from traitlets import Int, List, Unicode
+from traitlets import Bool, Int, List, Unicode
 
+from .demo_handler import DemoHandler
+from .demo_training import DemoTraining
 from .hubs_handler import HubsHandler
 from .registry import RunRegistry
 from .relay import RelayHandler
@@ -26,6 +28,7 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/streams/([^/]+)", StreamHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"megalens/api/hubs", HubsHandler),
+    (r"megalens/api/demo", DemoHandler),
     (r"megalens/ws/runs/([^/]+)", RelayHandler),
 )
 
@@ -51,14 +54,22 @@ class MegalensExtension(ExtensionApp):
         help="Most bytes of rows that one answer may have; steps are thinned out to fit.",
     ).tag(config=True)
 
+    allow_demo = Bool(
+        True, help="Whether a user may start the demo training from the panel: one process of this server."
+    ).tag(config=True)
+
     def initialize_settings(self) -> None:
         """Make the registry and the worker threads."""
         serverapp = self.serverapp
         assert serverapp is not None
-        registry = RunRegistry(Path(serverapp.root_dir), self.run_folders, self.allowed_hubs, self.log)
+        root = Path(serverapp.root_dir)
+        registry = RunRegistry(root, self.run_folders, self.allowed_hubs, self.log)
+        # The demo's run is listed after its end where the first of the folders is.
+        records = root / Path(self.run_folders[0] if self.run_folders else "megalens-runs").expanduser()
         self.settings.update(
             {
                 "megalens_registry": registry,
+                "megalens_demo": DemoTraining(records, self.allow_demo),
                 "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
                 "megalens_relays": set(),
                 "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
@@ -70,7 +81,10 @@ class MegalensExtension(ExtensionApp):
         self.handlers.extend(HANDLERS)
 
     async def stop_extension(self) -> None:
-        """Close every relay and end the worker threads."""
+        """Close every relay, end the demo training and the worker threads."""
+        demo: DemoTraining = self.settings["megalens_demo"]
+        ending = asyncio.get_running_loop().run_in_executor(None, demo.close)
         relays: set[RelayHandler] = self.settings["megalens_relays"]
         await asyncio.gather(*(relay.shut_down() for relay in list(relays)), return_exceptions=True)
+        await ending
         self.settings["megalens_executor"].shutdown(wait=False, cancel_futures=True)

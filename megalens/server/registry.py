@@ -63,6 +63,7 @@ class RunRegistry:
         self._names: dict[str, str] = {}
         self._announced: dict[str, str] = {}
         self._steps: dict[str, int] = {}
+        self._seen: dict[str, HubTarget] = {}
         self._records: dict[str, Path] = {}
         self._headers: dict[Path, tuple[tuple[int, int], RunFolder | None]] = {}
 
@@ -76,7 +77,7 @@ class RunRegistry:
         return sorted(entries, key=lambda entry: (entry["started"], entry["id"]), reverse=True)
 
     def entry(self, run_id: str) -> dict[str, Any]:
-        """Return one run's entry in the list.
+        """Return one run's entry in the list, or what is known of one that was live and left nothing to list.
 
         Raises
         ------
@@ -85,7 +86,11 @@ class RunRegistry:
         """
         found = next((entry for entry in self.entries() if entry["id"] == run_id), None)
         if found is None:
-            raise _no_run(run_id)
+            with self._lock:
+                target = self._seen.get(run_id)
+            if target is None:
+                raise _no_run(run_id)
+            found = {**self._live_entry(target, None), "state": "gone"}
         return found
 
     def hub(self, run_id: str) -> HubTarget | None:
@@ -194,6 +199,7 @@ class RunRegistry:
             if hub.record:
                 # A killed hub leaves its folder, which may lie outside the folders of the configuration.
                 self._records[hub.id] = Path(hub.record)
+        self._seen.update(found)
         return found
 
     def _recorded(self) -> dict[str, RunFolder]:

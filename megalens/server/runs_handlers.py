@@ -35,7 +35,7 @@ class RunHandler(MegalensHandler):
     @authenticated
     @authorized
     async def get(self, run_id: str) -> None:
-        """Answer a recorded run's description, or a live run's entry."""
+        """Answer a recorded run's description, or the entry of a run that is live or left no recording."""
         self.answer(await self.in_thread(self._describe, run_id))
 
     @authenticated
@@ -51,7 +51,13 @@ class RunHandler(MegalensHandler):
         entry = self.registry.entry(run_id)
         if entry["state"] == "live":
             return entry
-        folder = self.registry.folder(run_id)
+        try:
+            folder = self.registry.folder(run_id)
+        except ServerError as error:
+            # It was live a moment ago and has no folder that could be read (yet).
+            if error.status == 404:
+                return {**entry, "state": "gone"}
+            raise
         hello = folder.hello()
         hello["run"] = {**hello["run"], "name": entry["name"]}
         return {"hello": hello, "status": folder.status(), "truncated": folder.truncated()}

@@ -3,6 +3,7 @@ import type { Hello, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { ViewOptions } from '../protocol/views.generated';
 import { ClientError } from './client-error';
+import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 
 /** One run as the Jupyter server lists it. */
 export interface IRunEntry {
@@ -164,6 +165,16 @@ export class RunsApi {
    */
   async connectHub(address: string, token: string): Promise<IRunEntry> {
     return entryOf(await this.json('hubs', { method: 'POST', body: JSON.stringify({ address, token }) }));
+  }
+
+  /** Look at, start or stop the demo training. A server that knows none says that it is off. */
+  async demo(wish: DemoWish): Promise<DemoState> {
+    const inits: Record<DemoWish, RequestInit> = {
+      look: {},
+      start: { method: 'POST', body: '{}' },
+      stop: { method: 'DELETE' }
+    };
+    return demoStateOf(asObject(await this.json('demo', inits[wish])));
   }
 
   private async json(path: string, init: RequestInit): Promise<unknown> {

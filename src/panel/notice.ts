@@ -143,6 +143,13 @@ export function runNotice(
       action: { id: 'trace-first', label: trans.__('Tick the first one') }
     };
   }
+  if (status?.state === 'idle' && status.step === 0) {
+    return {
+      tone: 'busy',
+      sentence: trans.__('The training has joined and takes its first step. Charts begin with it.'),
+      action: null
+    };
+  }
   if (status?.state === 'idle') {
     return {
       tone: 'plain',

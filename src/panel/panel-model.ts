@@ -2,8 +2,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
-import type { IMegalensRuns, IReportRequest, IRunEntry, IRunLease } from '../tokens';
+import type { IMegalensRuns, IReportRequest, IRunEntry, IRunLease, IViewReference } from '../tokens';
+import { DemoModel } from './demo-model';
 import { isAvailable } from './draft';
+import { helloOf } from './hello-wait';
 import {
   ENABLE_COMMAND,
   listNotice,
@@ -51,8 +53,6 @@ export interface IOpenRun {
   readonly trace: TraceModel;
 }
 
-const HELLO_WITHIN = 5000;
-
 /**
  * The panel's whole state. Components read it and call it; they hold no logic of their own.
  */
@@ -65,9 +65,12 @@ export class PanelModel {
   ) {
     this.runs = new RunsModel(service, options);
     this.runs.changed.connect(this._onRuns, this);
+    this.demo = new DemoModel(service, () => void this.runs.refresh());
+    this.demo.changed.connect(this._emit, this);
   }
 
   readonly runs: RunsModel;
+  readonly demo: DemoModel;
 
   /** Emitted when anything shown may have changed. */
   get changed(): ISignal<this, void> {
@@ -108,6 +111,7 @@ export class PanelModel {
   /** Whether the panel is looked at: only then is the server asked and are times counted. */
   set visible(on: boolean) {
     this.runs.watching = on;
+    this.demo.watching = on;
     clearInterval(this._clock);
     if (on) {
       this._clock = setInterval(() => {
@@ -124,22 +128,8 @@ export class PanelModel {
       await this.runs.refresh();
       await this._opening;
     }
-    const source = this._open?.source;
-    if (source !== undefined && source.hello === null && source.connection.kind !== 'closed') {
-      await new Promise<void>(resolve => {
-        const done = () => {
-          clearTimeout(timer);
-          source.changed.disconnect(look);
-          resolve();
-        };
-        const look = () => {
-          if (source.hello !== null || source.connection.kind === 'closed') {
-            done();
-          }
-        };
-        const timer = setTimeout(done, HELLO_WITHIN);
-        source.changed.connect(look);
-      });
+    if (this._open !== null) {
+      await helloOf(this._open.source);
     }
   }
 
@@ -175,17 +165,24 @@ export class PanelModel {
     }
   }
 
-  /** Open a view of the chosen run on what is traced now. */
-  async openView(view: ViewOptions['view'], options: Partial<ViewOptions> = {}): Promise<void> {
+  /** A view of the chosen run on what is traced now, or null where there is nothing to show. */
+  viewOf(view: ViewOptions['view'], options: Partial<ViewOptions> = {}): IViewReference | null {
     const open = this._open;
     if (open === null) {
-      return;
+      return null;
     }
-    const first = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
     if (view === 'scalars') {
-      await this.host.openView(open.id, { view, ...options } as ViewOptions);
-    } else if (first !== undefined) {
-      await this.host.openView(open.id, { view, flag: first, ...options } as ViewOptions);
+      return { run: open.id, options: { view, ...options } as ViewOptions };
+    }
+    const flag = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
+    return flag === undefined ? null : { run: open.id, options: { view, flag, ...options } as ViewOptions };
+  }
+
+  /** Open a view of the chosen run on what is traced now. */
+  async openView(view: ViewOptions['view'], options: Partial<ViewOptions> = {}): Promise<void> {
+    const found = this.viewOf(view, options);
+    if (found !== null) {
+      await this.host.openView(found.run, found.options);
     }
   }
 
@@ -294,6 +291,7 @@ export class PanelModel {
     clearInterval(this._clock);
     this._close();
     this.runs.dispose();
+    this.demo.dispose();
     Signal.clearData(this);
   }
 

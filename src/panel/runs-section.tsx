@@ -1,5 +1,6 @@
 import { refreshIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
+import { DemoBox } from './demo-box';
 import { NoticeBox } from './notice-box';
 import type { PanelModel } from './panel-model';
 import { runMark } from './run-mark';
@@ -80,11 +81,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           })}
         </ul>
       )}
-      {notice?.action?.id === 'copy-snippet' && (
-        <p className="jp-MegalensHint">
-          {trans.__('Nothing to train? Start the demo in a terminal:')} <code>python -m megalens.demo</code>
-        </p>
-      )}
+      <DemoBox demo={model.demo} empty={runs.state.kind === 'ready' && entries.length === 0} trans={trans} />
       <button type="button" className="jp-MegalensLink" onClick={() => void model.connect()}>
         {trans.__('+ Connect to address…')}
       </button>

@@ -35,6 +35,11 @@ export class ViewTabs implements IMegalensViews {
     return tab === null ? null : { run: tab.run, options: tab.options };
   }
 
+  at(id: string): IViewReference | null {
+    const tab = this.tracker.find(each => each.id === id);
+    return tab === undefined ? null : { run: tab.run, options: tab.options };
+  }
+
   of(run: string): readonly ViewOptions[] {
     const options: ViewOptions[] = [];
     this.tracker.forEach(tab => {

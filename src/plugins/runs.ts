@@ -50,6 +50,7 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       rename: async (id, name) => (await runs()).rename(id, name),
       connect: async (address, token) => (await runs()).connect(address, token),
       report: async (id, request, signal) => (await runs()).report(id, request, signal),
+      demo: async wish => (await runs()).demo(wish),
       acquire: async id => (await runs()).acquire(id)
     };
   }

@@ -1,5 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ClientError } from '../client/client-error';
+import type { DemoState, DemoWish } from '../client/demo-state';
 import type { SocketFactory } from '../client/hub-socket';
 import type { ClosedState } from '../client/hub-state';
 import type { IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
@@ -53,6 +54,11 @@ export class Runs implements IDisposable {
   /** Reach a hub elsewhere that the administrator allows. */
   connect(address: string, token: string): Promise<IRunEntry> {
     return this.options.api.connectHub(address, token);
+  }
+
+  /** Look at, start or stop the demo training. */
+  demo(wish: DemoWish): Promise<DemoState> {
+    return this.options.api.demo(wish);
   }
 
   /** Freeze views into one file. */

@@ -160,11 +160,12 @@ async def test_a_write_with_a_cookie_needs_the_xsrf_token(
     body = json.dumps({"name": "other"})
     without = browser(jar, jp_http_port, origin)
     assert await status_of(http_server_client, path, method="PATCH", body=body, headers=without) == 403
-    for name in ("hubs", f"runs/{run_folder.name}/report"):
+    for name in ("hubs", "demo", f"runs/{run_folder.name}/report"):
         code = await status_of(
             http_server_client, f"{jp_base_url}megalens/api/{name}", method="POST", body="{}", headers=without
         )
         assert code == 403
+    assert await status_of(http_server_client, f"{jp_base_url}megalens/api/demo", headers=without) == 200
     assert json.loads((run_folder / "run.json").read_text())["run"]["name"] == "gpt-demo"
     with_token = browser(jar, jp_http_port, origin, jar["_xsrf"])
     assert await status_of(http_server_client, path, method="PATCH", body=body, headers=with_token) == 200

@@ -48,6 +48,10 @@ export class MemoryRuns implements IMegalensRuns {
     throw new ClientError('refused', 'This address is not allowed.', { status: 403 });
   }
 
+  async demo(): ReturnType<IMegalensRuns['demo']> {
+    return { kind: 'idle' };
+  }
+
   async report(): ReturnType<IMegalensRuns['report']> {
     return { name: 'gpt-demo.html', content: new Blob(['<html>']) };
   }

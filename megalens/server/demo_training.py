@@ -1,0 +1,174 @@
+"""The demo training that a person starts from an empty panel: one child process of the Jupyter server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from ..hub.discovery import live_hubs
+from .errors import ServerError
+
+__all__ = ["DemoTraining"]
+
+_RUN = re.compile(r"run ([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
+_MOST_LINE = 500
+_END_SECONDS = 10
+
+
+class DemoTraining:
+    """At most one demo training. Its methods start and await a process: call them in a worker thread.
+
+    Parameters
+    ----------
+    folder : Path
+        Where its run folder goes.
+    allowed : bool
+        Whether it may be started at all.
+    command : list of str, optional
+        What to start instead, for the tests.
+    """
+
+    def __init__(self, folder: Path, allowed: bool, command: list[str] | None = None) -> None:
+        # Nothing of a request reaches this list. Closing its standard input ends it, so it ends with this server however that ends.
+        self._command = command or [
+            *(sys.executable, "-m", "megalens.demo", "--record", str(folder)),
+            *("--linger", "2", "--until-stdin-closes"),
+        ]
+        self._allowed = allowed
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: deque[str] = deque(maxlen=20)
+        self._reader: threading.Thread | None = None
+        self._run: str | None = None
+        self._live = False
+        self._stopped = False
+        self._closed = False
+
+    def state(self) -> dict[str, Any]:
+        """Return ``{state, run, message}``.
+
+        ``state`` is ``off`` (not allowed), ``idle`` (never started, stopped, or trained to its end), ``starting``, ``running`` or
+        ``failed``; ``run`` the id of its run once that is live; ``message`` the last line of what a failed one wrote.
+        """
+        with self._lock:
+            return self._state()
+
+    def start(self) -> dict[str, Any]:
+        """Start the training unless it runs, and return the state.
+
+        Raises
+        ------
+        ServerError
+            403 when the administrator does not allow it, 409 while the server ends.
+        """
+        if not self._allowed:
+            raise ServerError(
+                403,
+                "forbidden",
+                "This server may not start the demo. Its administrator can allow it in c.MegalensExtension.allow_demo.",
+            )
+        with self._lock:
+            if self._closed:
+                raise ServerError(409, "refused", "The Jupyter server is ending. Start it again first.")
+            if self._process is None or self._process.poll() is not None:
+                self._launch()
+            return self._state()
+
+    def stop(self) -> dict[str, Any]:
+        """End the training, wait for it, and return the state. Does nothing when none runs."""
+        with self._lock:
+            self._end()
+            return self._state()
+
+    def close(self) -> None:
+        """End the training for good. Safe twice."""
+        with self._lock:
+            self._closed = True
+            self._end()
+
+    def _launch(self) -> None:
+        self._run = None
+        self._live = False
+        self._stopped = False
+        self._lines.clear()
+        try:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
+                # Ctrl-C in the server's terminal asks the server first, which then ends its child.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ServerError(500, "internal", f"The demo could not be started: {error.strerror}.") from error
+        self._process = process
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        self._reader.start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said = _RUN.fullmatch(line.strip())
+            if process is not self._process:
+                continue
+            if said:
+                self._run = said[1]
+            elif line.strip():
+                self._lines.append(line.strip()[:_MOST_LINE])
+
+    def _state(self) -> dict[str, Any]:
+        process = self._process
+        if not self._allowed:
+            return _answer("off")
+        if process is None or self._stopped:
+            return _answer("idle")
+        code = process.poll()
+        if code is None:
+            self._live = self._live or any(hub.id == self._run for hub in live_hubs())
+            return _answer("running", self._run) if self._live else _answer("starting")
+        if code == 0:
+            return _answer("idle")
+        if self._reader is not None:
+            # The last line may still be in the pipe.
+            self._reader.join(2)
+        return _answer("failed", None, self._last_line(code))
+
+    def _last_line(self, code: int) -> str:
+        line = self._lines[-1] if self._lines else f"it ended with exit code {code} and wrote nothing"
+        home = str(Path.home())
+        return line.replace(home, "~")
+
+    def _end(self) -> None:
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        self._stopped = True
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + _END_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.2)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+
+def _answer(state: str, run: str | None = None, message: str | None = None) -> dict[str, Any]:
+    return {"state": state, "run": run, "message": message}
