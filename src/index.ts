@@ -1,6 +1,7 @@
 import { commandsPlugin } from './plugins/commands';
 import { launcherPlugin } from './plugins/launcher';
 import { mimePlugin } from './plugins/mime';
+import { notebookPlugin } from './plugins/notebook';
 import { panelPlugin } from './plugins/panel';
 import { runsPlugin } from './plugins/runs';
 import { viewsPlugin } from './plugins/views';
@@ -13,6 +14,7 @@ export default [
   panelPlugin,
   commandsPlugin,
   launcherPlugin,
+  notebookPlugin,
   widgetsPlugin,
   mimePlugin
 ];

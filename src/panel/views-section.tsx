@@ -22,7 +22,12 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
             key={view}
             type="button"
             className="jp-MegalensButton"
-            title={view === 'scalars' || traced ? help : trans.__('Nothing is traced yet')}
+            data-view={view}
+            title={
+              view === 'scalars' || traced
+                ? trans.__('%1. Click for a tab, or drag into a notebook', help)
+                : trans.__('Nothing is traced yet')
+            }
             onClick={() => void model.openView(view)}
           >
             {label}

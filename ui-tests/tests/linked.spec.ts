@@ -1,0 +1,163 @@
+import { execFileSync } from 'child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'fs';
+import { join, resolve } from 'path';
+import type { Locator, Page } from '@playwright/test';
+import {
+  expect,
+  ready,
+  runCell,
+  runFromPalette,
+  setTheme,
+  showPanel,
+  test,
+  type ILab,
+  type ITraining
+} from '../lab';
+
+const ROOT = resolve(__dirname, '../..');
+const SHOTS = join(ROOT, 'ui-tests/screenshots');
+
+test.describe.configure({ mode: 'serial' });
+
+let training: ITraining;
+
+test.beforeAll(async ({ lab }) => {
+  mkdirSync(SHOTS, { recursive: true });
+  training = await lab.train('gpt-linked', { traced: true });
+});
+
+test.afterAll(async () => {
+  await training.process.end();
+});
+
+function write(lab: ILab, name: string, cells: string[]): void {
+  const notebook = {
+    nbformat: 4,
+    nbformat_minor: 5,
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3 (ipykernel)', language: 'python' } },
+    cells: cells.map((source, i) => ({
+      id: `cell-${i}`,
+      cell_type: 'code',
+      source,
+      metadata: {},
+      outputs: [],
+      execution_count: null
+    }))
+  };
+  writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
+}
+
+/** Show the panel with the run of these tests chosen. */
+async function panelOf(page: Page): Promise<Locator> {
+  const panel = await showPanel(page);
+  await panel.getByRole('option', { name: 'gpt-linked' }).click();
+  await expect(panel.getByRole('button', { name: 'Trend', exact: true })).toBeVisible();
+  return panel;
+}
+
+const lastCell = (page: Page): Locator => page.locator('.jp-Notebook .jp-CodeCell .cm-content').last();
+
+test('steps chosen in a tab filter a cell’s view of the same run, until they are taken back there', async ({
+  open,
+  lab
+}) => {
+  write(lab, 'linked.ipynb', [
+    'import megalens\nrun = megalens.connect("gpt-linked")\nrun.scalars_view(["loss"])'
+  ]);
+  const page = await open('lab/tree/linked.ipynb?reset');
+  await ready(page);
+  await runCell(page, 0);
+  const cell = page.locator('.jp-OutputArea-output .jp-MegalensView');
+  await expect(cell.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+  const panel = await panelOf(page);
+  await panel.getByRole('button', { name: 'Trend', exact: true }).click();
+  const tab = page.locator('.jp-MegalensViewTab:visible .jp-MegalensView');
+  const stage = tab.locator('.jp-MegalensStage');
+  await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
+  await expect(tab.locator('.jp-MegalensView-title')).toContainText(/to \d{2,}/);
+  const box = (await stage.boundingBox())!;
+  await page.keyboard.down('Shift');
+  await page.mouse.move(box.x + box.width * 0.3, box.y + 120);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.4, box.y + 120);
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 120);
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  const chip = tab.getByRole('button', { name: /^steps \d+–\d+/ });
+  await expect(chip).toBeVisible();
+  await expect(tab.locator('.jp-MegalensBand')).toHaveCount(1);
+  const [, first, last] = /steps (\d+)–(\d+)/.exec((await chip.textContent()) ?? '') ?? [];
+  await page.screenshot({ path: join(SHOTS, 'linked-tab-light.png') });
+  await page.getByRole('tab', { name: 'linked.ipynb' }).click();
+  await expect(cell.locator('.jp-MegalensView-title')).toContainText(`steps ${first} to ${last}`);
+  await setTheme(page, 'JupyterLab Dark');
+  await page.screenshot({ path: join(SHOTS, 'linked-cell-dark.png') });
+  await setTheme(page, 'JupyterLab Light');
+  await cell.getByRole('button', { name: /^steps \d+–\d+/ }).click();
+  await expect(cell.locator('.jp-MegalensView-title')).not.toContainText(`steps ${first} to ${last}`);
+  await expect(cell.getByRole('button', { name: /^steps \d+–\d+/ })).toHaveCount(0);
+});
+
+test('a view’s button is dragged into a notebook and its cell runs @everywhere', async ({ open, lab }) => {
+  write(lab, 'drag.ipynb', ['1 + 1']);
+  const page = await open('lab/tree/drag.ipynb?reset');
+  await ready(page);
+  const panel = await panelOf(page);
+  const from = (await panel.getByRole('button', { name: 'Trend', exact: true }).boundingBox())!;
+  const to = (await page.locator('.jp-Notebook .jp-CodeCell').first().boundingBox())!;
+  await page.mouse.move(from.x + 10, from.y + 8);
+  await page.mouse.down();
+  await page.mouse.move(from.x + 30, from.y + 8, { steps: 4 });
+  await expect(page.locator('.jp-MegalensDragImage')).toBeVisible();
+  await page.mouse.move(to.x + to.width / 2, to.y + to.height / 2, { steps: 8 });
+  await page.screenshot({ path: join(SHOTS, 'drag-light.png') });
+  await page.mouse.up();
+  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(2);
+  await expect(page.locator('.jp-MegalensDragImage')).toHaveCount(0);
+  // A drag is no click.
+  await expect(page.getByRole('tab', { name: /Trend/ })).toHaveCount(0);
+  const cell = page.locator('.jp-Notebook .jp-CodeCell', { hasText: 'run.trend' });
+  await expect(cell.locator('.cm-content')).toContainText(`run = megalens.connect("${training.id}")`);
+  await cell.locator('.cm-content').click();
+  await page.keyboard.press('Control+Enter');
+  await expect(cell.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 40_000 });
+});
+
+test('the tab in front is inserted by a command, and by its title, as the notebook needs it', async ({
+  open,
+  lab
+}) => {
+  write(lab, 'insert.ipynb', [`run = megalens.connect("${training.id}")`]);
+  const page = await open('lab/tree/insert.ipynb?reset');
+  await ready(page);
+  const panel = await panelOf(page);
+  await panel.getByRole('button', { name: 'Scalars', exact: true }).click();
+  await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();
+  await runFromPalette(page, 'Insert View into Notebook');
+  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(2);
+  await expect(lastCell(page)).toHaveText('run.scalars_view()');
+  // The same from the context menu of the panel's button.
+  await panel.getByRole('button', { name: 'Heatmap', exact: true }).click({ button: 'right' });
+  await page.getByRole('menuitem', { name: 'Insert View into Notebook' }).click();
+  await expect(page.locator('.jp-Notebook .jp-CodeCell')).toHaveCount(3);
+  await expect(lastCell(page)).toHaveText('run.heatmap("HiddenStates")');
+});
+
+test('opening the quickstart notebook does not change it', async ({ open, lab }) => {
+  const notebook = JSON.parse(readFileSync(join(ROOT, 'examples/quickstart.ipynb'), 'utf-8')) as {
+    metadata: { language_info: { version: string } };
+  };
+  // JupyterLab writes the kernel's Python version into every notebook that names another one.
+  notebook.metadata.language_info.version = execFileSync(join(ROOT, '.venv/bin/python'), [
+    '-c',
+    'import platform; print(platform.python_version())'
+  ])
+    .toString()
+    .trim();
+  writeFileSync(join(lab.folder, 'quickstart.ipynb'), JSON.stringify(notebook, null, 1));
+  const page = await open('lab/tree/quickstart.ipynb?reset');
+  await ready(page);
+  await expect(page.locator('.jp-Notebook .jp-CodeCell').first()).toBeVisible();
+  await expect(page.getByRole('tab', { name: 'quickstart.ipynb' })).toBeVisible();
+  await expect(page.locator('.jp-mod-dirty')).toHaveCount(0);
+});
