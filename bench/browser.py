@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> Path:
 
 
 def _write(seen: Mapping[str, Any], produced: Mapping[int, float], rate: float, quick: bool) -> Path:
-    delays = [at - 1e3 * produced[step] for _, step, at in seen["drawn"] if step in produced]
+    timed = [(at, at - 1e3 * produced[step]) for _, step, at in seen["drawn"] if step in produced]
+    delays = [delay for _, delay in timed]
     if len(delays) < 20:
         raise RuntimeError(
             f"Expected at least 20 drawings, found {len(delays)}. Does the page show the views?"
@@ -114,9 +116,16 @@ def _write(seen: Mapping[str, Any], produced: Mapping[int, float], rate: float, 
         "While it is watched the page has one bare debugging session with nothing enabled in it. The heap is measured after a forced collection, first when the "
         "page has followed for a minute: the 128 MiB in which it keeps tensors are full after some ten seconds."
     )
-    return write_results(
-        "browser", "From tensor to pixel", rows, how=how, quick=quick, facts={"heaps": seen["heaps"]}
-    )
+    facts = {"heaps": seen["heaps"], "p99_by_minute": _by_minute(timed)}
+    return write_results("browser", "From tensor to pixel", rows, how=how, quick=quick, facts=facts)
+
+
+def _by_minute(timed: Sequence[tuple[float, float]]) -> list[float]:
+    """Return the p99 of each minute: one bad moment of the machine looks different from a slow page."""
+    minutes: dict[int, list[float]] = {}
+    for at, delay in timed:
+        minutes.setdefault(int((at - timed[0][0]) // 60_000), []).append(delay)
+    return [round(percentile(minutes[minute], 99), 1) for minute in sorted(minutes)]
 
 
 def _gather(run: Run, produced: dict[int, float], ended: threading.Event) -> None:
@@ -130,15 +139,22 @@ def _take(run: Run, produced: dict[int, float]) -> None:
 
 
 def _watch(page: Mapping[str, Any], environment: Mapping[str, str], limit: float) -> dict[str, Any]:
-    done = subprocess.run(
+    process = subprocess.Popen(
         ["node", str(ROOT / "bench" / "browser-page.mjs")],
         cwd=ROOT,
         env=dict(environment) | {"BENCH_PAGE": json.dumps(page)},
         stdout=subprocess.PIPE,
-        timeout=limit,
-        check=True,
+        start_new_session=True,
     )
-    seen: dict[str, Any] = json.loads(done.stdout)
+    try:
+        output, _ = process.communicate(timeout=limit)
+    finally:
+        # Whatever ends the watching ends the browser too.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    if process.returncode != 0:
+        raise RuntimeError("The benchmark's page failed; what it said is above.")
+    seen: dict[str, Any] = json.loads(output)
     return seen
 
 
