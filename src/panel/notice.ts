@@ -143,7 +143,8 @@ export function runNotice(
       action: { id: 'trace-first', label: trans.__('Tick the first one') }
     };
   }
-  if (status?.state === 'idle' && status.step === 0) {
+  // One that takes long is told like any other pause.
+  if (status?.state === 'idle' && status.step === 0 && connection.kind === 'live') {
     return {
       tone: 'busy',
       sentence: trans.__('The training has joined and takes its first step. Charts begin with it.'),
