@@ -30,6 +30,7 @@ BIT_MERGED = 2
 _MAGIC = b"MLNS"
 _VERSION = 1
 _HEADER = struct.Struct("<4sHHQqqII24s")
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
 _KNOWN_NAMES = {name.encode("ascii").ljust(24, b"\0"): name for name in STREAM_NAMES}
@@ -173,14 +174,23 @@ def encode_frame(
         )
     if time_us is None:
         time_us = time.time_ns() // 1000
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, expected) as writer:
-        writer.write(table)
-    body = sink.getvalue()
+    batches = table.to_batches() if isinstance(table, pa.Table) else [table]
+    # What an Arrow stream writer writes, without the copies that it makes while its memory grows.
+    body: list[bytes | memoryview] = [_schema_message(stream)]
+    body += [memoryview(batch.serialize()) for batch in batches]
+    body.append(_END_OF_STREAM)
     header = _HEADER.pack(
-        _MAGIC, _VERSION, bits, seq, step, time_us, table.num_rows, body.size, stream.encode("ascii")
+        _MAGIC,
+        _VERSION,
+        bits,
+        seq,
+        step,
+        time_us,
+        table.num_rows,
+        sum(len(part) for part in body),
+        stream.encode("ascii"),
     )
-    return b"".join((header, memoryview(body)))
+    return b"".join((header, *body))
 
 
 def decode_frame(data: bytes | bytearray | memoryview) -> Frame:

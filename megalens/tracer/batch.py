@@ -118,10 +118,13 @@ def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> 
         # Any NaN or infinity makes the sum non-finite, so one pass settles the usual case.
         with np.errstate(all="ignore"):
             finite = math.isfinite(np.add.reduce(tiles, axis=None))
-        for meta, values, raw in zip(row.metas, tiles, np.split(row.array, parts, -1), strict=True):
-            counts = NO_COUNTS if finite else (int(np.isnan(raw).sum()), int(np.isinf(raw).sum()))
-            finished.append(Row(meta, values, counts))
+        counts = [NO_COUNTS] * parts if finite else _counts(np.split(row.array, parts, -1))
+        finished += map(Row, row.metas, tiles, counts)
     return finished
+
+
+def _counts(parts: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    return [(int(np.isnan(part).sum()), int(np.isinf(part).sum())) for part in parts]
 
 
 def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
