@@ -35,12 +35,21 @@ class Capture:
         ``FlagPoints`` by flag name.
     warn : callable
         Takes a sentence for the user; never raises and never waits.
+    hand_over : callable
+        Takes away what has gathered, as :meth:`take` gives it; never raises and never waits.
     """
 
-    def __init__(self, root: torch.nn.Module, points: Any, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        root: torch.nn.Module,
+        points: Any,
+        warn: Callable[[str], None],
+        hand_over: Callable[[], None],
+    ) -> None:
         self._root = root
         self._points = points
         self._warn = warn
+        self._hand_over = hand_over
         self._remove: Callable[[], None] | None = None
         self.plan = Plan()
         self.probes: list[Probe] = []
@@ -138,11 +147,6 @@ class Capture:
         self._rows, self._scalars, self._nbytes, self.spent_ns = [], [], 0, 0
         return batch
 
-    @property
-    def waiting_rows(self) -> int:
-        """Rows that have gathered."""
-        return len(self._rows)
-
     # Inside a forward pass.
 
     def forward_begins(self) -> None:
@@ -150,6 +154,14 @@ class Capture:
         if self._any_active:
             self.micro_batch += 1
             self.in_forward = True
+
+    def forward_ends(self) -> None:
+        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
+        self.in_forward = False
+        if self._rows:
+            started = _clock()
+            self._hand_over()
+            self.spent_ns += _clock() - started
 
     def add(self, probe: Probe, tensor: Any) -> None:
         """Keep what one probe saw. Never raises: an error is counted and said once."""

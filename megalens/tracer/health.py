@@ -18,6 +18,7 @@ __all__ = ["Health"]
 log = logging.getLogger("megalens")
 
 _IDLE_SECONDS = 3.0
+_SIZES = 20
 
 
 class Health:
@@ -39,7 +40,7 @@ class Health:
         self.overhead = Overhead()
         self.given_up_rows = 0
         self.lost_rows = 0
-        self._sizes: deque[int] = deque(maxlen=20)
+        self._sizes: dict[int, int] = {}
         self._warnings: deque[str] = deque(maxlen=20)
         self._nonfinite = 0
         self._first_nonfinite: dict[str, Any] | None = None
@@ -61,9 +62,11 @@ class Health:
         """Note that the training is alive."""
         self._step_at = time.monotonic()
 
-    def sent(self, nbytes: int) -> None:
-        """Note the size of a step's tensors."""
-        self._sizes.append(nbytes)
+    def sent(self, step: int, nbytes: int) -> None:
+        """Note the size of a frame of a step's tensors."""
+        self._sizes[step] = self._sizes.get(step, 0) + nbytes
+        if len(self._sizes) > _SIZES:
+            del self._sizes[next(iter(self._sizes))]
 
     def count_nonfinite(self, step: int, rows: Sequence[Row], counts: np.ndarray) -> None:
         """Add the non-finite values of ``rows``, of which ``counts`` is int64 ``[rows, 2]``."""
@@ -95,7 +98,8 @@ class Health:
         overhead = self.overhead.to_status()
         if overhead is not None:
             message["overhead"] = overhead
-        sizes = list(self._sizes)
+        # Read by the training thread while the producer thread adds: a copy of its own.
+        sizes = list(self._sizes.values())
         if sizes:
             message["bytes_per_step"] = sum(sizes) / len(sizes)
         return message

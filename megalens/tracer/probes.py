@@ -49,6 +49,10 @@ class IProbeSink(Protocol):
         """Count a forward pass."""
         ...
 
+    def forward_ends(self) -> None:
+        """Note that a forward pass is over."""
+        ...
+
     def add(self, probe: Probe, tensor: Any) -> None:
         """Keep what one probe saw."""
         ...
@@ -75,7 +79,7 @@ def install_probes(
 
     def end(module: nn.Module, args: Any, output: Any) -> None:
         if not _is_compiling():
-            sink.in_forward = False
+            sink.forward_ends()
 
     handles.append(root.register_forward_pre_hook(begin, prepend=True))
     for flag in plan.flags.values():

@@ -37,6 +37,7 @@ log = logging.getLogger("megalens")
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
+_SCALARS_SECONDS = 0.2
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _SCRATCH = RAW_BYTES // 4
 _KEPT_SCALARS = 10_000
@@ -112,8 +113,8 @@ class Producer:
         self._retry_at = 0.0
         self._closing = False
         self._unsent: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT_SCALARS)
-        self._overhead_at = self._status_at = time.monotonic()
-        self._cpu_ns = 0
+        self._overhead_at = self._status_at = self._scalars_at = time.monotonic()
+        self._spent_ns = self._cpu_ns = 0
         # Each of the two is written by one thread only, so that neither needs a lock.
         self._put_bytes = 0
         self._taken_bytes = 0
@@ -179,6 +180,7 @@ class Producer:
                 item = self._queue.get(timeout=self._patience())
             except queue.Empty:
                 item = ()  # type: ignore[assignment]
+                self._send_scalars()
             if item is None:
                 break
             if isinstance(item, Batch):
@@ -191,12 +193,13 @@ class Producer:
                 self._connect()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 self._send_status()
+        self._send_scalars()
         self._send_status()
         self._say({"type": "goodbye", "reason": "finished"})
 
     def _patience(self) -> float:
         if self._link is not None or self.untraced:
-            return _STATUS_SECONDS
+            return _SCALARS_SECONDS if self._unsent else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, self._retry_at - time.monotonic()))
 
     def _connect(self) -> None:
@@ -259,6 +262,7 @@ class Producer:
                     "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
                     "run it uncompiled to see its tensors."
                 )
+        self._spent_ns += batch.spent_ns
         self._send_tensors(batch)
         for scalar in batch.scalars:
             self._keep_scalar(scalar)
@@ -266,13 +270,15 @@ class Producer:
             now = time.monotonic()
             self.health.step_ended()
             cpu = time.thread_time_ns()
-            self.health.overhead.add(batch.spent_ns + cpu - self._cpu_ns, batch.wall_ns)
-            self._cpu_ns = cpu
+            self.health.overhead.add(self._spent_ns + cpu - self._cpu_ns, batch.wall_ns)
+            self._spent_ns, self._cpu_ns = 0, cpu
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
                 self._unsent.append((batch.step, time.time(), "megalens_overhead", percent, "%"))
-        self._send_scalars()
+        # Every message wakes the hub and each viewer: numbers travel with the tensors, or a few times a second.
+        if batch.rows or time.monotonic() - self._scalars_at >= _SCALARS_SECONDS:
+            self._send_scalars()
         self._taken_bytes += batch.nbytes
 
     def _send_tensors(self, batch: Batch) -> None:
@@ -280,10 +286,8 @@ class Producer:
         finished = finish_rows(batch.rows, stage, self._scratch)
         if batch.stage is not None:
             self._stages.give(batch.stage)
-        if finished:
-            self.health.sent(
-                sum(self._send_rows(batch.step, rows, stage) for rows in split_rows(finished, _FRAME_BYTES))
-            )
+        for rows in split_rows(finished, _FRAME_BYTES):
+            self.health.sent(batch.step, self._send_rows(batch.step, rows, stage))
         self._tiles.give(stage)
 
     def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage) -> int:
@@ -307,6 +311,7 @@ class Producer:
         self._unsent.append((row.step, row.time, row.name, value, row.unit))
 
     def _send_scalars(self) -> None:
+        self._scalars_at = time.monotonic()
         if self._unsent and self._link is not None:
             rows = list(self._unsent)
             if self._send_frame("scalars", scalars_table(self._rank, rows), max(row[0] for row in rows)):

@@ -26,7 +26,6 @@ from .version import version
 
 __all__ = ["StepHandle", "Tracer"]
 
-_FLUSH_ROWS = 256
 _clock = time.perf_counter_ns
 
 
@@ -109,7 +108,7 @@ class Tracer:
         self._announced = False
         self._rank, self._world = _rank_and_world()
         self._producer: Producer | None = None
-        self._capture = Capture(points.root, points.flags, self._warn)
+        self._capture = Capture(points.root, points.flags, self._warn, self._hand_over)
         self._capture.follow(plan)
         if address is not None:
             self._producer = Producer(
@@ -312,6 +311,13 @@ class Tracer:
             # Sizes are known now.
             self._announced = True
             producer.reply(self._announcement)
+
+    def _hand_over(self) -> None:
+        """Let the producer begin with what a forward pass gave."""
+        producer = self._producer
+        # Without one, the end of the step sees to it.
+        if producer is not None and not producer.untraced:
+            producer.put(self._capture.take())
 
     def _apply(self) -> None:
         producer = self._producer

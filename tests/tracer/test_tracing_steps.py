@@ -357,6 +357,6 @@ def test_tracing_a_thousand_steps_keeps_nothing(gpt, ids, traced) -> None:
             gpt.embedding(ids)
             tracer.log(loss=1.0)
     capture = tracer._capture
-    assert capture.waiting_rows == 0
+    assert len(capture._rows) == 0
     assert len(capture._scalars) == 0
     assert len(tracer.status()["warnings"]) <= 20
