@@ -25,7 +25,6 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     model = GPT()
-    tokens = torch.randint(256, (1, model.config.sequence))
     ended = threading.Event()
     threading.Thread(target=_until_closed, args=(ended,), daemon=True).start()
     flags = {flag: Tile(96) for flag in options.flags.split(",")}
@@ -36,7 +35,8 @@ def main() -> None:
         due = time.monotonic()
         while not ended.is_set():
             with tracer.step(), torch.no_grad():
-                model(tokens)
+                # Other text each time: with the same one neither a colour nor a scale would ever change.
+                model(torch.randint(256, (1, model.config.sequence)))
                 tracer.log(produced=time.time(), unit="s")
             due = max(due + 1 / options.rate, time.monotonic() - 1)
             ended.wait(max(0.0, due - time.monotonic()))

@@ -5,28 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
-import megalens
-from megalens import Tile
 from megalens.demo import GPT, TrainConfig, Trainer, load_corpus
-from megalens.demo.train import Untraced
 
-from .common import Row, percentile, ratio, write_results
-from .peer import PeerTracer
+from .common import Row, ratio, write_results
+from .tracer_ways import Ways
 
 __all__ = ["main"]
 
-FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 TARGETS = {"off": 0.1, "idle": 0.2, "traced": 1.0}
 TITLES = {
     "off": "tracer there, no hub, nothing chosen",
@@ -35,37 +31,39 @@ TITLES = {
     "peer, one sample": "baseline: JSON text per tensor, one sample as above",
     "peer": "baseline: JSON text per tensor, whole batch",
 }
-VIEWER = """
-import sys
-from megalens.client import connect
-run = connect(sys.argv[1])
-print("attached", flush=True)
-sys.stdin.read()
-print(run.received_frames, flush=True)
-run.close()
-"""
+PEER_ROUNDS = 12
+"""The baselines take ten times as long and need no small interval."""
 
 
-def main(arguments: Sequence[str] | None = None) -> Path:
+def main(arguments: Sequence[str] | None = None) -> Path | None:
     """Measure and write ``results/tracer.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.tracer", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=24, help="blocks of each kind (%(default)s)")
-    parser.add_argument("--steps", type=int, default=20, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="4 rounds of 4 steps: shows that it works")
+    parser.add_argument("--rounds", type=int, default=120, help="blocks of each kind (%(default)s)")
+    parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
+    parser.add_argument(
+        "--only", nargs="*", choices=list(TITLES), help="leave the other ways out; writes no results"
+    )
+    parser.add_argument("--quick", action="store_true", help="6 rounds: shows that it works")
     options = parser.parse_args(arguments)
-    rounds, steps = (4, 4) if options.quick else (options.rounds, options.steps)
+    rounds = 6 if options.quick else options.rounds
+    titles = {name: title for name, title in TITLES.items() if not options.only or name in options.only}
 
+    # Ended from outside, it still wakes the processes that it has stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as runtime:
         os.environ["MEGALENS_RUNTIME_DIR"] = runtime
-        blocks, facts = _measure(rounds, steps)
+        blocks, facts = _measure(list(titles), rounds, options.steps)
     base = blocks["without"]
+    beside = {name: [base[i] for i in _rounds_of(name, rounds)] for name in titles}
     rows = [
         Row(
             "step without the tracer", _trimmed_mean(base) * 1e3, "ms", note="all others are relative to this"
         ),
     ]
-    for name, title in TITLES.items():
-        found = ratio(blocks[name], base, middle=_trimmed_mean)
+    for name, title in titles.items():
+        # Each block over the one beside it: a machine that is slow for a while is slow for both.
+        quotients = [block / other for block, other in zip(blocks[name], beside[name], strict=True)]
+        found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
         cost, low, high = (100 * (value - 1) for value in (found.value, found.low, found.high))
         target = TARGETS.get(name)
         rows.append(
@@ -81,11 +79,18 @@ def main(arguments: Sequence[str] | None = None) -> Path:
             )
         )
     how = (
-        f"{rounds} rounds; in each, {steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in random "
-        "order, each way set up and taken down outside of the measured time. Mean step time, the slowest and fastest tenth of rounds left out, over "
-        "that of the steps without; 95 % bootstrap interval over rounds."
+        f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in "
+        f"random order, after one step that is not measured (the two baselines in {min(PEER_ROUNDS, rounds)} of the rounds). Hubs and viewer "
+        "are there for the whole run, and stopped (SIGSTOP) while another way is measured. Time of a block over that of the block without the "
+        "tracer in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds."
     )
     facts.pop("notes")
+    if options.only:
+        for row in rows:
+            print(
+                f"{row.what}: {row.value:.2f} {row.unit} [{row.low or 0:.2f}, {row.high or 0:.2f}] {row.note}"
+            )
+        return None
     return write_results(
         "tracer", "What tracing costs a step", rows, how=how, quick=options.quick, facts=facts
     )
@@ -105,34 +110,27 @@ def _notes(low: float, high: float, target: float | None, note: str) -> Iterator
         yield note
 
 
-def _measure(rounds: int, steps: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
+def _measure(names: list[str], rounds: int, steps: int) -> tuple[dict[str, list[float]], dict[str, Any]]:
     torch.manual_seed(0)
     corpus = load_corpus(300_000)
     trainer = Trainer(GPT(), corpus, config=TrainConfig(steps=10**9))
     for _ in range(10):
         trainer.step()
     dice = random.Random(0)
-    names = ["without", *TITLES]
-    blocks: dict[str, list[float]] = {name: [] for name in names}
-    received: list[int] = []
-    backlog: dict[str, list[int]] = {"peer": [], "peer, one sample": []}
-    for number in range(rounds):
-        for name in dice.sample(names, len(names)):
-            with _way(name, trainer.model, received) as tracer:
-                trainer.tracer = tracer
-                # What a change of hooks costs once is no part of a step.
-                trainer.step()
-                blocks[name].append(_time(trainer.step, steps))
-                trainer.tracer = Untraced()
-                if isinstance(tracer, PeerTracer):
-                    backlog[name].append(tracer.backlog)
-        print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    per_step = sum(received) / max(1, len(received)) / (steps + 1)
-    notes = {"traced": f"the viewer received {per_step:.2f} frames a step"}
-    for name, sizes in backlog.items():
-        notes[name] = (
-            f"{percentile(sizes, 50) / (steps + 1):.1f} of 20 tensors a step still unsent at the end of a block"
-        )
+    blocks: dict[str, list[float]] = {name: [] for name in ["without", *names]}
+    turns = {name: set(_rounds_of(name, rounds)) for name in blocks}
+    with ExitStack() as stack:
+        ways = Ways(trainer, stack, traced="traced" in names)
+        for number in range(rounds):
+            here = [name for name in blocks if number in turns[name]]
+            for name in dice.sample(here, len(here)):
+                with ways.way(name):
+                    # What a change of hooks costs once, and caches that another way left, are no part of a step.
+                    trainer.step()
+                    blocks[name].append(_time(trainer.step, steps))
+            if number % 10 == 9:
+                print(f"round {number + 1} of {rounds}", file=sys.stderr)
+        notes = ways.notes()
     return blocks, {
         "rounds": rounds,
         "steps_per_block": steps,
@@ -142,57 +140,12 @@ def _measure(rounds: int, steps: int) -> tuple[dict[str, list[float]], dict[str,
     }
 
 
-@contextmanager
-def _way(name: str, model: GPT, received: list[int]) -> Iterator[Any]:
-    if name == "without":
-        yield Untraced()
-    elif name == "off":
-        with megalens.trace(model, hub=None) as tracer:
-            yield tracer
-    elif name == "idle":
-        with megalens.trace(model, name="bench", linger=0) as tracer:
-            _run_id(tracer)
-            yield tracer
-    elif name == "traced":
-        with (
-            megalens.trace(model, name="bench", flags={flag: Tile(96) for flag in FLAGS}, linger=0) as tracer,
-            _viewer(_run_id(tracer), received),
-        ):
-            yield tracer
-    else:
-        peer = PeerTracer(model, samples=1 if name.endswith("one sample") else None)
-        try:
-            yield peer
-        finally:
-            peer.close()
-
-
-@contextmanager
-def _viewer(run_id: str, received: list[int]) -> Iterator[None]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", VIEWER, run_id], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline().strip() != "attached":
-            raise RuntimeError("The viewer could not attach.")
-        yield
-        process.stdin.close()
-        received.append(int(process.stdout.readline()))
-    finally:
-        process.stdin.close()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _run_id(tracer: megalens.Tracer) -> str:
-    if not tracer.connected(30) or tracer.run_id is None:
-        raise TimeoutError("The tracer did not reach its hub within 30 s.")
-    return tracer.run_id
+def _rounds_of(name: str, rounds: int) -> list[int]:
+    """Return the rounds in which a way is measured."""
+    if not name.startswith("peer"):
+        return list(range(rounds))
+    count = min(PEER_ROUNDS, rounds)
+    return [number * rounds // count for number in range(count)]
 
 
 def _time(step: Callable[[], None], count: int) -> float:
@@ -209,4 +162,6 @@ def _trimmed_mean(values: Sequence[float]) -> float:
 
 
 if __name__ == "__main__":
-    print(main().read_text(encoding="utf-8"))
+    results = main()
+    if results is not None:
+        print(results.read_text(encoding="utf-8"))
