@@ -123,17 +123,26 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     await use({ url, folder, token, train });
   } finally {
     await Promise.all(processes.map(each => each.end()));
-    // A hub lingers for viewers; its own process id says which one to end.
+    // A hub lingers for viewers and packs its recording; nobody wants it any more, and its own process id says which one to end.
     for (const { pid } of hubs()) {
       try {
-        process.kill(pid, 'SIGTERM');
+        process.kill(pid, 'SIGKILL');
       } catch {
         // It went by itself.
       }
     }
-    await until('the hubs to end', () => hubs().length === 0, 15).catch(() => undefined);
-    // A hub that was told to end may still be closing its recording.
-    rmSync(home, { recursive: true, force: true, maxRetries: 20, retryDelay: 250 });
+    // One that was closing already, and has no file of its own any more, may still write its recording.
+    await until('the folder of the tests to go', () => removed(home), 60);
+  }
+}
+
+/** Remove a folder; false while somebody still writes in it. */
+function removed(folder: string): boolean {
+  try {
+    rmSync(folder, { recursive: true, force: true });
+    return true;
+  } catch {
+    return false;
   }
 }
 
