@@ -15,9 +15,7 @@ test.beforeAll(({ lab }) => {
   }
 });
 
-test('an empty panel starts the demo, which appears by itself, and stops it', async ({
-  open
-}) => {
+test('an empty panel starts the demo, which appears by itself, and stops it', async ({ open }) => {
   test.setTimeout(180_000);
   const page = await open();
   const panel = await showPanel(page);
