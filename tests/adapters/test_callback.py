@@ -12,6 +12,8 @@ from megalens import Tile
 from megalens.adapters import MegalensCallback
 from megalens.protocol import SUBPROTOCOL, decode_frame, decode_message, encode_message
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def rows():

@@ -12,6 +12,8 @@ from megalens.client import ClientError, Run, connect
 from megalens.client.memory import StreamMemory
 from megalens.protocol import CheckedBody, FrameChecker, ProtocolError, Tile, decode_frame
 
+pytestmark = pytest.mark.slow
+
 
 def eventually(test, what):
     """Poll a property of another thread or process until it holds."""

@@ -14,6 +14,8 @@ from hub_process import ROOT, WAIT, HubProcess, scalars, tensors
 
 from megalens.hub.discovery import live_hubs
 
+pytestmark = pytest.mark.slow
+
 
 def megalens(*arguments, runtime=None):
     return subprocess.run(

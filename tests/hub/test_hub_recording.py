@@ -9,10 +9,13 @@ import time
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hub_process import WAIT, HubProcess, announce, scalars, tensors
 
 from megalens.hub.recorder import Recorder
 from megalens.protocol import FrameChecker, decode_frame, stream_schema
+
+pytestmark = pytest.mark.slow
 
 
 def read_arrows(path):

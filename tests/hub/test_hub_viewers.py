@@ -3,9 +3,12 @@
 import os
 import time
 
+import pytest
 from hub_process import WAIT, scalars, tensors
 
 from megalens.protocol import BIT_CAUGHT_UP
+
+pytestmark = pytest.mark.slow
 
 
 def resident_bytes(pid):

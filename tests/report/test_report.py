@@ -17,6 +17,8 @@ from recorded_run import RUN_ID, values_of, write_run
 from megalens.client import open_run
 from megalens.report import ReportError, build_report, write_report
 
+pytestmark = pytest.mark.slow
+
 PROBE = Path(__file__).parent / "page_probe.mjs"
 FOUR = [
     {"view": "scalars", "smoothing": 5},

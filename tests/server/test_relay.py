@@ -10,6 +10,8 @@ from tornado.websocket import websocket_connect
 
 from megalens.protocol import decode_frame, decode_message, encode_message
 
+pytestmark = pytest.mark.slow
+
 JOIN = {
     "type": "join",
     "protocol": "megalens.v1",

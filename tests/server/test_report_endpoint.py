@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RUN = "20261120-101500-gpt-demo"
 TREND = {"view": "trend", "flag": "MLP1_mat_mul"}
 

@@ -8,6 +8,8 @@ import megalens
 from megalens.report import build_report
 from megalens.widgets import VIEW_MIME
 
+pytestmark = pytest.mark.slow
+
 WAIT = 20
 
 
