@@ -2,6 +2,7 @@ export { Chart, type ICaption, type IChartOptions } from './chart';
 export { ColorScale, type Extent, type Transform } from './color-scale';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
+export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
 export { domains, frames, locate, type IFrame, type IPlace, type ISceneView } from './frames';
 export { legend, type ILegend, type ILegendWords } from './legend';

@@ -1,5 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
+import { followPointer } from './follow-pointer';
 import type { IPlace } from './frames';
 
 /** An interval of an axis in its own unit, low to high. */
@@ -173,25 +174,20 @@ export class Zoom implements IDisposable {
     }
     let [lastX, lastY] = [event.clientX, event.clientY];
     const start = { x: lastX, y: lastY };
-    const move = (next: PointerEvent): void => {
-      if (!this._dragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
-        return;
+    this._release = followPointer({
+      move: next => {
+        if (!this._dragging && Math.hypot(next.clientX - start.x, next.clientY - start.y) < DRAG_PIXELS) {
+          return;
+        }
+        this._dragging = true;
+        this.pan((lastX - next.clientX) / place.frame.width, (lastY - next.clientY) / place.frame.height);
+        [lastX, lastY] = [next.clientX, next.clientY];
+      },
+      released: () => {
+        this._dragging = false;
+        this._release = null;
       }
-      this._dragging = true;
-      this.pan((lastX - next.clientX) / place.frame.width, (lastY - next.clientY) / place.frame.height);
-      [lastX, lastY] = [next.clientX, next.clientY];
-    };
-    const up = (): void => this._release?.();
-    this._release = () => {
-      this._dragging = false;
-      this._release = null;
-      document.removeEventListener('pointermove', move);
-      document.removeEventListener('pointerup', up);
-      document.removeEventListener('pointercancel', up);
-    };
-    document.addEventListener('pointermove', move);
-    document.addEventListener('pointerup', up);
-    document.addEventListener('pointercancel', up);
+    });
   };
 
   private _onDouble = (): void => this.reset();

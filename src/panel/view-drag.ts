@@ -1,5 +1,6 @@
 import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
+import { followPointer } from '../charts/follow-pointer';
 
 /** What JupyterLab's notebooks take. */
 const CELLS = 'application/vnd.jupyter.cells';
@@ -19,23 +20,17 @@ export interface IDraggable {
  * @param down - The pointer's going down on what can be dragged.
  */
 export function dragView(down: PointerEvent, what: IDraggable): void {
-  const move = (event: PointerEvent): void => {
-    if (event.buttons === 0) {
-      // The button was let go of before anybody listened.
-      stop();
-    } else if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) >= START_PIXELS) {
-      stop();
-      begin(event, what);
+  const release = followPointer({
+    move: event => {
+      if (event.buttons === 0) {
+        // The button was let go of before anybody listened.
+        release();
+      } else if (Math.hypot(event.clientX - down.clientX, event.clientY - down.clientY) >= START_PIXELS) {
+        release();
+        begin(event, what);
+      }
     }
-  };
-  const stop = (): void => {
-    document.removeEventListener('pointermove', move);
-    document.removeEventListener('pointerup', stop);
-    document.removeEventListener('pointercancel', stop);
-  };
-  document.addEventListener('pointermove', move);
-  document.addEventListener('pointerup', stop);
-  document.addEventListener('pointercancel', stop);
+  });
 }
 
 function begin(event: PointerEvent, what: IDraggable): void {

@@ -1,5 +1,5 @@
 import type { IDisposable } from '@lumino/disposable';
-import type { IPlace } from '../charts';
+import { followPointer, type IPlace } from '../charts';
 
 /** An interval of the x axis in its own unit, low to high. */
 export type Span = readonly [number, number];
@@ -61,33 +61,27 @@ export class Brush implements IDisposable {
     const [least, most] = host.shown();
     const unit = (most - least) / place.frame.width;
     let span: Span | null = null;
-    const move = (next: PointerEvent): void => {
-      const by = next.clientX - event.clientX;
-      if (span === null && Math.abs(by) < DRAG_PIXELS) {
-        return;
-      }
-      const end = Math.min(most, Math.max(least, place.x + by * unit));
-      span = [Math.min(place.x, end), Math.max(place.x, end)];
-      host.draft(span);
-    };
-    const up = (): void => {
-      this._release?.();
-      if (span !== null) {
-        host.chosen(span);
-      }
-    };
-    const stop = (): void => this._release?.();
     this._release?.();
-    this._release = () => {
-      this._release = null;
-      document.removeEventListener('pointermove', move);
-      document.removeEventListener('pointerup', up);
-      document.removeEventListener('pointercancel', stop);
-      host.draft(null);
-    };
-    document.addEventListener('pointermove', move);
-    document.addEventListener('pointerup', up);
-    document.addEventListener('pointercancel', stop);
+    this._release = followPointer({
+      move: next => {
+        const by = next.clientX - event.clientX;
+        if (span === null && Math.abs(by) < DRAG_PIXELS) {
+          return;
+        }
+        const end = Math.min(most, Math.max(least, place.x + by * unit));
+        span = [Math.min(place.x, end), Math.max(place.x, end)];
+        host.draft(span);
+      },
+      up: () => {
+        if (span !== null) {
+          host.chosen(span);
+        }
+      },
+      released: () => {
+        this._release = null;
+        host.draft(null);
+      }
+    });
   };
 
   private _release: (() => void) | null = null;

@@ -1,16 +1,8 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunEntry } from '../../tokens';
 import { viewCell } from '../view-cell';
+import { LIVE } from './memory-panel';
 
-const LIVE: IRunEntry = {
-  id: 'run-1',
-  name: 'gpt-demo',
-  state: 'live',
-  started: 100,
-  ended: null,
-  step: 12,
-  folder: null
-};
 const OLD: IRunEntry = { ...LIVE, id: 'run-0', state: 'recorded', folder: 'megalens-runs/run-0' };
 const HEATMAP: ViewOptions = { view: 'heatmap', flag: 'HiddenStates', layers: '1-4' };
 const CALL = 'run.heatmap("HiddenStates", layers="1-4")';

@@ -2,19 +2,11 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
 import { Widget } from '@lumino/widgets';
-import type { IRunEntry, IViewReference } from '../../tokens';
+import type { IViewReference } from '../../tokens';
 import type { PanelModel } from '../panel-model';
 import { ViewInserter } from '../view-inserter';
+import { LIVE as RUN } from './memory-panel';
 
-const RUN: IRunEntry = {
-  id: 'run-1',
-  name: 'gpt-demo',
-  state: 'live',
-  started: 100,
-  ended: null,
-  step: 12,
-  folder: null
-};
 const TREND: IViewReference = { run: 'run-1', options: { view: 'trend', flag: 'HiddenStates' } };
 
 /** As much of a notebook as is looked at. */
