@@ -1,3 +1,5 @@
+import { writeFileSync } from 'fs';
+import { join } from 'path';
 import { expect, test as base, type BrowserContext, type Locator, type Page } from '@playwright/test';
 import { withLab, type ILab } from './lab-server';
 
@@ -139,4 +141,22 @@ export async function setTheme(page: Page, theme: 'JupyterLab Light' | 'JupyterL
     theme === 'JupyterLab Dark' ? 'Use Theme: JupyterLab Dark' : 'Use Theme: JupyterLab Light'
   );
   await expect(page.locator('body')).toHaveAttribute('data-jp-theme-name', theme);
+}
+
+/** Write a notebook of code cells that were never run into the lab's folder. */
+export function writeNotebook(lab: ILab, name: string, cells: string[]): void {
+  const notebook = {
+    nbformat: 4,
+    nbformat_minor: 5,
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3 (ipykernel)', language: 'python' } },
+    cells: cells.map((source, i) => ({
+      id: `cell-${i}`,
+      cell_type: 'code',
+      source,
+      metadata: {},
+      outputs: [],
+      execution_count: null
+    }))
+  };
+  writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
 }

@@ -10,7 +10,7 @@ import {
   setTheme,
   showPanel,
   test,
-  type ILab,
+  writeNotebook,
   type ITraining
 } from '../lab';
 
@@ -30,23 +30,6 @@ test.afterAll(async () => {
   await training.process.end();
 });
 
-function write(lab: ILab, name: string, cells: string[]): void {
-  const notebook = {
-    nbformat: 4,
-    nbformat_minor: 5,
-    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3 (ipykernel)', language: 'python' } },
-    cells: cells.map((source, i) => ({
-      id: `cell-${i}`,
-      cell_type: 'code',
-      source,
-      metadata: {},
-      outputs: [],
-      execution_count: null
-    }))
-  };
-  writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
-}
-
 /** Show the panel with the run of these tests chosen. */
 async function panelOf(page: Page): Promise<Locator> {
   const panel = await showPanel(page);
@@ -63,7 +46,7 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
   open,
   lab
 }) => {
-  write(lab, 'linked.ipynb', [
+  writeNotebook(lab, 'linked.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-linked")\nrun.scalars_view(["loss"])'
   ]);
   const page = await open('lab/tree/linked.ipynb?reset');
@@ -101,7 +84,7 @@ test('steps chosen in a tab filter a cell’s view of the same run, until they a
 });
 
 test('a view’s button is dragged into a notebook and its cell runs', async ({ open, lab }) => {
-  write(lab, 'drag.ipynb', ['1 + 1']);
+  writeNotebook(lab, 'drag.ipynb', ['1 + 1']);
   const page = await open('lab/tree/drag.ipynb?reset');
   await ready(page);
   const panel = await panelOf(page);
@@ -135,7 +118,7 @@ test('the tab in front is inserted by a command, and by its title, as the notebo
   open,
   lab
 }) => {
-  write(lab, 'insert.ipynb', [`run = megalens.connect("${training.id}")`]);
+  writeNotebook(lab, 'insert.ipynb', [`run = megalens.connect("${training.id}")`]);
   const page = await open('lab/tree/insert.ipynb?reset');
   await ready(page);
   const panel = await panelOf(page);

@@ -1,6 +1,5 @@
-import { writeFileSync } from 'fs';
 import { join, resolve } from 'path';
-import { expect, ready, runCell, setTheme, showPanel, test } from '../lab';
+import { expect, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
 
 const FOLDER = resolve(__dirname, '../screenshots');
 
@@ -9,15 +8,7 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
   const [training, page] = await Promise.all([lab.train('gpt-looks', { traced: true }), open()]);
   const cell =
     'import megalens\nrun = megalens.connect("gpt-looks")\nrun.heatmap("HiddenStates", layers="1-2")';
-  writeFileSync(
-    join(lab.folder, 'looks.ipynb'),
-    JSON.stringify({
-      nbformat: 4,
-      nbformat_minor: 5,
-      metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
-      cells: [{ id: 'a', cell_type: 'code', source: cell, metadata: {}, outputs: [], execution_count: null }]
-    })
-  );
+  writeNotebook(lab, 'looks.ipynb', [cell]);
   try {
     const panel = await showPanel(page);
     await expect(panel.getByRole('option', { name: 'gpt-looks' })).toBeVisible();

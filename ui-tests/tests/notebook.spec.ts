@@ -1,7 +1,7 @@
 import { writeFileSync } from 'fs';
 import { join } from 'path';
 import type { Locator } from '@playwright/test';
-import { expect, ready, runCell, runFromPalette, test, type ILab, type ITraining } from '../lab';
+import { expect, ready, runCell, runFromPalette, test, writeNotebook, type ITraining } from '../lab';
 
 test.describe.configure({ mode: 'serial' });
 
@@ -16,7 +16,7 @@ test.afterAll(async () => {
 });
 
 test('run.heatmap draws live in the cell, while the kernel is busy too', async ({ open, lab }) => {
-  write(lab, 'live.ipynb', [
+  writeNotebook(lab, 'live.ipynb', [
     'import megalens, os, time\nrun = megalens.connect("gpt-notebook")\nview = run.heatmap("HiddenStates", layers="1")\nview',
     'while not os.path.exists("enough"):\n    time.sleep(0.05)'
   ]);
@@ -34,7 +34,7 @@ test('run.heatmap draws live in the cell, while the kernel is busy too', async (
 });
 
 test('the kernel changes the view and the view tells the kernel @everywhere', async ({ open, lab }) => {
-  write(lab, 'both.ipynb', [
+  writeNotebook(lab, 'both.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-notebook")\nview = run.heatmap("HiddenStates", layers="1")\nview',
     'view.layers = "2-3"',
     'print("layers are", view.layers)'
@@ -56,7 +56,7 @@ test('the kernel changes the view and the view tells the kernel @everywhere', as
 });
 
 test('a view survives a page reload and a kernel restart', async ({ open, lab }) => {
-  write(lab, 'survive.ipynb', [
+  writeNotebook(lab, 'survive.ipynb', [
     'import megalens\nrun = megalens.connect("gpt-notebook")\nrun.trend("HiddenStates")'
   ]);
   const page = await open('lab/tree/survive.ipynb?reset');
@@ -76,23 +76,6 @@ test('a view survives a page reload and a kernel restart', async ({ open, lab })
   const title = page.locator('.jp-OutputArea-output .jp-MegalensView-title');
   await expect(title).not.toHaveText((await title.textContent()) ?? '');
 });
-
-function write(lab: ILab, name: string, cells: string[]): void {
-  const notebook = {
-    nbformat: 4,
-    nbformat_minor: 5,
-    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3', language: 'python' } },
-    cells: cells.map((source, i) => ({
-      id: `cell-${i}`,
-      cell_type: 'code',
-      source,
-      metadata: {},
-      outputs: [],
-      execution_count: null
-    }))
-  };
-  writeFileSync(join(lab.folder, name), JSON.stringify(notebook));
-}
 
 async function moves(view: Locator): Promise<void> {
   const step = view.locator('.jp-MegalensSteps-text');
