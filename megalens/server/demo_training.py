@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -156,13 +154,10 @@ class DemoTraining:
         if process is None or process.poll() is not None:
             return
         self._stopped = True
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + _END_SECONDS
-        while process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0.2)
-        if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         if process.stdin is not None:

@@ -211,8 +211,9 @@ class Capture:
                 array = self._stage.room(tuple(kept.shape))
                 np.copyto(array, kept.numpy())
                 if metas is None:
-                    shapes = [(*part.shape[:-1], tiles) for part in _parts(source, kept)]
-                    metas = self._describe(probe, key, _parts(source, kept), shapes, samples)
+                    parts = _parts(source, kept)
+                    shapes = [(*part.shape[:-1], tiles) for part in parts]
+                    metas = self._describe(probe, key, parts, shapes, samples)
                 self._rows.append(RawRows(metas, kernel, array))
                 self._nbytes += array.nbytes + 256
                 probe.scope = self.scope
