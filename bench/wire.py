@@ -6,6 +6,7 @@ Run ``python -m bench.wire`` (``--quick`` for a short run that proves only that 
 
 from __future__ import annotations
 
+import math
 import argparse
 import asyncio
 import json
@@ -170,6 +171,7 @@ def _frame(tensors: int, size: int) -> bytes:
             "labels": [],
             "nan_count": 0,
             "inf_count": 0,
+            "compression_error": math.nan,
         }
         for number in range(tensors)
     ]

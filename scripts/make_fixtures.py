@@ -45,6 +45,7 @@ def tensor_row(**changes: object) -> dict[str, object]:
         "labels": [],
         "nan_count": 0,
         "inf_count": 0,
+        "compression_error": NAN,
     }
     return row | changes
 
@@ -181,6 +182,44 @@ def messages() -> dict[str, dict[str, object]]:
         },
     ]
     versions = {"megalens": "0.1.0", "torch": "2.13.0", "python": "3.11.7"}
+    kind = {"name": "noise1", "params": {"coefficient": 0.01}}
+    site = {
+        "name": "system",
+        "title": "Between layers",
+        "layers": [1, 2, 3, 4],
+        "kinds": [
+            {
+                "name": "noise1",
+                "title": "Additive Gaussian noise",
+                "description": "Add noise of standard deviation coefficient.",
+                "schema": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["coefficient"],
+                    "properties": {"coefficient": {"type": "number", "minimum": 0, "default": 0.01}},
+                },
+            }
+        ],
+    }
+    split = {
+        "world_size": 4,
+        "tp": 2,
+        "pp": 2,
+        "dp": 1,
+        "vpp": 2,
+        "ranks": [
+            {"rank": rank, "tp": rank % 2, "pp": rank // 2, "dp": 0, "host": "node-1"} for rank in range(4)
+        ],
+    }
+    both = {
+        "flags": {
+            "HiddenStates": {
+                "passes": ["forward", "backward"],
+                "replicas": "all",
+                "compressor": {"name": "Tile", "params": {"tiles": 96}},
+            }
+        }
+    }
     run = {"id": "20261121-120000-gpt-demo-1a2b", "name": "gpt-demo", "started": 1.79e9}
     hello = {
         "type": "hello",
@@ -244,6 +283,64 @@ def messages() -> dict[str, dict[str, object]]:
                 }
             },
         },
+        "announce-stage": {
+            "type": "announce",
+            "rank": 2,
+            "leader": 0,
+            "model": model,
+            "layout": split,
+            "flags": flags,
+            "compressors": compressor_infos(),
+            "controls": ["pause", "watched", "perturb"],
+            "sites": [site],
+            "config": config,
+            "versions": versions,
+        },
+        "hello-foreign": hello
+        | {
+            "layout": split,
+            "controls": ["perturb"],
+            "sites": [site],
+            "origin": {"kind": "foreign", "name": "3606", "steps": "inferred"},
+        },
+        "hello-replay": hello
+        | {"origin": {"kind": "replay", "name": run["id"], "steps": "counted", "speed": 4}},
+        "configure-controls": {
+            "type": "configure",
+            "id": "c-2",
+            "patch": both
+            | {
+                "perturb": {
+                    "sites": {"system": {"kind": kind, "layers": "2-3", "phases": ["train"]}},
+                    "seed": 7,
+                    "steps": 50,
+                },
+                "mode": {"paused": True, "steps": 1},
+                "budget": 1,
+            },
+        },
+        "configure-disarm": {
+            "type": "configure",
+            "id": "c-3",
+            "patch": {"flags": {}, "perturb": None, "mode": {"paused": False}, "budget": None},
+        },
+        "configured-controls": {
+            "type": "configured",
+            "id": "c-2",
+            "applied": True,
+            "step": 1300,
+            "config": both
+            | {
+                "perturb": {
+                    "sites": {"system": {"kind": kind, "layers": "2-3", "phases": ["train"]}},
+                    "seed": 7,
+                    "steps": 50,
+                    "until": 1349,
+                },
+                "mode": {"paused": True},
+                "budget": 1,
+            },
+        },
         "configured-accepted": {
             "type": "configured",
             "id": "c-1",
@@ -281,6 +378,31 @@ def messages() -> dict[str, dict[str, object]]:
             "producers": [0],
             "recording": {"state": "on", "bytes": 1048576, "missing_steps": [[3, 4]]},
             "warnings": ["The hub was restarted at step 812."],
+        },
+        "status-ranks": {
+            "type": "status",
+            "state": "paused",
+            "step": 1300,
+            "ranks": [
+                {"rank": 0, "name": "rank 0 (tp 0, pp 0)", "state": "paused", "step": 1300, "seconds": 0.1},
+                {
+                    "rank": 3,
+                    "name": "rank 3 (tp 1, pp 1) on node-1",
+                    "state": "silent",
+                    "step": 1299,
+                    "seconds": 2.5,
+                },
+            ],
+            "perturbed_steps": 12,
+            "budget": {
+                "limit": 1,
+                "state": "inside",
+                "percent": 0.8,
+                "low": 0.5,
+                "high": 1.1,
+                "steps": 400,
+                "gave_up": ["Every second step is traced instead of every step."],
+            },
         },
         "error": {
             "type": "error",

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -194,6 +195,7 @@ def tensors_frame(step, layers=(1, 2), size=8, flag="HiddenStates", part="", val
             "labels": [],
             "nan_count": 0,
             "inf_count": 0,
+            "compression_error": math.nan,
         }
         for layer in layers
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -159,6 +160,7 @@ def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0) -> dict:
         "labels": [],
         "nan_count": nan,
         "inf_count": inf,
+        "compression_error": math.nan,
     }
 
 

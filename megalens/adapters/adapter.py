@@ -104,7 +104,7 @@ class Adapter:
             flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag)))
         tokens = self._input_tokens(body, prefix)
         flags["InputTokens"] = FlagPoints({0: tokens} if tokens else {}, self._unnamed("InputTokens"))
-        return ModelPoints(model, sizes.to_message(type(body).__name__, self.name, len(layers)), flags)
+        return ModelPoints((model,), sizes.to_message(type(body).__name__, self.name, len(layers)), flags)
 
     # One maker per flag, each for one layer.
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import STREAM_NAMES, ProtocolError, compressor_infos, stream_schema
+from ..protocol import (
+    STREAM_NAMES,
+    ProtocolError,
+    compressor_infos,
+    lacking,
+    stream_schema,
+    with_later_columns,
+)
 from ..protocol.messages import check_message
 from .errors import ClientError
 from .query import Query
@@ -75,7 +82,7 @@ class RunFolder:
     def state(self) -> str:
         """State of the run when ``run.json`` was last written."""
         state = self.header.get("state")
-        return state if state in ("waiting", "training", "idle", *_ENDED) else "lost"
+        return state if state in ("waiting", "training", "paused", "idle", *_ENDED) else "lost"
 
     @property
     def step(self) -> int:
@@ -204,7 +211,11 @@ class RunFolder:
                     # Not even the schema is whole: nothing had been recorded when the hub went.
                     cut = path.stat().st_size > 0 or not self.closed
                     return
-                if not reader.schema.equals(schema, check_metadata=False):
+                names = reader.schema.names
+                fields = [field for field in schema if field.name in names]
+                if lacking(stream, names) or not reader.schema.equals(
+                    pa.schema(fields), check_metadata=False
+                ):
                     raise _unreadable(
                         f"The columns of {path.name} are {', '.join(reader.schema.names)[:300]}, "
                         f"and {', '.join(schema.names)} were expected."
@@ -218,6 +229,7 @@ class RunFolder:
                     except (pa.ArrowException, OSError, ValueError):
                         cut = True
                         break
+                    batch = with_later_columns(stream, batch)
                     kept = batch if expression is None else batch.filter(expression)
                     if kept.num_rows:
                         yield kept
@@ -250,13 +262,14 @@ def _parquet_batches(
 
     try:
         dataset = ds.dataset(path, format="parquet")
-        missing = [name for name in stream_schema(stream).names if name not in dataset.schema.names]
+        missing = lacking(stream, dataset.schema.names)
         if missing:
             raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
-        names = columns or stream_schema(stream).names
+        names = [name for name in columns or stream_schema(stream).names if name in dataset.schema.names]
         # Row groups whose statistics exclude the filter are never read.
         scanner = dataset.scanner(columns=names, filter=query.expression(), use_threads=False)
-        yield from scanner.to_batches()
+        for batch in scanner.to_batches():
+            yield with_later_columns(stream, batch, columns)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}") from error
 

@@ -25,7 +25,7 @@ from .settings import (
     compressor_infos,
     parse_layers,
 )
-from .streams import STREAM_NAMES, empty_table, stream_schema
+from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
 from .views import VIEW_NAMES, check_view_options, view_defaults, view_fields
 
 __all__ = [
@@ -55,12 +55,14 @@ __all__ = [
     "decode_frame",
     "decode_message",
     "empty_table",
+    "lacking",
     "encode_frame",
     "encode_message",
     "parse_layers",
     "restamp_frame",
     "restamp_header",
     "stream_schema",
+    "with_later_columns",
     "view_defaults",
     "view_fields",
 ]

@@ -2,7 +2,8 @@
 
 from .errors import TracerError
 from .flags import FLAGS, FlagKind
-from .points import FlagPoints, IAdapter, ModelPoints, Source
+from .place import Place
+from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .reductions import parse_reduction
 from .trace import trace
 from .tracer import StepHandle, Tracer
@@ -13,6 +14,9 @@ __all__ = [
     "FlagPoints",
     "IAdapter",
     "ModelPoints",
+    "Place",
+    "Shards",
+    "SitePoints",
     "Source",
     "StepHandle",
     "Tracer",

@@ -182,6 +182,7 @@ def tensors_table(
         same.no_labels if texts is None else pa.array(texts, pa.list_(pa.utf8())),
         pa.array(counts[:, 0].copy()),
         pa.array(counts[:, 1].copy()),
+        same.no_errors,
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
@@ -205,6 +206,7 @@ class _SameColumns:
     before: list[pa.Array]
     offsets: pa.Array
     no_labels: pa.Array
+    no_errors: pa.Array
 
 
 @functools.lru_cache(8)
@@ -226,6 +228,7 @@ def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
         before,
         _offsets([math.prod(meta.shape) for meta in metas]),
         pa.array([[]] * n, pa.list_(pa.utf8())),
+        pa.array(np.full(n, math.nan)),
     )
 
 

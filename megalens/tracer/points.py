@@ -8,7 +8,12 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
-__all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Source"]
+from .place import Place
+
+__all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
+
+Shards = Literal["none", "features", "sequence", "heads"]
+"""Along which axis of the ``[B, S, *]`` tensor each tensor-parallel rank holds a piece; ``none`` where every rank holds all of it."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,14 @@ class Source:
     cuts : tuple of int, optional
         Sizes of the parts where ``split`` cuts the last axis into consecutive pieces and does nothing else.
     features : tuple of int or None
-        Size of the last axis of each part, where known before the first forward pass.
+        Size of the last axis of each part over all tensor-parallel ranks, where known before the first forward pass.
     sequence_first : bool
         Whether the framework's own layout is ``[S, B, *]``.
     like_ids : bool
         Whether the tensor has one row for all samples and is to be repeated for each (position ids).
+    shards : Shards or callable
+        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``; or a function of this rank's tensor ``[B, S, *]`` (before
+        ``split``) where only the tensor itself tells. ``features`` holds of each part by itself, after ``split``.
     """
 
     module: nn.Module
@@ -49,6 +57,7 @@ class Source:
     features: tuple[int | None, ...] = (None,)
     sequence_first: bool = False
     like_ids: bool = False
+    shards: Shards | Callable[[Tensor], Shards] = "none"
 
 
 @dataclass(frozen=True)
@@ -73,22 +82,42 @@ class FlagPoints:
 
 
 @dataclass(frozen=True)
-class ModelPoints:
-    """A model with all its trace points.
+class SitePoints:
+    """Where one kind of perturbation can be done, by layer; or the reason why nowhere.
 
     Attributes
     ----------
-    root : torch.nn.Module
-        The module whose call is one forward pass.
-    model : dict
-        The ``Model`` object of ``announce``.
-    flags : dict
-        Points by flag name.
+    layers : mapping
+        Modules by layer: those whose ``weight`` is perturbed, or whose output (the first, of a tuple) is.
     """
 
-    root: nn.Module
+    layers: Mapping[int, tuple[nn.Module, ...]] = field(default_factory=dict)
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelPoints:
+    """A model with all its trace points, as far as this process holds them.
+
+    Attributes
+    ----------
+    roots : tuple of torch.nn.Module
+        Modules whose call is one forward pass of one micro-batch: one for each model chunk of this pipeline stage.
+    model : dict
+        The ``Model`` object of ``announce``; ``layers`` counts those of all stages.
+    flags : dict
+        Points by flag name; layers are numbered over all stages, from 1.
+    sites : dict
+        Where perturbations can be done, by name of the site (``weight``, ``calculation``, ``system``).
+    place : Place
+        Where this process stands.
+    """
+
+    roots: tuple[nn.Module, ...]
     model: dict[str, Any]
     flags: Mapping[str, FlagPoints]
+    sites: Mapping[str, SitePoints] = field(default_factory=dict)
+    place: Place = field(default_factory=Place)
 
     @property
     def layers(self) -> int:

@@ -108,7 +108,7 @@ class Tracer:
         self._announced = False
         self._rank, self._world = _rank_and_world()
         self._producer: Producer | None = None
-        self._capture = Capture(points.root, points.flags, self._warn, self._hand_over)
+        self._capture = Capture(points.roots[0], points.flags, self._warn, self._hand_over)
         self._capture.follow(plan)
         if address is not None:
             self._producer = Producer(

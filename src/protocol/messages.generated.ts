@@ -15,9 +15,17 @@ export type Role = 'producer' | 'viewer';
  */
 export type Phase = 'train' | 'eval' | 'generate';
 /**
- * waiting: no producer yet; training: steps arrive; idle: a producer is attached and no step ended for 3 s; finished: the producer said goodbye; lost: the producer went without a goodbye.
+ * Whether values are what a forward pass gave or their gradients.
  */
-export type RunState = 'waiting' | 'training' | 'idle' | 'finished' | 'lost';
+export type Pass = 'forward' | 'backward';
+/**
+ * What viewers may do to the training beyond looking, where its script allows it: pause (also single steps), watched (train only while a viewer is attached), perturb.
+ */
+export type Control = 'pause' | 'watched' | 'perturb';
+/**
+ * waiting: no producer yet; training: steps arrive; paused: the training waits at a step because somebody asked for it; idle: a producer is attached and no step ended for 3 s; finished: the producer said goodbye; lost: the producer went without a goodbye.
+ */
+export type RunState = 'waiting' | 'training' | 'paused' | 'idle' | 'finished' | 'lost';
 /**
  * Stable machine-readable reason.
  */
@@ -99,6 +107,20 @@ export interface Announce {
   versions: {
     [k: string]: string;
   };
+
+  /**
+   * What viewers may do beyond looking. Absent: nothing.
+   */
+  controls?: Control[];
+  /**
+   * What can be perturbed, where controls has perturb.
+   */
+  sites?: SiteInfo[];
+  origin?: Origin;
+  /**
+   * Rank that answers configure for this one. Absent: this one itself.
+   */
+  leader?: number;
 }
 
 /**
@@ -128,6 +150,27 @@ export interface Layout {
   tp: number;
   pp: number;
   dp: number;
+  /**
+   * Model chunks per pipeline stage.
+   */
+  vpp?: number;
+  ep?: number;
+  cp?: number;
+  /**
+   * Where each rank stands; absent where nobody told.
+   */
+  ranks?: Place[];
+}
+
+/**
+ * Coordinates of one rank, each counted from 0.
+ */
+export interface Place {
+  rank: number;
+  tp: number;
+  pp: number;
+  dp: number;
+  host?: string;
 }
 
 /**
@@ -176,16 +219,22 @@ export interface CompressorInfo {
 }
 
 /**
- * What a run traces: settings by flag name. A flag that is not there is off.
+ * What is in force: settings by flag name (a flag that is not there is off), an armed perturbation, a mode, a budget.
  */
 export interface Config {
   flags: {
     [k: string]: FlagSetting;
   };
+  perturb?: Perturb;
+  mode?: Mode;
+  /**
+   * What tracing may cost, as per cent of step time; null or absent: not limited.
+   */
+  budget?: number | null;
 }
 
 /**
- * How one flag is traced. Absent members take their defaults: all layers, every step, phase train, one sample, forward.
+ * How one flag is traced. Absent members take their defaults: all layers, every step, phase train, one sample, the forward pass, the first data-parallel replica.
  */
 export interface FlagSetting {
   /**
@@ -202,6 +251,14 @@ export interface FlagSetting {
    */
   samples?: number | null;
   compressor: CompressorSetting;
+  /**
+   * backward is the gradient of the loss with respect to the same tensor.
+   */
+  passes?: Pass[];
+  /**
+   * Whether every data-parallel replica is traced, or the first only.
+   */
+  replicas?: 'first' | 'all';
 }
 
 /**
@@ -210,6 +267,110 @@ export interface FlagSetting {
 export interface CompressorSetting {
   name: string;
   params?: Record<string, unknown>;
+}
+
+/**
+ * An armed perturbation. It ends by itself.
+ */
+export interface Perturb {
+  /**
+   * By name of the site.
+   */
+  sites: {
+    [k: string]: PerturbSite;
+  };
+
+  /**
+   * The same seed gives the same perturbation; 0 when absent.
+   */
+  seed?: number;
+  /**
+   * Training steps after which it disarms itself; 100 when absent.
+   */
+  steps?: number;
+  /**
+   * Last step that it touches. Only in what is in force, never in a patch.
+   */
+  until?: number;
+}
+
+/**
+ * What is done at one site. Absent members take their defaults: all layers, phase train.
+ */
+export interface PerturbSite {
+  kind: CompressorSetting;
+  /**
+   * 'all' or ranges such as '1-4,7'.
+   */
+  layers?: string;
+  phases?: Phase[];
+}
+
+/**
+ * Whether the training waits. Absent members are off.
+ */
+export interface Mode {
+  /**
+   * Every rank waits before the same step.
+   */
+  paused?: boolean;
+  /**
+   * In a patch: take this many steps, then be paused.
+   */
+  steps?: number;
+  /**
+   * Train only while a viewer is attached.
+   */
+  while_watched?: boolean;
+}
+
+/**
+ * One place of the model that can be perturbed.
+ */
+export interface SiteInfo {
+  /**
+   * weight, calculation or system.
+   */
+  name: string;
+  title: string;
+  layers: number[];
+  kinds: KindInfo[];
+  /**
+   * Why it is not available; absent when it is.
+   */
+  reason?: string;
+}
+
+/**
+ * One kind of perturbation, with the JSON Schema of its parameters.
+ */
+export interface KindInfo {
+  name: string;
+  title: string;
+  description: string;
+  schema: Record<string, unknown>;
+}
+
+/**
+ * Where the rows come from when no tracer of ours sends them.
+ */
+export interface Origin {
+  /**
+   * foreign: another program's hub, translated; replay: a recorded run, sent again.
+   */
+  kind: 'foreign' | 'replay';
+  /**
+   * The dialect that the foreign hub speaks, or the run that is replayed.
+   */
+  name?: string;
+  /**
+   * inferred: the peer sends no step numbers, and they were made out from the order of what it sends.
+   */
+  steps: 'counted' | 'inferred';
+  /**
+   * Of a replay, relative to the time when it was recorded.
+   */
+  speed?: number;
 }
 
 /**
@@ -249,6 +410,16 @@ export interface Hello {
   versions: {
     [k: string]: string;
   };
+
+  /**
+   * What viewers may do beyond looking. Absent: nothing.
+   */
+  controls?: Control[];
+  /**
+   * What can be perturbed, where controls has perturb.
+   */
+  sites?: SiteInfo[];
+  origin?: Origin;
 }
 
 /**
@@ -285,12 +456,18 @@ export interface Configure {
 }
 
 /**
- * A change to a Config: each named flag is replaced, null switches it off, the others stay.
+ * A change to a Config: each named flag is replaced, null switches it off, the others stay. perturb is replaced as a whole, null disarms. Members of mode that are not named stay.
  */
 export interface ConfigPatch {
   flags: {
     [k: string]: FlagSetting | null;
   };
+  perturb?: Perturb | null;
+  mode?: Mode;
+  /**
+   * What tracing may cost, as per cent of step time; null or absent: not limited.
+   */
+  budget?: number | null;
 }
 
 /**
@@ -338,6 +515,15 @@ export interface Status {
    * Sentences for the user, such as 'The hub was restarted at step 812'.
    */
   warnings?: string[];
+  /**
+   * Every training process that was heard of, by rank.
+   */
+  ranks?: RankState[];
+  budget?: Budget;
+  /**
+   * Steps that a perturbation has touched so far.
+   */
+  perturbed_steps?: number;
 }
 
 /**
@@ -408,6 +594,54 @@ export interface Recording {
 }
 
 /**
+ * How one training process is.
+ */
+export interface RankState {
+  rank: number;
+  /**
+   * Such as 'rank 3 (tp 1, pp 1) on node-2'.
+   */
+  name?: string;
+  /**
+   * silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye.
+   */
+  state: 'training' | 'paused' | 'idle' | 'silent' | 'lost' | 'finished';
+  step: number;
+  /**
+   * Since something was heard of it.
+   */
+  seconds?: number;
+}
+
+/**
+ * What tracing costs by comparison of traced and untraced steps in random order, and what was given up to stay inside of the limit.
+ */
+export interface Budget {
+  /**
+   * Per cent of step time.
+   */
+  limit: number;
+  /**
+   * measuring: too few steps for an answer; over: nothing is left to give up.
+   */
+  state: 'measuring' | 'inside' | 'over';
+  percent?: number;
+  low?: number;
+  /**
+   * 95 % interval.
+   */
+  high?: number;
+  /**
+   * Steps compared.
+   */
+  steps?: number;
+  /**
+   * Sentences, in the order in which it was given up.
+   */
+  gave_up: string[];
+}
+
+/**
  * Something was refused. The connection stays open unless a close follows.
  */
 export interface ErrorMessage {
@@ -459,7 +693,9 @@ export const MESSAGES_SCHEMA: Schema = {
   $defs: {
     Role: { enum: ['producer', 'viewer'] },
     Phase: { enum: ['train', 'eval', 'generate'] },
-    RunState: { enum: ['waiting', 'training', 'idle', 'finished', 'lost'] },
+    Pass: { enum: ['forward', 'backward'] },
+    Control: { enum: ['pause', 'watched', 'perturb'] },
+    RunState: { enum: ['waiting', 'training', 'paused', 'idle', 'finished', 'lost'] },
     ErrorCode: {
       enum: [
         'bad-message',
@@ -527,7 +763,57 @@ export const MESSAGES_SCHEMA: Schema = {
         world_size: { type: 'integer', minimum: 1 },
         tp: { type: 'integer', minimum: 1 },
         pp: { type: 'integer', minimum: 1 },
-        dp: { type: 'integer', minimum: 1 }
+        dp: { type: 'integer', minimum: 1 },
+        vpp: { type: 'integer', minimum: 1 },
+        ep: { type: 'integer', minimum: 1 },
+        cp: { type: 'integer', minimum: 1 },
+        ranks: { type: 'array', maxItems: 16384, items: { $ref: '#/$defs/Place' } }
+      }
+    },
+    Place: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['rank', 'tp', 'pp', 'dp'],
+      properties: {
+        rank: { type: 'integer', minimum: 0 },
+        tp: { type: 'integer', minimum: 0 },
+        pp: { type: 'integer', minimum: 0 },
+        dp: { type: 'integer', minimum: 0 },
+        host: { type: 'string', maxLength: 200 }
+      }
+    },
+    Origin: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['kind', 'steps'],
+      properties: {
+        kind: { enum: ['foreign', 'replay'] },
+        name: { type: 'string', maxLength: 200 },
+        steps: { enum: ['counted', 'inferred'] },
+        speed: { type: 'number', exclusiveMinimum: 0 }
+      }
+    },
+    KindInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name', 'title', 'description', 'schema'],
+      properties: {
+        name: { type: 'string', maxLength: 100 },
+        title: { type: 'string', maxLength: 200 },
+        description: { type: 'string', maxLength: 1000 },
+        schema: { type: 'object' }
+      }
+    },
+    SiteInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['name', 'title', 'layers', 'kinds'],
+      properties: {
+        name: { type: 'string', maxLength: 100 },
+        title: { type: 'string', maxLength: 200 },
+        layers: { type: 'array', items: { type: 'integer', minimum: 0 } },
+        kinds: { type: 'array', items: { $ref: '#/$defs/KindInfo' } },
+        reason: { type: 'string', maxLength: 500 }
       }
     },
     FlagInfo: {
@@ -580,14 +866,68 @@ export const MESSAGES_SCHEMA: Schema = {
           ]
         },
         samples: { type: ['integer', 'null'], minimum: 1 },
-        compressor: { $ref: '#/$defs/CompressorSetting' }
+        compressor: { $ref: '#/$defs/CompressorSetting' },
+        passes: {
+          type: 'array',
+          items: { $ref: '#/$defs/Pass' },
+          minItems: 1,
+          allOf: [
+            { contains: { const: 'forward' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'backward' }, minContains: 0, maxContains: 1 }
+          ]
+        },
+        replicas: { enum: ['first', 'all'] }
+      }
+    },
+    PerturbSite: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['kind'],
+      properties: {
+        kind: { $ref: '#/$defs/CompressorSetting' },
+        layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+        phases: {
+          type: 'array',
+          items: { $ref: '#/$defs/Phase' },
+          minItems: 1,
+          allOf: [
+            { contains: { const: 'train' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'eval' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'generate' }, minContains: 0, maxContains: 1 }
+          ]
+        }
+      }
+    },
+    Perturb: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['sites'],
+      properties: {
+        sites: { type: 'object', minProperties: 1, additionalProperties: { $ref: '#/$defs/PerturbSite' } },
+        seed: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        steps: { type: 'integer', minimum: 1 },
+        until: { type: 'integer' }
+      }
+    },
+    Mode: {
+      type: 'object',
+      additionalProperties: false,
+      properties: {
+        paused: { type: 'boolean' },
+        steps: { type: 'integer', minimum: 1 },
+        while_watched: { type: 'boolean' }
       }
     },
     Config: {
       type: 'object',
       additionalProperties: false,
       required: ['flags'],
-      properties: { flags: { type: 'object', additionalProperties: { $ref: '#/$defs/FlagSetting' } } }
+      properties: {
+        flags: { type: 'object', additionalProperties: { $ref: '#/$defs/FlagSetting' } },
+        perturb: { $ref: '#/$defs/Perturb' },
+        mode: { $ref: '#/$defs/Mode' },
+        budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 }
+      }
     },
     ConfigPatch: {
       type: 'object',
@@ -597,7 +937,10 @@ export const MESSAGES_SCHEMA: Schema = {
         flags: {
           type: 'object',
           additionalProperties: { anyOf: [{ $ref: '#/$defs/FlagSetting' }, { type: 'null' }] }
-        }
+        },
+        perturb: { anyOf: [{ $ref: '#/$defs/Perturb' }, { type: 'null' }] },
+        mode: { $ref: '#/$defs/Mode' },
+        budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 }
       }
     },
     Limits: {
@@ -664,6 +1007,32 @@ export const MESSAGES_SCHEMA: Schema = {
         }
       }
     },
+    RankState: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['rank', 'state', 'step'],
+      properties: {
+        rank: { type: 'integer', minimum: 0 },
+        name: { type: 'string', maxLength: 200 },
+        state: { enum: ['training', 'paused', 'idle', 'silent', 'lost', 'finished'] },
+        step: { type: 'integer', minimum: 0 },
+        seconds: { type: 'number', minimum: 0 }
+      }
+    },
+    Budget: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['limit', 'state', 'gave_up'],
+      properties: {
+        limit: { type: 'number' },
+        state: { enum: ['measuring', 'inside', 'over'] },
+        percent: { type: 'number' },
+        low: { type: 'number' },
+        high: { type: 'number' },
+        steps: { type: 'integer', minimum: 0 },
+        gave_up: { type: 'array', maxItems: 20, items: { type: 'string', maxLength: 500 } }
+      }
+    },
     Join: {
       type: 'object',
       additionalProperties: false,
@@ -691,7 +1060,19 @@ export const MESSAGES_SCHEMA: Schema = {
         flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' } },
         compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' } },
         config: { $ref: '#/$defs/Config' },
-        versions: { type: 'object', additionalProperties: { type: 'string' } }
+        versions: { type: 'object', additionalProperties: { type: 'string' } },
+        controls: {
+          type: 'array',
+          items: { $ref: '#/$defs/Control' },
+          allOf: [
+            { contains: { const: 'pause' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'watched' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'perturb' }, minContains: 0, maxContains: 1 }
+          ]
+        },
+        sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
+        origin: { $ref: '#/$defs/Origin' },
+        leader: { type: 'integer', minimum: 0 }
       }
     },
     Hello: {
@@ -733,7 +1114,18 @@ export const MESSAGES_SCHEMA: Schema = {
         compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' } },
         config: { $ref: '#/$defs/Config' },
         limits: { $ref: '#/$defs/Limits' },
-        versions: { type: 'object', additionalProperties: { type: 'string' } }
+        versions: { type: 'object', additionalProperties: { type: 'string' } },
+        controls: {
+          type: 'array',
+          items: { $ref: '#/$defs/Control' },
+          allOf: [
+            { contains: { const: 'pause' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'watched' }, minContains: 0, maxContains: 1 },
+            { contains: { const: 'perturb' }, minContains: 0, maxContains: 1 }
+          ]
+        },
+        sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
+        origin: { $ref: '#/$defs/Origin' }
       }
     },
     Configure: {
@@ -777,7 +1169,10 @@ export const MESSAGES_SCHEMA: Schema = {
         viewers: { type: 'integer', minimum: 0 },
         producers: { type: 'array', items: { type: 'integer' } },
         recording: { $ref: '#/$defs/Recording' },
-        warnings: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 20 }
+        warnings: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 20 },
+        ranks: { type: 'array', maxItems: 16384, items: { $ref: '#/$defs/RankState' } },
+        budget: { $ref: '#/$defs/Budget' },
+        perturbed_steps: { type: 'integer', minimum: 0 }
       }
     },
     Error: {

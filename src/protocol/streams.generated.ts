@@ -81,6 +81,11 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         name: 'inf_count',
         type: 'int64',
         doc: 'Infinite entries in what was traced, counted before compression.'
+      },
+      {
+        name: 'compression_error',
+        type: 'float64',
+        doc: "Error of what the compressor kept, as a fraction of the tensor's root mean square: 0 is exact, 1 is as if nothing had been kept. NaN where it was not measured."
       }
     ]
   },

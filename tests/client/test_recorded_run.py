@@ -215,3 +215,19 @@ def test_a_wrong_argument_is_named(folder, arguments, field):
     with pytest.raises(ClientError) as caught:
         open_run(folder).tensors(**arguments)
     assert (caught.value.code, caught.value.field) == ("bad-parameter", field)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrows"])
+def test_a_recording_from_before_a_column_was_added_still_opens(folder, form):
+    path = folder / "tensors.parquet"
+    old = pq.read_table(path).drop_columns(["compression_error"])
+    if form == "parquet":
+        pq.write_table(old, path)
+    else:
+        path.unlink()
+        with pa.ipc.new_stream(str(folder / "tensors.arrows"), old.schema) as file:
+            file.write_table(old)
+    rows = open_run(folder).tensors("MLP1_mat_mul", layer=1)
+    assert rows.num_rows == 40
+    assert rows.column("compression_error").null_count == 0
+    assert not any(error == error for error in rows.column("compression_error").to_pylist())  # NaN

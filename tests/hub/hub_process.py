@@ -1,6 +1,7 @@
 """Helpers of the hub's tests: a hub as a child process, producers and viewers as plain websockets clients."""
 
 import json
+import math
 import os
 import signal
 import socket
@@ -230,6 +231,7 @@ def tensors(step, layers=(1, 2), size=8, flag="HiddenStates", nan=0, inf=0, rank
             "labels": [],
             "nan_count": nan,
             "inf_count": inf,
+            "compression_error": math.nan,
         }
         for layer in layers
     ]

@@ -1,5 +1,6 @@
 """A frame that was checked in part is one that a full check would have taken, and nothing else."""
 
+import math
 import random
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ def tensors(step, *, flag="QKV_mat_mul", values=(1.0, 2.0, 3.0), nan=0):
         "labels": [],
         "nan_count": nan,
         "inf_count": 0,
+        "compression_error": math.nan,
     }
     rows = [row, {**row, "layer": 2}]
     return encode_frame("tensors", pa.Table.from_pylist(rows, stream_schema("tensors")), step=step)

@@ -1,5 +1,7 @@
 """Steps, micro-batches, phases and probes, seen through a real socket."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -28,6 +30,7 @@ def test_a_traced_step_reaches_the_hub_with_every_column(gpt, ids, traced, small
     expected = seen[0][:1].reshape(1, 8, 4, 16).amax(-1)
     assert second.pop("values") == expected.flatten().tolist()
     assert first["layer"] == 1
+    assert math.isnan(second.pop("compression_error"))
     assert second == {
         "step": 1,
         "micro_batch": 0,

@@ -219,7 +219,8 @@ export function tensorFrame(step: number, size = 8): Uint8Array {
       values: [new Float32Array(size).fill(step), new Float32Array(size).fill(-step)],
       labels: two([]),
       nan_count: two(0),
-      inf_count: two(0)
+      inf_count: two(0),
+      compression_error: [NaN, NaN]
     },
     { step }
   );
