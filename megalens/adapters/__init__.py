@@ -5,6 +5,7 @@ from .callback import MegalensCallback
 from .find import ADAPTERS, find_adapter
 from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .plain_torch import GPT_TABLE
+from .sites import sites_of
 
 __all__ = [
     "ADAPTERS",
@@ -14,4 +15,5 @@ __all__ = [
     "Adapter",
     "MegalensCallback",
     "find_adapter",
+    "sites_of",
 ]

@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..tracer import FlagPoints, ModelPoints, Source, TracerError
+from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
+from .sites import sites_of
 from .sizes import ModelSizes, input_features, model_sizes, output_features
 
 __all__ = ["Adapter"]
@@ -104,7 +105,18 @@ class Adapter:
             flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag)))
         tokens = self._input_tokens(body, prefix)
         flags["InputTokens"] = FlagPoints({0: tokens} if tokens else {}, self._unnamed("InputTokens"))
-        return ModelPoints((model,), sizes.to_message(type(body).__name__, self.name, len(layers)), flags)
+        described = sizes.to_message(type(body).__name__, self.name, len(layers))
+        return ModelPoints((model,), described, flags, sites=self._sites(layers))
+
+    def _sites(self, layers: Sequence[nn.Module]) -> dict[str, SitePoints]:
+        names = ("qkv", "q", "k", "v", "context", "fc1", "gate_up", "gate", "up", "fc2")
+        paths = [path for path in (getattr(self, name) for name in names) if path is not None]
+        numbered = dict(enumerate(layers, start=1))
+        return sites_of(
+            weight={i: [layer.get_submodule(path) for path in paths] for i, layer in numbered.items()},
+            calculation={i: [_find(layer, self.fc2)] for i, layer in numbered.items() if self.fc2},
+            system={i: [layer] for i, layer in numbered.items()},
+        )
 
     # One maker per flag, each for one layer.
 

@@ -1,6 +1,7 @@
 """The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy, pyarrow and jsonschema only."""
 
 from .contract import contract_file, contract_json
+from .disturbance import disturbance_from_perturb, perturb_from_disturbance
 from .errors import ProtocolError
 from .frame import (
     BIT_CAUGHT_UP,
@@ -14,6 +15,16 @@ from .frame import (
 )
 from .frame_checker import CheckedBody, FrameChecker
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
+from .perturbations import (
+    PERTURBATIONS,
+    BitFlip,
+    Noise1,
+    Noise2,
+    Offset,
+    Perturbation,
+    perturbation_from_setting,
+    perturbation_infos,
+)
 from .settings import (
     COMPRESSORS,
     Compressor,
@@ -34,15 +45,21 @@ __all__ = [
     "COMPRESSORS",
     "HEADER_BYTES",
     "MESSAGE_TYPES",
+    "PERTURBATIONS",
     "STREAM_NAMES",
     "SUBPROTOCOL",
     "VIEW_NAMES",
+    "BitFlip",
     "CheckedBody",
     "Compressor",
     "Empty",
     "Frame",
     "FrameChecker",
     "NoOp",
+    "Noise1",
+    "Noise2",
+    "Offset",
+    "Perturbation",
     "Projection",
     "ProtocolError",
     "Tile",
@@ -54,11 +71,15 @@ __all__ = [
     "contract_json",
     "decode_frame",
     "decode_message",
+    "disturbance_from_perturb",
     "empty_table",
     "lacking",
     "encode_frame",
     "encode_message",
     "parse_layers",
+    "perturb_from_disturbance",
+    "perturbation_from_setting",
+    "perturbation_infos",
     "restamp_frame",
     "restamp_header",
     "stream_schema",

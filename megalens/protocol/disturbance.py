@@ -1,0 +1,148 @@
+"""The peers' way to say what is perturbed: the ``disturbance_configs`` dictionary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .errors import ProtocolError
+from .perturbations import perturbation_from_setting
+
+__all__ = ["disturbance_from_perturb", "perturb_from_disturbance"]
+
+_SITES = ("weight", "calculation", "system")
+_FUNCTIONS = ("noise1", "noise2")
+_FIELD = "disturbance_configs"
+
+
+def perturb_from_disturbance(
+    configs: Mapping[str, Any],
+    *,
+    phases: Sequence[str] = ("train", "eval", "generate"),
+    seed: int | None = None,
+    steps: int | None = None,
+) -> dict[str, Any] | None:
+    """Return the ``Perturb`` object that a ``disturbance_configs`` dictionary means, or None where all of it is off.
+
+    Parameters
+    ----------
+    configs : mapping
+        For each X of ``weight``, ``calculation`` and ``system``: ``X_perturbation`` (a boolean or the text "True" or "False", in any case; off when absent),
+        ``X_perturbation_fn`` (``noise1`` or ``noise2``) and ``X_perturbation_coef``. The latter two are not looked at where X is off, as the peers do.
+    phases : sequence of str
+        Phases in which it is done. A peer does it whenever the model runs.
+    seed, steps : int, optional
+        What the dictionary has no words for.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, with a field such as ``disturbance_configs.weight_perturbation_coef``.
+    """
+    if not isinstance(configs, Mapping):
+        raise ProtocolError(
+            "bad-parameter",
+            f"{_FIELD} is a dictionary, and {configs!r:.100} came.",
+            field=_FIELD,
+            expected="a dictionary",
+            got=type(configs).__name__,
+        )
+    known = [f"{site}_perturbation{end}" for site in _SITES for end in ("", "_fn", "_coef")]
+    for key in configs:
+        if key not in known:
+            raise _wrong(str(key)[:100], "is no key of it", ", ".join(known), key)
+    sites: dict[str, Any] = {}
+    for site in _SITES:
+        key = f"{site}_perturbation"
+        if not _switch(key, configs.get(key, False)):
+            continue
+        for needed in (f"{key}_fn", f"{key}_coef"):
+            if needed not in configs:
+                raise _wrong(needed, f"is missing, and {key} is on", "a value", None)
+        name, coefficient = configs[f"{key}_fn"], configs[f"{key}_coef"]
+        if name not in _FUNCTIONS:
+            raise _wrong(f"{key}_fn", "names no noise", " or ".join(_FUNCTIONS), name)
+        is_number = isinstance(coefficient, (int, float)) and not isinstance(coefficient, bool)
+        if not is_number or not math.isfinite(coefficient) or coefficient < 0:
+            raise _wrong(f"{key}_coef", "is no coefficient", "a number from 0", coefficient)
+        sites[site] = {
+            "kind": {"name": name, "params": {"coefficient": float(coefficient)}},
+            "phases": list(phases),
+        }
+    if not sites:
+        return None
+    perturb: dict[str, Any] = {"sites": sites}
+    if seed is not None:
+        perturb["seed"] = seed
+    if steps is not None:
+        perturb["steps"] = steps
+    return perturb
+
+
+def disturbance_from_perturb(perturb: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the ``disturbance_configs`` dictionary that tells a peer to do what a ``Perturb`` object says; all off for None.
+
+    Phases, seed and steps cannot be told to a peer, and are left out.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, where a peer cannot do it: another kind or site, or some layers only.
+    """
+    sites = {} if perturb is None else perturb["sites"]
+    for site in sites:
+        if site not in _SITES:
+            raise ProtocolError(
+                "bad-parameter",
+                f"This training knows no site {site!r:.100}. It perturbs {', '.join(_SITES)}.",
+                field=f"perturb.sites.{site}",
+                expected=", ".join(_SITES),
+                got=repr(site)[:200],
+            )
+    configs: dict[str, Any] = {}
+    for site in _SITES:
+        key, setting = f"{site}_perturbation", sites.get(site)
+        configs[key] = setting is not None
+        if setting is None:
+            continue
+        where, kind = f"perturb.sites.{site}", setting["kind"]
+        if kind["name"] not in _FUNCTIONS:
+            raise ProtocolError(
+                "bad-parameter",
+                f"This training cannot do {kind['name']!r:.100}. It does {' and '.join(_FUNCTIONS)}.",
+                field=f"{where}.kind.name",
+                expected=" or ".join(_FUNCTIONS),
+                got=repr(kind["name"])[:200],
+            )
+        if setting.get("layers", "all") != "all":
+            raise ProtocolError(
+                "bad-parameter",
+                "This training perturbs all layers or none.",
+                field=f"{where}.layers",
+                expected="all",
+                got=repr(setting["layers"])[:200],
+            )
+        configs[f"{key}_fn"] = kind["name"]
+        configs[f"{key}_coef"] = perturbation_from_setting(kind, f"{where}.kind").to_setting()["params"][
+            "coefficient"
+        ]
+    return configs
+
+
+def _switch(key: str, value: Any) -> bool:
+    text = str(value).lower()
+    if not isinstance(value, (bool, str)) or text not in ("true", "false"):
+        raise _wrong(key, "is no switch", "true, false, 'True' or 'False'", value)
+    return text == "true"
+
+
+def _wrong(key: str, how: str, expected: str, got: Any) -> ProtocolError:
+    came = "" if got is None else f", and {got!r:.100} came"
+    return ProtocolError(
+        "bad-parameter",
+        f"{_FIELD}: {key} {how}. Expected {expected}{came}.",
+        field=f"{_FIELD}.{key}",
+        expected=expected,
+        got=None if got is None else repr(got)[:200],
+    )

@@ -1,0 +1,167 @@
+"""Perturbations as data, and the peers' dictionary that means the same."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from megalens.protocol import (
+    PERTURBATIONS,
+    BitFlip,
+    Noise1,
+    Noise2,
+    Offset,
+    ProtocolError,
+    check_message,
+    disturbance_from_perturb,
+    perturb_from_disturbance,
+    perturbation_from_setting,
+    perturbation_infos,
+)
+
+FULL = {
+    "weight_perturbation": True,
+    "weight_perturbation_fn": "noise1",
+    "weight_perturbation_coef": 0.01,
+    "calculation_perturbation": "True",
+    "calculation_perturbation_fn": "noise2",
+    "calculation_perturbation_coef": 0.05,
+    "system_perturbation": "false",
+    "system_perturbation_fn": "noise1",
+    "system_perturbation_coef": 0.01,
+}
+
+
+@pytest.mark.parametrize("info", perturbation_infos(), ids=lambda info: info["name"])
+def test_the_schema_that_a_form_is_built_from_admits_the_defaults_and_names_them_all(info) -> None:
+    Draft202012Validator.check_schema(info["schema"])
+    defaults = {name: spec["default"] for name, spec in info["schema"]["properties"].items()}
+    Draft202012Validator(info["schema"]).validate(defaults)
+    made = perturbation_from_setting({"name": info["name"]})
+    assert made == PERTURBATIONS[info["name"]]()
+    assert made.to_setting() == {"name": info["name"], "params": defaults}
+
+
+def test_parameters_are_read_and_given_back() -> None:
+    for kind in (Noise1(0.5), Noise2(0.1), BitFlip(0.25, 31), BitFlip(0, "any"), Offset(-1.0, 0.5)):
+        assert perturbation_from_setting(kind.to_setting()) == kind
+
+
+@pytest.mark.parametrize(
+    ("setting", "field", "says"),
+    [
+        ({"name": "gamma"}, "k.name", "Choose one of noise1, noise2, bit_flip, offset"),
+        ({"name": ["noise1"]}, "k.name", "Choose one of"),
+        ({"name": "noise1", "params": {"sigma": 1}}, "k.params.sigma", "It takes coefficient"),
+        ({"name": "noise1", "params": {"coefficient": -1}}, "k.params.coefficient", "from 0 to 1e+06"),
+        ({"name": "noise2", "params": {"coefficient": True}}, "k.params.coefficient", "a number"),
+        ({"name": "noise2", "params": {"coefficient": "0.1"}}, "k.params.coefficient", "'0.1' came"),
+        ({"name": "offset", "params": {"coefficient": math.nan}}, "k.params.coefficient", "nan came"),
+        ({"name": "offset", "params": {"fraction": 1.5}}, "k.params.fraction", "from 0 to 1"),
+        ({"name": "bit_flip", "params": {"bit": 64}}, "k.params.bit", "'any' or a whole number from 0 to 63"),
+        ({"name": "bit_flip", "params": {"bit": 1.0}}, "k.params.bit", "1.0 came"),
+        ({"name": "bit_flip", "params": {"bit": True}}, "k.params.bit", "True came"),
+        ({"name": "bit_flip", "params": {"bit": [1]}}, "k.params.bit", "[1] came"),
+    ],
+)
+def test_a_wrong_parameter_is_named(setting: dict, field: str, says: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        perturbation_from_setting(setting, "k")
+    assert (caught.value.code, caught.value.field) == ("bad-parameter", field)
+    assert says in caught.value.message
+    check_message(caught.value.to_message())
+
+
+def test_the_peers_dictionary_is_taken_with_texts_and_booleans() -> None:
+    perturb = perturb_from_disturbance(FULL, phases=["generate"], seed=3, steps=20)
+    assert perturb == {
+        "sites": {
+            "weight": {
+                "kind": {"name": "noise1", "params": {"coefficient": 0.01}},
+                "phases": ["generate"],
+            },
+            "calculation": {
+                "kind": {"name": "noise2", "params": {"coefficient": 0.05}},
+                "phases": ["generate"],
+            },
+        },
+        "seed": 3,
+        "steps": 20,
+    }
+    check_message({"type": "configure", "id": "1", "patch": {"flags": {}, "perturb": perturb}})
+
+
+@pytest.mark.parametrize(
+    "configs", [{}, {"weight_perturbation": False}, {"system_perturbation": "FALSE"}], ids=str
+)
+def test_a_dictionary_with_all_off_means_none(configs: dict) -> None:
+    assert perturb_from_disturbance(configs) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        ({"weight_perturbation_fn": ...}, "weight_perturbation_fn", "is missing"),
+        ({"weight_perturbation_coef": ...}, "weight_perturbation_coef", "is missing"),
+        ({"weight_perturbation_fn": "noise3"}, "weight_perturbation_fn", "noise1 or noise2"),
+        ({"weight_perturbation_fn": ["noise1"]}, "weight_perturbation_fn", "noise1 or noise2"),
+        ({"weight_perturbation_coef": "much"}, "weight_perturbation_coef", "'much' came"),
+        ({"weight_perturbation_coef": math.inf}, "weight_perturbation_coef", "inf came"),
+        ({"weight_perturbation": 1}, "weight_perturbation", "is no switch"),
+        ({"wait_perturbation": True}, "wait_perturbation", "is no key"),
+    ],
+)
+def test_a_wrong_entry_of_the_dictionary_is_named(change: dict, field: str, says: str) -> None:
+    configs = {key: value for key, value in (FULL | change).items() if value is not ...}
+    with pytest.raises(ProtocolError) as caught:
+        perturb_from_disturbance(configs)
+    assert (caught.value.code, caught.value.field) == ("bad-parameter", f"disturbance_configs.{field}")
+    assert says in caught.value.message
+    check_message(caught.value.to_message())
+
+
+def test_what_is_no_dictionary_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="is a dictionary, and 'all' came"):
+        perturb_from_disturbance("all")  # type: ignore[arg-type]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["weight", "calculation", "system"]),
+        st.tuples(st.sampled_from(["noise1", "noise2"]), st.floats(0, 1e6)),
+    )
+)
+def test_what_a_peer_is_told_means_the_same_to_us(wanted: dict) -> None:
+    sites = {
+        site: {"kind": {"name": name, "params": {"coefficient": coefficient}}}
+        for site, (name, coefficient) in wanted.items()
+    }
+    told = disturbance_from_perturb({"sites": sites, "seed": 1} if sites else None)
+    understood = perturb_from_disturbance(told)
+    assert {key: told[f"{key}_perturbation"] for key in ("weight", "calculation", "system")} == {
+        key: key in wanted for key in ("weight", "calculation", "system")
+    }
+    assert (
+        None if understood is None else {s: {"kind": v["kind"]} for s, v in understood["sites"].items()}
+    ) == (sites or None)
+
+
+@pytest.mark.parametrize(
+    ("site", "setting", "field"),
+    [
+        ("weight", {"kind": {"name": "bit_flip"}}, "perturb.sites.weight.kind.name"),
+        ("system", {"kind": {"name": "noise1"}, "layers": "1-2"}, "perturb.sites.system.layers"),
+        ("norm", {"kind": {"name": "noise1"}}, "perturb.sites.norm"),
+        (
+            "system",
+            {"kind": {"name": "noise1", "params": {"coefficient": -1}}},
+            "perturb.sites.system.kind.params.coefficient",
+        ),
+    ],
+)
+def test_what_a_peer_cannot_do_is_refused(site: str, setting: dict, field: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        disturbance_from_perturb({"sites": {site: setting}})
+    assert (caught.value.code, caught.value.field) == ("bad-parameter", field)
