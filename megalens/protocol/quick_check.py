@@ -19,8 +19,27 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _WORDS = frozenset(
-    "$ref type enum const anyOf properties required additionalProperties minProperties items minItems maxItems uniqueItems "
-    "minLength maxLength pattern minimum maximum exclusiveMinimum".split()
+    [
+        "$ref",
+        "type",
+        "enum",
+        "const",
+        "anyOf",
+        "properties",
+        "required",
+        "additionalProperties",
+        "minProperties",
+        "items",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+    ]
 )
 _REMARKS = frozenset(("title", "description", "default", "examples"))
 
