@@ -1,5 +1,6 @@
 """The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy, pyarrow and jsonschema only."""
 
+from .budget_limit import parse_budget
 from .contract import contract_file, contract_json
 from .disturbance import disturbance_from_perturb, perturb_from_disturbance
 from .errors import ProtocolError
@@ -76,6 +77,7 @@ __all__ = [
     "lacking",
     "encode_frame",
     "encode_message",
+    "parse_budget",
     "parse_layers",
     "perturb_from_disturbance",
     "perturbation_from_setting",
