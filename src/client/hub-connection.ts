@@ -185,6 +185,13 @@ export class HubConnection implements IDisposable {
         break;
       case 'status':
         this.last.runState = message.state;
+        if (message.state === 'paused') {
+          // Training that waits because somebody asked for it sends no frames, and is not late with any.
+          this.framed = Date.now();
+          if (this._state.kind === 'stale') {
+            this.setState({ kind: 'live' });
+          }
+        }
         this._event.emit({ kind: 'status', status: message });
         for (const gap of this.sequence.settle(message.dropped?.viewer ?? 0)) {
           this._event.emit({ kind: 'gap', gap });
@@ -247,7 +254,11 @@ export class HubConnection implements IDisposable {
     } else if (this.joined && now - this.heard > (this.options.silentMs ?? 10_000)) {
       this.last.error = 'The hub fell silent.';
       this.broke(1006, '');
-    } else if (this._state.kind === 'live' && now - this.framed > (this.options.staleMs ?? 3000)) {
+    } else if (
+      this._state.kind === 'live' &&
+      this.last.runState !== 'paused' &&
+      now - this.framed > (this.options.staleMs ?? 3000)
+    ) {
       this.setState({ kind: 'stale', since: this.framed });
     }
   }

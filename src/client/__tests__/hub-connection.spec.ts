@@ -266,6 +266,20 @@ describe('a connection to a real hub', () => {
     expect(viewer.of('state').map(event => event.state.kind)).toEqual(['live', 'stale', 'live']);
   });
 
+  it('is not stale while the training is paused, which sends no frames', async () => {
+    const hub = shared;
+    const producer = await startProducer(hub);
+    const viewer = new Viewer({ openSocket: hub.opener(), staleMs: 300 });
+    await viewer.state('stale');
+    producer.say({ type: 'status', state: 'paused', step: 1 });
+    const paused = () => viewer.of('status').filter(({ status }) => status.state === 'paused').length;
+    await until(() => paused() > 0, 'the pause');
+    expect(viewer.connection.state.kind).toBe('live');
+    // The hub's next word comes much later than a frame would be missed.
+    await until(() => paused() > 1, 'the next status');
+    expect(viewer.of('state').map(event => event.state.kind)).toEqual(['live', 'stale', 'live']);
+  });
+
   it('says goodbye when it is disposed of, rejects what is open, and can be disposed of twice', async () => {
     const hub = shared;
     const producer = await startProducer(hub);
