@@ -8,6 +8,7 @@ from typing import Any
 
 from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
 __all__ = ["BatchConnection"]
 
@@ -84,6 +85,14 @@ class BatchConnection(ServerConnection):
                 pieces.clear()
             if pieces:
                 self.transport.write(b"".join(pieces))
+
+    def send_now(self, text: str, limit: int) -> bool:
+        """Send a text message without waiting, and return whether it was sent: not when the connection ends or ``limit`` bytes wait already."""
+        if self.protocol.state is not State.OPEN or self.transport.get_write_buffer_size() > limit:
+            return False
+        self.protocol.send_text(text.encode())
+        self.send_data()
+        return True
 
     def send_data(self) -> None:
         """Write what the protocol has ready: called by the base class wherever it sends."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..protocol import ProtocolError
+from ..protocol import ProtocolError, encode_message
+from .audit_actions import audit_actions, difference
 from .change import Change
 from .config_check import check_patch
+from .control_check import check_controls
 
 if TYPE_CHECKING:
     from .server import Hub
     from .session import Session
 
 __all__ = ["ChangeDesk"]
+
+_MOST_WAITING = 16
 
 
 class ChangeDesk:
@@ -29,8 +33,8 @@ class ChangeDesk:
         self._hub = hub
         self._changes: dict[str, Change] = {}
 
-    async def ask(self, session: Session, message: dict[str, Any]) -> None:
-        """Check a viewer's ``configure`` and pass it to every producer.
+    def ask(self, session: Session, message: dict[str, Any]) -> None:
+        """Check a viewer's ``configure`` and pass it to every producer that answers for itself or for others.
 
         Raises
         ------
@@ -38,20 +42,18 @@ class ChangeDesk:
             ``no-producer``, ``refused``, or what is wrong with the patch.
         """
         hub = self._hub
-        producers = hub.producers()
-        if not producers:
-            raise ProtocolError(
-                "no-producer",
-                "No training process is attached, so there is nothing to configure. Try again when one is.",
-            )
-        check_patch(message["patch"], hub.state.flags(), hub.state.hello()["compressors"])
+        self._check_pace(session, message)
+        leaders = self._leaders()
+        job = hub.state.job.merged()
+        check_patch(message["patch"], job["flags"], job["compressors"])
+        check_controls(message["patch"], job.get("controls", ()), job.get("sites", []))
         change = Change(
             f"{session.number}:{message['id']}",
             message["id"],
             session.number,
             session.peer,
             message["patch"],
-            {producer.number for producer in producers},
+            {producer.number for producer in leaders},
         )
         if change.id in self._changes:
             raise ProtocolError(
@@ -61,11 +63,50 @@ class ChangeDesk:
                 got=message["id"],
             )
         self._changes[change.id] = change
-        for producer in producers:
-            await producer.send({"type": "configure", "id": change.id, "patch": change.patch})
+        text = encode_message({"type": "configure", "id": change.id, "patch": change.patch})
+        for producer in leaders:
+            if not producer.tell(text):
+                # What does not read cannot agree; it is not waited for.
+                change.forget(producer.number)
+        self._progress(change, None)
+
+    def _leaders(self) -> list[Session]:
+        """Return the producers that answer a change."""
+        hub = self._hub
+        leaders = hub.leaders()
+        missing = sorted({hub.state.job.leader(rank) for rank in hub.state.attached} - hub.state.attached)
+        if missing:
+            raise ProtocolError(
+                "no-producer",
+                f"{hub.state.ranks.name(missing[0], at_start=True)}, which agrees on changes with all other processes, is not attached. "
+                "Try again when it is back.",
+                expected=f"rank {missing[0]}",
+                got=f"ranks {_some(sorted(hub.state.attached))}",
+            )
+        if not leaders:
+            raise ProtocolError(
+                "no-producer",
+                "No training process is attached, so there is nothing to configure. Try again when one is.",
+            )
+        return leaders
+
+    def _check_pace(self, session: Session, message: dict[str, Any]) -> None:
+        waiting = sum(change.viewer == session.number for change in self._changes.values())
+        if waiting < _MOST_WAITING and session.pace.take():
+            return
+        raise ProtocolError(
+            "refused",
+            "Changes come faster than the training can take them. Wait for an answer, then send the newest one again.",
+            field="id",
+            expected=f"at most {session.pace.rate:g} changes a second and {_MOST_WAITING} under way",
+            got=message["id"],
+        )
 
     def answer(self, session: Session, message: dict[str, Any]) -> None:
         """Take a producer's ``configured``."""
+        if not session.leads:
+            # The leader answers for it.
+            return
         change = self._changes.get(message["id"])
         if change is None or session.number not in change.producers:
             # The training script changed something itself.
@@ -73,7 +114,7 @@ class ChangeDesk:
                 message["id"], message["id"], session.number, session.peer, {"flags": {}}, {session.number}
             )
             if message["applied"]:
-                change.patch = {"flags": message["config"]["flags"]}
+                change.patch = difference(self._hub.state.config, message["config"])
         change.answer(session.number, message)
         self._progress(change, message)
 
@@ -86,7 +127,7 @@ class ChangeDesk:
         change.refuse(session.number)
         viewer = self._hub.viewers.get(change.viewer)
         if first and viewer is not None:
-            viewer.post({**message, "reply_to": change.viewer_id})
+            viewer.post(encode_message({**message, "reply_to": change.viewer_id}))
         self._progress(change, message)
 
     def forget(self, producer: int) -> None:
@@ -101,17 +142,28 @@ class ChangeDesk:
         for news in change.news():
             news = {**news, "by": change.peer, "time": time.time()}
             if news["applied"]:
-                hub.state.config = news["config"]
-                hub.audit(change.peer["name"], "configure", {"patch": change.patch}, news["step"])
+                hub.state.configure(news["config"])
+                for action, part in audit_actions(change.patch):
+                    detail = {"patch": {"flags": {}, **part}}
+                    hub.audit(change.peer["name"], action, detail, news["step"])
                 hub.describe()
+            for_others = encode_message({**news, "id": change.id})
             for viewer in list(hub.viewers.values()):
-                viewer.post({**news, "id": change.viewer_id if viewer.number == change.viewer else change.id})
+                own = viewer.number == change.viewer
+                viewer.post(encode_message({**news, "id": change.viewer_id}) if own else for_others)
         if not change.finished:
             return
         known = self._changes.pop(change.id, None)
         asker = hub.viewers.get(change.viewer)
         if known and message is None and asker and not change.refused and True not in change.told:
-            text = "The training process went before it applied the change."
-            asker.post(
-                {"type": "error", "code": "no-producer", "message": text, "reply_to": change.viewer_id}
-            )
+            error = {
+                "type": "error",
+                "code": "no-producer",
+                "message": "The training process went, or reads nothing, before it applied the change.",
+                "reply_to": change.viewer_id,
+            }
+            asker.post(encode_message(error))
+
+
+def _some(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")

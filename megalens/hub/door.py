@@ -15,8 +15,10 @@ from ..protocol import SUBPROTOCOL
 __all__ = ["door", "select_subprotocol"]
 
 
-def door(own_token: str) -> Callable[[ServerConnection, Request], Response | None]:
-    """Return the check of a handshake: no browser, the right token, the one path. It answers with what to refuse with, or None."""
+def door(
+    own_token: str, places: Callable[[], int] = lambda: 1
+) -> Callable[[ServerConnection, Request], Response | None]:
+    """Return the check of a handshake: no browser, the right token, the one path, a place left. It answers with what to refuse with, or None."""
 
     def admit(connection: ServerConnection, request: Request) -> Response | None:
         if request.headers.get_all("Origin"):
@@ -36,6 +38,12 @@ def door(own_token: str) -> Callable[[ServerConnection, Request], Response | Non
             return response
         if request.path.partition("?")[0] != "/":
             return connection.respond(http.HTTPStatus.NOT_FOUND, "A hub listens at the path / only.\n")
+        if places() < 1:
+            return connection.respond(
+                http.HTTPStatus.SERVICE_UNAVAILABLE,
+                "This hub has as many connections as the system's limit of open files allows. "
+                "Raise the limit (ulimit -n) and start the hub again.\n",
+            )
         return None
 
     return admit

@@ -16,7 +16,8 @@ from ..protocol import (
 
 __all__ = ["LiveFrame", "Key", "admit_frame"]
 
-Key = tuple[str, str, int]
+Key = tuple[str, str, int, int]
+"""Flag, part, layer and rank."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +32,8 @@ class LiveFrame:
         The whole frame, as it came.
     header : bytes
         The header under which it goes on: a large body is never copied for the sake of its header. The one it came with when empty.
+    body : CheckedBody or None
+        Its rows, where they have been checked and nobody asked for its keys yet.
     """
 
     seq: int
@@ -39,6 +42,7 @@ class LiveFrame:
     rows: int
     came: bytes
     header: bytes = b""
+    body: CheckedBody | None = field(default=None, repr=False)
     _keys: frozenset[Key] | None = field(default=None, repr=False)
 
     @property
@@ -57,11 +61,17 @@ class LiveFrame:
 
     @property
     def keys(self) -> frozenset[Key]:
-        """Every (flag, part, layer) of a ``tensors`` frame. Read from the body when first asked for, which only a full queue does."""
+        """Every (flag, part, layer, rank) of a ``tensors`` frame. Made when first asked for, which only a full queue does."""
         if self._keys is None:
-            table = decode_frame(self.came).table()
-            columns = (table.column(name).to_pylist() for name in ("flag", "part", "layer"))
+            body = self.body
+            if body is None:
+                table = decode_frame(self.came).table()
+                columns = [table.column(name).to_pylist() for name in ("flag", "part", "layer", "rank")]
+            else:
+                columns = [body.texts("flag"), body.texts("part")]
+                columns += [body.numbers(name).tolist() for name in ("layer", "rank")]
             self._keys = frozenset(zip(*columns, strict=True))
+            self.body = None
         return self._keys
 
 
@@ -99,4 +109,4 @@ def admit_frame(
             "bad-frame", "The step of a frame is negative.", expected="-1 or more", got=str(header.step)
         )
     stamped = restamp_header(data, seq=seq, bits=bits)
-    return LiveFrame(seq, header.stream, header.step, header.rows, data, stamped), body
+    return LiveFrame(seq, header.stream, header.step, header.rows, data, stamped, body), body

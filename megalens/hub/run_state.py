@@ -6,12 +6,16 @@ import time
 from collections import deque
 from typing import Any
 
-from ..protocol import SUBPROTOCOL, CheckedBody, compressor_infos
+from ..protocol import SUBPROTOCOL, CheckedBody
+from .job import Job
 from .live_frame import LiveFrame
+from .ranks import Ranks
+from .reports import Reports
 
 __all__ = ["RunState"]
 
 _MEAN_STEPS = 32
+_NAMED = 8
 
 
 class RunState:
@@ -27,6 +31,11 @@ class RunState:
         Without a step for this long, a run is idle.
     versions : dict
         Of the hub's own parts.
+
+    Attributes
+    ----------
+    version : int
+        Rises when something of ``hello`` changes, apart from ``seq``.
     """
 
     def __init__(
@@ -37,25 +46,30 @@ class RunState:
         self.limits = limits
         self.seq = 0
         self.step = 0
+        self.version = 0
         self.ended: float | None = None
         self.config: dict[str, Any] = {"flags": {}}
-        self.announced: dict[int, dict[str, Any]] = {}
+        self.job = Job()
+        self.ranks = Ranks(idle_seconds)
+        self.attached: set[int] = set()
         self.warnings: deque[str] = deque(maxlen=20)
+        self._reports = Reports()
         self._versions = versions
         self._idle_seconds = idle_seconds
-        self._attached: list[int] = []
         self._came = False
         self._lost = False
         self._last_step_time: float | None = None
-        self._reports: dict[int, dict[str, Any]] = {}
         self._nonfinite = 0
         self._first_nonfinite: dict[str, Any] | None = None
-        self._step_bytes: deque[list[int]] = deque(maxlen=_MEAN_STEPS)
+        self._step_bytes: dict[int, int] = {}
+        self._begins = True
 
     @property
     def state(self) -> str:
         """One of the ``RunState`` names."""
-        if self._attached:
+        if self.attached:
+            if self.ranks.pauses():
+                return "paused"
             last = self._last_step_time
             return "idle" if last is None or time.monotonic() - last > self._idle_seconds else "training"
         if not self._came:
@@ -65,29 +79,41 @@ class RunState:
     @property
     def done(self) -> bool:
         """Whether every producer that came is gone."""
-        return self.state in ("finished", "lost")
+        return not self.attached and (self._came or self._lost)
 
-    def announce(self, message: dict[str, Any]) -> None:
-        """Take a producer's announcement."""
+    def attach(self, message: dict[str, Any]) -> None:
+        """Count a producer in with its announcement."""
         rank = message["rank"]
-        self.announced[rank] = message
-        if rank == min(self.announced):
+        if not self.attached and self.job.is_other(message, self.job.known()):
+            # What is left of a job that ended says nothing about this one.
+            self.job.clear()
+            self.ranks.clear()
+            self._reports.clear()
+        if not self.attached:
+            # It may go on from an earlier step than the last one seen.
+            self._begins = True
+            self._step_bytes.clear()
+        disagreement = self.job.disagreement(message, self.attached)
+        if disagreement:
+            self.warn(disagreement)
+        self.job.announce(message)
+        if rank == self.job.first:
             self.config = message["config"]
             if message.get("run_name"):
                 self.run["name"] = message["run_name"]
-
-    def attach(self, rank: int) -> None:
-        """Count a producer in."""
-        self._attached.append(rank)
+        self.attached.add(rank)
+        self.ranks.came(message, time.monotonic())
+        self.version += 1
         self._came = True
         self._lost = False
         self.ended = None
 
     def detach(self, rank: int, *, finished: bool) -> None:
         """Count a producer out, after its goodbye or without one."""
-        self._attached.remove(rank)
+        self.attached.discard(rank)
+        self.ranks.went(rank, finished=finished)
         self._lost = self._lost or not finished
-        if not self._attached:
+        if not self.attached:
             self.ended = time.time()
 
     def give_up(self) -> None:
@@ -95,94 +121,86 @@ class RunState:
         self._lost = True
         self.ended = time.time()
 
+    def configure(self, config: dict[str, Any]) -> None:
+        """Take the configuration that is now in force."""
+        self.config = config
+        self.version += 1
+
     def report(self, rank: int, status: dict[str, Any]) -> None:
         """Take a producer's own ``status``."""
-        self._reports[rank] = status
-        if status["step"] != self.step:
-            self._saw_step(status["step"])
+        now = time.monotonic()
+        before = self.ranks.step_of(rank)
+        self._reports.take(rank, status)
+        self.ranks.report(rank, status, now)
+        if status["step"] != before:
+            self._last_step_time = now
+            self._begins = False
+            self.step = self.ranks.step()
 
-    def saw(self, frame: LiveFrame, body: CheckedBody) -> None:
-        """Take the figures of one frame."""
+    def saw(self, frame: LiveFrame, body: CheckedBody, rank: int | None) -> None:
+        """Take the figures of one frame, which came from ``rank`` or from the hub itself."""
         self.seq = frame.seq
         if frame.stream == "audit":
             return
+        now = time.monotonic()
+        if rank is not None:
+            self.ranks.heard(rank, now, frame.step)
         if frame.step >= 0:
-            self._saw_step(frame.step)
+            self._last_step_time = now
+            self.step = frame.step if self._begins else max(self.step, frame.step)
+            self._begins = False
         if frame.stream != "tensors":
             return
         self._count_nonfinite(body)
-        if self._step_bytes and self._step_bytes[-1][0] == frame.step:
-            self._step_bytes[-1][1] += frame.size
-        else:
-            self._step_bytes.append([frame.step, frame.size])
+        self._step_bytes[frame.step] = self._step_bytes.get(frame.step, 0) + frame.size
+        if len(self._step_bytes) > _MEAN_STEPS:
+            del self._step_bytes[min(self._step_bytes)]
 
     def hello(self) -> dict[str, Any]:
         """Return a ``hello`` without ``resumed``."""
-        first = self.announced[min(self.announced)] if self.announced else None
-        versions = dict(self._versions)
-        for rank in sorted(self.announced, reverse=True):
-            versions.update(self.announced[rank]["versions"])
+        merged = self.job.merged()
         return {
             "type": "hello",
             "protocol": SUBPROTOCOL,
             "run": dict(self.run),
             "seq": self.seq,
-            "model": first["model"] if first else None,
-            "layout": first["layout"] if first else None,
-            "flags": self.flags(),
-            "compressors": first["compressors"] if first else compressor_infos(),
             "config": self.config,
             "limits": self.limits,
-            "versions": versions,
+            **merged,
+            "versions": {**self._versions, **merged["versions"]},
         }
-
-    def flags(self) -> list[dict[str, Any]]:
-        """Return what can be traced over all ranks: each rank may hold other layers of the model."""
-        flags: dict[str, dict[str, Any]] = {}
-        for rank in sorted(self.announced):
-            for info in self.announced[rank]["flags"]:
-                known = flags.get(info["name"])
-                if known is None:
-                    flags[info["name"]] = dict(info)
-                    continue
-                known["layers"] = sorted({*known["layers"], *info["layers"]})
-                if known["layers"]:
-                    known.pop("reason", None)
-        return list(flags.values())
 
     def status(self) -> dict[str, Any]:
         """Return the members of ``status`` that are the same for all viewers."""
+        now = time.monotonic()
+        merged = self._reports.merged(self.attached)
         status: dict[str, Any] = {
             "type": "status",
             "state": self.state,
             "step": self.step,
             "time": time.time(),
             "nonfinite": {"count": self._nonfinite},
-            "producers": sorted(set(self._attached)),
+            "producers": sorted(self.attached),
+            **merged,
         }
         if self._first_nonfinite:
             status["nonfinite"]["first"] = self._first_nonfinite
-        reports = [self._reports[rank] for rank in sorted(self._reports)]
-        probes = [report["probes"] for report in reports if "probes" in report]
-        if probes:
-            status["probes"] = {
-                "fired": sum(p["fired"] for p in probes),
-                "expected": sum(p["expected"] for p in probes),
-                "missing": [name for p in probes for name in p["missing"]][:50],
-            }
-        overheads = [report["overhead"] for report in reports if "overhead" in report]
-        if overheads:
-            status["overhead"] = max(overheads, key=lambda overhead: float(overhead["percent"]))
         if self._step_bytes:
-            status["bytes_per_step"] = sum(size for _, size in self._step_bytes) / len(self._step_bytes)
-        warnings = [*self.warnings, *(text for report in reports for text in report.get("warnings", ()))]
+            # The newest step may lack processes that are still at work on it.
+            sizes = [size for step, size in self._step_bytes.items() if step != max(self._step_bytes)]
+            sizes = sizes or list(self._step_bytes.values())
+            status["bytes_per_step"] = sum(sizes) / len(sizes)
+        ranks = self.ranks.states(now)
+        if ranks:
+            status["ranks"] = ranks
+        warnings = list(dict.fromkeys([*self.warnings, *merged.get("warnings", ()), *self._absent(ranks)]))
         if warnings:
-            status["warnings"] = list(dict.fromkeys(warnings))[-20:]
+            status["warnings"] = warnings[-20:]
         return status
 
     def producer_drops(self) -> int:
         """Rows that the producers say they gave up."""
-        return sum(report.get("dropped", {}).get("producer", 0) for report in self._reports.values())
+        return self._reports.drops()
 
     def warn(self, text: str) -> None:
         """Add a sentence for the user, once."""
@@ -193,11 +211,29 @@ class RunState:
         """Return ``run.json`` without what the recorder adds."""
         hello = self.hello()
         kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
-        return {"format": 1, "state": self.state, "ended": self.ended, **{name: hello[name] for name in kept}}
+        told = [name for name in ("controls", "sites", "origin") if name in hello]
+        return {
+            "format": 1,
+            "state": self.state,
+            "ended": self.ended,
+            **{name: hello[name] for name in (*kept, *told)},
+        }
 
-    def _saw_step(self, step: int) -> None:
-        self.step = max(step, 0)
-        self._last_step_time = time.monotonic()
+    def _absent(self, ranks: list[dict[str, Any]]) -> list[str]:
+        """Return sentences about processes of which nothing is heard while others are there."""
+        if not self.attached:
+            return []
+        sentences = []
+        for state, text in (
+            ("silent", "Nothing is heard of {}: stopped, frozen or cut off."),
+            ("lost", "{} went without a goodbye."),
+        ):
+            names = [entry["name"] for entry in ranks if entry["state"] == state]
+            if names:
+                more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+                sentence = text.format(", ".join(names[:_NAMED]) + more)[:500]
+                sentences.append(sentence[0].upper() + sentence[1:])
+        return sentences
 
     def _count_nonfinite(self, body: CheckedBody) -> None:
         if body.all_zero("nan_count") and body.all_zero("inf_count"):

@@ -6,10 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
-import platform
 import secrets
 import time
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
@@ -18,27 +16,32 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from ..protocol import (
     BIT_CAUGHT_UP,
     FrameChecker,
+    ProtocolError,
     decode_frame,
     encode_frame,
     stream_schema,
 )
+from .announcement_check import check_announcement
 from .batch_connection import BatchConnection
 from .change_desk import ChangeDesk
 from .discovery import HubEntry, remove_entry, write_entry
 from .door import door, select_subprotocol
 from .errors import HubError
+from .herald import Herald
 from .history import Backlog, History
 from .live_frame import admit_frame
+from .open_files import most_connections
 from .options import HubOptions
+from .process import process_runs
 from .recorder import Recorder
 from .run_state import RunState
 from .session import Session
+from .version import own_versions
 
 __all__ = ["Hub"]
 
-_STATUS_LEAST_SECONDS = 0.5
-_STATUS_MOST_SECONDS = 2.0
 _LOST_GRACE_SECONDS = 2.0
+_STOOD_STILL_SECONDS = 1.0
 
 
 class Hub:
@@ -58,20 +61,25 @@ class Hub:
             "viewer_queue_bytes": options.viewer_queue_bytes,
             "backlog_bytes": options.backlog_bytes,
         }
-        self.state = RunState(run_id, options.name, limits, options.idle_seconds, _versions())
+        self.state = RunState(run_id, options.name, limits, options.idle_seconds, own_versions())
         self.entry: HubEntry | None = None
         self._token = secrets.token_urlsafe(32)
         self._checker = FrameChecker()
         self._history = History(options.backlog_bytes)
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
+        self._producers: dict[int, Session] = {}
+        self.herald = Herald(self)
         self._count = 0
         self._changes = ChangeDesk(self)
         self._skipped: dict[str, int] = {}
-        self._recorder: Recorder | None = None
+        self.recorder: Recorder | None = None
         self._record_closing: asyncio.Task[None] | None = None
         self._server: Server | None = None
         self._changed = asyncio.Event()
+        self._describe_due = False
+        self._silent: list[int] = []
+        self._most_sessions = most_connections()
         self._last_viewer_left = time.monotonic()
         self._done_since: float | None = None
         self._closed = False
@@ -92,7 +100,7 @@ class Hub:
                 self._handle,
                 options.host,
                 options.port,
-                process_request=door(self._token),
+                process_request=door(self._token, lambda: self._most_sessions - len(self._sessions)),
                 select_subprotocol=select_subprotocol,
                 compression=None,
                 max_size=options.max_producer_bytes,
@@ -121,7 +129,7 @@ class Hub:
         )
         try:
             if folder:
-                self._recorder = Recorder(folder, self.state.description(), options.recorder_queue_bytes)
+                self.recorder = Recorder(folder, self.state.description(), options.recorder_queue_bytes)
             write_entry(self.entry)
         except HubError:
             await self.stop()
@@ -130,16 +138,21 @@ class Hub:
 
     async def serve_until_done(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set or the run is over and nobody watches; then :meth:`stop`."""
-        told = 0.0
         waiter = asyncio.create_task(stop.wait())
+        last = time.monotonic()
         try:
             while not stop.is_set() and not self._over():
-                self._watch()
                 now = time.monotonic()
-                if now - told >= (_STATUS_LEAST_SECONDS if self._changed.is_set() else _STATUS_MOST_SECONDS):
+                if now - last > _STOOD_STILL_SECONDS:
+                    # What came meanwhile is not read yet.
+                    self.state.ranks.forgive(now - last)
+                last = now
+                self._watch()
+                if self.herald.tick(changed=self._changed.is_set()):
                     self._changed.clear()
-                    self._tell_status()
-                    told = now
+                if self._describe_due and self.recorder:
+                    self._describe_due = False
+                    self.recorder.describe(self.state.description())
                 await asyncio.wait([waiter], timeout=0.1 if self._changed.is_set() else 0.25)
         finally:
             waiter.cancel()
@@ -164,7 +177,7 @@ class Hub:
     def _over(self) -> bool:
         if not self.state.done or self._viewers:
             return False
-        if self._record_closing is None and self._recorder is not None:
+        if self._record_closing is None and self.recorder is not None:
             return False
         if self._record_closing is not None and not self._record_closing.done():
             return False
@@ -174,8 +187,12 @@ class Hub:
     def _watch(self) -> None:
         """Notice what no message tells: a parent that is gone, producers that are done."""
         parent = self.options.parent_pid
-        if parent is not None and self.state.state == "waiting" and not _process_runs(parent):
+        if parent is not None and self.state.state == "waiting" and not process_runs(parent):
             self.state.give_up()
+            self._changed.set()
+        silent = self.state.ranks.silent(time.monotonic())
+        if silent != self._silent:
+            self._silent = silent
             self._changed.set()
         if not self.state.done:
             self._done_since = None
@@ -189,11 +206,11 @@ class Hub:
             self._close_recording()
 
     def _close_recording(self) -> None:
-        if self._recorder is None:
+        if self.recorder is None:
             return
-        if self._record_closing is not None and not (self._record_closing.done() and self._recorder.behind):
+        if self._record_closing is not None and not (self._record_closing.done() and self.recorder.behind):
             return
-        closing = asyncio.to_thread(self._recorder.close, self.state.description())
+        closing = asyncio.to_thread(self.recorder.close, self.state.description())
         self._record_closing = asyncio.create_task(closing)
         self._record_closing.add_done_callback(lambda _: self._changed.set())
 
@@ -217,22 +234,22 @@ class Hub:
         if session.rank is None:
             return
         rank, session.rank = session.rank, None
+        del self._producers[rank]
         self.state.detach(rank, finished=session.said_goodbye)
         why = "finished" if session.said_goodbye else "lost"
         self.audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
 
-    def welcome(self, session: Session, join: dict[str, Any]) -> tuple[dict[str, Any], Backlog]:
-        """Count a viewer in and return its ``hello`` and what it is sent before live frames."""
-        hello = self.state.hello()
+    def welcome(self, session: Session, join: dict[str, Any]) -> tuple[str, Backlog]:
+        """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
         since = join.get("since")
-        if since is not None and (
-            join.get("run", hello["run"]["id"]) != hello["run"]["id"] or since > self.state.seq
-        ):
+        run = self.state.run["id"]
+        if since is not None and (join.get("run", run) != run or since > self.state.seq):
             since = None
         backlog = self._history.backlog(since, join.get("backlog"))
+        resumed = None
         if since is not None:
-            hello["resumed"] = {
+            resumed = {
                 "since": since,
                 "missed_frames": backlog.missed_frames,
                 "missed_rows": backlog.missed_rows,
@@ -240,18 +257,18 @@ class Hub:
                 "last_step": backlog.last_step,
             }
         self._viewers[session.number] = session
-        session.post(self._status_for(session, self._shared_status()))
+        session.post(self.herald.status(session))
         self._changed.set()
-        return hello, backlog
+        return self.herald.hello(resumed), backlog
 
     @property
     def viewers(self) -> dict[int, Session]:
         """The viewers that are attached, by number."""
         return self._viewers
 
-    def producers(self) -> list[Session]:
-        """Return the producers that are attached."""
-        return [session for session in self._sessions.values() if session.rank is not None]
+    def leaders(self) -> list[Session]:
+        """Return the producers that answer changes, for themselves or for others too."""
+        return [session for session in self._producers.values() if session.leads]
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -265,13 +282,15 @@ class Hub:
         """
         kind = message["type"]
         if kind == "announce":
+            check_announcement(message)
+            await self._make_way(session, message)
             self._announce(session, message)
         elif kind == "status":
             if session.rank is not None:
                 self.state.report(session.rank, message)
                 self._changed.set()
         elif kind == "configure":
-            await self._changes.ask(session, message)
+            self._changes.ask(session, message)
         elif kind == "configured":
             self._changes.answer(session, message)
         elif kind == "error":
@@ -279,8 +298,8 @@ class Hub:
         elif kind == "goodbye":
             session.said_goodbye = True
 
-    def publish(self, data: bytes) -> None:
-        """Check a producer's frame and pass it on to everybody.
+    def publish(self, data: bytes, rank: int | None = None) -> None:
+        """Check a frame of a producer, or of the hub itself, and pass it on to everybody.
 
         Raises
         ------
@@ -298,31 +317,61 @@ class Hub:
         frame, body = admit_frame(
             self._checker, header, data, self.state.seq + 1, header.bits & ~BIT_CAUGHT_UP
         )
-        self.state.saw(frame, body)
+        self.state.saw(frame, body, rank)
         self._history.append(frame)
-        if self._recorder:
-            self._recorder.put(frame.stream, body, frame.step, len(data))
+        if self.recorder:
+            self.recorder.put(frame.stream, body, frame.step, len(data))
         for viewer in list(self._viewers.values()):
             viewer.post(frame)
         self._changed.set()
 
+    async def _make_way(self, session: Session, message: dict[str, Any]) -> None:
+        """See to it that nobody else is the rank that a producer announces.
+
+        Raises
+        ------
+        ProtocolError
+            ``refused``, when another job has this hub.
+        """
+        rank = message["rank"]
+        while session.rank is None:
+            other = self.state.job.is_other(message, self.state.attached)
+            if other:
+                raise _taken(f"Another job has this hub. {other}")
+            holder = self._producers.get(rank)
+            if holder is None:
+                return
+            # The same process may be back before its broken connection is noticed.
+            if await holder.alive():
+                raise _taken(
+                    f"{self.state.ranks.name(rank, at_start=True)} of the job that has this hub is still there."
+                )
+            self.leave(holder)
+            holder.close_soon(4409, "replaced")
+
     def _announce(self, session: Session, message: dict[str, Any]) -> None:
         rank = message["rank"]
-        if session.rank is not None:
-            self.state.detach(session.rank, finished=True)
+        if session.rank not in (None, rank):
+            raise ProtocolError(
+                "bad-message",
+                "A producer stays the rank that it announced first.",
+                field="rank",
+                expected=str(session.rank),
+                got=str(rank),
+            )
         session.rank = rank
-        self.state.announce(message)
-        self.state.attach(rank)
-        detail = {"rank": rank, "model": message["model"]["name"], "config": message["config"]}
+        self._producers[rank] = session
+        self.state.attach(message)
+        detail = {"rank": rank, "model": message["model"]["name"]}
+        if session.leads:
+            detail["config"] = message["config"]
         self.audit(session.peer["name"], "connect", detail)
         self.describe()
         if self.entry and self.entry.name != self.state.run["name"]:
             self.entry = HubEntry(**{**vars(self.entry), "name": str(self.state.run["name"])})
             with contextlib.suppress(HubError):
                 write_entry(self.entry)
-        hello = self.state.hello()
-        for viewer in list(self._viewers.values()):
-            viewer.post(hello)
+        self.herald.announce()
 
     # -- what the hub itself says ----------------------------------------------------------------------------------
 
@@ -334,45 +383,13 @@ class Hub:
         self.publish(encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step))
 
     def describe(self) -> None:
-        """Have ``run.json`` say what the run is now."""
-        if self._recorder:
-            self._recorder.describe(self.state.description())
-
-    def _shared_status(self) -> dict[str, Any]:
-        status = self.state.status()
-        status["viewers"] = len(self._viewers)
-        status["recording"] = self._recorder.status() if self._recorder else {"state": "off"}
-        return status
-
-    def _status_for(self, viewer: Session, status: dict[str, Any]) -> dict[str, Any]:
-        dropped = {
-            "producer": self.state.producer_drops(),
-            "viewer": viewer.queue.dropped_rows,
-            "recorder": self._recorder.dropped_rows if self._recorder else 0,
-        }
-        return {**status, "dropped": dropped}
-
-    def _tell_status(self) -> None:
-        if not self._viewers:
-            return
-        status = self._shared_status()
-        for viewer in list(self._viewers.values()):
-            viewer.post(self._status_for(viewer, status))
+        """Have ``run.json`` say what the run is now, soon."""
+        self._describe_due = True
 
 
-def _process_runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _versions() -> dict[str, str]:
-    try:
-        own = version("megalens")
-    except PackageNotFoundError:
-        own = "0"
-    return {"megalens": own, "python": platform.python_version(), "pyarrow": str(pa.__version__)}
+def _taken(text: str) -> ProtocolError:
+    return ProtocolError(
+        "refused",
+        f"{text} Give the second job a hub of its own, on another port, or end the first job.",
+        field="rank",
+    )

@@ -13,6 +13,7 @@ from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_messag
 from .batch_connection import BatchConnection
 from .history import Backlog
 from .live_frame import LiveFrame
+from .pace import Pace
 from .viewer_queue import ViewerQueue
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 _BATCH_BYTES = 128 * 1024
+_UNREAD_BYTES = 256 * 1024
+_ALIVE_SECONDS = 2.0
+_CHANGES_AT_ONCE, _CHANGES_A_SECOND = 30, 10.0
 _MAY_SEND = {
     "producer": ("announce", "configured", "status", "error", "goodbye"),
     "viewer": ("configure", "error", "goodbye"),
@@ -57,6 +61,7 @@ class Session:
         self.rank: int | None = None
         self.said_goodbye = False
         self.queue = ViewerQueue(hub.options.viewer_queue_bytes)
+        self.pace = Pace(_CHANGES_AT_ONCE, _CHANGES_A_SECOND)
         self._connection = connection
         self._bad_messages = 0
         self._fault: Exception | None = None
@@ -70,7 +75,7 @@ class Session:
             if self.role == "viewer":
                 # Without a pause between these lines: what is not in the backlog will be in the queue.
                 hello, backlog = self.hub.welcome(self, join)
-                sender = asyncio.create_task(self._send_queue(encode_message(hello), backlog))
+                sender = asyncio.create_task(self._send_queue(hello, backlog))
             await self._receive()
         except _Refused as refused:
             await self._say(refused.error.to_message())
@@ -96,18 +101,31 @@ class Session:
             if self._closing is not None:
                 await self._closing
 
-    def post(self, message: dict[str, Any] | LiveFrame) -> None:
-        """Queue a message or a frame for a viewer."""
-        if self._closing is not None:
-            return
-        item = message if isinstance(message, LiveFrame) else encode_message(message)
-        if not self.queue.put(item):
+    @property
+    def leads(self) -> bool:
+        """Whether this producer answers changes, for itself or for others too."""
+        return self.rank is not None and self.hub.state.job.leader(self.rank) == self.rank
+
+    def post(self, item: str | LiveFrame) -> None:
+        """Queue the text of a message, or a frame, for a viewer."""
+        if self._closing is None and not self.queue.put(item):
             self.hub.leave(self)
             self.close_soon(4429, "too slow")
 
-    async def send(self, message: dict[str, Any]) -> None:
-        """Send a message to a producer now; nothing when it is gone."""
-        await self._say(message)
+    def tell(self, text: str) -> bool:
+        """Send a message to a producer now, unless it is gone or has long stopped to read; return whether it was sent. Never waits."""
+        return self._closing is None and self._connection.send_now(text, _UNREAD_BYTES)
+
+    async def alive(self) -> bool:
+        """Return whether the other side answers a ping within 2 s."""
+        try:
+            await asyncio.wait_for(self._ping(), _ALIVE_SECONDS)
+        except (asyncio.TimeoutError, ConnectionClosed):
+            return False
+        return True
+
+    async def _ping(self) -> None:
+        await (await self._connection.ping())
 
     def close_soon(self, code: int, reason: str) -> None:
         """Begin to close, from code that cannot wait."""
@@ -149,7 +167,7 @@ class Session:
         self.role = join["role"]
         self.peer = join["peer"]
         if self.role == "producer":
-            await self._say(self.hub.state.hello())
+            self.tell(self.hub.herald.short_hello())
         return join
 
     async def _receive(self) -> None:
@@ -178,7 +196,7 @@ class Session:
     def _take_at_once(self, data: bytes) -> bool:
         """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which acts on it."""
         try:
-            self.hub.publish(data)
+            self.hub.publish(data, self.rank)
         except Exception as error:
             self._fault = error
             return False
@@ -193,7 +211,7 @@ class Session:
         try:
             if self._fault is not None:
                 raise self._fault
-            self.hub.publish(data)
+            self.hub.publish(data, self.rank)
         except ProtocolError as error:
             raise _Refused(4400, error) from error
 
@@ -204,6 +222,8 @@ class Session:
         except ProtocolError as error:
             if error.code == "forbidden":
                 raise _Refused(4403, error) from error
+            if self.role == "producer" and error.code == "refused":
+                raise _Refused(4409, error) from error
             if error.code == "bad-message":
                 self._bad_messages += 1
                 if self._bad_messages >= self.hub.options.max_bad_messages:
@@ -220,7 +240,7 @@ class Session:
         if error.field is not None:
             error.field = error.field.removeprefix("patch.")
         if self.role == "viewer":
-            self.post(error.to_message(reply_to))
+            self.post(encode_message(error.to_message(reply_to)))
         else:
             await self._say(error.to_message(reply_to))
 

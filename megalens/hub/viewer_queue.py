@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from typing import TypeGuard
+from collections import OrderedDict
+from heapq import heappop, heappush
 
 from .live_frame import Key, LiveFrame
 
 __all__ = ["ViewerQueue"]
+
+_LOOK_AGAIN = 2
+"""A queue that is emptied to one part in so many is no longer treated as full."""
 
 
 class ViewerQueue:
@@ -24,8 +27,9 @@ class ViewerQueue:
         self.limit = limit
         self.bytes = 0
         self.dropped_rows = 0
-        self._items: deque[LiveFrame | str] = deque()
-        self._newest: dict[Key, int] | None = None
+        self._items: OrderedDict[int, LiveFrame | str] = OrderedDict()
+        self._next = 0
+        self._full: _Coverage | None = None
         self._waiting = asyncio.Event()
 
     def __len__(self) -> int:
@@ -39,13 +43,14 @@ class ViewerQueue:
         bool
             False when messages that may not be given up overflow the queue alone: the viewer is too slow to be kept.
         """
-        self._items.append(item)
+        place = self._next
+        self._next += 1
+        self._items[place] = item
         self.bytes += _size(item)
         self._waiting.set()
-        if self.bytes <= self.limit:
-            self._newest = None
+        if self.bytes <= self.limit and self._full is None:
             return True
-        return self._make_room(item)
+        return self._make_room(place, item)
 
     async def get(self) -> LiveFrame | str:
         """Return the oldest item once there is one."""
@@ -56,46 +61,72 @@ class ViewerQueue:
 
     def pop(self) -> LiveFrame | str:
         """Return the oldest item. Only for a queue that is not empty."""
-        item = self._items.popleft()
+        _, item = self._items.popitem(last=False)
         self.bytes -= _size(item)
+        if self._full is not None and self.bytes * _LOOK_AGAIN <= self.limit:
+            self._full = None
         return item
 
-    def _make_room(self, newest: LiveFrame | str) -> bool:
-        self._note_newest(newest)
+    def _make_room(self, place: int, newest: LiveFrame | str) -> bool:
+        if self._full is None:
+            self._full = _Coverage()
+            for queued, item in self._items.items():
+                self._full.add(queued, item)
+        else:
+            self._full.add(place, newest)
+        self._full.forget_sent(self._items)
         while self.bytes > self.limit and len(self._items) > 1:
-            victim = self._victim()
+            victim = self._full.victim(self._items, place)
             if victim is None:
                 return False
-            self._items.remove(victim)
-            self.bytes -= _size(victim)
-            self.dropped_rows += victim.rows
+            frame = self._items.pop(victim)
+            assert isinstance(frame, LiveFrame)
+            self.bytes -= frame.size
+            self.dropped_rows += frame.rows
         return True
 
-    def _note_newest(self, item: LiveFrame | str) -> None:
-        """Keep, while the queue is full, the newest frame of each (flag, part, layer)."""
-        if self._newest is None:
-            self._newest = {}
-            for queued in self._items:
-                if _is_tensors(queued):
-                    self._newest.update(dict.fromkeys(queued.keys, queued.seq))
-        elif _is_tensors(item):
-            self._newest.update(dict.fromkeys(item.keys, item.seq))
 
-    def _victim(self) -> LiveFrame | None:
-        """Return the oldest frame whose every row is covered by a newer one, else the oldest that may be given up."""
-        newest = self._newest or {}
-        # The frame that just came is the newest of all: it is never the one to go.
-        candidates = [item for item in self._items if _is_tensors(item)]
-        if candidates and candidates[-1] is self._items[-1]:
-            candidates.pop()
-        for frame in candidates:
-            if all(newest[key] > frame.seq for key in frame.keys):
-                return frame
-        return candidates[0] if candidates else None
+class _Coverage:
+    """Which ``tensors`` frames of a full queue newer ones cover, row by row. Each frame costs its own rows, however long the queue."""
 
+    def __init__(self) -> None:
+        self._newest: dict[Key, int] = {}
+        self._uncovered: dict[int, int] = {}
+        self._covered: list[int] = []
+        self._others: list[int] = []
 
-def _is_tensors(item: LiveFrame | str) -> TypeGuard[LiveFrame]:
-    return isinstance(item, LiveFrame) and item.stream == "tensors"
+    def add(self, place: int, item: LiveFrame | str) -> None:
+        """Count in a frame that was queued last."""
+        if not isinstance(item, LiveFrame) or item.stream != "tensors":
+            return
+        heappush(self._others, place)
+        self._uncovered[place] = len(item.keys)
+        if not item.keys:
+            heappush(self._covered, place)
+        for key in item.keys:
+            before = self._newest.get(key)
+            self._newest[key] = place
+            if before is not None and before in self._uncovered:
+                self._uncovered[before] -= 1
+                if not self._uncovered[before]:
+                    heappush(self._covered, before)
+
+    def victim(self, items: OrderedDict[int, LiveFrame | str], last: int) -> int | None:
+        """Return the place of the oldest frame whose every row is covered by a newer one, else of the oldest that may be given up.
+
+        The frame that came last is the newest of all: it is never the one to go.
+        """
+        self.forget_sent(items)
+        for heap in (self._covered, self._others):
+            if heap and heap[0] != last:
+                return heappop(heap)
+        return None
+
+    def forget_sent(self, items: OrderedDict[int, LiveFrame | str]) -> None:
+        """Forget the frames that are no longer queued."""
+        for heap in (self._covered, self._others):
+            while heap and heap[0] not in items:
+                self._uncovered.pop(heappop(heap), None)
 
 
 def _size(item: LiveFrame | str) -> int:

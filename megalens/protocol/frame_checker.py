@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +44,8 @@ class _Layout:
     pieces: tuple[bytes, ...]
     columns: dict[str, tuple[int, str]]
     batch: tuple[int, int]
+    texts: dict[str, list[str]] = field(default_factory=dict, compare=False)
+    """Columns of text that were asked for: they are the same in every frame of this layout."""
 
 
 class CheckedBody:
@@ -92,6 +94,15 @@ class CheckedBody:
             return numbers
         at, kind = self._layout.columns[column]
         return np.frombuffer(self._data, kind, self.rows, at)
+
+    def texts(self, column: str) -> list[str]:
+        """Return a column of text, read once for each layout."""
+        if self._layout is None:
+            return self.table().column(column).to_pylist()  # type: ignore[no-any-return]
+        known = self._layout.texts.get(column)
+        if known is None:
+            known = self._layout.texts[column] = self.table().column(column).to_pylist()
+        return known
 
     def all_zero(self, column: str) -> bool:
         """Return whether a plain column of numbers holds zeros only."""

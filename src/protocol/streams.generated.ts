@@ -112,7 +112,11 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       { name: 'step', type: 'int64', doc: 'Step at which it took effect; -1 where no step is meant.' },
       { name: 'time', type: 'float64', doc: 'Wall clock of the hub, seconds since the epoch.' },
       { name: 'who', type: 'utf8', doc: 'Viewer or producer that asked, as it named itself.' },
-      { name: 'action', type: 'utf8', doc: 'configure, connect, disconnect, restart, drop, record.' },
+      {
+        name: 'action',
+        type: 'utf8',
+        doc: 'configure, perturb, disarm, pause, resume, step, budget, connect, disconnect.'
+      },
       { name: 'detail', type: 'utf8', doc: 'The change as JSON text.' }
     ]
   }

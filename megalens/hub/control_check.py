@@ -1,0 +1,125 @@
+"""What the hub can check of the part of a patch that does more than look."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ..protocol import ProtocolError, parse_layers
+
+__all__ = ["check_controls"]
+
+_WORDS = {
+    "pause": "pause, resume or step it",
+    "watched": "let it train only while somebody watches",
+    "perturb": "perturb it",
+}
+
+
+def check_controls(patch: dict[str, Any], controls: Collection[str], sites: list[dict[str, Any]]) -> None:
+    """Check that the training script allows a patch, and that the sites, kinds, layers and parameters that it names exist.
+
+    Parameters
+    ----------
+    patch : dict
+        A ``ConfigPatch`` that fits the schema.
+    controls, sites : collection
+        As in ``hello``.
+
+    Raises
+    ------
+    ProtocolError
+        ``refused``, ``bad-parameter`` or ``unknown-layer``, with the dotted field.
+    """
+    mode = patch.get("mode", {})
+    for control, member, wanted in (
+        ("perturb", "perturb", "perturb" in patch),
+        ("pause", "mode.paused" if "paused" in mode else "mode.steps", "paused" in mode or "steps" in mode),
+        ("watched", "mode.while_watched", "while_watched" in mode),
+    ):
+        if wanted and control not in controls:
+            raise ProtocolError(
+                "refused",
+                f"The training script does not let viewers {_WORDS[control]}. "
+                f"To allow it, name {control!r} in controls=… of megalens.trace().",
+                field=member,
+                expected=f"{control} among controls",
+                got=", ".join(sorted(controls)) or "none",
+            )
+    if patch.get("perturb"):
+        _check_perturb(patch["perturb"], sites)
+
+
+def _check_perturb(perturb: dict[str, Any], sites: list[dict[str, Any]]) -> None:
+    if "until" in perturb:
+        raise ProtocolError(
+            "bad-parameter",
+            "until is told by the training and cannot be asked for. Give steps.",
+            field="perturb.until",
+            expected="steps",
+            got="until",
+        )
+    known = {site["name"]: site for site in sites}
+    for name, wanted in perturb["sites"].items():
+        field = f"perturb.sites.{name}"
+        site = known.get(name)
+        if site is None:
+            raise _unknown(f"There is no site {name!r:.100} in this run.", field, known, name)
+        if not site["layers"]:
+            reason = site.get("reason") or "The model has no such place."
+            raise ProtocolError("refused", f"{name} cannot be perturbed here. {reason}", field=field)
+        parse_layers(wanted.get("layers", "all"), site["layers"], f"{field}.layers")
+        kinds = {kind["name"]: kind for kind in site["kinds"]}
+        kind = kinds.get(wanted["kind"]["name"])
+        if kind is None:
+            called = wanted["kind"]["name"]
+            raise _unknown(f"{name} has no kind {called!r:.100}.", f"{field}.kind.name", kinds, called)
+        _check_params(kind, wanted["kind"].get("params", {}), f"{field}.kind.params")
+
+
+def _check_params(kind: dict[str, Any], params: dict[str, Any], field: str) -> None:
+    properties = kind["schema"].get("properties", {})
+    for name in kind["schema"].get("required", ()):
+        if name not in params and "default" not in properties.get(name, {}):
+            raise ProtocolError(
+                "bad-parameter", f"{kind['name']} needs {name}.", field=f"{field}.{name}", expected=name
+            )
+    for name, value in params.items():
+        if name not in properties:
+            raise _unknown(
+                f"{kind['name']} has no parameter {name!r:.100}.", f"{field}.{name}", properties, name
+            )
+        wrong = _misfit(value, properties[name])
+        if wrong:
+            raise ProtocolError(
+                "bad-parameter",
+                f"{kind['name']}({name}=…) must be {wrong}, and {value!r:.100} came.",
+                field=f"{field}.{name}",
+                expected=wrong,
+                got=repr(value)[:200],
+            )
+
+
+def _misfit(value: Any, schema: dict[str, Any]) -> str | None:
+    """Return what was expected when a number is none or out of range; a producer checks everything else."""
+    kind = schema.get("type")
+    if kind not in ("number", "integer"):
+        return None
+    low, high, above = (schema.get(word) for word in ("minimum", "maximum", "exclusiveMinimum"))
+    expected = ("a whole number" if kind == "integer" else "a number") + "".join(
+        f" {word} {bound}"
+        for word, bound in (("from", low), ("above", above), ("up to", high))
+        if bound is not None
+    )
+    right = isinstance(value, int if kind == "integer" else (int, float)) and not isinstance(value, bool)
+    if not right:
+        return expected
+    outside = (low is not None and value < low) or (high is not None and value > high)
+    return expected if outside or (above is not None and value <= above) else None
+
+
+def _unknown(text: str, field: str, known: Collection[str], got: str) -> ProtocolError:
+    names = ", ".join(known) or "none"
+    return ProtocolError(
+        "bad-parameter", f"{text} Choose from {names}.", field=field, expected=names, got=got[:200]
+    )

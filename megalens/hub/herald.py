@@ -1,0 +1,127 @@
+"""What the hub itself tells: ``hello`` and ``status``, made once for all and not more often than they can be used."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from ..protocol import check_message, encode_message
+
+if TYPE_CHECKING:
+    from .server import Hub
+    from .session import Session
+
+__all__ = ["Herald"]
+
+_HELLO_SECONDS = 0.5
+_LEAST_SECONDS = 0.5
+_MOST_SECONDS = 2.0
+_MANY_RANKS = 256
+
+
+class Herald:
+    """Tells viewers and producers what the hub knows.
+
+    A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the first at once, and then of all that came
+    meanwhile.
+
+    Parameters
+    ----------
+    hub : Hub
+        Whose viewers, producers and run they are.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._hello: tuple[int, str] = (-1, "")
+        self._short_hello: tuple[float, str] = (float("-inf"), "")
+        self._hello_due = False
+        self._hello_told = float("-inf")
+        self._status_told = float("-inf")
+        self._producers_told = float("-inf")
+        self._viewers_told = -1
+
+    def hello(self, resumed: dict[str, Any] | None = None) -> str:
+        """Return the text of ``hello`` as of now."""
+        state = self._hub.state
+        if self._hello[0] != state.version:
+            self._hello = (state.version, _without_seq(state.hello()))
+        more = f',"resumed":{json.dumps(resumed)}' if resumed else ""
+        return f'{self._hello[1][:-1]},"seq":{state.seq}{more}}}'
+
+    def short_hello(self) -> str:
+        """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of others."""
+        now = time.monotonic()
+        if now - self._short_hello[0] > _HELLO_SECONDS:
+            hello = self._hub.state.hello()
+            layout = hello["layout"] and {k: v for k, v in hello["layout"].items() if k != "ranks"}
+            hello.pop("sites", None)
+            self._short_hello = (now, _without_seq({**hello, "layout": layout, "flags": []}))
+        return f'{self._short_hello[1][:-1]},"seq":{self._hub.state.seq}}}'
+
+    def announce(self) -> None:
+        """Have viewers told what the run is now."""
+        self._hello_due = True
+        if time.monotonic() - self._hello_told >= _HELLO_SECONDS:
+            self._tell_hello()
+
+    def status(self, viewer: Session, shared: str | None = None) -> str:
+        """Return the text of ``status`` for one viewer."""
+        state, recorder = self._hub.state, self._hub.recorder
+        dropped = {
+            "producer": state.producer_drops(),
+            "viewer": viewer.queue.dropped_rows,
+            "recorder": recorder.dropped_rows if recorder else 0,
+        }
+        return f'{(shared or self._shared_status())[:-1]},"dropped":{json.dumps(dropped)}}}'
+
+    def tick(self, *, changed: bool) -> bool:
+        """Tell what is due, and return whether viewers were told the ``status``."""
+        now = time.monotonic()
+        if self._hello_due and now - self._hello_told >= _HELLO_SECONDS:
+            self._tell_hello()
+        viewers = len(self._hub.viewers)
+        if viewers != self._viewers_told or now - self._producers_told >= _MOST_SECONDS:
+            self._viewers_told, self._producers_told = viewers, now
+            self._tell_producers()
+        # What a thousand processes do is a hundred kB.
+        many = len(self._hub.state.attached) > _MANY_RANKS
+        least = 2 * _LEAST_SECONDS if many else _LEAST_SECONDS
+        if now - self._status_told < (least if changed else _MOST_SECONDS):
+            return False
+        self._status_told = now
+        if viewers:
+            shared = self._shared_status()
+            for viewer in list(self._hub.viewers.values()):
+                viewer.post(self.status(viewer, shared))
+        return True
+
+    def _shared_status(self) -> str:
+        hub = self._hub
+        status = hub.state.status()
+        status["viewers"] = len(hub.viewers)
+        status["recording"] = hub.recorder.status() if hub.recorder else {"state": "off"}
+        # Checked part by part when it came; to check a thousand ranks again takes longer than to write them.
+        return json.dumps(status, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    def _tell_hello(self) -> None:
+        self._hello_due, self._hello_told = False, time.monotonic()
+        if self._hub.viewers:
+            text = self.hello()
+            for viewer in list(self._hub.viewers.values()):
+                viewer.post(text)
+
+    def _tell_producers(self) -> None:
+        state = self._hub.state
+        text = encode_message(
+            {"type": "status", "state": state.state, "step": state.step, "viewers": len(self._hub.viewers)}
+        )
+        for producer in self._hub.leaders():
+            producer.tell(text)
+
+
+def _without_seq(hello: dict[str, Any]) -> str:
+    check_message(hello)
+    del hello["seq"]
+    return json.dumps(hello, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,59 @@
+"""The figures that the processes of a job say of themselves, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+__all__ = ["Reports"]
+
+
+class Reports:
+    """The newest ``status`` of each producer, by rank."""
+
+    def __init__(self) -> None:
+        self._reports: dict[int, dict[str, Any]] = {}
+        self._drops: dict[int, tuple[int, int]] = {}
+
+    def clear(self) -> None:
+        """Forget everything but the rows that were given up: another job begins."""
+        self._reports.clear()
+
+    def take(self, rank: int, status: dict[str, Any]) -> None:
+        """Take a producer's ``status``."""
+        self._reports[rank] = status
+        dropped = status.get("dropped", {}).get("producer", 0)
+        before, last = self._drops.get(rank, (0, 0))
+        # A count that falls is another process's, which began at 0: what the one before it gave up stays given up.
+        self._drops[rank] = (before + last if dropped < last else before, dropped)
+
+    def drops(self) -> int:
+        """Return the rows that producers gave up, those that went included."""
+        return sum(before + last for before, last in self._drops.values())
+
+    def merged(self, attached: Collection[int]) -> dict[str, Any]:
+        """Return the members of ``status`` that come from producers: of those that are attached, or of all when none is."""
+        ranks = sorted(rank for rank in self._reports if rank in attached) or sorted(self._reports)
+        reports = [self._reports[rank] for rank in ranks]
+        merged: dict[str, Any] = {}
+        probes = [report["probes"] for report in reports if "probes" in report]
+        if probes:
+            merged["probes"] = {
+                "fired": sum(p["fired"] for p in probes),
+                "expected": sum(p["expected"] for p in probes),
+                "missing": [name for p in probes for name in p["missing"]][:50],
+            }
+        overheads = [report["overhead"] for report in reports if "overhead" in report]
+        if overheads:
+            merged["overhead"] = max(overheads, key=lambda overhead: float(overhead["percent"]))
+        # The leader keeps the budget of the whole job.
+        budget = next((report["budget"] for report in reports if "budget" in report), None)
+        if budget is not None:
+            merged["budget"] = budget
+        perturbed = [report["perturbed_steps"] for report in reports if "perturbed_steps" in report]
+        if perturbed:
+            merged["perturbed_steps"] = max(perturbed)
+        warnings = list(dict.fromkeys(text for report in reports for text in report.get("warnings", ())))
+        if warnings:
+            merged["warnings"] = warnings
+        return merged
