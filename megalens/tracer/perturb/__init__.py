@@ -1,0 +1,19 @@
+"""Perturbations: faults put into weights and activations on purpose, while the training goes on. docs/perturbations.md says what each does."""
+
+from ...protocol import perturb_from_disturbance
+from .hooks import IClock
+from .install import Installed, install_perturbations
+from .plan import PerturbPlan, SitePlan, perturb_plan
+from .sites import SITES, site_infos
+
+__all__ = [
+    "SITES",
+    "IClock",
+    "Installed",
+    "PerturbPlan",
+    "SitePlan",
+    "install_perturbations",
+    "perturb_from_disturbance",
+    "perturb_plan",
+    "site_infos",
+]

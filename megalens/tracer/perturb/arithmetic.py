@@ -1,0 +1,87 @@
+"""What each kind does to a tensor. Never in place, differentiable, and without a synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...protocol import BitFlip, Noise1, Noise2, Offset, Perturbation
+from .dice import Dice
+
+__all__ = ["FLOATS", "perturbed"]
+
+FLOATS: dict[torch.dtype, torch.dtype] = {
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+"""Types that can be perturbed, with the integers of the same width."""
+
+
+def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...]) -> Tensor:
+    """Return ``x`` perturbed.
+
+    NaN and infinity stay as they are in every kind, bit by bit.
+
+    Parameters
+    ----------
+    x : torch.Tensor
+        A plain tensor of floating point numbers.
+    kind : Perturbation
+        What to do.
+    key : tuple
+        What the random numbers depend on.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When this tensor cannot be perturbed so.
+    """
+    if x.dtype not in FLOATS or x.layout is not torch.strided:
+        raise TypeError(f"a {x.layout} tensor of {x.dtype} cannot be perturbed")
+    return _KINDS[type(kind)](x, kind, Dice(key, x))
+
+
+def _noise1(x: Tensor, kind: Noise1, dice: Dice) -> Tensor:
+    return _where_finite(x, torch.add(x, dice.normal(), alpha=kind.coefficient))
+
+
+def _noise2(x: Tensor, kind: Noise2, dice: Dice) -> Tensor:
+    return _where_finite(x, x * dice.uniform(1 - kind.coefficient, 1 + kind.coefficient))
+
+
+def _offset(x: Tensor, kind: Offset, dice: Dice) -> Tensor:
+    return torch.where(dice.chosen(kind.fraction) & x.isfinite(), x + kind.coefficient, x)
+
+
+def _bit_flip(x: Tensor, kind: BitFlip, dice: Dice) -> Tensor:
+    integers = FLOATS[x.dtype]
+    bits = 8 * x.element_size()
+    chosen = (dice.chosen(kind.rate) & x.isfinite()).to(integers)
+    if isinstance(kind.bit, str):
+        flips = torch.bitwise_left_shift(chosen, dice.whole(bits, integers))
+    elif kind.bit < bits:
+        # The highest bit alone is the lowest number of a two's complement.
+        flips = chosen * (1 << kind.bit if kind.bit < bits - 1 else -(1 << kind.bit))
+    else:
+        raise ValueError(f"{x.dtype} has the bits 0 to {bits - 1}, and no {kind.bit}")
+    # To autograd this is a copy, and the gradient passes straight through. Nobody has seen it yet, so that changing it is safe.
+    copy = x.clone()
+    copy.detach().view(integers).bitwise_xor_(flips)
+    return copy
+
+
+def _where_finite(x: Tensor, changed: Tensor) -> Tensor:
+    return torch.where(x.isfinite(), changed.to(x.dtype), x)
+
+
+_KINDS: dict[type[Perturbation], Callable[[Tensor, Any, Dice], Tensor]] = {
+    Noise1: _noise1,
+    Noise2: _noise2,
+    BitFlip: _bit_flip,
+    Offset: _offset,
+}

@@ -1,0 +1,235 @@
+"""One perturbed module: what its hooks do."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils import checkpoint
+
+from .arithmetic import perturbed
+from .plan import SitePlan
+from .sharded import is_sharded, on_own_piece
+
+__all__ = ["IClock", "OutputHook", "PerturbHook", "WeightHook"]
+
+_is_compiling = torch.compiler.is_compiling
+# How non-reentrant checkpointing ends a recomputation early: no fault, and not ours to catch.
+_EARLY_STOP: type[Exception] = checkpoint._StopRecomputationError
+_TRACER = __name__.rpartition(".perturb.")[0]
+_MARK = "_megalens_perturbed"
+
+
+class IClock(Protocol):
+    """Where the training is, read at each call. While a backward pass recomputes activations, ``micro_batch`` is the one that is recomputed."""
+
+    @property
+    def step(self) -> int:
+        """The training step, counted from 1."""
+        ...
+
+    @property
+    def phase(self) -> str:
+        """``train``, ``eval`` or ``generate``."""
+        ...
+
+    @property
+    def micro_batch(self) -> int:
+        """The micro-batch in the step or phase, counted from 0."""
+        ...
+
+
+class PerturbHook:
+    """What both kinds of hooks share.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module that is perturbed.
+    site : SitePlan
+        What is done, and in which phases.
+    label : str
+        What people are told it is.
+    key : tuple
+        What the random numbers depend on besides the time.
+    clock : IClock
+        The time.
+    warn : callable
+        Takes a sentence for the user.
+
+    Attributes
+    ----------
+    calls, errors : int
+        Tensors that were perturbed, and that could not be.
+    last_step : int or None
+        Step of the newest one that was.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        site: SitePlan,
+        label: str,
+        key: tuple[object, ...],
+        clock: IClock,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.label = label
+        self.calls = self.errors = 0
+        self.last_step: int | None = None
+        self._module = module
+        self._kind, self._phases = site.kind, site.phases
+        self._key, self._clock, self._warn = key, clock, warn
+        self._handles = self._register(module)
+
+    def remove(self) -> None:
+        """Take the hooks off. A copy of the model that was made meanwhile has copies of them, which do nothing from now on."""
+        self._phases = ()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _register(self, module: nn.Module) -> list[Any]:
+        """Register functions, no bound methods: copying the model would copy what those are bound to."""
+        raise NotImplementedError
+
+    def _wanted(self) -> bool:
+        return self._clock.phase in self._phases and not _is_compiling()
+
+    def _change(self, tensor: Any) -> Any:
+        """Return the tensor perturbed, or as it is where it holds no floating point numbers or none at all."""
+        if not tensor.is_floating_point() or not tensor.numel():
+            return tensor
+        clock = self._clock
+        key = (*self._key, clock.step, clock.phase, clock.micro_batch)
+
+        def piece(local: Tensor, cut: tuple[object, ...]) -> Tensor:
+            return perturbed(local, self._kind, (*key, *cut)) if local.numel() else local
+
+        changed = on_own_piece(tensor, piece) if is_sharded(tensor) else piece(tensor, self._cut(tensor))
+        self.calls += 1
+        self.last_step = clock.step
+        return changed
+
+    def _cut(self, tensor: Tensor) -> tuple[object, ...]:
+        return ()
+
+    def _failed(self, error: Exception) -> None:
+        """Count and say it; a fault of ours must not end a training step."""
+        if isinstance(error, _EARLY_STOP):
+            raise error
+        self.errors += 1
+        if self.errors == 1:
+            self._warn(
+                f"Not perturbed: {self.label}: {str(error)[:200] or type(error).__name__}. It passed as it is. "
+                "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, and go back to a checkpoint."
+            )
+
+
+class WeightHook(PerturbHook):
+    """Lets a module compute with a perturbed copy of its weight.
+
+    The parameter itself is never written. For the time of the forward pass the copy stands in the module's ``__dict__``, where ``module.weight`` finds it before it
+    finds the parameter; ``parameters()`` and ``state_dict()`` look only at the latter. The copy is made of the parameter by differentiable operations, so that the
+    gradient arrives there.
+    """
+
+    def remove(self) -> None:
+        """Take the hooks off."""
+        super().remove()
+        _take_back(self._module)
+
+    def _register(self, module: nn.Module) -> list[Any]:
+        return [
+            # Behind the hooks of others: those that gather a sharded weight have done so.
+            module.register_forward_pre_hook(lambda called, args: self._before(called)),
+            # Also when the forward pass raises; in front of the hooks of others, which then see the parameter.
+            module.register_forward_hook(
+                lambda called, args, output: _take_back(called), always_call=True, prepend=True
+            ),
+        ]
+
+    def _before(self, module: nn.Module) -> None:
+        # Only what is no Exception (an interrupt from the keyboard) leaves one there.
+        _take_back(module)
+        if not self._wanted():
+            return
+        try:
+            if "weight" in module.__dict__:
+                raise TypeError("something else has put a tensor in its weight's place")
+            weight = module._parameters["weight"]
+            changed = self._change(weight)
+            if changed is not weight:
+                setattr(changed, _MARK, True)
+                module.__dict__["weight"] = changed
+        except Exception as error:
+            self._failed(error)
+
+
+class OutputHook(PerturbHook):
+    """Perturbs what a module returns: the tensor, or the first of several.
+
+    Parameters
+    ----------
+    piece : callable
+        Gives of a tensor what tells apart the processes that hold different pieces of it.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        site: SitePlan,
+        label: str,
+        key: tuple[object, ...],
+        clock: IClock,
+        warn: Callable[[str], None],
+        piece: Callable[[Tensor], tuple[object, ...]],
+    ) -> None:
+        self._piece = piece
+        super().__init__(module, site, label, key, clock, warn)
+
+    def _register(self, module: nn.Module) -> list[Any]:
+        """Register one hook, in front of the tracer's and behind those of everybody else that are there.
+
+        What is traced is then what the model goes on with; and a framework's own hook, such as the one that sums a row-parallel output over its processes, is done. Hooks
+        that trace are only ever added behind.
+        """
+        handle = module.register_forward_hook(lambda called, args, output: self._after(output))
+        hooks = cast("OrderedDict[int, Any]", module._forward_hooks)
+        others = [number for number in hooks if number != handle.id]
+        first = next((at for at, number in enumerate(others) if _traces(hooks[number])), len(others))
+        for number in others[first:]:
+            hooks.move_to_end(number)
+        return [handle]
+
+    def _after(self, output: Any) -> Any:
+        if not self._wanted():
+            return None
+        try:
+            if isinstance(output, Tensor):
+                return self._change(output)
+            if not isinstance(output, (tuple, list)) or not output or not isinstance(output[0], Tensor):
+                raise TypeError(f"it returned a {type(output).__name__} that does not begin with a tensor")
+            changed = [self._change(output[0]), *output[1:]]
+            if isinstance(output, list):
+                return changed
+            return type(output)(*changed) if hasattr(output, "_fields") else tuple(changed)
+        except Exception as error:
+            self._failed(error)
+            return None
+
+    def _cut(self, tensor: Tensor) -> tuple[object, ...]:
+        return self._piece(tensor)
+
+
+def _take_back(module: nn.Module) -> None:
+    if hasattr(module.__dict__.get("weight"), _MARK):
+        del module.__dict__["weight"]
+
+
+def _traces(hook: Any) -> bool:
+    home = getattr(hook, "__module__", None) or ""
+    return home.startswith(f"{_TRACER}.") and not home.startswith(f"{_TRACER}.perturb.")

@@ -1,0 +1,143 @@
+"""The hooks that perturb, put on while a perturbation is armed and taken off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from ..points import ModelPoints
+from .hooks import IClock, OutputHook, PerturbHook, WeightHook
+from .key import owner_of_weight, piece_of_output, replica_of_output, replica_of_weight
+from .plan import PerturbPlan, SitePlan
+
+__all__ = ["Installed", "install_perturbations"]
+
+
+class Installed:
+    """Perturbations that are on. Calling it takes them off, and leaves the model as it was; safe twice.
+
+    Attributes
+    ----------
+    hooks : list of PerturbHook
+        One for each perturbed module; none once it is off.
+    """
+
+    def __init__(self) -> None:
+        self.hooks: list[PerturbHook] = []
+        self._calls = self._errors = 0
+        self._last_step: int | None = None
+
+    def __call__(self) -> None:
+        """Take every hook off."""
+        self._calls, self._errors, self._last_step = self.calls, self.errors, self.last_step
+        hooks, self.hooks = self.hooks, []
+        for hook in hooks:
+            hook.remove()
+
+    @property
+    def calls(self) -> int:
+        """Tensors that were perturbed so far."""
+        return self._calls + sum(hook.calls for hook in self.hooks)
+
+    @property
+    def errors(self) -> int:
+        """Tensors that were to be perturbed and passed as they were."""
+        return self._errors + sum(hook.errors for hook in self.hooks)
+
+    @property
+    def last_step(self) -> int | None:
+        """Newest step in which a tensor was perturbed."""
+        steps = [self._last_step, *(hook.last_step for hook in self.hooks)]
+        return max((step for step in steps if step is not None), default=None)
+
+    def unfired(self) -> list[str]:
+        """Return the names of the places that have not been reached yet, such as those that a compiled model passes by."""
+        return [hook.label for hook in self.hooks if hook.calls + hook.errors == 0]
+
+
+def install_perturbations(
+    points: ModelPoints, plan: PerturbPlan, clock: IClock, warn: Callable[[str], None]
+) -> Installed:
+    """Put a plan's hooks on the model. Where it perturbs nothing in this process, there are none.
+
+    Never raises: what goes wrong is warned of, and then no hook stays.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model that the plan was made for.
+    plan : PerturbPlan
+        What to do.
+    clock : IClock
+        Where the training is.
+    warn : callable
+        Takes a sentence for the user; never raises and never waits.
+
+    Returns
+    -------
+    Installed
+        Call it to take them off.
+    """
+    installed = Installed()
+    try:
+        for site in plan.sites:
+            make = _weight_hooks if site.name == "weight" else _output_hooks
+            make(points, plan, site, clock, warn, installed.hooks)
+    except Exception as error:
+        installed()
+        warn(
+            f"Nothing is perturbed on {points.place.name}: {str(error)[:200] or type(error).__name__}. "
+            "Other processes may perturb. Disarm it."
+        )
+    return installed
+
+
+def _weight_hooks(
+    points: ModelPoints,
+    plan: PerturbPlan,
+    site: SitePlan,
+    clock: IClock,
+    warn: Callable[[str], None],
+    hooks: list[PerturbHook],
+) -> None:
+    owner = owner_of_weight(points)
+    for layer, number, module in _modules(points, site):
+        layer_of_key, number_of_key = owner(module) or (layer, number)
+        cut = replica_of_weight(module._parameters["weight"], points.place)
+        key = (plan.seed, site.name, layer_of_key, number_of_key, *cut)
+        hooks.append(WeightHook(module, site, _label(points, site, layer, module), key, clock, warn))
+
+
+def _output_hooks(
+    points: ModelPoints,
+    plan: PerturbPlan,
+    site: SitePlan,
+    clock: IClock,
+    warn: Callable[[str], None],
+    hooks: list[PerturbHook],
+) -> None:
+    replica = replica_of_output(points.place)
+    for layer, number, module in _modules(points, site):
+        key = (plan.seed, site.name, layer, number, *replica)
+        label = _label(points, site, layer, module)
+        hooks.append(
+            OutputHook(module, site, label, key, clock, warn, piece=piece_of_output(points, site.name, layer))
+        )
+
+
+def _modules(points: ModelPoints, site: SitePlan) -> list[tuple[int, int, nn.Module]]:
+    """Give layer, number in the layer and module. A module that several layers share is perturbed once a call."""
+    found: dict[Any, tuple[int, int, nn.Module]] = {}
+    for layer in site.layers:
+        for number, module in enumerate(points.sites[site.name].layers[layer]):
+            found.setdefault(module, (layer, number, module))
+    return list(found.values())
+
+
+def _label(points: ModelPoints, site: SitePlan, layer: int, module: nn.Module) -> str:
+    names = (name for root in points.roots for name, one in root.named_modules() if one is module)
+    name = next(names, "") or type(module).__name__
+    many = points.place.world_size > 1
+    return f"{site.name} of layer {layer} ({name})" + (f" on {points.place.name}" if many else "")
