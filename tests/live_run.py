@@ -22,6 +22,7 @@ from megalens.protocol import (
     decode_message,
     encode_frame,
     encode_message,
+    perturbation_infos,
     stream_schema,
 )
 
@@ -35,8 +36,9 @@ QUIET = logging.Logger("quiet", logging.CRITICAL)
 class LiveRun:
     """One hub with one producer. ``step()`` makes a step; ``configure`` is answered as a tracer does."""
 
-    def __init__(self, runtime, *options, name="gpt-test"):
+    def __init__(self, runtime, *options, name="gpt-test", controls=()):
         self.name = name
+        self.controls = controls
         self.process = subprocess.Popen(
             [sys.executable, "-m", "megalens", "hub", "--name", name, *map(str, options)],
             cwd=ROOT,
@@ -57,7 +59,7 @@ class LiveRun:
         self._thread = None
 
     def announce(self):
-        """Attach the producer and say what can be traced."""
+        """Attach the producer and say what can be traced, and done."""
         opening = connect(
             self.address,
             subprotocols=["megalens.v1"],
@@ -102,6 +104,22 @@ class LiveRun:
                 "compressors": compressor_infos(),
                 "config": self.config,
                 "versions": {"torch": "2.9"},
+                "controls": list(self.controls),
+                "sites": [
+                    {
+                        "name": "system",
+                        "title": "Between layers",
+                        "layers": [1, 2, 3, 4],
+                        "kinds": perturbation_infos(),
+                    },
+                    {
+                        "name": "weight",
+                        "title": "Weights",
+                        "layers": [],
+                        "kinds": perturbation_infos(),
+                        "reason": "They are sharded.",
+                    },
+                ],
             }
         )
         self._thread = threading.Thread(target=self._answer, daemon=True)
@@ -171,20 +189,36 @@ class LiveRun:
                 self.config["flags"].pop(flag, None)
             else:
                 self.config["flags"][flag] = setting
+        self._control(message["patch"])
         answer = {"type": "configured", "id": message["id"], "step": self.current + 1, "config": self.config}
         self.send({**answer, "applied": False})
         self.send({**answer, "applied": True})
 
+    def _control(self, patch):
+        perturb, mode = patch.get("perturb"), patch.get("mode", {})
+        if "perturb" in patch:
+            self.config.pop("perturb", None)
+        if perturb:
+            until = self.current + perturb.setdefault("steps", 100)
+            self.config["perturb"] = {**perturb, "until": until}
+        on = {**self.config.pop("mode", {}), **{name: mode[name] for name in mode if name != "steps"}}
+        if any(on.values()):
+            self.config["mode"] = {name: True for name, value in on.items() if value}
+        if "budget" in patch:
+            self.config["budget"] = patch["budget"]
 
-def tensors_frame(step, layers=(1, 2), size=8, flag="HiddenStates", part="", value=None):
+
+def tensors_frame(
+    step, layers=(1, 2), size=8, flag="HiddenStates", part="", value=None, side="forward", rank=0
+):
     """Return one frame with a row a layer."""
     rows = [
         {
             "step": step,
             "micro_batch": 0,
             "phase": "train",
-            "pass": "forward",
-            "rank": 0,
+            "pass": side,
+            "rank": rank,
             "layer": layer,
             "flag": flag,
             "part": part,
@@ -209,3 +243,11 @@ def scalars_frame(step, names=("loss",)):
         for name in names
     ]
     return encode_frame("scalars", pa.Table.from_pylist(rows, stream_schema("scalars")), step=step)
+
+
+def eventually(test, what):
+    """Poll a property of another thread or process until it holds."""
+    end = time.monotonic() + WAIT
+    while not test():
+        assert time.monotonic() < end, f"never came: {what}"
+        threading.Event().wait(0.02)

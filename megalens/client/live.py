@@ -24,9 +24,9 @@ from ..protocol import (
 from .errors import ClientError
 from .link import Link, LinkTarget
 from .memory import StreamMemory
-from .patch import FlagChoice
 from .query import Query
 from .run import Run
+from .status import Status
 from .version import own_version
 
 __all__ = ["LiveRun"]
@@ -90,7 +90,7 @@ class LiveRun(Run):
 
     @property
     def state(self) -> str:
-        """``waiting``, ``training``, ``idle``, ``finished`` or ``lost``; ``lost`` too when the hub went without a word."""
+        """``waiting``, ``training``, ``paused``, ``idle``, ``finished`` or ``lost``; ``lost`` too when the hub went without a word."""
         state = str(self._status["state"])
         return "lost" if self._ended == "gone" and state != "finished" else state
 
@@ -100,9 +100,9 @@ class LiveRun(Run):
         return max(self._newest, int(self._status["step"]))
 
     @property
-    def status(self) -> dict[str, Any]:
-        """The newest ``status`` message."""
-        return dict(self._status)
+    def status(self) -> Status:
+        """The newest ``status`` message. It prints in words."""
+        return Status(self._status)
 
     @property
     def folder(self) -> Path | None:
@@ -213,14 +213,14 @@ class LiveRun(Run):
             table = self._memory[stream].table()
         return query.filter(table)
 
-    def _configure(self, patch: dict[str, FlagChoice], timeout: float) -> int:
+    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
         if not self.live:
-            raise ClientError(f"{self.name} has ended, so what it traces cannot be changed.", code="closed")
+            raise ClientError(f"{self.name} has ended, so nothing of it can be changed.", code="closed")
         key = f"kernel-{uuid.uuid4().hex[:12]}"
         with self._changed:
             self._answers[key] = None
         try:
-            self._link.send({"type": "configure", "id": key, "patch": {"flags": patch}})
+            self._link.send({"type": "configure", "id": key, "patch": patch})
             with self._changed:
                 self._changed.wait_for(
                     lambda: self._settled(key) or not self._connected or not self.live, timeout

@@ -9,12 +9,14 @@ from ..protocol import Compressor, Tile
 from .errors import ClientError
 from .query import LayerChoice, Query
 
-__all__ = ["FlagChoice", "build_patch"]
+__all__ = ["FlagChoice", "build_patch", "check_phases", "layers_text"]
 
 FlagChoice = dict[str, Any] | None
 """A ``FlagSetting``, or ``None`` for off."""
 
 _PHASES = ("train", "eval", "generate")
+_PASSES = ("forward", "backward")
+_REPLICAS = ("first", "all")
 
 
 def build_patch(
@@ -25,6 +27,8 @@ def build_patch(
     every: int | None = None,
     samples: int | str | None = None,
     phases: str | Sequence[str] | None = None,
+    passes: str | Sequence[str] | None = None,
+    replicas: str | None = None,
 ) -> dict[str, FlagChoice]:
     """Return the settings by flag name that ``run.configure(...)`` asks for.
 
@@ -34,7 +38,7 @@ def build_patch(
         Settings in force, which ``True`` keeps.
     flags : mapping
         What was given for each flag.
-    layers, every, samples, phases
+    layers, every, samples, phases, passes, replicas
         Put on every flag that is not switched off.
 
     Raises
@@ -47,7 +51,15 @@ def build_patch(
             "No flag was named. Write run.configure(HiddenStates=Tile(96)), or HiddenStates=False to switch it off.",
             code="bad-parameter",
         )
-    extras = _extras(layers, every, samples, phases)
+    extras = _extras(layers, every, samples)
+    if phases is not None:
+        extras["phases"] = check_phases(phases)
+    if passes is not None:
+        extras["passes"] = _some("passes", passes, _PASSES)
+    if replicas is not None:
+        if replicas not in _REPLICAS:
+            raise _bad("replicas", "first or all", replicas)
+        extras["replicas"] = replicas
     patch: dict[str, FlagChoice] = {}
     for flag, choice in flags.items():
         if choice is None or choice is False:
@@ -66,25 +78,47 @@ def build_patch(
     return patch
 
 
-def _extras(
-    layers: LayerChoice, every: int | None, samples: int | str | None, phases: str | Sequence[str] | None
-) -> dict[str, Any]:
+def _extras(layers: LayerChoice, every: int | None, samples: int | str | None) -> dict[str, Any]:
     extras: dict[str, Any] = {}
     if layers is not None:
-        extras["layers"] = _layers_text(layers)
+        extras["layers"] = layers_text(layers)
     if every is not None:
         extras["every"] = _positive("every", every)
     if samples is not None:
         extras["samples"] = None if samples == "all" else _positive("samples", samples, " or 'all'")
-    if phases is not None:
-        wanted = [phases] if isinstance(phases, str) else list(phases)
-        if not wanted or any(phase not in _PHASES for phase in wanted):
-            raise _bad("phases", "one or more of train, eval, generate", phases)
-        extras["phases"] = list(dict.fromkeys(wanted))
     return extras
 
 
-def _layers_text(layers: LayerChoice) -> str:
+def check_phases(phases: str | Sequence[str]) -> list[str]:
+    """Return phases as a message has them.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` with the field ``phases``.
+    """
+    return _some("phases", phases, _PHASES)
+
+
+def _some(argument: str, chosen: str | Sequence[str], known: tuple[str, ...]) -> list[str]:
+    expected = f"one or more of {', '.join(known)}"
+    try:
+        wanted = [chosen] if isinstance(chosen, str) else list(chosen)
+    except TypeError as error:
+        raise _bad(argument, expected, chosen) from error
+    if not wanted or any(entry not in known for entry in wanted):
+        raise _bad(argument, expected, chosen)
+    return list(dict.fromkeys(wanted))
+
+
+def layers_text(layers: LayerChoice) -> str:
+    """Return a choice of layers as the range text of a message.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` with the field ``layers``.
+    """
     if layers == "all":
         return "all"
     try:

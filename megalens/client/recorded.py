@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from .errors import ClientError
-from .patch import FlagChoice
 from .query import Query
 from .run import Run
 from .run_folder import RunFolder
+from .status import Status
 
 __all__ = ["RecordedRun", "open_run"]
 
@@ -31,11 +31,11 @@ class RecordedRun(Run):
         return False
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """What the recording knows of the run's end. Reading it goes through a stream that was cut short once."""
         if self._status is None:
             self._status = self._folder.status()
-        return dict(self._status)
+        return Status(self._status)
 
     @property
     def warnings(self) -> list[str]:
@@ -67,9 +67,9 @@ class RecordedRun(Run):
     def _read(self, stream: str, query: Query) -> pa.Table:
         return self._folder.read(stream, query)
 
-    def _configure(self, patch: dict[str, FlagChoice], timeout: float) -> int:
+    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
         raise ClientError(
-            f"{self.name} is a recorded run, so what it traces cannot be changed. Connect to a live run with connect().",
+            f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with connect().",
             code="recorded",
         )
 

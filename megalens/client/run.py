@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ..protocol import Compressor
+from .controls import Controls
 from .errors import ClientError
-from .patch import FlagChoice, build_patch
+from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
 
 __all__ = ["Run"]
@@ -21,7 +22,7 @@ __all__ = ["Run"]
 _Self = TypeVar("_Self", bound="Run")
 
 
-class Run(ABC):
+class Run(Controls):
     """One training run. Made by :func:`megalens.client.connect` and :func:`megalens.client.open_run`.
 
     Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.
@@ -53,7 +54,7 @@ class Run(ABC):
 
     @property
     def state(self) -> str:
-        """``waiting``, ``training``, ``idle``, ``finished`` or ``lost``."""
+        """``waiting``, ``training``, ``paused``, ``idle``, ``finished`` or ``lost``."""
         return str(self.status["state"])
 
     @property
@@ -70,6 +71,11 @@ class Run(ABC):
     def layout(self) -> dict[str, Any] | None:
         """Parallel layout: ``world_size``, ``tp``, ``pp``, ``dp``."""
         return self._hello["layout"]  # type: ignore[no-any-return]
+
+    @property
+    def origin(self) -> dict[str, Any] | None:
+        """Where the rows come from when no tracer of ours sends them: ``kind``, ``name``, ``steps``; ``None`` otherwise."""
+        return self._hello.get("origin")
 
     @property
     def flags(self) -> dict[str, dict[str, Any]]:
@@ -95,6 +101,13 @@ class Run(ABC):
     @abstractmethod
     def status(self) -> dict[str, Any]:
         """The newest ``status`` message: state, step, probes, overhead, non-finite, drops, recording."""
+
+    @property
+    def ranks(self) -> Any:
+        """Every training process that was heard of, as a ``pandas.DataFrame``: ``rank``, ``name``, ``state``, ``step``, and the ``seconds`` since a word of it."""
+        from pandas import DataFrame
+
+        return DataFrame(self.status.get("ranks", []), columns=["rank", "name", "state", "step", "seconds"])
 
     @property
     @abstractmethod
@@ -183,6 +196,8 @@ class Run(ABC):
         samples: int | str | None = None,
         phases: str | Sequence[str] | None = None,
         timeout: float = 30.0,
+        passes: str | Sequence[str] | None = None,
+        replicas: str | None = None,
         **flags: Compressor | Mapping[str, Any] | bool | None,
     ) -> int:
         """Change what is traced, while training goes on.
@@ -199,6 +214,10 @@ class Run(ABC):
             ``train``, ``eval``, ``generate``.
         timeout : float
             Seconds to wait until it is applied.
+        passes : str or sequence of str, optional
+            ``forward``, ``backward`` (the gradient of the loss with respect to the same tensor), or both.
+        replicas : {"first", "all"}, optional
+            Whether every data-parallel replica is traced, or the first only.
         **flags
             Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with ``Tile()``), ``False`` or
             ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
@@ -215,12 +234,17 @@ class Run(ABC):
         ClientError
             When an argument is wrong, the run is not live, or no answer came in time.
         """
-        patch = build_patch(self.config, flags, layers=layers, every=every, samples=samples, phases=phases)
-        return self._configure(patch, timeout)
-
-    @abstractmethod
-    def _configure(self, patch: dict[str, FlagChoice], timeout: float) -> int:
-        """Send a checked patch and return the step at which it was applied."""
+        patch = build_patch(
+            self.config,
+            flags,
+            layers=layers,
+            every=every,
+            samples=samples,
+            phases=phases,
+            passes=passes,
+            replicas=replicas,
+        )
+        return self._configure({"flags": patch}, timeout)
 
     @abstractmethod
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
@@ -267,6 +291,10 @@ class Run(ABC):
             lines.append(f"  {model['name']} · {model['layers']} layers{hidden}{where}")
         tracing = ", ".join(f"{flag} {_short_setting(setting)}" for flag, setting in self.config.items())
         lines.append(f"  tracing: {tracing or 'nothing'}")
+        if self.perturbation:
+            lines.append(f"  PERTURBED: {_short_perturbation(self.perturbation)}")
+        if self.mode.get("while_watched"):
+            lines.append("  trains only while somebody watches")
         lines += [f"  {warning}" for warning in self.warnings]
         return os.linesep.join(lines)
 
@@ -276,3 +304,15 @@ def _short_setting(setting: Mapping[str, Any]) -> str:
     params = ", ".join(str(value) for value in (compressor.get("params") or {}).values())
     layers = setting.get("layers", "all")
     return f"{compressor.get('name')}({params})" + ("" if layers == "all" else f" layers {layers}")
+
+
+def _short_perturbation(perturb: Mapping[str, Any]) -> str:
+    sites = []
+    for name, site in perturb["sites"].items():
+        values = ", ".join(str(value) for value in (site["kind"].get("params") or {}).values())
+        layers = site.get("layers", "all")
+        sites.append(
+            f"{name} {site['kind']['name']}({values})" + ("" if layers == "all" else f" layers {layers}")
+        )
+    until = f" until step {perturb['until']}" if "until" in perturb else ""
+    return f"{'; '.join(sites)}{until}"

@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from live_run import NO_OP, WAIT, scalars_frame
+from live_run import NO_OP, WAIT, eventually, scalars_frame
 from websockets.sync.server import serve
 
 from megalens.client import ClientError, Run, connect
@@ -13,14 +13,6 @@ from megalens.client.memory import StreamMemory
 from megalens.protocol import CheckedBody, FrameChecker, ProtocolError, Tile, decode_frame
 
 pytestmark = pytest.mark.slow
-
-
-def eventually(test, what):
-    """Poll a property of another thread or process until it holds."""
-    end = time.monotonic() + WAIT
-    while not test():
-        assert time.monotonic() < end, f"never came: {what}"
-        threading.Event().wait(0.02)
 
 
 def test_the_newest_live_run_is_found_and_what_it_did_before_is_there(live, attach):

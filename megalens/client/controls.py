@@ -1,0 +1,141 @@
+"""What can be asked of a live run beyond looking: waiting, perturbations, a budget."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..protocol import Perturbation, parse_budget
+from .errors import ClientError
+from .perturb import build_perturb
+from .query import LayerChoice
+
+__all__ = ["Controls"]
+
+
+class Controls(ABC):
+    """The part of a run that acts on the training. Each call returns the step at which it took effect, on every rank alike.
+
+    The training script says what it allows (``controls``); a budget is always allowed. What is not allowed raises ``ProtocolError`` with code ``refused``,
+    which names what the script would have to say. A recorded or ended run raises ``ClientError``.
+    """
+
+    _hello: dict[str, Any]
+
+    @property
+    def controls(self) -> list[str]:
+        """What the training script allows: ``pause``, ``watched``, ``perturb``."""
+        return list(self._hello.get("controls", []))
+
+    @property
+    def sites(self) -> dict[str, dict[str, Any]]:
+        """What can be perturbed, by name: ``title``, ``layers``, ``kinds``, and the ``reason`` where it cannot."""
+        return {info["name"]: info for info in self._hello.get("sites", [])}
+
+    @property
+    def mode(self) -> dict[str, Any]:
+        """Whether the training is asked to wait: ``paused``, ``while_watched``. Empty when it just trains."""
+        return dict(self._hello["config"].get("mode", {}))
+
+    @property
+    def perturbation(self) -> dict[str, Any] | None:
+        """The armed perturbation, with the last step that it touches in ``until``; None when nothing is perturbed."""
+        perturb = self._hello["config"].get("perturb")
+        return None if perturb is None else dict(perturb)
+
+    def pause(self, timeout: float = 30.0) -> int:
+        """Let the training wait before its next step.
+
+        Parameters
+        ----------
+        timeout : float
+            Seconds to wait until it is so.
+        """
+        return self._configure({"flags": {}, "mode": {"paused": True}}, timeout)
+
+    def resume(self, timeout: float = 30.0) -> int:
+        """Let a paused training go on."""
+        return self._configure({"flags": {}, "mode": {"paused": False}}, timeout)
+
+    def advance(self, steps: int = 1, timeout: float = 30.0) -> int:
+        """Take some steps, then wait. ``run.wait(first + steps - 1)`` waits for the last of them, ``first`` being what this returns.
+
+        Parameters
+        ----------
+        steps : int
+            How many.
+        timeout : float
+            Seconds to wait until the first begins.
+        """
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise ClientError(
+                f"steps=… must be a whole number from 1, and {steps!r:.100} came.",
+                code="bad-parameter",
+                field="steps",
+            )
+        return self._configure({"flags": {}, "mode": {"paused": True, "steps": steps}}, timeout)
+
+    def watched_only(self, on: bool = True, timeout: float = 30.0) -> int:
+        """Let the training go on only while a viewer, such as this one, is attached; ``False`` ends that."""
+        if not isinstance(on, bool):
+            raise ClientError(
+                f"watched_only takes True or False, and {on!r:.100} came.", code="bad-parameter", field="on"
+            )
+        return self._configure({"flags": {}, "mode": {"while_watched": on}}, timeout)
+
+    def perturb(
+        self,
+        sites: Mapping[str, Perturbation | Mapping[str, Any] | str | bool | float],
+        *,
+        layers: LayerChoice = None,
+        phases: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        steps: int | None = None,
+        timeout: float = 30.0,
+    ) -> int:
+        """Arm a perturbation, in place of the one that was armed. It ends by itself.
+
+        Parameters
+        ----------
+        sites : mapping
+            By name of the site (``weight``, ``calculation``, ``system``; see :attr:`sites`): a kind such as ``Noise1(0.01)``, its name, or a
+            ``PerturbSite`` as a dict. Or a ``disturbance_configs`` dictionary as the peers take it.
+        layers : int, iterable of int or str, optional
+            Layers at every site named here; all when absent.
+        phases : str or sequence of str, optional
+            ``train``, ``eval``, ``generate``. The training steps only when absent; for a ``disturbance_configs`` dictionary all.
+        seed : int, optional
+            The same seed gives the same perturbation.
+        steps : int, optional
+            Training steps after which it ends; 100 when absent.
+        timeout : float
+            Seconds to wait until it is armed.
+
+        Raises
+        ------
+        ClientError, ProtocolError
+            With the argument or field at fault. Nothing is changed then.
+        """
+        perturb = build_perturb(sites, layers=layers, phases=phases, seed=seed, steps=steps)
+        return self._configure({"flags": {}, "perturb": perturb}, timeout)
+
+    def disarm(self, timeout: float = 30.0) -> int:
+        """End the perturbation that is armed. Weights are as if it had never been."""
+        return self._configure({"flags": {}, "perturb": None}, timeout)
+
+    def budget(self, limit: str | float | None, timeout: float = 30.0) -> int:
+        """Limit what tracing may cost. ``run.status["budget"]`` says what was measured and what was given up.
+
+        Parameters
+        ----------
+        limit : str, float or None
+            ``"1%"`` or ``1.0`` of step time; None takes the limit away.
+        timeout : float
+            Seconds to wait until it is in force.
+        """
+        return self._configure({"flags": {}, "budget": parse_budget(limit)}, timeout)
+
+    @abstractmethod
+    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
+        """Send a ``ConfigPatch`` and return the step at which it was applied."""

@@ -1,0 +1,92 @@
+"""The arguments of ``run.perturb`` as a ``Perturb`` object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..protocol import Perturbation, perturb_from_disturbance, perturbation_from_setting
+from .errors import ClientError
+from .patch import check_phases, layers_text
+from .query import LayerChoice
+
+__all__ = ["build_perturb"]
+
+_PEERS = "_perturbation"
+
+
+def build_perturb(
+    sites: Mapping[str, Any],
+    *,
+    layers: LayerChoice = None,
+    phases: str | Sequence[str] | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+) -> dict[str, Any] | None:
+    """Return the ``Perturb`` object, or None where a ``disturbance_configs`` dictionary has everything off.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter``, naming the argument.
+    ProtocolError
+        ``bad-parameter``, naming a kind's parameter or a key of ``disturbance_configs``.
+    """
+    if not isinstance(sites, Mapping) or not sites:
+        raise _bad("sites", "a dictionary such as {'system': Noise1(0.01)}", sites)
+    for argument, value, least in (("seed", seed, 0), ("steps", steps, 1)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise _bad(argument, f"a whole number from {least}", value)
+    extras: dict[str, Any] = {}
+    if layers is not None:
+        extras["layers"] = layers_text(layers)
+    if phases is not None:
+        extras["phases"] = check_phases(phases)
+    if any(isinstance(name, str) and _PEERS in name for name in sites):
+        perturb = perturb_from_disturbance(sites)
+        if perturb is None:
+            return None
+        chosen = {name: {**site, **extras} for name, site in perturb["sites"].items()}
+    else:
+        chosen = {str(name): {**_site(str(name), given), **extras} for name, given in sites.items()}
+    perturb = {"sites": chosen}
+    if seed is not None:
+        perturb["seed"] = seed
+    if steps is not None:
+        perturb["steps"] = steps
+    return perturb
+
+
+def _site(name: str, given: Any) -> dict[str, Any]:
+    field = f"sites.{name}"
+    if isinstance(given, Perturbation):
+        return {"kind": given.to_setting()}
+    if isinstance(given, str):
+        return {"kind": perturbation_from_setting({"name": given}, field).to_setting()}
+    if not isinstance(given, Mapping):
+        raise _bad(field, "a kind such as Noise1(0.01), its name, or a dict with kind in it", given)
+    site: dict[str, Any] = {"kind": dict(given)} if "name" in given else dict(given)
+    kind = site.get("kind")
+    if isinstance(kind, Perturbation):
+        site["kind"] = kind.to_setting()
+    elif isinstance(kind, str):
+        site["kind"] = perturbation_from_setting({"name": kind}, field).to_setting()
+    elif isinstance(kind, Mapping):
+        # Also what another version's training knows may be named: the hub checks that.
+        site["kind"] = dict(kind)
+    else:
+        raise _bad(field, "a dict with kind in it, such as {'kind': Noise1(0.01), 'layers': '2-3'}", given)
+    if "layers" in site:
+        site["layers"] = layers_text(site["layers"])
+    if "phases" in site:
+        site["phases"] = check_phases(site["phases"])
+    unknown = sorted(set(site) - {"kind", "layers", "phases"})
+    if unknown:
+        raise _bad(field, "a dict of kind, layers and phases", given)
+    return site
+
+
+def _bad(argument: str, expected: str, got: object) -> ClientError:
+    return ClientError(
+        f"{argument}=… must be {expected}, and {got!r:.100} came.", code="bad-parameter", field=argument
+    )
