@@ -1,5 +1,5 @@
 import { decodeMessage } from '../protocol/messages';
-import type { Hello, Status } from '../protocol/messages.generated';
+import type { Hello, Pass, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { ViewOptions } from '../protocol/views.generated';
 import { ClientError } from './client-error';
@@ -21,6 +21,9 @@ export interface IRunEntry {
   readonly folder: string | null;
 }
 
+/** What a hub speaks: this protocol, or a peer's, translated by the Jupyter server. */
+export type Dialect = 'megalens' | '3606' | 'T1' | 'T2' | 'inference';
+
 /** A recorded run's description. */
 export interface IRunDetail {
   readonly hello: Hello;
@@ -33,8 +36,11 @@ export interface IRunDetail {
 export interface ITensorIndex {
   readonly flag: string;
   readonly phase: string;
+  readonly pass: Pass;
   readonly parts: readonly string[];
   readonly layers: readonly number[];
+  /** Ranks that sent rows, ascending. */
+  readonly ranks: readonly number[];
   /** Ascending. */
   readonly steps: readonly number[];
 }
@@ -44,6 +50,11 @@ export interface IStreamQuery {
   flag?: string;
   part?: string;
   phase?: string;
+  pass?: Pass;
+  /** One rank, or of each layer the lowest rank that has it. */
+  rank?: number | 'lowest';
+  /** Of each layer only the newest row, up to `last`, whose compression error was measured. */
+  measured?: boolean;
   /** Range text such as `1-4,7`. */
   layers?: string;
   first?: number;
@@ -110,12 +121,14 @@ export class RunsApi {
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
     const { tensors } = asObject(await this.json(`${runPath(id)}/index`, { signal }));
     return asArray(tensors).map(value => {
-      const { flag, phase, parts, layers, steps } = asObject(value);
+      const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
       return {
         flag: String(flag),
         phase: String(phase),
+        pass: pass === 'backward' ? 'backward' : 'forward',
         parts: asArray(parts).map(String),
         layers: asArray(layers).map(Number),
+        ranks: asArray(ranks).map(Number),
         steps: asArray(steps).map(Number)
       };
     });
@@ -162,9 +175,12 @@ export class RunsApi {
    *
    * @param address - `ws://host:port`, which the administrator must have allowed.
    * @param token - The hub's token; it stays in the server's memory.
+   * @param dialect - What the hub speaks.
    */
-  async connectHub(address: string, token: string): Promise<IRunEntry> {
-    return entryOf(await this.json('hubs', { method: 'POST', body: JSON.stringify({ address, token }) }));
+  async connectHub(address: string, token: string, dialect: Dialect = 'megalens'): Promise<IRunEntry> {
+    // A peer's hub has no token, and a server that knows no dialects is asked for none.
+    const body = dialect === 'megalens' ? { address, token } : { address, token, dialect };
+    return entryOf(await this.json('hubs', { method: 'POST', body: JSON.stringify(body) }));
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */

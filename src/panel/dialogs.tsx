@@ -2,9 +2,11 @@ import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
+import type { Dialect } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IReportRequest, IRunEntry } from '../tokens';
+import { DIALECTS } from './dialects';
 
 /** Ask for a new name; null when cancelled. */
 export async function askName(now: string, trans: TranslationBundle): Promise<string | null> {
@@ -17,16 +19,37 @@ export async function askName(now: string, trans: TranslationBundle): Promise<st
   return button.accept ? value : null;
 }
 
+/** Where a hub is, and what it speaks. */
+export interface IHubAddress {
+  address: string;
+  token: string;
+  dialect: Dialect;
+}
+
 /** Ask where a hub is; null when cancelled. The token is typed as a password and goes to the server only. */
-export async function askHub(trans: TranslationBundle): Promise<{ address: string; token: string } | null> {
-  const answer = { address: 'ws://127.0.0.1:', token: '' };
+export async function askHub(trans: TranslationBundle): Promise<IHubAddress | null> {
+  const answer: IHubAddress = { address: 'ws://127.0.0.1:', token: '', dialect: 'megalens' };
   const body = new Body(
     <>
       <p>
         {trans.__(
-          'The Jupyter server makes the connection; the administrator must have allowed the address. The token is in the hub’s runtime file.'
+          'The Jupyter server makes the connection; the administrator must have allowed the address. The token of a Megalens hub is in its runtime file; the others have none.'
         )}
       </p>
+      <label>
+        {trans.__('Speaks')}
+        <select
+          className="jp-mod-styled"
+          defaultValue={answer.dialect}
+          onChange={event => (answer.dialect = DIALECTS[event.target.selectedIndex]?.id ?? 'megalens')}
+        >
+          {DIALECTS.map(({ id, name }) => (
+            <option key={id} value={id}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
       <label>
         {trans.__('Address')}
         <input
@@ -54,7 +77,7 @@ export async function askHub(trans: TranslationBundle): Promise<{ address: strin
     body,
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Connect') })]
   });
-  return button.accept ? { address: answer.address.trim(), token: answer.token.trim() } : null;
+  return button.accept ? { ...answer, address: answer.address.trim(), token: answer.token.trim() } : null;
 }
 
 /** Ask what a report shall hold; null when cancelled or when nothing was chosen. */

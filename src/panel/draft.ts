@@ -13,6 +13,8 @@ export interface IFullSetting {
   every: number;
   samples: number | null;
   phases: NonNullable<FlagSetting['phases']>;
+  passes: NonNullable<FlagSetting['passes']>;
+  replicas: NonNullable<FlagSetting['replicas']>;
   compressor: CompressorSetting;
 }
 
@@ -26,6 +28,8 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
     every: setting.every ?? 1,
     samples: setting.samples === undefined ? 1 : setting.samples,
     phases: setting.phases ?? ['train'],
+    passes: setting.passes ?? ['forward'],
+    replicas: setting.replicas ?? 'first',
     compressor: { name: setting.compressor.name, params: { ...setting.compressor.params } }
   };
 }
@@ -38,8 +42,8 @@ export function firstSetting(compressors: readonly CompressorInfo[]): FlagSettin
   return choice === undefined ? null : { compressor: compressorWithDefaults(choice) };
 }
 
-/** A compressor with the defaults of its parameters. */
-export function compressorWithDefaults(info: CompressorInfo): CompressorSetting {
+/** A compressor, or whatever else is chosen by name, with the defaults of its parameters. */
+export function compressorWithDefaults(info: Pick<CompressorInfo, 'name' | 'schema'>): CompressorSetting {
   return { name: info.name, params: defaultsOf(info) };
 }
 
@@ -78,6 +82,8 @@ function canonical(setting: FlagSetting): string {
     full.every,
     full.samples,
     [...full.phases].sort(),
+    [...full.passes].sort(),
+    full.replicas,
     full.compressor.name,
     params
   ]);
@@ -88,7 +94,7 @@ function requiredOf(info: CompressorInfo): string[] {
   return Array.isArray(required) ? required.filter((name): name is string => typeof name === 'string') : [];
 }
 
-function defaultsOf(info: CompressorInfo): Record<string, unknown> {
+function defaultsOf(info: Pick<CompressorInfo, 'schema'>): Record<string, unknown> {
   const properties = (info.schema as { properties?: Record<string, { default?: unknown }> }).properties ?? {};
   return Object.fromEntries(
     Object.entries(properties).flatMap(([name, spec]) =>

@@ -24,8 +24,14 @@ export function positionsOf(flags: readonly FlagInfo[]): number | null {
  * @param info - the flag as hello advertises it
  * @param setting - the setting that would be applied
  * @param positions - positions of a sample, where another flag told them
+ * @param replicas - data-parallel replicas of the job
  */
-export function estimateBytes(info: FlagInfo, setting: FlagSetting, positions: number | null): number | null {
+export function estimateBytes(
+  info: FlagInfo,
+  setting: FlagSetting,
+  positions: number | null,
+  replicas = 1
+): number | null {
   const layers = countLayers(setting.layers ?? 'all', info.layers);
   const samples = setting.samples === undefined ? 1 : setting.samples;
   const whole =
@@ -41,7 +47,9 @@ export function estimateBytes(info: FlagInfo, setting: FlagSetting, positions: n
   if (kept === null) {
     return null;
   }
-  return (layers * (samples * whole * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
+  // The gradient of a tensor has its shape.
+  const copies = (setting.passes ?? ['forward']).length * (setting.replicas === 'all' ? replicas : 1);
+  return (copies * layers * (samples * whole * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
 }
 
 /** Share of the values that a compressor keeps, or null when it cannot be known here. */

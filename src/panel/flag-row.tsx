@@ -1,14 +1,17 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { CompressorInfo, Phase } from '../protocol/messages.generated';
+import type { CompressorInfo, Pass, Phase } from '../protocol/messages.generated';
+import type { IFault } from './apply-state';
+import { Choices } from './choices';
 import type { IFullSetting } from './draft';
 import { layerSpan } from './layers';
-import { Field, NumberInput, SchemaForm, type IFieldFault } from './schema-form';
+import { Field, NumberInput, SchemaForm } from './schema-form';
 import { compressorText } from './setting-text';
 import type { IFlagRow, TraceModel } from './trace-model';
 
 const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
+const PASSES: readonly Pass[] = ['forward', 'backward'];
 
 /** One flag: a line that opens to its setting. */
 export function FlagRow(props: {
@@ -22,6 +25,7 @@ export function FlagRow(props: {
   // A fault opens the row that it is in.
   const open = setting !== null && (wanted || row.faults.size > 0);
   const id = `jp-Megalens-flag-${info.name}`;
+  const reason = info.reason ?? (available ? undefined : trans.__('No layer of this model has it.'));
   const Caret = open ? caretDownIcon : caretRightIcon;
   return (
     <li
@@ -33,7 +37,7 @@ export function FlagRow(props: {
           type="checkbox"
           checked={setting !== null}
           disabled={!available || !trace.writable}
-          aria-describedby={info.reason === undefined ? undefined : `${id}-reason`}
+          aria-describedby={reason === undefined ? undefined : `${id}-reason`}
           onChange={event => trace.toggle(info.name, event.target.checked)}
         />
         <label htmlFor={id} title={info.title}>
@@ -52,9 +56,9 @@ export function FlagRow(props: {
           </button>
         )}
       </div>
-      {info.reason !== undefined && (
+      {reason !== undefined && (
         <p id={`${id}-reason`} className="jp-MegalensFlag-reason">
-          {info.reason}
+          {reason}
         </p>
       )}
       {[...row.faults].some(([field]) => field === '') && (
@@ -79,7 +83,7 @@ function FlagForm(props: {
   const compressors: readonly CompressorInfo[] = trace.hello?.compressors ?? [];
   const compressor = compressors.find(info => info.name === setting.compressor.name);
   const disabled = !trace.writable;
-  const fault = (field: string): IFieldFault | undefined => row.faults.get(field);
+  const fault = (field: string): IFault | undefined => row.faults.get(field);
   return (
     <fieldset
       className="jp-MegalensFlag-form"
@@ -135,28 +139,41 @@ function FlagForm(props: {
           />
         )}
       </Field>
-      <div className="jp-MegalensField" role="group" aria-label={trans.__('Phases')}>
-        <span className="jp-MegalensField-label">{trans.__('Phases')}</span>
-        <span className="jp-MegalensField-choices">
-          {PHASES.map(phase => (
-            <label key={phase}>
-              <input
-                type="checkbox"
-                checked={setting.phases.includes(phase)}
-                onChange={event => {
-                  const phases = PHASES.filter(p =>
-                    p === phase ? event.target.checked : setting.phases.includes(p)
-                  );
-                  if (phases.length > 0) {
-                    trace.change(name, { phases });
-                  }
-                }}
-              />
-              {phase}
-            </label>
-          ))}
-        </span>
-      </div>
+      <Choices
+        label={trans.__('Phases')}
+        options={PHASES}
+        chosen={setting.phases}
+        change={phases => trace.change(name, { phases })}
+      />
+      <Choices
+        label={trans.__('Passes')}
+        help={trans.__('Backward is the gradient of the loss with respect to the same tensor')}
+        options={PASSES}
+        chosen={setting.passes}
+        change={passes => trace.change(name, { passes })}
+      />
+      {trace.replicas > 1 && (
+        <Field
+          id={`${id}-replicas`}
+          label={trans.__('Replicas')}
+          help={trans.__('Whether every data-parallel replica is traced, or the first only')}
+          fault={fault('replicas')}
+        >
+          {shared => (
+            <select
+              {...shared}
+              className="jp-mod-styled"
+              value={setting.replicas}
+              onChange={event =>
+                trace.change(name, { replicas: event.target.value === 'all' ? 'all' : 'first' })
+              }
+            >
+              <option value="first">{trans.__('the first')}</option>
+              <option value="all">{trans.__('all %1', trace.replicas)}</option>
+            </select>
+          )}
+        </Field>
+      )}
       <Field
         id={`${id}-compressor`}
         label={trans.__('Compressor')}
@@ -194,5 +211,5 @@ function FlagForm(props: {
 
 function summaryOf(setting: IFullSetting): string {
   const layers = setting.layers === 'all' ? '' : `${setting.layers} · `;
-  return `${layers}${compressorText(setting.compressor)}${setting.every > 1 ? ` /${setting.every}` : ''}`;
+  return `${layers}${compressorText(setting.compressor)}${setting.every > 1 ? ` /${setting.every}` : ''}${setting.passes.includes('backward') ? ' ∇' : ''}`;
 }

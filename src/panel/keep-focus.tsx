@@ -14,7 +14,7 @@ interface IHeld {
  * A browser would move the focus to the page itself, and with it the next key away from the panel. Here the heading of the same
  * section takes it, or the panel's first one.
  */
-export class KeepFocus extends React.Component<{ children: React.ReactNode }> {
+export class KeepFocus extends React.Component<{ children: React.ReactNode; className?: string }> {
   override getSnapshotBeforeUpdate(): IHeld | null {
     const node = document.activeElement;
     return node instanceof HTMLElement && this._root.current?.contains(node)
@@ -36,7 +36,7 @@ export class KeepFocus extends React.Component<{ children: React.ReactNode }> {
 
   override render(): React.ReactElement {
     return (
-      <div ref={this._root} className="jp-MegalensPanel-content">
+      <div ref={this._root} className={`jp-MegalensPanel-content ${this.props.className ?? ''}`}>
         {this.props.children}
       </div>
     );

@@ -1,7 +1,9 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../charts/format';
-import type { IRunSource } from '../store/source';
 import type { IRunEntry } from '../tokens';
+import { authorText } from './author-text';
+import type { IOpenRun } from './open-run';
+import { rankName, rankText, troubledRanks } from './ranks';
 import type { ListState } from './runs-model';
 
 /** What the one action of a notice does. */
@@ -15,6 +17,7 @@ export type NoticeAction =
   | 'trace-first'
   | 'open-scalars'
   | 'export-report'
+  | 'show-ranks'
   | 'copy-update'
   | 'copy-enable'
   | 'copy-record';
@@ -94,11 +97,11 @@ export function listNotice(
 
 /** What the chosen run's state asks to be told, or null when all is as it should be. */
 export function runNotice(
-  source: IRunSource,
+  open: Pick<IOpenRun, 'source' | 'summary' | 'control'>,
   entry: IRunEntry | null,
-  staleFor: number | null,
   trans: TranslationBundle
 ): INotice | null {
+  const { source, summary, control } = open;
   const { connection, status, hello } = source;
   const step = formatInteger(status?.step ?? 0);
   switch (connection.kind) {
@@ -136,6 +139,13 @@ export function runNotice(
       action: { id: 'copy-snippet', label: trans.__('Copy the two lines for a script') }
     };
   }
+  const troubled = ranksNotice(open, trans);
+  if (troubled !== null) {
+    return troubled;
+  }
+  if (control.paused) {
+    return pausedNotice(open, trans);
+  }
   if (Object.keys(hello.config.flags).length === 0) {
     return {
       tone: 'plain',
@@ -163,13 +173,51 @@ export function runNotice(
       tone: 'warning',
       sentence: trans.__(
         'No frame for %1 s. What you see is from step %2.',
-        formatInteger(Math.max(3, staleFor ?? 3)),
+        formatInteger(Math.max(3, summary.staleFor() ?? 3)),
         step
       ),
       action: { id: 'open-scalars', label: trans.__('Open the scalars so far') }
     };
   }
   return null;
+}
+
+/** A process that is stopped, frozen or gone: nothing else explains as much. */
+function ranksNotice({ source }: Pick<IOpenRun, 'source'>, trans: TranslationBundle): INotice | null {
+  const [first, ...more] = troubledRanks(source.status);
+  if (first === undefined) {
+    return null;
+  }
+  const place = source.hello?.layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
+  const name = rankName(first.rank, first, place).replace(/^./, letter => letter.toUpperCase());
+  const others =
+    more.length === 0
+      ? ''
+      : ` ${trans._n('So is %2 other.', 'So are %2 others.', more.length, formatInteger(more.length))}`;
+  return {
+    tone: 'warning',
+    sentence: `${name} ${rankText(first, trans)}.${others}`,
+    action: { id: 'show-ranks', label: trans.__('Show every rank') }
+  };
+}
+
+/** Who made the training wait; the buttons under it let it go on. */
+function pausedNotice(
+  { source, control }: Pick<IOpenRun, 'source' | 'control'>,
+  trans: TranslationBundle
+): INotice {
+  const who = authorText(control.author('mode'), trans);
+  const step = formatInteger(source.status?.step ?? 0);
+  return {
+    tone: 'warning',
+    sentence:
+      who === ''
+        ? trans.__('Training was paused and waits after step %1.', step)
+        : trans.__('Training was paused %1 and waits after step %2.', who, step),
+    action: control.allows('pause')
+      ? null
+      : { id: 'open-scalars', label: trans.__('Open the scalars so far') }
+  };
 }
 
 function closedNotice(

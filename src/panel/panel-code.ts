@@ -33,7 +33,7 @@ export function panelCode(
   }
   lines.push('', runCode(entry));
   if (entry.state === 'live') {
-    lines.push(...configureCode(config));
+    lines.push(...configureCode(config), ...controlCode(config));
   }
   lines.push(...views.map(view => toCode(view)));
   return lines.join('\n') + '\n';
@@ -52,7 +52,7 @@ function configureCode(config: Config): string[] {
     }
   }
   return groups.map(({ setting, flags }) => {
-    const { layers, every, samples, phases } = fullSetting(setting);
+    const { layers, every, samples, phases, passes, replicas } = fullSetting(setting);
     const words = [
       ...flags.map(
         ([flag, { compressor }]) => `${flag}=${callCode(compressor.name, compressor.params ?? {})}`
@@ -60,7 +60,9 @@ function configureCode(config: Config): string[] {
       ...(layers === 'all' ? [] : [`layers=${python(layers)}`]),
       ...(every === 1 ? [] : [`every=${every}`]),
       ...(samples === 1 ? [] : [`samples=${python(samples ?? 'all')}`]),
-      ...(phases.join() === 'train' ? [] : [`phases=${python(phases)}`])
+      ...(phases.join() === 'train' ? [] : [`phases=${python(phases)}`]),
+      ...(passes.join() === 'forward' ? [] : [`passes=${python(passes)}`]),
+      ...(replicas === 'first' ? [] : [`replicas=${python(replicas)}`])
     ];
     return `run.configure(${words.join(', ')})`;
   });
@@ -69,4 +71,29 @@ function configureCode(config: Config): string[] {
 function callCode(name: string, params: Record<string, unknown>): string {
   const words = Object.entries(params).map(([key, value]) => `${key}=${python(value)}`);
   return `${name}(${words.join(', ')})`;
+}
+
+/** What is in force beyond what is traced. A pause is not among it: code that is run again shall not stop a training. */
+function controlCode({ perturb, budget }: Config): string[] {
+  const lines: string[] = [];
+  if (perturb !== undefined) {
+    const words = [
+      pythonDict(perturb.sites),
+      ...(perturb.seed === undefined ? [] : [`seed=${perturb.seed}`]),
+      ...(perturb.steps === undefined ? [] : [`steps=${perturb.steps}`])
+    ];
+    lines.push(`run.perturb(${words.join(', ')})`);
+  }
+  if (budget !== undefined && budget !== null) {
+    lines.push(`run.budget("${budget}%")`);
+  }
+  return lines;
+}
+
+function pythonDict(value: unknown): string {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? `{${Object.entries(value)
+        .map(([key, each]) => `${python(key)}: ${pythonDict(each)}`)
+        .join(', ')}}`
+    : python(value);
 }

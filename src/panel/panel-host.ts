@@ -1,9 +1,33 @@
 import { Clipboard, Notification, showErrorMessage } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
-import type { IMegalensViews } from '../tokens';
-import { askHub, askName, askReport } from './dialogs';
-import type { IPanelHost } from './panel-model';
+import type { ViewOptions } from '../protocol/views.generated';
+import type { IMegalensViews, IReportRequest, IRunEntry } from '../tokens';
+import { askHub, askName, askReport, type IHubAddress } from './dialogs';
+
+/** What the panel asks of the application around it. */
+export interface IPanelHost {
+  openView(run: string, options: ViewOptions): Promise<void>;
+  /** Options of the run's open views, for the report and for Copy as code. */
+  openViews(run: string): readonly ViewOptions[];
+  copy(text: string): void;
+  revealFolder(path: string): Promise<void>;
+  reloadPage(): void;
+  /** Ask what the report shall hold; null when cancelled. */
+  askReport(run: IRunEntry, views: readonly ViewOptions[]): Promise<IReportRequest | null>;
+  /** Ask where another hub is; null when cancelled. */
+  askHub(): Promise<IHubAddress | null>;
+  /** Ask for a new name; null when cancelled. */
+  askName(now: string): Promise<string | null>;
+  /** Give the user a file. */
+  save(name: string, content: Blob): void;
+  /** Tell the user that something failed. */
+  tell(title: string, error: unknown): Promise<void>;
+  /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
+  progress<T>(label: string, work: Promise<T>, cancel: () => void): Promise<T>;
+  /** Keep the choice over a reload. */
+  remember(run: string | null): void;
+}
 
 /** What of JupyterLab the panel uses. */
 export interface IPanelHostOptions {

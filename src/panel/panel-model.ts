@@ -2,7 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../store/source';
-import type { IMegalensRuns, IReportRequest, IRunEntry, IRunLease, IViewReference } from '../tokens';
+import type { IMegalensRuns, IRunEntry, IRunLease, IViewReference } from '../tokens';
+import { Coalesced } from './coalesced';
 import { DemoModel } from './demo-model';
 import { isAvailable } from './draft';
 import { helloOf } from './hello-wait';
@@ -16,42 +17,10 @@ import {
   type INotice,
   type NoticeAction
 } from './notice';
+import { openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
+import type { IPanelHost } from './panel-host';
 import { RunsModel, type IRunsModelOptions } from './runs-model';
-import { SummaryModel } from './summary-model';
-import { TraceModel } from './trace-model';
-
-/** What the panel asks of the application around it. */
-export interface IPanelHost {
-  openView(run: string, options: ViewOptions): Promise<void>;
-  /** Options of the run's open views, for the report and for Copy as code. */
-  openViews(run: string): readonly ViewOptions[];
-  copy(text: string): void;
-  revealFolder(path: string): Promise<void>;
-  reloadPage(): void;
-  /** Ask what the report shall hold; null when cancelled. */
-  askReport(run: IRunEntry, views: readonly ViewOptions[]): Promise<IReportRequest | null>;
-  /** Ask where another hub is; null when cancelled. */
-  askHub(): Promise<{ address: string; token: string } | null>;
-  /** Ask for a new name; null when cancelled. */
-  askName(now: string): Promise<string | null>;
-  /** Give the user a file. */
-  save(name: string, content: Blob): void;
-  /** Tell the user that something failed. */
-  tell(title: string, error: unknown): Promise<void>;
-  /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
-  progress<T>(label: string, work: Promise<T>, cancel: () => void): Promise<T>;
-  /** Keep the choice over a reload. */
-  remember(run: string | null): void;
-}
-
-/** A chosen run with its models. */
-export interface IOpenRun {
-  readonly id: string;
-  readonly source: IRunSource;
-  readonly summary: SummaryModel;
-  readonly trace: TraceModel;
-}
 
 /**
  * The panel's whole state. Components read it and call it; they hold no logic of their own.
@@ -103,9 +72,7 @@ export class PanelModel {
       };
     }
     const open = this._open;
-    return open === null
-      ? null
-      : runNotice(open.source, this.runs.chosen, open.summary.staleFor(), this.trans);
+    return open === null ? null : runNotice(open, this.runs.chosen, this.trans);
   }
 
   /** Whether the panel is looked at: only then is the server asked and are times counted. */
@@ -162,6 +129,8 @@ export class PanelModel {
         return this.openView('scalars');
       case 'export-report':
         return this.exportReport();
+      case 'show-ranks':
+        return this._open?.ranks.unfold();
     }
   }
 
@@ -216,7 +185,7 @@ export class PanelModel {
     if (answer !== null) {
       await this._told(
         this.trans.__('The hub could not be reached'),
-        this.runs.connect(answer.address, answer.token)
+        this.runs.connect(answer.address, answer.token, answer.dialect)
       );
     }
   }
@@ -289,6 +258,7 @@ export class PanelModel {
   dispose(): void {
     this._disposed = true;
     clearInterval(this._clock);
+    this._gate.dispose();
     this._close();
     this.runs.dispose();
     this.demo.dispose();
@@ -338,10 +308,11 @@ export class PanelModel {
 
   private _take(id: string, lease: IRunLease): void {
     const { source } = lease;
-    const open = { id, source, summary: new SummaryModel(source), trace: new TraceModel(source) };
+    const open = openRun(id, source);
     source.changed.connect(this._onSource, this);
-    open.summary.changed.connect(this._emit, this);
-    open.trace.changed.connect(this._emit, this);
+    for (const part of partsOf(open)) {
+      part.changed.connect(this._emit, this);
+    }
     this._open = open;
     this._lease = lease;
   }
@@ -351,8 +322,9 @@ export class PanelModel {
     this._open = null;
     this._openFault = null;
     open?.source.changed.disconnect(this._onSource, this);
-    open?.summary.dispose();
-    open?.trace.dispose();
+    if (open !== null) {
+      partsOf(open).forEach(part => part.dispose());
+    }
     this._lease?.dispose();
     this._lease = null;
   }
@@ -365,7 +337,7 @@ export class PanelModel {
       }
     }
     if (change.kind !== 'rows') {
-      this._changed.emit();
+      this._gate.note();
     }
   }
 
@@ -382,6 +354,7 @@ export class PanelModel {
   }
 
   private readonly _changed = new Signal<this, void>(this);
+  private readonly _gate = new Coalesced(() => this._changed.emit());
   private _open: IOpenRun | null = null;
   private _openFault: string | null = null;
   private _lease: IRunLease | null = null;

@@ -3,6 +3,8 @@ import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 import { KeepFocus } from './keep-focus';
 import type { PanelModel } from './panel-model';
+import { PerturbBanner } from './perturb-banner';
+import { PerturbSection } from './perturb-section';
 import { RunsSection } from './runs-section';
 import { SummarySection } from './summary-section';
 import { TraceSection } from './trace-section';
@@ -27,10 +29,12 @@ export class MegalensPanel extends ReactWidget {
     return (
       <UseSignal signal={model.changed} shouldUpdate={() => this.isVisible}>
         {() => (
-          <KeepFocus>
+          <KeepFocus className={model.open?.perturb.armed ? 'jp-mod-perturbed' : undefined}>
+            <PerturbBanner model={model} />
             <RunsSection model={model} />
             <SummarySection key={`summary-${model.runs.chosenId}`} model={model} />
             <TraceSection key={`trace-${model.runs.chosenId}`} model={model} />
+            <PerturbSection key={`perturb-${model.runs.chosenId}`} model={model} />
             <ViewsSection key={`views-${model.runs.chosenId}`} model={model} />
           </KeepFocus>
         )}

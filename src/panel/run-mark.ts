@@ -1,12 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../charts/format';
-import type { IRunSource } from '../store/source';
 import type { IRunEntry } from '../tokens';
+import type { IOpenRun } from './open-run';
 
 /** How a run is marked in the list. The shape says it, the colour repeats it. */
 export interface IRunMark {
-  readonly kind: 'live' | 'stale' | 'recorded' | 'gone';
-  readonly symbol: '●' | '◐' | '○' | '✕';
+  readonly kind: 'live' | 'perturbed' | 'paused' | 'stale' | 'recorded' | 'gone';
+  readonly symbol: '●' | '◆' | '‖' | '◐' | '○' | '✕';
   /** In a word or two, also for screen readers. */
   readonly word: string;
   /** Right-hand text of the row, such as `step 1 240`. */
@@ -17,11 +17,12 @@ export interface IRunMark {
  * Mark a run.
  *
  * @param entry - as the server lists it
- * @param source - its source, when it is the chosen run
+ * @param open - its models, when it is the chosen run: of another run the list knows no more than whether it is live
  */
-export function runMark(entry: IRunEntry, source: IRunSource | null, trans: TranslationBundle): IRunMark {
+export function runMark(entry: IRunEntry, open: IOpenRun | null, trans: TranslationBundle): IRunMark {
+  const source = open?.source ?? null;
   const step = source?.status?.step ?? entry.step ?? 0;
-  const steps = trans._n('%1 step', '%1 steps', step).replace('%1', formatInteger(step));
+  const steps = trans._n('%2 step', '%2 steps', step, formatInteger(step));
   switch (entry.state) {
     case 'recorded':
       return { kind: 'recorded', symbol: '○', word: trans.__('recorded'), progress: steps };
@@ -39,8 +40,16 @@ export function runMark(entry: IRunEntry, source: IRunSource | null, trans: Tran
       if (source?.status?.state === 'finished') {
         return { kind: 'recorded', symbol: '○', word: trans.__('finished'), progress };
       }
-      return kind === 'stale' || kind === 'reconnecting'
-        ? { kind: 'stale', symbol: '◐', word: trans.__('stale'), progress }
+      const armed = open !== null && open.perturb.armed !== null;
+      if (open?.control.paused && kind !== 'reconnecting') {
+        const word = armed ? trans.__('paused, perturbed') : trans.__('paused');
+        return { kind: 'paused', symbol: '‖', word, progress };
+      }
+      if (kind === 'stale' || kind === 'reconnecting') {
+        return { kind: 'stale', symbol: '◐', word: trans.__('stale'), progress };
+      }
+      return armed
+        ? { kind: 'perturbed', symbol: '◆', word: trans.__('perturbed'), progress }
         : { kind: 'live', symbol: '●', word: trans.__('live'), progress };
     }
   }

@@ -1,5 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { ClientError } from '../client/client-error';
+import type { Dialect } from '../client/runs-api';
 import type { IMegalensRuns, IRunEntry } from '../tokens';
 
 /** How the list of runs stands. */
@@ -116,8 +117,8 @@ export class RunsModel {
   }
 
   /** Reach a hub elsewhere and choose its run. Rejects with the server's answer. */
-  async connect(address: string, token: string): Promise<void> {
-    const entry = await this.runs.connect(address, token);
+  async connect(address: string, token: string, dialect: Dialect): Promise<void> {
+    const entry = await this.runs.connect(address, token, dialect);
     await this.refresh();
     this.choose(entry.id);
   }

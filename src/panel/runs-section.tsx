@@ -54,7 +54,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           onKeyDown={onKeyDown}
         >
           {entries.map(entry => {
-            const mark = runMark(entry, model.open?.id === entry.id ? model.open.source : null, trans);
+            const mark = runMark(entry, model.open?.id === entry.id ? model.open : null, trans);
             return (
               <li
                 key={entry.id}

@@ -1,11 +1,5 @@
 import * as React from 'react';
-
-/** A fault that belongs to one field. */
-export interface IFieldFault {
-  readonly message: string;
-  /** Column inside an expression, counted from 1. */
-  readonly column: number | null;
-}
+import type { IFault } from './apply-state';
 
 /** A property of a JSON Schema, as far as forms read it. */
 interface IProperty {
@@ -23,7 +17,7 @@ export function SchemaForm(props: {
   id: string;
   schema: Record<string, unknown>;
   values: Readonly<Record<string, unknown>>;
-  faults: (name: string) => IFieldFault | undefined;
+  faults: (name: string) => IFault | undefined;
   disabled: boolean;
   change: (name: string, value: unknown) => void;
 }): React.ReactElement {
@@ -67,7 +61,7 @@ export function Field(props: {
   id: string;
   label: string;
   help?: string;
-  fault?: IFieldFault;
+  fault?: IFault;
   /** The text at fault, shown with the caret. */
   value?: unknown;
   children: (shared: IFieldAttributes) => React.ReactNode;
@@ -178,6 +172,7 @@ export function NumberInput(
     /** What an empty field means; without it an empty field is put back. */
     empty?: string;
     disabled?: boolean;
+    'aria-label'?: string;
     change: (value: number | null) => void;
   }
 ): React.ReactElement {

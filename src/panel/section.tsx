@@ -7,9 +7,11 @@ export function Section(props: {
   title: string;
   /** Shown at the right of the heading. */
   tools?: React.ReactNode;
+  /** Folded away until somebody asks for it. */
+  folded?: boolean;
   children: React.ReactNode;
 }): React.ReactElement {
-  const [open, setOpen] = React.useState(true);
+  const [open, setOpen] = React.useState(props.folded !== true);
   const body = `jp-Megalens-${props.name}`;
   const Caret = open ? caretDownIcon : caretRightIcon;
   return (

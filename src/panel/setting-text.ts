@@ -21,6 +21,12 @@ export function settingText(setting: FlagSetting): string {
   if ((setting.every ?? 1) > 1) {
     words.push(`every ${setting.every}`);
   }
+  if (setting.passes?.includes('backward')) {
+    words.push(setting.passes.length > 1 ? 'forward and backward' : 'backward');
+  }
+  if (setting.replicas === 'all') {
+    words.push('all replicas');
+  }
   return words.join(', ');
 }
 

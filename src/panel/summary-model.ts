@@ -1,5 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { IRunSource, IScalarColumns, SourceChange } from '../store/source';
+import { Coalesced } from './coalesced';
 
 /** A scalar's newest value. */
 export interface IReading {
@@ -63,6 +64,7 @@ export class SummaryModel {
 
   dispose(): void {
     this._disposed = true;
+    this._gate.dispose();
     this.source.changed.disconnect(this._onSource, this);
     Signal.clearData(this);
   }
@@ -74,7 +76,7 @@ export class SummaryModel {
       if (change.kind === 'connection' && this._readings.size === 0) {
         void this._read();
       }
-      this._changed.emit();
+      this._gate.note();
     }
   }
 
@@ -125,6 +127,7 @@ export class SummaryModel {
   }
 
   private readonly _changed = new Signal<this, void>(this);
+  private readonly _gate = new Coalesced(() => this._changed.emit());
   private readonly _readings = new Map<string, IReading>();
   private _lossName = 'loss';
   private _spark: ISpark = { steps: [], values: [] };

@@ -1,7 +1,15 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import type { Config, Configured, FlagInfo, FlagSetting, Hello } from '../protocol/messages.generated';
-import { ProtocolError } from '../protocol/protocol-error';
+import type {
+  Config,
+  ConfigPatch,
+  Configured,
+  FlagInfo,
+  FlagSetting,
+  Hello
+} from '../protocol/messages.generated';
 import type { IRunSource, SourceChange } from '../store/source';
+import { faultsIn, isUnderWay, refusalOf, type ApplyState, type IFault } from './apply-state';
+import { Coalesced } from './coalesced';
 import {
   compressorWithDefaults,
   effective,
@@ -13,24 +21,17 @@ import {
   type IFullSetting
 } from './draft';
 import { estimateBytes, positionsOf } from './estimate';
+import { takesChanges } from './takes-changes';
 
-/** Where an Apply stands. */
-export type ApplyState =
-  | { kind: 'idle' }
-  /** Sent, the hub has not answered. */
-  | { kind: 'sent' }
-  /** Accepted; it takes effect at this step or after. */
-  | { kind: 'accepted'; step: number }
-  | { kind: 'applied'; step: number }
-  /** Refused; `field` is the hub's dotted path. */
-  | { kind: 'refused'; message: string; field: string | null; column: number | null };
-
-/** Settings that another viewer changed. */
+/** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {
+  /** Who made the last change. */
   readonly who: string;
   /** Seconds since the epoch. */
   readonly time: number | null;
   readonly step: number;
+  /** How many changes there were. */
+  readonly count: number;
   /** Flags that differ, with their new setting; null is off. */
   readonly flags: Readonly<Record<string, FlagSetting | null>>;
 }
@@ -43,7 +44,7 @@ export interface IFlagRow {
   readonly setting: IFullSetting | null;
   readonly edited: boolean;
   /** Fault that the hub found in this flag, by field within the flag. */
-  readonly faults: ReadonlyMap<string, { message: string; column: number | null }>;
+  readonly faults: ReadonlyMap<string, IFault>;
 }
 
 /**
@@ -75,7 +76,7 @@ export class TraceModel {
     return this._apply;
   }
 
-  /** The last change by someone else, until dismissed. */
+  /** What others changed, until dismissed. */
   get foreign(): IForeignChange | null {
     return this._foreign;
   }
@@ -87,9 +88,7 @@ export class TraceModel {
 
   /** Whether the run takes changes now. */
   get writable(): boolean {
-    const { kind } = this.source.connection;
-    const state = this.source.status?.state;
-    return (kind === 'live' || kind === 'stale') && state !== 'finished' && state !== 'lost';
+    return takesChanges(this.source);
   }
 
   /** Whether anything is traced now. */
@@ -101,27 +100,19 @@ export class TraceModel {
   get rows(): readonly IFlagRow[] {
     return (this.hello?.flags ?? []).map(info => {
       const setting = effective(info.name, this._draft, this._config);
-      const prefix = `flags.${info.name}.`;
-      const refused = this._apply.kind === 'refused' ? this._apply : null;
-      const here = refused?.field === `flags.${info.name}` || refused?.field?.startsWith(prefix);
-      const faults = new Map(
-        refused !== null && here
-          ? [
-              [
-                (refused.field ?? '').slice(prefix.length),
-                { message: refused.message, column: refused.column }
-              ]
-            ]
-          : []
-      );
       return {
         info,
         available: isAvailable(info),
         setting: setting === null ? null : fullSetting(setting),
         edited: patchOf(new Map([[info.name, setting]]), this._config) !== null,
-        faults
+        faults: faultsIn(this._apply, `flags.${info.name}`)
       };
     });
+  }
+
+  /** Data-parallel replicas of the job. */
+  get replicas(): number {
+    return this.hello?.layout?.dp ?? 1;
   }
 
   /** Bytes per step that the draft is expected to send; `complete` is false when a flag's size is not known yet. */
@@ -131,12 +122,25 @@ export class TraceModel {
     const positions = positionsOf(this.hello?.flags ?? []);
     for (const { info, setting } of this.rows) {
       if (setting !== null) {
-        const size = estimateBytes(info, setting, positions);
+        const size = estimateBytes(info, setting, positions, this.replicas);
         bytes += size ?? 0;
         complete &&= size !== null;
       }
     }
     return { bytes, complete };
+  }
+
+  /** What is in force, with the bytes per step that it is expected to send, largest first; null where that is not known yet. */
+  get costs(): readonly { flag: string; bytes: number | null }[] {
+    const flags = this.hello?.flags ?? [];
+    const positions = positionsOf(flags);
+    return Object.entries(this._config.flags)
+      .map(([flag, setting]) => {
+        const info = flags.find(({ name }) => name === flag);
+        const bytes = info ? estimateBytes(info, setting, positions, this.replicas) : null;
+        return { flag, bytes };
+      })
+      .sort((a, b) => (b.bytes ?? -1) - (a.bytes ?? -1));
   }
 
   /** Switch a flag on with its last or the first setting, or off. */
@@ -196,7 +200,7 @@ export class TraceModel {
   /** Send the edits. Never rejects: what came of it is in `apply`. */
   async submit(): Promise<void> {
     const patch = patchOf(this._draft, this._config);
-    if (patch === null || this._apply.kind === 'sent' || this._apply.kind === 'accepted') {
+    if (patch === null || isUnderWay(this._apply)) {
       return;
     }
     const sent = this._draft;
@@ -207,29 +211,29 @@ export class TraceModel {
         this._setApply({ kind: 'accepted', step: message.step });
       });
       this._config = applied.config;
+      if (this._before !== null) {
+        // What others changed is told without what was changed here.
+        this._before = merged(this._before, patch);
+      }
       // Edits made while it was under way stay.
       this._draft = new Map([...this._draft].filter(([flag, setting]) => sent.get(flag) !== setting));
       this._setApply({ kind: 'applied', step: applied.step });
     } catch (error) {
-      const fault = error instanceof ProtocolError ? error : null;
-      this._setApply({
-        kind: 'refused',
-        message: error instanceof Error ? error.message : String(error),
-        field: fault?.field?.replace(/^patch\./, '') ?? null,
-        column: fault?.column ?? null
-      });
+      this._setApply(refusalOf(error));
     }
   }
 
   /** Stop showing what another viewer changed. */
   dismissForeign(): void {
     this._foreign = null;
+    this._before = null;
     this._changed.emit();
   }
 
   /** Let go of the source. Safe twice. */
   dispose(): void {
     this._disposed = true;
+    this._gate.dispose();
     this.source.changed.disconnect(this._onSource, this);
     Signal.clearData(this);
   }
@@ -237,31 +241,28 @@ export class TraceModel {
   private _onSource(_: IRunSource, change: SourceChange): void {
     if (change.kind === 'hello') {
       this._config = this.source.hello?.config ?? this._config;
-      this._changed.emit();
+      this._gate.note();
     } else if (change.kind === 'configured' && change.message.applied) {
       // Another page's viewer may count its ids as this one does: each of ours is met once.
       if (!this._own.delete(change.message.id)) {
         this._takeForeign(change.message);
       }
     } else if (change.kind === 'status' || change.kind === 'connection') {
-      this._changed.emit();
+      this._gate.note();
     }
   }
 
   private _takeForeign(message: Configured): void {
-    const flags: Record<string, FlagSetting | null> = {};
-    for (const name of new Set([...Object.keys(this._config.flags), ...Object.keys(message.config.flags)])) {
-      const next = message.config.flags[name] ?? null;
-      if (patchOf(new Map([[name, next]]), this._config) !== null) {
-        flags[name] = next;
-      }
+    const before = this._before ?? this._config;
+    const flags = differences(before, message.config);
+    if (Object.keys(differences(this._config, message.config)).length > 0) {
+      const who = message.by === undefined ? '' : (message.by.user ?? message.by.name);
+      const count = (this._foreign?.count ?? 0) + 1;
+      this._foreign = { who, time: message.time ?? null, step: message.step, count, flags };
+      this._before = before;
     }
     this._config = message.config;
-    if (Object.keys(flags).length > 0) {
-      const who = message.by === undefined ? '' : (message.by.user ?? message.by.name);
-      this._foreign = { who, time: message.time ?? null, step: message.step, flags };
-    }
-    this._changed.emit();
+    this._gate.note();
   }
 
   private _edit(flag: string, setting: FlagSetting | null): void {
@@ -280,11 +281,38 @@ export class TraceModel {
   }
 
   private readonly _changed = new Signal<this, void>(this);
+  private readonly _gate = new Coalesced(() => this._changed.emit());
   private readonly _own = new Set<string>();
   private readonly _last = new Map<string, FlagSetting>();
   private _config: Config;
   private _draft: Draft = new Map();
   private _apply: ApplyState = { kind: 'idle' };
   private _foreign: IForeignChange | null = null;
+  // What was in force when the first change that is told was made.
+  private _before: Config | null = null;
   private _disposed = false;
+}
+
+/** Flags whose setting differs, with the later one; null is off. */
+function differences(before: Config, after: Config): Record<string, FlagSetting | null> {
+  const names = new Set([...Object.keys(before.flags), ...Object.keys(after.flags)]);
+  return Object.fromEntries(
+    [...names].flatMap(name => {
+      const next = after.flags[name] ?? null;
+      return patchOf(new Map([[name, next]]), before) === null ? [] : [[name, next]];
+    })
+  );
+}
+
+/** A configuration with a patch's flags. */
+function merged(config: Config, patch: ConfigPatch): Config {
+  const flags = { ...config.flags };
+  for (const [name, setting] of Object.entries(patch.flags)) {
+    if (setting === null) {
+      delete flags[name];
+    } else {
+      flags[name] = setting;
+    }
+  }
+  return { ...config, flags };
 }

@@ -1,11 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatBytes, formatInteger } from '../charts/format';
+import { isUnderWay, type ApplyState } from './apply-state';
 import { FlagRow } from './flag-row';
 import type { PanelModel } from './panel-model';
 import { Section } from './section';
 import { patchText } from './setting-text';
-import type { ApplyState, IForeignChange, TraceModel } from './trace-model';
+import type { IForeignChange, TraceModel } from './trace-model';
 
 /** What is traced, one row per flag that the run has. */
 export function TraceSection({ model }: { model: PanelModel }): React.ReactElement | null {
@@ -44,7 +45,7 @@ function sizeText({ bytes, complete }: TraceModel['estimate'], trans: Translatio
 function ApplyBar(props: { trace: TraceModel; size: string; trans: TranslationBundle }): React.ReactElement {
   const { trace, size, trans } = props;
   const { apply, dirty } = trace;
-  const busy = apply.kind === 'sent' || apply.kind === 'accepted';
+  const busy = isUnderWay(apply);
   // A disabled button would let go of the focus that pressed it.
   const idle = !dirty || busy;
   const general = apply.kind === 'refused' && !trace.rows.some(row => row.faults.size > 0);
@@ -112,12 +113,26 @@ function Foreign(props: {
   return (
     <div className="jp-MegalensNotice jp-mod-plain" role="status">
       <p>
-        {trans.__('%1 changed the settings at step %2', who, formatInteger(change.step))}
-        {when !== '' && ` (${when})`}: {patchText({ flags: { ...change.flags } }, trans.__('off'))}
+        {change.count === 1
+          ? trans.__('%1 changed the settings at step %2', who, formatInteger(change.step))
+          : trans.__(
+              '%1 changed the settings, the last of %2 changes at step %3',
+              who,
+              formatInteger(change.count),
+              formatInteger(change.step)
+            )}
+        {when !== '' && ` (${when})`}: {changeText(change, trans)}
       </p>
       <button type="button" className="jp-MegalensButton" onClick={props.dismiss}>
         {trans.__('Noted')}
       </button>
     </div>
   );
+}
+
+/** What differs from before; changes that were taken back leave nothing. */
+function changeText({ flags }: IForeignChange, trans: TranslationBundle): string {
+  return Object.keys(flags).length === 0
+    ? trans.__('all is as it was before')
+    : patchText({ flags: { ...flags } }, trans.__('off'));
 }

@@ -1,6 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import type { ConnectionState } from '../../store/source';
 import { runNotice } from '../notice';
+import { openRun } from '../open-run';
 import { MemoryRun } from './memory-run';
 
 const trans = nullTranslator.load('megalens');
@@ -10,7 +11,7 @@ function said(step: number, connection: ConnectionState = { kind: 'live' }): str
   run.connection = connection;
   run.hello!.config.flags['MLP1_mat_mul'] = { compressor: { name: 'Tile' } };
   run.status = { type: 'status', state: 'idle', step };
-  return runNotice(run, null, null, trans)?.sentence;
+  return runNotice(openRun('run-1', run), null, trans)?.sentence;
 }
 
 it('tells a training that has not taken its first step from one that pauses', () => {

@@ -1,9 +1,11 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { ClientError } from '../../client/client-error';
+import type { Hello } from '../../protocol/messages.generated';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IMegalensRuns, IRunEntry } from '../../tokens';
-import { PanelModel, type IPanelHost } from '../panel-model';
-import { MemoryRun } from './memory-run';
+import type { IPanelHost } from '../panel-host';
+import { PanelModel } from '../panel-model';
+import { HELLO, MemoryRun } from './memory-run';
 
 const trans = nullTranslator.load('megalens');
 
@@ -30,6 +32,8 @@ export const OLD: IRunEntry = {
 export class MemoryRuns implements IMegalensRuns {
   entries: IRunEntry[] = [LIVE, OLD];
   fault: Error | null = null;
+  /** What every run says of itself. */
+  hello: Hello = HELLO;
   readonly opened = new Map<string, MemoryRun>();
   readonly released: string[] = [];
 
@@ -57,7 +61,7 @@ export class MemoryRuns implements IMegalensRuns {
   }
 
   async acquire(id: string): ReturnType<IMegalensRuns['acquire']> {
-    const source = new MemoryRun();
+    const source = new MemoryRun(structuredClone(this.hello));
     if (this.entries.find(entry => entry.id === id)?.state === 'recorded') {
       source.connection = { kind: 'recorded' };
     }
@@ -83,7 +87,7 @@ export function setUp(): {
     revealFolder: jest.fn(),
     reloadPage: jest.fn(),
     askReport: jest.fn(async (_run, views) => ({ format: 'html' as const, views })),
-    askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't' })),
+    askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't', dialect: 'megalens' as const })),
     askName: jest.fn(async () => 'renamed'),
     save: jest.fn(),
     tell: jest.fn(async () => undefined),

@@ -1,5 +1,5 @@
 import { Signal } from '@lumino/signaling';
-import type { Configured, ConfigPatch, Hello, Status } from '../../protocol/messages.generated';
+import type { Config, Configured, ConfigPatch, Hello, Status } from '../../protocol/messages.generated';
 import type {
   ConnectionState,
   IRunSource,
@@ -94,6 +94,7 @@ export class MemoryRun implements IRunSource {
     const message = this.configured(patch, 'panel-1');
     accepted?.({ ...message, applied: false });
     await Promise.resolve();
+    this.hello = this.hello && { ...this.hello, config: message.config };
     this.changed.emit({ kind: 'configured', message });
     return message;
   };
@@ -107,7 +108,20 @@ export class MemoryRun implements IRunSource {
         flags[flag] = setting;
       }
     }
-    return { type: 'configured', id, applied: true, step: 1243, config: { flags } };
+    const config: Config = { ...this.hello?.config, flags };
+    if (patch.perturb === null) {
+      delete config.perturb;
+    } else if (patch.perturb !== undefined) {
+      config.perturb = { ...patch.perturb, until: 1243 + (patch.perturb.steps ?? 100) - 1 };
+    }
+    if (patch.mode !== undefined) {
+      const { paused = false, steps, while_watched = false } = { ...config.mode, ...patch.mode };
+      config.mode = { paused: paused || steps !== undefined, while_watched };
+    }
+    if (patch.budget !== undefined) {
+      config.budget = patch.budget;
+    }
+    return { type: 'configured', id, applied: true, step: 1243, config };
   }
 
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {

@@ -1,39 +1,5 @@
-import { MessageLoop } from '@lumino/messaging';
-import { Widget } from '@lumino/widgets';
-import { MegalensPanel } from '../panel-widget';
-import { LIVE, OLD, setUp } from './memory-panel';
-
-/** A panel on the page with its chosen run open. */
-async function shown() {
-  const { model, runs } = setUp();
-  const panel = new MegalensPanel(model);
-  Widget.attach(panel, document.body);
-  await model.ready();
-  const find = (selector: string) => panel.node.querySelector<HTMLElement>(selector);
-  return { model, runs, panel, find, source: runs.opened.get('run-1')! };
-}
-
-/** Wait until the page shows what the model says. */
-async function until(met: () => boolean): Promise<void> {
-  const seen = new Promise<void>(resolve => {
-    const observer = new MutationObserver(() => {
-      if (met()) {
-        observer.disconnect();
-        resolve();
-      }
-    });
-    observer.observe(document.body, {
-      childList: true,
-      subtree: true,
-      attributes: true,
-      characterData: true
-    });
-  });
-  MessageLoop.flush();
-  if (!met()) {
-    await seen;
-  }
-}
+import { LIVE, OLD } from './memory-panel';
+import { shown, until } from './shown-panel';
 
 describe('the keyboard’s place in the panel', () => {
   it('stays at a run while the list is refreshed, grows and is sorted anew', async () => {

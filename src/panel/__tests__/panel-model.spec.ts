@@ -1,4 +1,5 @@
 import { ClientError } from '../../client/client-error';
+import { JOB } from './memory-job';
 import { LIVE, OLD, setUp } from './memory-panel';
 import { scalars } from './memory-run';
 
@@ -131,6 +132,28 @@ describe('PanelModel', () => {
     model.dispose();
   });
 
+  it('writes the code of what is in force beyond what is traced, and of no pause', async () => {
+    const { model, runs } = setUp();
+    runs.hello = structuredClone(JOB);
+    await model.ready();
+    const { trace, control, perturb } = model.open!;
+    trace.change('MLP1_mat_mul', { passes: ['forward', 'backward'], replicas: 'all' });
+    await trace.submit();
+    perturb.toggle('calculation', true);
+    perturb.change('calculation', { layers: '2-3' });
+    await perturb.arm();
+    await control.setBudget(0.5);
+    await control.setMode({ paused: true });
+    expect(model.code().split('\n').slice(3)).toEqual([
+      'run = megalens.connect("run-1")',
+      'run.configure(MLP1_mat_mul=Tile(tiles=96), passes=["forward", "backward"], replicas="all")',
+      'run.perturb({"calculation": {"kind": {"name": "noise1", "params": {"coefficient": 0.01}}, "layers": "2-3", "phases": ["train"]}}, seed=0, steps=100)',
+      'run.budget("0.5%")',
+      ''
+    ]);
+    model.dispose();
+  });
+
   it('hands over the report that the server made', async () => {
     const { model, host } = setUp();
     await model.ready();
@@ -146,6 +169,16 @@ describe('PanelModel', () => {
       'The hub could not be reached',
       expect.objectContaining({ message: 'This address is not allowed.' })
     );
+    model.dispose();
+  });
+
+  it('asks the server for a hub by its address, token and dialect', async () => {
+    const { model, host, runs } = setUp();
+    host.askHub.mockResolvedValue({ address: 'ws://127.0.0.1:5000', token: '', dialect: 'T1' });
+    const connect = jest.spyOn(runs, 'connect').mockResolvedValue(OLD);
+    await model.connect();
+    expect(connect).toHaveBeenCalledWith('ws://127.0.0.1:5000', '', 'T1');
+    expect(model.runs.chosenId).toBe('run-0');
     model.dispose();
   });
 

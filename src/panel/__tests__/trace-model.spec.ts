@@ -63,6 +63,7 @@ describe('TraceModel', () => {
       who: 'Ada',
       time: 1_790_000_100,
       step: 1243,
+      count: 1,
       flags: { MLP1_mat_mul: null }
     });
     trace.dismissForeign();
