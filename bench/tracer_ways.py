@@ -99,9 +99,7 @@ class _Standing:
         self._tracer = stack.enter_context(megalens.trace(trainer.model, name="bench", linger=0))
         if not self._tracer.connected(30) or self._tracer.run_id is None:
             raise TimeoutError("The tracer did not reach its hub within 30 s.")
-        producer = self._tracer._producer
-        assert producer is not None
-        hub = producer.hub_pid
+        hub = self._tracer.hub_pid
         assert hub is not None
         self._pids = [hub]
         self._viewer: subprocess.Popen[str] | None = None

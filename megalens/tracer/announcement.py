@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..protocol import compressor_infos
 from .flags import FLAGS
+from .perturb import site_infos
+from .place import Place
 from .points import ModelPoints
 from .version import version
 
@@ -20,9 +23,9 @@ def announcement(
     *,
     config: dict[str, Any],
     positions: int | None,
-    rank: int,
-    world_size: int,
     name: str | None,
+    controls: Sequence[str] = (),
+    places: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the ``announce`` message.
 
@@ -34,16 +37,18 @@ def announcement(
         The settings, as the ``Config`` of messages.
     positions : int or None
         Length of the sequences; None before the first forward pass, when sizes cannot be told.
-    rank, world_size : int
-        Place in the job.
     name : str or None
         Name of the run, where the user gave one.
+    controls : sequence of str
+        What viewers may do beyond looking.
+    places : sequence of dict
+        ``Place`` objects of all processes that are known.
     """
     message: dict[str, Any] = {
         "type": "announce",
-        "rank": rank,
+        "rank": points.place.rank,
         "model": points.model,
-        "layout": {"world_size": world_size, "tp": 1, "pp": 1, "dp": world_size},
+        "layout": _layout(points.place, places),
         "flags": [_flag_info(points, flag, positions) for flag in FLAGS],
         "compressors": compressor_infos(),
         "config": config,
@@ -53,6 +58,12 @@ def announcement(
             "python": platform.python_version(),
         },
     }
+    if points.place.rank:
+        message["leader"] = 0
+    if controls:
+        message["controls"] = list(controls)
+    if "perturb" in controls:
+        message["sites"] = site_infos(points)
     if name:
         message["run_name"] = name[:200]
     return message
@@ -81,3 +92,18 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> dict[st
     if not here.layers:
         info["reason"] = (here.reason or "This model has no such point.")[:500]
     return info
+
+
+def _layout(place: Place, places: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    layout: dict[str, Any] = {
+        "world_size": place.world_size,
+        "tp": place.tp_size,
+        "pp": place.pp_size,
+        "dp": place.dp_size,
+    }
+    for name, size in (("vpp", place.vpp_size), ("ep", place.ep_size), ("cp", place.cp_size)):
+        if size > 1:
+            layout[name] = size
+    if place.world_size > 1 and places:
+        layout["ranks"] = list(places)
+    return layout

@@ -14,10 +14,14 @@ from torch import Tensor
 
 from ..protocol import stream_schema
 from .compressors import NarrowMean
+from .pieces import Join
 from .staging import Stage
 
 NO_COUNTS = (0, 0)
 """Counts of a row in which everything is finite."""
+
+NO_ERROR = math.nan
+"""The compression error of a row for which it was not measured; this very object."""
 
 RAW_BYTES = 1 << 20
 """Tensors up to this size are copied as they are; of larger ones too much would wait."""
@@ -25,6 +29,7 @@ RAW_BYTES = 1 << 20
 __all__ = [
     "RAW_BYTES",
     "NO_COUNTS",
+    "NO_ERROR",
     "Batch",
     "RawRows",
     "Row",
@@ -32,6 +37,7 @@ __all__ = [
     "ScalarRow",
     "count_rows",
     "finish_rows",
+    "identity_of",
     "scalars_table",
     "split_rows",
     "tensors_table",
@@ -48,7 +54,11 @@ class RowMeta(NamedTuple):
     part: str
     compressor: str
     source_shape: tuple[int, ...]
+    """Of the whole tensor, over all ranks."""
     shape: tuple[int, ...]
+    """Of the values here: of this rank's piece, where there is a join."""
+    side: str = "forward"
+    join: Join | None = None
 
 
 class Row(NamedTuple):
@@ -58,6 +68,8 @@ class Row(NamedTuple):
     values: Tensor | np.ndarray
     nonfinite: tuple[int, int] | Tensor
     """Counts of NaN and infinity; a tensor of the two where the device counted them."""
+    error: Tensor | float = NO_ERROR
+    """Compression error, where it was measured; over a piece where there is a join."""
 
 
 class RawRows(NamedTuple):
@@ -98,6 +110,14 @@ class Batch:
     """A device event after which the copies are there; None on the CPU."""
     stage: Stage | None = None
     """Memory that the raw rows lie in, to be given back once they are finished."""
+    version: int = 0
+    order: int = 0
+    """How many batches the step gave before; with version and step the same on every rank that holds pieces of the same tensors."""
+
+
+def identity_of(meta: RowMeta) -> tuple[Any, ...]:
+    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of it."""
+    return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
 
 
 def count_rows(rows: Sequence[Row | RawRows]) -> int:
@@ -171,6 +191,11 @@ def tensors_table(
     for index, row in enumerate(rows):
         if row.nonfinite is not NO_COUNTS:
             counts[index] = row.nonfinite
+    errors: np.ndarray | None = None
+    for index, row in enumerate(rows):
+        if row.error is not NO_ERROR:
+            errors = np.full(len(rows), math.nan) if errors is None else errors
+            errors[index] = float(row.error)
     metas = tuple([row.meta for row in rows])
     same = _same_columns(metas, rank)
     values = pa.array(_flat(rows, stage))
@@ -182,7 +207,7 @@ def tensors_table(
         same.no_labels if texts is None else pa.array(texts, pa.list_(pa.utf8())),
         pa.array(counts[:, 0].copy()),
         pa.array(counts[:, 1].copy()),
-        same.no_errors,
+        same.no_errors if errors is None else pa.array(errors),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 
@@ -215,7 +240,7 @@ def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
     before = [
         pa.array(np.fromiter((meta.micro_batch for meta in metas), np.int32, n)),
         pa.array([meta.phase for meta in metas], pa.utf8()),
-        pa.array(["forward"] * n, pa.utf8()),
+        pa.array([meta.side for meta in metas], pa.utf8()),
         pa.array(np.full(n, rank, np.int32)),
         pa.array(np.fromiter((meta.layer for meta in metas), np.int32, n)),
         pa.array([meta.flag for meta in metas], pa.utf8()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from torch import Tensor
 from .batch import NO_COUNTS, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
 from .compressors import NarrowMean
 from .config import Plan
-from .points import Source
+from .micro_batches import MicroBatches
+from .pieces import Cut, cut_of
+from .points import ModelPoints, Shards, Source
 from .probes import Probe, install_probes
 from .staging import StagePool
 
@@ -24,15 +27,13 @@ _clock = time.perf_counter_ns
 _MOST_METAS = 256
 
 
-class Capture:
+class Capture(MicroBatches):
     """Follows a plan in the training thread: hooks, rows of the step so far, and what all that cost.
 
     Parameters
     ----------
-    root : torch.nn.Module
-        The module whose call is one forward pass.
-    points : mapping
-        ``FlagPoints`` by flag name.
+    points : ModelPoints
+        The model and its trace points.
     warn : callable
         Takes a sentence for the user; never raises and never waits.
     hand_over : callable
@@ -40,28 +41,24 @@ class Capture:
     """
 
     def __init__(
-        self,
-        root: torch.nn.Module,
-        points: Any,
-        warn: Callable[[str], None],
-        hand_over: Callable[[], None],
+        self, points: ModelPoints, warn: Callable[[str], None], hand_over: Callable[[], None]
     ) -> None:
-        self._root = root
+        super().__init__()
         self._points = points
+        self._place = points.place
         self._warn = warn
         self._hand_over = hand_over
         self._remove: Callable[[], None] | None = None
         self.plan = Plan()
+        self.version = 0
+        """Number of the plan, the same on every rank."""
         self.probes: list[Probe] = []
         self.errors = 0
         self.spent_ns = 0
-        self.step = 0
-        self.phase = "train"
         self.scope = 0
-        self.in_forward = False
-        self.micro_batch = -1
         self.positions: int | None = None
         self._any_active = False
+        self._order = 0
         self._samples_in_batch = 1
         self._rows: list[Row | RawRows] = []
         self._scalars: list[ScalarRow] = []
@@ -76,38 +73,46 @@ class Capture:
         """Trace what ``plan`` says from now on; an empty plan leaves no hook of ours on the model."""
         self.release()
         self.plan = plan
-        if plan.flags:
-            self.probes, self._remove = install_probes(self._root, self._points, plan, self)
+        perturbs = plan.perturb is not None
+        # What is computed again has to be perturbed as it was the first time.
+        self.follows_backward = perturbs or any(flag.backward for flag in plan.flags.values())
+        if perturbs or any(flag.layers for flag in plan.flags.values()):
+            self.probes, self._remove = install_probes(self._points.roots, self._points.flags, plan, self)
 
     def release(self) -> None:
         """Take every hook of ours off the model. Safe twice."""
         remove, self._remove = self._remove, None
         self.probes = []
         self.plan = Plan()
-        self._any_active = False
-        self.in_forward = False
+        self._any_active = self.follows_backward = False
+        self.in_forward = self.in_backward = False
         if remove is not None:
             remove()
 
     # Around steps and phases.
 
-    def begin(self, step: int, phase: str) -> None:
-        """Start a step, or a phase."""
-        self.step = step
-        self.phase = phase
+    def begin(self, step: int, phase: str, held: bool = False) -> None:
+        """Start a step, or a phase; a step that is held is not traced."""
+        super().begin(step, phase)
         self.scope += 1
-        self.micro_batch = -1
-        self.in_forward = False
+        if phase == "train":
+            self._order = 0
+        self._activate(held)
+
+    def resume(self, saved: tuple[Any, ...], scope: int) -> None:
+        """Go back to what a phase inside of a step had interrupted."""
+        self.restore(saved)
+        self.scope = scope
+        self._activate(False)
+
+    def _activate(self, held: bool) -> None:
         active = False
         for flag in self.plan.flags.values():
-            active |= flag.update(step, phase)
+            if held:
+                flag.active = False
+            else:
+                active |= flag.update(self.step, self.phase)
         self._any_active = active
-
-    def resume(self, phase: str, micro_batch: int, scope: int) -> None:
-        """Go back to what a phase inside of a step had interrupted."""
-        self.phase, self.micro_batch, self.scope = phase, micro_batch, scope
-        active = [flag.update(self.step, phase) for flag in self.plan.flags.values()]
-        self._any_active = any(active)
 
     def pause(self) -> None:
         """Between steps nothing is traced."""
@@ -115,7 +120,7 @@ class Capture:
             for flag in self.plan.flags.values():
                 flag.active = False
         self._any_active = False
-        self.in_forward = False
+        self.in_forward = self.in_backward = False
 
     def fired(self) -> tuple[int, int, list[str]] | None:
         """Return how many probes fired in this step of those that were to, and the names of the others."""
@@ -136,7 +141,16 @@ class Capture:
 
     def take(self) -> Batch:
         """Hand over what has gathered."""
-        batch = Batch(self.step, self._rows, self._scalars, self._nbytes, spent_ns=self.spent_ns)
+        batch = Batch(
+            self.step,
+            self._rows,
+            self._scalars,
+            self._nbytes,
+            spent_ns=self.spent_ns,
+            version=self.version,
+            order=self._order,
+        )
+        self._order += 1
         if self._stage.wanted:
             batch.stage, self._stage = self._stage, self.stages.take()
         if self._on_device:
@@ -149,28 +163,55 @@ class Capture:
 
     # Inside a forward pass.
 
-    def forward_begins(self) -> None:
+    def forward_begins(self, root: int) -> None:
         """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no new tensor."""
-        if self._any_active:
-            self.micro_batch += 1
-            self.in_forward = True
+        if self._any_active or self.follows_backward:
+            super().forward_begins(root)
 
-    def forward_ends(self) -> None:
+    def forward_ends(self, output: Any) -> None:
         """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
-        self.in_forward = False
+        super().forward_ends(output)
+        if not self._any_active:
+            return
         if self._rows:
             started = _clock()
             self._hand_over()
             self.spent_ns += _clock() - started
+        else:
+            # Ranks that hold other pieces have rows where this one has none: they all count alike.
+            self._order += 1
 
     def add(self, probe: Probe, tensor: Any) -> None:
         """Keep what one probe saw. Never raises: an error is counted and said once."""
+        if not isinstance(tensor, Tensor):
+            self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
+            return
+        if probe.flag.backward:
+            self._await_gradient(probe, tensor, self.micro_batch)
+        if probe.flag.forward:
+            self._keep(probe, tensor, self.micro_batch, "forward")
+
+    def recomputed(self, probe: Probe, tensor: Any) -> None:
+        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
+        if isinstance(tensor, Tensor) and torch.is_grad_enabled():
+            self._await_gradient(probe, tensor, self.micro_batch)
+
+    def _await_gradient(self, probe: Probe, tensor: Tensor, micro_batch: int) -> None:
+        if not tensor.requires_grad:
+            return
+        scope = self.scope
+
+        def arrived(gradient: Tensor) -> None:
+            # A gradient of an earlier step or of another phase is not what was asked for.
+            if probe.flag.active and self.scope == scope:
+                self._keep(probe, gradient, micro_batch, "backward")
+
+        tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
+
+    def _keep(self, probe: Probe, tensor: Tensor, micro_batch: int, side: str) -> None:
         started = _clock()
         try:
-            if isinstance(tensor, Tensor):
-                self._add(probe, tensor)
-            else:
-                self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
+            self._add(probe, tensor, micro_batch, side)
         except Exception as error:  # A tracer's fault must not end a training step.
             self.errors += 1
             self._warn(f"{probe.label} could not be traced: {str(error)[:300] or type(error).__name__}")
@@ -187,25 +228,36 @@ class Capture:
         if len(self._scalars) < 10_000:
             self._scalars.append(ScalarRow(self.step, time.time(), name, value, unit))
 
-    def _add(self, probe: Probe, tensor: Tensor) -> None:
+    def _add(self, probe: Probe, tensor: Tensor, micro_batch: int, side: str) -> None:
         source, flag = probe.source, probe.flag
-        data = tensor.detach()
+        data, known = _local(tensor.detach())
         if source.sequence_first:
             data = data.transpose(0, 1)
         data = self._batched(source, data)
         samples = data.shape[0]
         if flag.name == "InputTokens":
             self._samples_in_batch = samples
-        if self.positions is None:
-            self.positions = data.shape[2 if data.ndim == 4 else 1]
         # Selected before anything is computed: what is left out costs nothing.
         kept = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
-        kernel = flag.kernel
-        key = (self.micro_batch, self.phase, data.shape)
+        cuts = probe.cuts.get(data.shape)
+        if cuts is None:
+            cuts = probe.cuts[data.shape] = self._cuts(probe, data, kept, known)
+        probe.scope = self.scope
+        if not self._place.leads and all(cut.join is None for cut in cuts):
+            # The leader has all of it.
+            return
+        if self.positions is None and side == "forward":
+            self.positions = data.shape[2 if data.ndim == 4 else 1] * (
+                cuts[0].ranks if cuts[0].axis == 1 and data.ndim == 3 else 1
+            )
+        key = (micro_batch, self.phase, side, data.shape)
         metas = probe.metas.get(key)
+        kernel = cuts[0].kernel
         alike = source.split is None or source.cuts is not None
-        if alike and isinstance(kernel, NarrowMean) and kept.nbytes <= RAW_BYTES:
-            tiles = kernel.tiles_of(kept, source.cuts)
+        if alike and isinstance(kernel, NarrowMean) and kept.nbytes <= RAW_BYTES and not flag.measured:
+            pieces = cuts[0].ranks if cuts[0].axis == data.ndim - 1 else 1
+            sizes = None if source.cuts is None else tuple(size // pieces for size in source.cuts)
+            tiles = kernel.tiles_of(kept, sizes)
             if tiles is not None:
                 # One copy is the least that can be done here; the arithmetic is the producer thread's.
                 array = self._stage.room(tuple(kept.shape))
@@ -213,16 +265,16 @@ class Capture:
                 if metas is None:
                     parts = _parts(source, kept)
                     shapes = [(*part.shape[:-1], tiles) for part in parts]
-                    metas = self._describe(probe, key, parts, shapes, samples)
+                    metas = self._describe(probe, key, cuts, parts, shapes, samples)
                 self._rows.append(RawRows(metas, kernel, array))
                 self._nbytes += array.nbytes + 256
-                probe.scope = self.scope
                 return
         parts = _parts(source, kept)
-        outputs = [kernel(part, probe.layer) for part in parts]
+        outputs = [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
         counts = [_count(part) for part in parts]
         if metas is None:
-            metas = self._describe(probe, key, parts, [tuple(output.shape) for output in outputs], samples)
+            shapes = [tuple(output.shape) for output in outputs]
+            metas = self._describe(probe, key, cuts, parts, shapes, samples)
         for meta, values, count in zip(metas, outputs, counts, strict=True):
             if values.is_cuda:
                 values = _to_host(values)
@@ -231,24 +283,49 @@ class Capture:
                 count = _to_host(count)
             self._rows.append(Row(meta, values, count))
             self._nbytes += values.nbytes + 256
-        probe.scope = self.scope
+
+    def _cuts(self, probe: Probe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:
+        """Decide what is done with each part of a tensor of this shape."""
+        source, flag, place = probe.source, probe.flag, self._place
+        shards = known or (source.shards(data) if callable(source.shards) else source.shards)
+        return [
+            cut_of(
+                shards,
+                part.shape,
+                features,
+                flag.compressor,
+                flag.kernel,
+                flag.vectors,
+                place.tp,
+                len(place.tp_ranks),
+            )
+            for part, features in zip_longest(_parts(source, kept), source.features)
+        ]
 
     def _describe(
-        self, probe: Probe, key: Any, parts: Sequence[Tensor], shapes: Sequence[tuple[int, ...]], samples: int
+        self,
+        probe: Probe,
+        key: Any,
+        cuts: Sequence[Cut],
+        parts: Sequence[Tensor],
+        shapes: Sequence[tuple[int, ...]],
+        samples: int,
     ) -> list[RowMeta]:
-        flag, source = probe.flag, probe.source
+        micro_batch, phase, side, _ = key
         metas = [
             RowMeta(
-                self.micro_batch,
-                self.phase,
+                micro_batch,
+                phase,
                 probe.layer,
-                flag.name,
+                probe.flag.name,
                 name,
-                flag.text,
-                (samples, *part.shape[1:]),
+                probe.flag.text,
+                cut.whole((samples, *part.shape[1:])),
                 shape,
+                side,
+                cut.join,
             )
-            for name, part, shape in zip(source.parts, parts, shapes, strict=True)
+            for name, cut, part, shape in zip(probe.source.parts, cuts, parts, shapes, strict=True)
         ]
         if len(probe.metas) >= _MOST_METAS:
             probe.metas.clear()
@@ -261,6 +338,21 @@ class Capture:
         if data.ndim == 1:
             data = data.unsqueeze(0)
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
+
+
+def _local(data: Tensor) -> tuple[Tensor, Shards | None]:
+    """Return this rank's piece of a distributed tensor, and along what it was cut; of any other tensor itself, and None."""
+    placements = getattr(data, "placements", None)
+    if placements is None:
+        return data, None
+    whole = data.ndim
+    local: Tensor = data.to_local()  # type: ignore[attr-defined]
+    axes = [placement.dim % whole for placement in placements if placement.is_shard()]
+    if not axes or axes == [0]:
+        return local, "none"
+    if axes[-1] == whole - 1:
+        return local, "features"
+    return local, "heads" if whole == 4 else "sequence"
 
 
 def _parts(source: Source, data: Tensor) -> Sequence[Tensor]:

@@ -12,7 +12,7 @@ from ..protocol import Compressor, Empty, Projection, Tile
 from .reductions import Reduction, parse_reduction
 from .staging import Stage
 
-__all__ = ["Kernel", "NarrowMean", "make_kernel"]
+__all__ = ["Kernel", "NarrowMean", "copy_values", "make_kernel", "partial_projection"]
 
 Kernel = Callable[[Tensor, int], Tensor]
 """Takes a detached tensor ``[samples, ..., features]`` and its layer; gives a new float32 tensor that shares no memory with it."""
@@ -45,7 +45,7 @@ def make_kernel(compressor: Compressor, vectors: Tensor | None = None, field: st
     if isinstance(compressor, Projection):
         assert vectors is not None
         return _project(vectors)
-    return _empty if isinstance(compressor, Empty) else _copy
+    return _empty if isinstance(compressor, Empty) else copy_values
 
 
 def _tile(tiles: int, reduction: Reduction) -> Kernel:
@@ -174,7 +174,13 @@ def _project(vectors: Tensor) -> Kernel:
     return kernel
 
 
-def _copy(data: Tensor, layer: int) -> Tensor:
+def partial_projection(vectors: Tensor, first: int, features: int) -> Kernel:
+    """Return the projection of the features from ``first`` on, which is one term of the whole projection."""
+    return _project(vectors[..., first : first + features])
+
+
+def copy_values(data: Tensor, layer: int) -> Tensor:
+    """Keep every value."""
     return data.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from ..protocol import (
     Compressor,
@@ -23,9 +25,17 @@ from .flags import FLAGS
 from .points import ModelPoints
 from .vectors import load_vectors
 
-__all__ = ["FlagPlan", "Plan", "change_plan", "settings_from"]
+if TYPE_CHECKING:
+    from .perturb import PerturbPlan
+
+__all__ = ["FlagPlan", "ModePlan", "Plan", "change_plan", "settings_from"]
 
 PHASES = ("train", "eval", "generate")
+PASSES = ("forward", "backward")
+CONTROLS = ("pause", "watched", "perturb")
+"""What a training script can allow viewers to do beyond looking."""
+_MEASURED = 50
+"""The compressor's error is measured in the first traced step and every so many after it."""
 
 
 @dataclass(eq=False)
@@ -39,7 +49,11 @@ class FlagPlan:
     text : str
         Canonical text of the compressor.
     layers : tuple of int
-        Layers to trace.
+        Layers to trace, of those that this process has.
+    forward, backward : bool
+        Whether values and gradients are traced.
+    measured : bool
+        Whether the compressor's error is measured in this step.
     """
 
     name: str
@@ -50,24 +64,104 @@ class FlagPlan:
     phases: tuple[str, ...]
     samples: int | None
     kernel: Kernel
+    compressor: Compressor
+    vectors: Tensor | None = None
+    forward: bool = True
+    backward: bool = False
     active: bool = False
+    measured: bool = False
+    _traced: int = 0
 
     def update(self, step: int, phase: str) -> bool:
         """Decide whether this flag is traced now. Every n-th counts training steps; other phases are traced whenever they come."""
         self.active = phase in self.phases and (phase != "train" or step % self.every == 0)
+        if self.active:
+            self.measured = self._traced % _MEASURED == 0
+            self._traced += 1
         return self.active
 
 
 @dataclass(frozen=True)
+class ModePlan:
+    """Whether the training waits.
+
+    Attributes
+    ----------
+    paused : bool
+        Before the step after ``until``; before the next one where that is None.
+    while_watched : bool
+        Whether it waits as long as no viewer is attached.
+    steps : int or None
+        How many steps to take before the pause, counted from the step at which the change applies.
+    until : int or None
+        The last of these steps, once it is known.
+    """
+
+    paused: bool = False
+    while_watched: bool = False
+    steps: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Everything that is traced. Never changed: a patch makes another plan."""
+    """Everything that is in force. Never changed: a patch makes another plan.
+
+    Attributes
+    ----------
+    flags : mapping
+        What is traced.
+    perturb : PerturbPlan or None
+        An armed perturbation.
+    perturb_until : int or None
+        Last step that it touches; None until the step of the change is known.
+    mode : ModePlan
+        Whether the training waits.
+    budget : float or None
+        What tracing may cost, in per cent of step time.
+    """
 
     flags: Mapping[str, FlagPlan] = field(default_factory=dict)
+    perturb: PerturbPlan | None = None
+    perturb_until: int | None = None
+    mode: ModePlan = field(default_factory=ModePlan)
+    budget: float | None = None
 
     @property
     def config(self) -> dict[str, Any]:
         """The ``Config`` object that messages carry."""
-        return {"flags": {name: flag.setting for name, flag in self.flags.items()}}
+        config: dict[str, Any] = {"flags": {name: flag.setting for name, flag in self.flags.items()}}
+        if self.perturb is not None:
+            config["perturb"] = dict(self.perturb.setting)
+            if self.perturb_until is not None:
+                config["perturb"]["until"] = self.perturb_until
+        mode = {name: True for name in ("paused", "while_watched") if getattr(self.mode, name)}
+        if mode:
+            config["mode"] = mode
+        if self.budget is not None:
+            config["budget"] = self.budget
+        return config
+
+    def starting(self, step: int) -> Plan:
+        """Return the plan with the steps that count from ``step``, at which it applies."""
+        plan = self
+        if self.perturb is not None and self.perturb_until is None:
+            plan = replace(plan, perturb_until=step + int(self.perturb.setting["steps"]) - 1)
+        if self.mode.steps is not None:
+            plan = replace(plan, mode=replace(plan.mode, steps=None, until=step + self.mode.steps - 1))
+        return plan
+
+    def patch_from(self, step: int) -> dict[str, Any]:
+        """Return a patch that makes this plan, applied at ``step``, of the plan that a process begins with."""
+        patch: dict[str, Any] = self.config
+        if self.perturb is not None:
+            patch["perturb"].pop("until", None)
+            if self.perturb_until is not None:
+                patch["perturb"]["steps"] = max(1, self.perturb_until - step + 1)
+        mode: dict[str, Any] = {"paused": self.mode.paused, "while_watched": self.mode.while_watched}
+        if self.mode.until is not None and self.mode.until >= step:
+            mode["steps"] = self.mode.until - step + 1
+        return {**patch, "mode": mode, "budget": self.budget}
 
 
 def settings_from(
@@ -134,6 +228,7 @@ def change_plan(
     points: ModelPoints,
     folders: Sequence[Path] = (),
     features: Callable[[str], Sequence[int | None]] | None = None,
+    controls: Sequence[str] = (),
 ) -> Plan:
     """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has changed.
 
@@ -149,6 +244,8 @@ def change_plan(
         Folders in which vector files may lie.
     features : callable, optional
         Gives the sizes of a flag's parts; what the adapter knows when absent.
+    controls : sequence of str
+        What the training script allows beyond looking.
 
     Raises
     ------
@@ -171,7 +268,45 @@ def change_plan(
             flags.pop(name, None)
         else:
             flags[name] = _flag_plan(name, setting, points, folders, features, where)
-    return Plan(flags)
+    plan = replace(plan, flags=flags)
+    if "perturb" in patch:
+        plan = replace(plan, perturb=_perturb(patch["perturb"], points, controls), perturb_until=None)
+    if "mode" in patch:
+        plan = replace(plan, mode=_mode(plan.mode, patch["mode"], controls))
+    if "budget" in patch:
+        plan = replace(plan, budget=patch["budget"])
+    return plan
+
+
+def _perturb(
+    setting: Mapping[str, Any] | None, points: ModelPoints, controls: Sequence[str]
+) -> PerturbPlan | None:
+    if setting is None:
+        return None
+    _allow("perturb", "perturb", controls)
+    from .perturb import perturb_plan
+
+    return perturb_plan(setting, points)
+
+
+def _mode(mode: ModePlan, setting: Mapping[str, Any], controls: Sequence[str]) -> ModePlan:
+    if setting.get("paused") or "steps" in setting:
+        _allow("pause", "mode.paused", controls)
+    if setting.get("while_watched"):
+        _allow("watched", "mode.while_watched", controls)
+    paused = bool(setting.get("paused", mode.paused)) or "steps" in setting
+    return ModePlan(paused, bool(setting.get("while_watched", mode.while_watched)), setting.get("steps"))
+
+
+def _allow(control: str, where: str, controls: Sequence[str]) -> None:
+    if control not in controls:
+        raise ProtocolError(
+            "refused",
+            f"The training script does not allow this. It would with megalens.trace(…, allow=[{control!r}]).",
+            field=where,
+            expected=f"allow=[{control!r}]",
+            got=f"allow={list(controls)!r}",
+        )
 
 
 def _flag_plan(
@@ -183,13 +318,19 @@ def _flag_plan(
     where: str,
 ) -> FlagPlan:
     here = points.flags[name]
-    if not here.layers:
+    elsewhere = points.place.pp_size > 1 and here.reason is None
+    if not here.layers and not elsewhere:
         raise ProtocolError(
             "unavailable-flag",
             f"{FLAGS[name].title} cannot be traced in this model. {here.reason or ''}".strip(),
             field=where,
         )
-    layers = tuple(parse_layers(setting.get("layers", "all"), here.layers, f"{where}.layers"))
+    # Of a pipeline every stage checks the numbers, and traces those of its own layers.
+    existing = range(points.layers + 1) if elsewhere else here.layers
+    named = parse_layers(setting.get("layers", "all"), existing, f"{where}.layers")
+    replicas = setting.get("replicas", "first")
+    traced = replicas == "all" or points.place.dp == 0
+    layers = tuple(layer for layer in named if layer in here.layers and traced)
     compressor = compressor_from_setting(setting["compressor"], f"{where}.compressor")
     if FLAGS[name].exact and not isinstance(compressor, (NoOp, Empty)):
         raise ProtocolError(
@@ -200,8 +341,17 @@ def _flag_plan(
             got=type(compressor).__name__,
         )
     vectors = None
+    passes = tuple(side for side in PASSES if side in setting.get("passes", ("forward",)))
+    if FLAGS[name].exact and "backward" in passes:
+        raise ProtocolError(
+            "bad-parameter",
+            f"{name} holds token ids, which have no gradient. Trace its forward pass only.",
+            field=f"{where}.passes",
+            expected="forward",
+            got="backward",
+        )
     if isinstance(compressor, Projection):
-        first = next(iter(here.layers.values()))
+        first = next(iter(here.layers.values()), ())
         sizes = features(name) if features else [size for source in first for size in source.features]
         vectors = load_vectors(
             compressor.vectors,
@@ -220,5 +370,22 @@ def _flag_plan(
         "samples": samples,
         "compressor": compressor.to_setting(),
     }
-    kernel = make_kernel(compressor, vectors, f"{where}.compressor")
-    return FlagPlan(name, complete, str(compressor), layers, every, phases, samples, kernel)
+    # Said only where they differ from what is usual, as before there was a choice.
+    if passes != ("forward",):
+        complete["passes"] = list(passes)
+    if replicas != "first":
+        complete["replicas"] = replicas
+    return FlagPlan(
+        name,
+        complete,
+        str(compressor),
+        layers,
+        every,
+        phases,
+        samples,
+        make_kernel(compressor, vectors, f"{where}.compressor"),
+        compressor,
+        vectors,
+        forward="forward" in passes,
+        backward="backward" in passes,
+    )

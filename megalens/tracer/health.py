@@ -30,8 +30,8 @@ class Health:
         The newest step.
     probes : tuple or None
         Fired, expected, names of the missing.
-    given_up_rows, lost_rows : int
-        Rows that were too many to wait, and rows that no hub took. Each is written by one thread only, so that neither needs a lock.
+    given_up_rows, lost_rows, unjoined_rows : int
+        Rows that were too many to wait, rows that no hub took, and rows of which a piece did not come. Each is written by one thread only, so that neither needs a lock.
     """
 
     def __init__(self) -> None:
@@ -40,6 +40,7 @@ class Health:
         self.overhead = Overhead()
         self.given_up_rows = 0
         self.lost_rows = 0
+        self.unjoined_rows = 0
         self._sizes: dict[int, int] = {}
         self._warnings: deque[str] = deque(maxlen=20)
         self._nonfinite = 0
@@ -49,7 +50,7 @@ class Health:
     @property
     def dropped(self) -> int:
         """Rows that never reached the hub."""
-        return self.given_up_rows + self.lost_rows
+        return self.given_up_rows + self.lost_rows + self.unjoined_rows
 
     def warn(self, text: str) -> None:
         """Say a sentence to the user once: in the log, and in ``status`` for the viewers."""

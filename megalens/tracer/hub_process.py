@@ -72,9 +72,12 @@ class HubProcess:
         Folder into which the run's own folder is written.
     linger : float
         Seconds for which the hub stays without viewers after the training.
+    host : str
+        Address on which it listens.
     """
 
-    def __init__(self, name: str | None, record: str | None, linger: float) -> None:
+    def __init__(self, name: str | None, record: str | None, linger: float, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._name = name
         self._record = record
         self._linger = linger
@@ -84,6 +87,11 @@ class HubProcess:
     def pid(self) -> int | None:
         """Process id of the hub; None before it was started."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it listens on every address of this host."""
+        return self._host in ("0.0.0.0", "::")  # noqa: S104
 
     @property
     def alive(self) -> bool:
@@ -100,6 +108,8 @@ class HubProcess:
         """
         command = [sys.executable, "-m", "megalens", "hub", "--linger", str(self._linger)]
         command += ["--parent-pid", str(os.getpid())]
+        if self._host != "127.0.0.1":
+            command += ["--host", self._host]
         if self._name:
             command += ["--name", self._name]
         if self._record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .batch import RowMeta
 from .config import FlagPlan, Plan
+from .pieces import Cut
 from .points import FlagPoints, Source
 
 __all__ = ["IProbeSink", "Probe", "install_probes"]
@@ -25,10 +26,12 @@ class Probe:
     scope : int
         Number of the step or phase in which it last gave a tensor.
     metas : dict
-        What its rows are of, by micro-batch, phase and shape: made once, used again every step.
+        What its rows are of, by micro-batch, phase, pass and shape: made once, used again every step.
+    cuts : dict
+        What is done with this rank's piece of each part, by its shape.
     """
 
-    __slots__ = ("flag", "label", "layer", "metas", "scope", "source")
+    __slots__ = ("cuts", "flag", "label", "layer", "metas", "scope", "source")
 
     def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
         self.flag = flag
@@ -36,6 +39,7 @@ class Probe:
         self.source = source
         self.scope = -1
         self.metas: dict[Any, list[RowMeta]] = {}
+        self.cuts: dict[Any, list[Cut]] = {}
         part = "" if alone else f" {'/'.join(source.parts)}"
         self.label = f"{flag.name} layer {layer}{part}"
 
@@ -44,22 +48,27 @@ class IProbeSink(Protocol):
     """What the hooks call."""
 
     in_forward: bool
+    in_backward: bool
 
-    def forward_begins(self) -> None:
-        """Count a forward pass."""
+    def forward_begins(self, root: int) -> None:
+        """Count a forward pass of one model chunk."""
         ...
 
-    def forward_ends(self) -> None:
-        """Note that a forward pass is over."""
+    def forward_ends(self, output: Any) -> None:
+        """Note that a forward pass is over, with what it gave."""
         ...
 
     def add(self, probe: Probe, tensor: Any) -> None:
         """Keep what one probe saw."""
         ...
 
+    def recomputed(self, probe: Probe, tensor: Any) -> None:
+        """Look at a tensor that is computed again for the backward pass."""
+        ...
+
 
 def install_probes(
-    root: nn.Module, points: Mapping[str, FlagPoints], plan: Plan, sink: IProbeSink
+    roots: Sequence[nn.Module], points: Mapping[str, FlagPoints], plan: Plan, sink: IProbeSink
 ) -> tuple[list[Probe], Callable[[], None]]:
     """Put the hooks of ``plan`` on the model.
 
@@ -73,15 +82,19 @@ def install_probes(
     probes: list[Probe] = []
     handles: list[Any] = []
 
-    def begin(module: nn.Module, args: Any) -> None:
-        if not _is_compiling():
-            sink.forward_begins()
+    def begin(index: int) -> Callable[[nn.Module, Any], None]:
+        def hook(module: nn.Module, args: Any) -> None:
+            if not _is_compiling():
+                sink.forward_begins(index)
+
+        return hook
 
     def end(module: nn.Module, args: Any, output: Any) -> None:
         if not _is_compiling():
-            sink.forward_ends()
+            sink.forward_ends(output)
 
-    handles.append(root.register_forward_pre_hook(begin, prepend=True))
+    for index, root in enumerate(roots):
+        handles.append(root.register_forward_pre_hook(begin(index), prepend=True))
     for flag in plan.flags.values():
         for layer in flag.layers:
             sources = points[flag.name].layers[layer]
@@ -89,8 +102,9 @@ def install_probes(
                 probe = Probe(flag, layer, source, len(sources) == 1)
                 probes.append(probe)
                 handles.append(_hook(probe, sink))
-    # Last, so that a flag on the root module itself is still inside of the pass.
-    handles.append(root.register_forward_hook(end))
+    # Last, so that a flag on a root module itself is still inside of the pass.
+    for root in roots:
+        handles.append(root.register_forward_hook(end))
 
     def remove() -> None:
         for handle in handles:
@@ -105,25 +119,29 @@ def _hook(probe: Probe, sink: IProbeSink) -> Any:
     flag, source = probe.flag, probe.source
     item, keyword = source.item, source.keyword
 
+    def see(tensor: Any) -> None:
+        if sink.in_forward:
+            sink.add(probe, tensor)
+        elif flag.backward and sink.in_backward:
+            sink.recomputed(probe, tensor)
+
     def after(module: nn.Module, args: Any, output: Any) -> None:
-        if _is_compiling() or not (flag.active and sink.in_forward):
+        if not flag.active or _is_compiling():
             return
         if isinstance(output, Tensor):
-            sink.add(probe, output if item == 0 else None)
+            see(output if item == 0 else None)
         else:
-            sink.add(
-                probe, output[item] if isinstance(output, (tuple, list)) and len(output) > item else None
-            )
+            see(output[item] if isinstance(output, (tuple, list)) and len(output) > item else None)
 
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
-        if _is_compiling() or not (flag.active and sink.in_forward):
+        if not flag.active or _is_compiling():
             return
         if keyword is not None and keyword in kwargs:
-            sink.add(probe, kwargs[keyword])
+            see(kwargs[keyword])
         elif len(args) > item:
-            sink.add(probe, args[item])
+            see(args[item])
         else:
-            sink.add(probe, next(iter(kwargs.values()), None))
+            see(next(iter(kwargs.values()), None))
 
     if source.side == "output":
         return source.module.register_forward_hook(after)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import queue
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,33 +12,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..protocol import ProtocolError, encode_frame, encode_message
-from .batch import (
-    RAW_BYTES,
-    Batch,
-    Row,
-    ScalarRow,
-    count_rows,
-    finish_rows,
-    scalars_table,
-    split_rows,
-    tensors_table,
-)
-from .health import Health
+from .batch import Batch, Row, ScalarRow, scalars_table, split_rows, tensors_table
 from .hub_process import HubAddress, HubProcess
+from .joiner import Joiner
 from .link import Link, LinkLost
 from .staging import Stage, StagePool
+from .worker import Pieces, Reply, Worker
 
-__all__ = ["Control", "Producer", "Reply"]
-
-log = logging.getLogger("megalens")
+__all__ = ["Control", "Producer"]
 
 _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_SCRATCH = RAW_BYTES // 4
 _KEPT_SCALARS = 10_000
+_LAST_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -51,20 +38,13 @@ class Control:
     message: dict[str, Any] | ProtocolError | None
 
 
-@dataclass(frozen=True)
-class Reply:
-    """A control message to send, in its order among the batches."""
-
-    make: Callable[[], dict[str, Any]]
-
-
-class Producer:
-    """Sends batches to a hub from a thread of its own.
+class Producer(Worker):
+    """Sends batches to a hub.
 
     Parameters
     ----------
-    address : HubAddress
-        The hub to begin with.
+    address : HubAddress or None
+        The hub to begin with; None until :meth:`move` says where it is.
     process : HubProcess or None
         Ours to start again once, when it is our own hub.
     rank : int
@@ -72,29 +52,46 @@ class Producer:
     announce : callable
         Gives the ``announce`` message as of now.
     configure : callable
-        Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer; raises ``ProtocolError``.
+        Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None where that comes later; raises ``ProtocolError``.
     stages : StagePool
         Where the memory of a batch goes back to.
     decode : callable, optional
         Text of one token id.
+    joiner : Joiner, optional
+        Where batches wait for pieces of other ranks.
+    report : callable, optional
+        Adds to the ``status`` message what this thread does not know.
+    viewers : callable, optional
+        Takes how many viewers the hub has.
+    hub_is : callable, optional
+        Takes whether a hub is connected.
+    moved : callable, optional
+        Takes the address of a hub that was started anew.
     queue_bytes : int
         Bytes that may wait before the newest rows are given up.
     """
 
     def __init__(
         self,
-        address: HubAddress,
+        address: HubAddress | None,
         process: HubProcess | None,
         *,
         rank: int,
         peer: dict[str, Any],
         announce: Callable[[], dict[str, Any]],
-        configure: Callable[[dict[str, Any], str], dict[str, Any]],
+        configure: Callable[[dict[str, Any], str], dict[str, Any] | None],
         stages: StagePool,
         decode: Callable[[int], str] | None = None,
+        joiner: Joiner | None = None,
+        report: Callable[[dict[str, Any]], dict[str, Any]] = lambda status: status,
+        viewers: Callable[[int], None] = lambda count: None,
+        hub_is: Callable[[bool], None] = lambda there: None,
+        moved: Callable[[HubAddress], None] = lambda address: None,
         queue_bytes: int = 64 << 20,
     ) -> None:
-        self._queue: queue.SimpleQueue[Batch | Control | Reply | None] = queue.SimpleQueue()
+        super().__init__(stages, queue_bytes)
+        self._joiner = joiner
+        self._report, self._viewers, self._hub_is, self._moved = report, viewers, hub_is, moved
         self._address = address
         self._process = process
         self._rank = rank
@@ -102,50 +99,33 @@ class Producer:
         self._announce = announce
         self._configure = configure
         self._decode = functools.lru_cache(65536)(decode) if decode is not None else None
-        self._queue_bytes = queue_bytes
-        self._stages = stages
-        self._tiles = StagePool()
-        self._scratch = Stage(_SCRATCH)
         self._link: Link | None = None
         self._seq = 0
         self._restarts = 0
         self._tries = 0
         self._retry_at = 0.0
-        self._closing = False
         self._unsent: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT_SCALARS)
         self._overhead_at = self._status_at = self._scalars_at = time.monotonic()
-        self._spent_ns = self._cpu_ns = 0
-        # Each of the two is written by one thread only, so that neither needs a lock.
-        self._put_bytes = 0
-        self._taken_bytes = 0
-        self.health = Health()
-        self.run_id = address.run_id
-        self.connected = threading.Event()
-        self.untraced = False
-        """True once the hub is given up for good: the tracer takes its hooks off."""
-        self._thread = threading.Thread(target=self._run, name="megalens-producer", daemon=True)
+        self.run_id = None if address is None else address.run_id
         self._thread.start()
 
-    # Training thread.
+    # Other threads.
 
-    def put(self, batch: Batch) -> None:
-        """Hand over a batch. Never waits: when too much is waiting, its rows are given up and counted."""
-        if batch.nbytes and self._put_bytes - self._taken_bytes + batch.nbytes > self._queue_bytes:
-            self.health.given_up_rows += count_rows(batch.rows)
-            batch.rows, batch.nbytes = [], 0
-        self._put_bytes += batch.nbytes
-        self._queue.put(batch)
+    def move(self, address: HubAddress) -> None:
+        """Use the hub that is there."""
+        self._queue.put(address)
 
-    def reply(self, make: Callable[[], dict[str, Any]]) -> None:
-        """Send a control message after the batches that were handed over before."""
-        self._queue.put(Reply(make))
+    def pieces(self, rank: int, meta: dict[str, Any], payload: bytearray) -> None:
+        """Hand over what another rank of the tensor-parallel group sent."""
+        self._queue.put(Pieces(rank, meta, payload))
+
+    def status_now(self) -> None:
+        """Send a ``status`` at once: something happened that viewers should not wait for."""
+        self._queue.put(())
 
     def close(self, timeout: float = 10.0) -> None:
         """Send what is waiting, say goodbye, and end the thread. Safe twice."""
-        if not self._closing:
-            self._closing = True
-            self._queue.put(None)
-        self._thread.join(timeout)
+        super().close(timeout)
         if self._thread.is_alive():
             link = self._link
             if link is not None:
@@ -159,19 +139,10 @@ class Producer:
 
     # Producer thread.
 
-    def _run(self) -> None:
-        try:
-            self._loop()
-        except Exception as error:  # A fault here must be said, and must end nothing but the tracing.
-            self.health.warn(
-                f"Tracing has stopped after an error of its own: {type(error).__name__}: {error}"
-            )
-            log.debug("producer thread", exc_info=True)
-            self.untraced = True
-        finally:
-            link, self._link = self._link, None
-            if link is not None:
-                link.close()
+    def _leave(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
 
     def _loop(self) -> None:
         self._connect()
@@ -179,30 +150,54 @@ class Producer:
             try:
                 item = self._queue.get(timeout=self._patience())
             except queue.Empty:
-                item = ()  # type: ignore[assignment]
+                item = ...
                 self._send_scalars()
             if item is None:
                 break
             if isinstance(item, Batch):
                 self._batch(item)
+            elif isinstance(item, Pieces):
+                self._take_pieces(item)
             elif isinstance(item, Control):
                 self._control(item)
             elif isinstance(item, Reply):
                 self._say(item.make())
+            elif isinstance(item, HubAddress):
+                self._address, self._retry_at = item, 0.0
+            elif item == ():
+                self._status_at = 0.0
+            if self._joiner is not None:
+                self._send_ready()
             if self._link is None and not self.untraced and time.monotonic() >= self._retry_at:
                 self._connect()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 self._send_status()
+        self._send_last()
         self._send_scalars()
         self._send_status()
         self._say({"type": "goodbye", "reason": "finished"})
 
+    def _send_last(self) -> None:
+        """Wait a moment for the pieces of the last step."""
+        deadline = time.monotonic() + _LAST_SECONDS
+        while self._joiner is not None and self._joiner.waiting:
+            left = deadline - time.monotonic()
+            try:
+                item = self._queue.get(timeout=max(0.0, left))
+            except queue.Empty:
+                item = None
+            if isinstance(item, Pieces):
+                self._take_pieces(item)
+            self._send_ready(everything=left <= 0)
+
     def _patience(self) -> float:
-        if self._link is not None or self.untraced:
+        if self._link is not None or self.untraced or self._address is None:
             return _SCALARS_SECONDS if self._unsent else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, self._retry_at - time.monotonic()))
 
     def _connect(self) -> None:
+        if self._address is None:
+            return
         try:
             link = Link(
                 self._address, self._peer, lambda link, message: self._queue.put(Control(link, message))
@@ -214,6 +209,7 @@ class Producer:
         self._link = link
         self._tries = 0
         self.connected.set()
+        self._hub_is(True)
         self._say(self._announce())
         self._send_scalars()
 
@@ -221,6 +217,7 @@ class Producer:
         """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
         self._link = None
         self.connected.clear()
+        self._hub_is(False)
         if self.untraced or self._closing:
             return
         if self._process is None or (self._process.alive and self._tries < 3):
@@ -242,6 +239,7 @@ class Producer:
         except Exception as error:
             self._give_up(f"The hub ended at step {self.health.step} and could not be started again. {error}")
             return
+        self._moved(self._address)
         self.health.warn(
             f"The hub ended and was restarted at step {self.health.step}. What follows is in a new recording."
         )
@@ -252,26 +250,16 @@ class Producer:
         self.untraced = True
 
     def _batch(self, batch: Batch) -> None:
-        if batch.ready is not None:
-            batch.ready.synchronize()
-        self.health.step = max(self.health.step, batch.step)
-        if batch.probes is not None:
-            self.health.probes = batch.probes
-            if batch.probes[0] == 0 and batch.probes[1]:
-                self.health.warn(
-                    "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
-                    "run it uncompiled to see its tensors."
-                )
-        self._spent_ns += batch.spent_ns
-        self._send_tensors(batch)
+        rows, stage = self._finish(batch)
+        if self._joiner is None:
+            self._send_tensors(batch.step, rows, stage)
+        else:
+            self._joiner.put(batch, rows, stage)
         for scalar in batch.scalars:
             self._keep_scalar(scalar)
         if batch.wall_ns:
             now = time.monotonic()
-            self.health.step_ended()
-            cpu = time.thread_time_ns()
-            self.health.overhead.add(self._spent_ns + cpu - self._cpu_ns, batch.wall_ns)
-            self._spent_ns, self._cpu_ns = 0, cpu
+            self._step_ended(batch.wall_ns)
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
@@ -281,16 +269,29 @@ class Producer:
             self._send_scalars()
         self._taken_bytes += batch.nbytes
 
-    def _send_tensors(self, batch: Batch) -> None:
-        stage = self._tiles.take()
-        finished = finish_rows(batch.rows, stage, self._scratch)
-        if batch.stage is not None:
-            self._stages.give(batch.stage)
-        for rows in split_rows(finished, _FRAME_BYTES):
-            self.health.sent(batch.step, self._send_rows(batch.step, rows, stage))
-        self._tiles.give(stage)
+    def _take_pieces(self, item: Pieces) -> None:
+        assert self._joiner is not None
+        try:
+            self._joiner.take(item.rank, item.meta, item.payload)
+        except (KeyError, ValueError, TypeError) as error:
+            self.health.warn(f"Rank {item.rank} sent something that cannot be read: {str(error)[:200]}")
 
-    def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage) -> int:
+    def _send_ready(self, *, everything: bool = False) -> None:
+        assert self._joiner is not None
+        for waiting, rows in self._joiner.ready(everything=everything):
+            # Joined values lie elsewhere than in the stage.
+            self._send_tensors(waiting.batch.step, rows, None if waiting.needs else waiting.stage)
+            if waiting.needs and waiting.stage is not None:
+                self._tiles.give(waiting.stage)
+        self.health.unjoined_rows = self._joiner.lost_rows
+
+    def _send_tensors(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
+        for part in split_rows(rows, _FRAME_BYTES):
+            self.health.sent(step, self._send_rows(step, part, stage))
+        if stage is not None:
+            self._tiles.give(stage)
+
+    def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage | None) -> int:
         if any(row.values.nbytes > _ROW_BYTES for row in rows):
             self.health.lost_rows += len(rows)
             self.health.warn(
@@ -356,7 +357,10 @@ class Producer:
                 answer = self._configure(message["patch"], message["id"])
             except ProtocolError as error:
                 answer = error.to_message(message["id"])
-            self._say(answer)
+            if answer is not None:
+                self._say(answer)
+        elif message["type"] == "status":
+            self._viewers(int(message.get("viewers", 0)))
         elif message["type"] == "error":
             self.health.warn(f"The hub refused something: {message['message']}")
 
@@ -374,6 +378,8 @@ class Producer:
         self._status_at = time.monotonic()
         if self._link is not None:
             try:
-                self._link.send(json.dumps(self.health.status(), ensure_ascii=False, allow_nan=False))
+                self._link.send(
+                    json.dumps(self._report(self.health.status()), ensure_ascii=False, allow_nan=False)
+                )
             except LinkLost as error:
                 self._lost(str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from .config import Plan, change_plan, settings_from
+from .budget import parse_budget
+from .config import CONTROLS, Plan, change_plan, settings_from
+from .crew import Meeting
 from .errors import TracerError
 from .hub_process import HubAddress, HubProcess, address_from
+from .place import Place
 from .points import IAdapter, ModelPoints
 from .tracer import Tracer
 
@@ -34,6 +38,10 @@ def trace(
     adapter: IAdapter | None = None,
     vectors_folders: Sequence[str | Path] = (),
     linger: float = 10.0,
+    allow: Sequence[str] = (),
+    budget: Any = None,
+    place: Place | None = None,
+    hub_host: str = "127.0.0.1",
 ) -> Tracer:
     """Begin to trace ``model``.
 
@@ -52,7 +60,8 @@ def trace(
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
     hub : {'spawn'}, None, (address, token) or path
-        Start a hub process (on rank 0 only; other ranks then trace nothing); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime file.
+        Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime
+        file (again only rank 0's counts).
     tokenizer : optional
         Anything with ``decode([id])``: token ids then travel with their text.
     adapter : IAdapter, optional
@@ -61,6 +70,15 @@ def trace(
         Folders from which viewers may load projection vectors. None when absent.
     linger : float
         Seconds for which our own hub stays for viewers once the training is over.
+    allow : sequence of {'pause', 'watched', 'perturb'}
+        What viewers may do to the training beyond looking: pause it (and take single steps), have it train only while a viewer is attached, perturb it. Nothing when
+        absent.
+    budget : str or float, optional
+        What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says what it gave up.
+    place : Place, optional
+        Where this process stands in its job, where the adapter cannot find out.
+    hub_host : str
+        Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
 
     Returns
     -------
@@ -74,33 +92,54 @@ def trace(
     ProtocolError
         When a flag setting is wrong, with the field at fault.
     """
-    points = _points(model, adapter)
+    points = _placed(_points(model, adapter), place)
     folders = [Path(folder) for folder in vectors_folders]
+    unknown = sorted(set(allow) - set(CONTROLS))
+    if unknown or isinstance(allow, str):
+        raise TracerError(f"allow takes a list out of {', '.join(CONTROLS)}; {allow!r:.100} came.")
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
-    plan = change_plan(Plan(), settings_from(flags, defaults), points, folders)
+    patch = settings_from(flags, defaults)
+    if budget is not None:
+        patch["budget"] = parse_budget(budget)
+    plan = change_plan(Plan(), patch, points, folders)
     process: HubProcess | None = None
     address: HubAddress | None = None
-    if isinstance(hub, str) and hub == "spawn" and _rank() > 0:
-        # One hub a job: the other ranks join it only when they are told where it is.
-        hub, record = None, None
-    if isinstance(hub, str) and hub == "spawn":
-        process = HubProcess(name, None if record is None else str(record), linger)
-        address = process.start()
-    elif hub is not None:
-        address = address_from(hub)
-    if record is not None and process is None:
+    leads = points.place.rank == 0
+    if record is not None and not (isinstance(hub, str) and hub == "spawn"):
         raise TracerError(
             "record= is written by a hub that this call starts. Give the folder to the hub instead."
         )
+    if not leads:
+        pass
+    elif isinstance(hub, str) and hub == "spawn":
+        process = HubProcess(name, None if record is None else str(record), linger, hub_host)
+        address = process.start()
+    elif hub is not None:
+        address = address_from(hub)
+    meeting = Meeting.of_job() if hub is not None else None
+    traced = address is not None or meeting is not None
     return Tracer(
         points,
-        plan if address is not None else Plan(),
+        plan if traced else Plan(),
         address,
         process,
+        meeting=meeting,
         name=name,
         folders=folders,
         decode=_decoder(tokenizer),
+        controls=[control for control in CONTROLS if control in allow],
     )
+
+
+def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
+    """Return the points with this process's place in the job; every process is a replica where nobody knows better."""
+    distributed = torch.distributed
+    if place is not None:
+        return replace(points, place=place)
+    if points.place.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
+        return points
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    return replace(points, place=Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world))
 
 
 def _points(model: nn.Module, adapter: IAdapter | None) -> ModelPoints:
@@ -111,11 +150,6 @@ def _points(model: nn.Module, adapter: IAdapter | None) -> ModelPoints:
         adapter = import_module("megalens.adapters").find_adapter(model)
     points: ModelPoints = adapter.points(model)
     return points
-
-
-def _rank() -> int:
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def _decoder(tokenizer: Any) -> Callable[[int], str] | None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,14 +12,14 @@ from typing import Any
 
 import torch
 
-from .announcement import announcement
 from .capture import Capture
-from .config import PHASES, Plan, change_plan, settings_from
+from .config import PHASES, Plan, settings_from
+from .crew import Meeting, Turn
 from .errors import TracerError
 from .hub_process import HubAddress, HubProcess
+from .job import Job
+from .perturb import Installed, install_perturbations
 from .points import ModelPoints
-from .producer import Producer
-from .version import version
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -69,15 +66,19 @@ class Tracer:
     plan : Plan
         What to trace from the first step on.
     address : HubAddress or None
-        The hub; None for a tracer that sends nothing.
+        The hub; None where rank 0 says where it is, or for a tracer that sends nothing.
     process : HubProcess or None
         The hub's process, where it is ours.
+    meeting : Meeting, optional
+        How the other processes of the job are found.
     name : str, optional
         Name of the run.
     folders : sequence of Path
         Where vector files may lie.
     decode : callable, optional
         Text of one token id.
+    controls : sequence of str
+        What viewers may do beyond looking.
     """
 
     def __init__(
@@ -87,17 +88,14 @@ class Tracer:
         address: HubAddress | None,
         process: HubProcess | None = None,
         *,
+        meeting: Meeting | None = None,
         name: str | None = None,
         folders: Sequence[Path] = (),
         decode: Callable[[int], str] | None = None,
+        controls: Sequence[str] = (),
     ) -> None:
         self._points = points
         self._name = name
-        self._folders = tuple(folders)
-        self._lock = threading.Lock()
-        self._accepted = plan
-        self._pending: deque[tuple[Plan, str | None]] = deque()
-        self._notes: deque[str] = deque(maxlen=20)
         self._handles: list[StepHandle] = []
         self._scope = _StepScope(self)
         self._depth = 0
@@ -106,21 +104,24 @@ class Tracer:
         self._phases = 0
         self._closed = False
         self._announced = False
-        self._rank, self._world = _rank_and_world()
-        self._producer: Producer | None = None
-        self._capture = Capture(points.roots[0], points.flags, self._warn, self._hand_over)
+        self._perturbed: Installed | None = None
+        self._capture = Capture(points, self._warn, self._hand_over)
         self._capture.follow(plan)
-        if address is not None:
-            self._producer = Producer(
-                address,
-                process,
-                rank=self._rank,
-                peer={"name": "tracer", "version": version()},
-                announce=self._announcement,
-                configure=self._configure_for_hub,
-                stages=self._capture.stages,
-                decode=decode,
-            )
+        self._job = Job(
+            points,
+            plan,
+            address,
+            process,
+            meeting,
+            self._capture,
+            name=name,
+            folders=folders,
+            decode=decode,
+            controls=controls,
+        )
+        # Numbers of the first replica, from whoever sends.
+        self._logs = self._job.worker is not None and points.place.leads and points.place.dp == 0
+        if self._job.worker is not None:
             atexit.register(self.close)
 
     def __enter__(self) -> Tracer:
@@ -132,7 +133,7 @@ class Tracer:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._accepted.flags)}>"
+        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._job.agenda.accepted.flags)}>"
 
     # Around the training.
 
@@ -172,7 +173,7 @@ class Tracer:
         if name not in PHASES:
             raise TracerError(f"A phase is one of {', '.join(PHASES)}; {name!r:.50} came.")
         capture = self._capture
-        before = (capture.phase, capture.micro_batch, capture.scope)
+        saved, scope = capture.save(), capture.scope
         inside = self._depth > 0 or self._phases > 0
         self._phases += 1
         capture.begin(self._started, name)
@@ -181,7 +182,7 @@ class Tracer:
         finally:
             self._phases -= 1
             if inside:
-                capture.resume(*before)
+                capture.resume(saved, scope)
             else:
                 self._flush(probes=capture.fired())
                 capture.pause()
@@ -195,8 +196,9 @@ class Tracer:
             Unit of all of them.
         **values : float or torch.Tensor
             Numbers or tensors of one element. A tensor is copied now and read later, in another thread.
+            Of data-parallel replicas the first one's are kept.
         """
-        if self._producer is None:
+        if not self._logs:
             return
         started = _clock()
         for name, value in values.items():
@@ -208,15 +210,22 @@ class Tracer:
     @property
     def run_id(self) -> str | None:
         """Id of the run as its hub gave it; None without a hub or before the first hello."""
-        return None if self._producer is None else self._producer.run_id
+        return None if self._job.worker is None else self._job.worker.run_id
+
+    @property
+    def hub_pid(self) -> int | None:
+        """Process id of the hub, where this tracer started it."""
+        return None if self._job.worker is None else self._job.worker.hub_pid
 
     @property
     def config(self) -> dict[str, Any]:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
-        return self._accepted.config
+        return self._job.agenda.accepted.config
 
     def configure(self, patch: Mapping[str, Any]) -> int:
         """Change what is traced, from the next step on.
+
+        In a job of several processes rank 0 asks all of them to change at one step; what is called on the others is checked and left to rank 0.
 
         Parameters
         ----------
@@ -233,21 +242,16 @@ class Tracer:
         ProtocolError
             With the field at fault; then nothing has changed.
         """
-        with self._lock:
-            return self._accept(settings_from(patch), None)
+        return self._job.change(settings_from(patch))
 
     def connected(self, timeout: float = 0.0) -> bool:
         """Return whether a hub has this run, waiting up to ``timeout`` seconds for it."""
-        return self._producer is not None and self._producer.connected.wait(timeout)
+        worker = self._job.worker
+        return worker is not None and worker.connected.wait(timeout)
 
     def status(self) -> dict[str, Any]:
         """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub knows."""
-        if self._producer is None:
-            status: dict[str, Any] = {"type": "status", "state": "idle", "step": self._started}
-        else:
-            status = self._producer.health.status()
-        status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *self._notes]))[:20]
-        return status
+        return self._job.status()
 
     def close(self) -> None:
         """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe twice."""
@@ -257,10 +261,9 @@ class Tracer:
             handle.remove()
         self._flush()
         self._closed = True
-        self._capture.release()
-        if self._producer is not None:
-            self._producer.close()
-            atexit.unregister(self.close)
+        self._release()
+        self._job.close()
+        atexit.unregister(self.close)
 
     # The step path.
 
@@ -269,11 +272,14 @@ class Tracer:
         self._depth += 1
         if self._depth > 1 or self._closed:
             return
+        turn = self._job.agenda.at(self._started + 1)
+        # What somebody asked the training to wait is no cost of tracing.
+        now += int(turn.waited * 1e9)
         self._began_ns = now
         self._started += 1
-        if self._pending:
-            self._apply()
-        self._capture.begin(self._started, "train")
+        if turn.plan is not None or turn.ids:
+            self._apply(turn)
+        self._capture.begin(self._started, "train", turn.held)
         self._capture.spent_ns += _clock() - now
 
     def _end_step(self) -> None:
@@ -284,6 +290,8 @@ class Tracer:
         capture = self._capture
         self._flush(probes=capture.fired(), wall_ns=now - self._began_ns)
         capture.pause()
+        if self._perturbed is not None and self._perturbed.last_step == self._started:
+            self._job.perturbed_steps += 1
         # It counts for the next step: this one's batch has left.
         capture.spent_ns += _clock() - now
 
@@ -294,85 +302,53 @@ class Tracer:
         self._capture.pause()
 
     def _flush(self, probes: tuple[int, int, list[str]] | None = None, wall_ns: int = 0) -> None:
-        producer, capture = self._producer, self._capture
+        worker, capture = self._job.worker, self._capture
         batch = capture.take()
-        if producer is None:
+        if worker is None:
             if batch.stage is not None:
                 capture.stages.give(batch.stage)
             return
-        if producer.untraced:
+        if worker.untraced:
             # The hub is gone for good: leave the model as it was.
-            capture.release()
+            self._release()
             return
         batch.probes, batch.wall_ns = probes, wall_ns
         if batch.rows or batch.scalars or wall_ns:
-            producer.put(batch)
+            worker.put(batch)
         if not self._announced and capture.positions is not None:
             # Sizes are known now.
             self._announced = True
-            producer.reply(self._announcement)
+            worker.reply(self._job.announcement)
 
     def _hand_over(self) -> None:
         """Let the producer begin with what a forward pass gave."""
-        producer = self._producer
+        worker = self._job.worker
         # Without one, the end of the step sees to it.
-        if producer is not None and not producer.untraced:
-            producer.put(self._capture.take())
+        if worker is not None and not worker.untraced:
+            worker.put(self._capture.take())
 
-    def _apply(self) -> None:
-        producer = self._producer
-        ids = []
-        while self._pending:
-            plan, who = self._pending.popleft()
-            ids.append(who)
-        if producer is not None and producer.untraced:
+    def _apply(self, turn: Turn) -> None:
+        worker = self._job.worker
+        if worker is not None and worker.untraced:
             return
-        self._capture.follow(plan)
-        if producer is None:
-            return
-        step, config = self._started, plan.config
-        for who in ids:
-            if who is None:
-                producer.reply(self._announcement)
-            else:
-                answer = {"type": "configured", "id": who, "applied": True, "step": step, "config": config}
-                producer.reply(lambda answer=answer: answer)  # type: ignore[misc]
+        if turn.plan is not None:
+            self._capture.version = turn.version
+            self._perturb(None)
+            self._capture.follow(turn.plan)
+            self._perturb(turn.plan)
+        self._job.applied(turn, self._started)
 
-    # Other threads.
+    def _perturb(self, plan: Plan | None) -> None:
+        installed, self._perturbed = self._perturbed, None
+        if installed is not None:
+            installed()
+        if plan is not None and plan.perturb is not None:
+            self._perturbed = install_perturbations(self._points, plan.perturb, self._capture, self._warn)
 
-    def _configure_for_hub(self, patch: dict[str, Any], who: str) -> dict[str, Any]:
-        with self._lock:
-            step = self._accept(patch, who)
-            return {"type": "configured", "id": who, "applied": False, "step": step, "config": self.config}
-
-    def _accept(self, patch: Mapping[str, Any], who: str | None) -> int:
-        plan = change_plan(self._accepted, patch, self._points, self._folders)
-        self._accepted = plan
-        self._pending.append((plan, who))
-        return self._started + 1
+    def _release(self) -> None:
+        """Leave the model as it was."""
+        self._perturb(None)
+        self._capture.release()
 
     def _warn(self, text: str) -> None:
-        if text in self._notes:
-            return
-        self._notes.append(text)
-        if self._producer is not None:
-            self._producer.health.warn(text)
-        else:
-            logging.getLogger("megalens").warning("%s", text)
-
-    def _announcement(self) -> dict[str, Any]:
-        return announcement(
-            self._points,
-            config=self.config,
-            positions=self._capture.positions,
-            rank=self._rank,
-            world_size=self._world,
-            name=self._name,
-        )
-
-
-def _rank_and_world() -> tuple[int, int]:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
+        self._job.warn(text)

@@ -29,7 +29,7 @@ def capture_all() -> Iterator[Callable]:
     def run(model, forward: Callable[[], object], adapter=None) -> tuple[Traced, Batch, object]:
         points = (adapter or find_adapter(model)).points(model)
         warnings: list[str] = []
-        capture = Capture(points.roots[0], points.flags, warnings.append, hand_over=lambda: None)
+        capture = Capture(points, warnings.append, hand_over=lambda: None)
         captures.append(capture)
         names = [name for name, here in points.flags.items() if here.layers]
         settings = {name: {"compressor": {"name": "NoOp"}, "samples": None} for name in names}

@@ -47,10 +47,10 @@ def state(folder: Path) -> dict:
 
 def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path, own_hub) -> None:
     tracer = trace(gpt, name="own", flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=0.2)
-    pid = tracer._producer.hub_pid
+    pid = tracer.hub_pid
     own_hub.add(pid)
     steps(tracer, gpt, ids, 5)
-    process = tracer._producer._process
+    process = tracer._job.worker._process
     tracer.close()
     folder = tmp_path / "runs" / tracer.run_id
     until(lambda: not process.alive)
@@ -66,7 +66,7 @@ def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
 ) -> None:
     tracer = trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=0.2)
     assert tracer.connected(20)
-    first_run, first_pid = tracer.run_id, tracer._producer.hub_pid
+    first_run, first_pid = tracer.run_id, tracer.hub_pid
     own_hub.add(first_pid)
     steps(tracer, gpt, ids, 2)
     os.kill(first_pid, signal.SIGKILL)
@@ -76,7 +76,7 @@ def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
         return tracer.run_id != first_run
 
     until(restarted)
-    second_pid = tracer._producer.hub_pid
+    second_pid = tracer.hub_pid
     own_hub.add(second_pid)
     assert any("restarted at step" in text for text in tracer.status()["warnings"])
     steps(tracer, gpt, ids, 3)

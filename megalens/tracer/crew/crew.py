@@ -1,0 +1,455 @@
+"""The connections between the processes of a job, and the thread that serves them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import logging
+import secrets
+import selectors
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...protocol import ProtocolError
+from ..place import Place
+from .agenda import Agenda
+from .agreement import Agreement, Proposal
+from .channel import Channel, ChannelError, Kind, Message
+from .meeting import Meeting
+from .roll import Roll
+
+__all__ = ["Crew"]
+
+log = logging.getLogger("megalens")
+
+_BEAT_SECONDS = 0.5
+_TICK_SECONDS = 0.25
+_BUSY_TICK_SECONDS = 0.02
+_RETRY_SECONDS = 0.5
+_ANSWER_SECONDS = 5.0
+_CONNECT_SECONDS = 2.0
+_ORPHAN_SECONDS = 5.0
+
+
+class Crew:
+    """What connects a process to the others of its job.
+
+    Parameters
+    ----------
+    place : Place
+        Where it stands.
+    meeting : Meeting
+        How the others are found.
+    agenda : Agenda
+        What is agreed on.
+    beat : callable
+        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the crew's thread.
+    pieces : callable
+        Takes what a member of the tensor-parallel group sent: its rank, the description, the payload.
+    hub : callable
+        Takes where the hub is, as rank 0 said it.
+    changed : callable
+        Told that somebody came, went or fell silent; for rank 0.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        meeting: Meeting,
+        agenda: Agenda,
+        *,
+        beat: Callable[[], dict[str, Any]],
+        pieces: Callable[[int, dict[str, Any], bytearray], None],
+        hub: Callable[[dict[str, Any]], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._place = place
+        self._meeting = meeting
+        self._agenda = agenda
+        self._beat, self._pieces, self._hub, self._changed = beat, pieces, hub, changed
+        self.roll = Roll()
+        self.agreement = Agreement(agenda, self) if place.rank == 0 else None
+        self._secret: bytes | None = None
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._listener: socket.socket | None = None
+        self._strangers: dict[Channel, tuple[bytes, float]] = {}
+        self._links: dict[int, Channel] = {}
+        self._dialled: dict[Channel, tuple[int, str]] = {}
+        self._retry_at: dict[int, float] = {}
+        self._outbox: deque[tuple[int, Kind, dict[str, Any], Any]] = deque()
+        self._hub_place: dict[str, Any] | None = None
+        self._beat_at = 0.0
+        self._orphan_since: float | None = None
+        self._states: list[Any] = []
+        self._closing = False
+        self._quitting = False
+        self.refused_pieces = 0
+        """Messages with pieces that did not fit into the queue."""
+        self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
+        self._listens = place.rank == 0 or (place.leads and len(place.tp_ranks) > 1)
+        if place.rank == 0:
+            self.roll.came(0, place.name, place.to_message(socket.gethostname()))
+        self._thread = threading.Thread(target=self._run, name="megalens-crew", daemon=True)
+        self._thread.start()
+
+    # Any thread.
+
+    def send_pieces(self, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Send pieces of tensors to the leader of the tensor-parallel group."""
+        payload = np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
+        self._post(self._place.tp_ranks[0], Kind.PIECES, meta, payload)
+
+    def propose(self, proposal: Proposal) -> None:
+        """Ask for a change of the settings on all processes; on rank 0 only."""
+        assert self.agreement is not None
+        self.agreement.propose(proposal)
+        self._rouse()
+
+    def tell_hub(self, place: dict[str, Any]) -> None:
+        """Tell all processes where the hub is; on rank 0 only."""
+        self._hub_place = place
+        for rank in list(self._links):
+            self._post(rank, Kind.HUB, place, b"")
+
+    def close(self, timeout: float = 3.0) -> None:
+        """Say goodbye and end the thread. Safe twice."""
+        self._closing = True
+        self._rouse()
+        self._thread.join(timeout)
+
+    # What the agreement asks for.
+
+    def members(self) -> dict[int, str]:
+        """Return the other processes that are connected, with the names that people are told."""
+        return {rank: self.roll.name(rank) for rank in self._links}
+
+    def tell(self, rank: int, kind: Kind, meta: Mapping[str, Any]) -> None:
+        """Send a message to one process."""
+        channel = self._links.get(rank)
+        if channel is not None:
+            channel.put(kind, meta)
+            self._watch(channel)
+
+    # The thread.
+
+    def _post(self, rank: int, kind: Kind, meta: dict[str, Any], payload: Any) -> None:
+        self._outbox.append((rank, kind, meta, payload))
+        self._rouse()
+
+    def _rouse(self) -> None:
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+
+    def _run(self) -> None:
+        try:
+            while not self._quitting:
+                self._meet()
+                busy = self.agreement is not None and self.agreement.busy
+                for key, mask in self._selector.select(_BUSY_TICK_SECONDS if busy else _TICK_SECONDS):
+                    self._serve(key.fileobj, mask)
+                self._empty_outbox()
+                self._tick()
+        except Exception:  # The training must not notice.
+            log.warning("The link between this job's processes has ended after an error of its own.")
+            log.debug("crew thread", exc_info=True)
+            self._agenda.abort_all()
+            self._agenda.release()
+        finally:
+            if self.agreement is not None:
+                self.agreement.close()
+            for channel in [*self._links.values(), *self._strangers, *self._dialled]:
+                channel.close()
+            if self._listener is not None:
+                self._listener.close()
+            self._selector.close()
+            self._wake.close()
+            self._waker.close()
+
+    def _meet(self) -> None:
+        """Find those who are not connected yet."""
+        if self._closing:
+            return
+        try:
+            if self._secret is None:
+                known = self._meeting.secret(self._place.rank)
+                self._secret = None if known is None else known.encode()
+            if self._secret is None:
+                return
+            if self._listens and self._listener is None:
+                self._listen()
+            dialling = {rank for rank, _ in self._dialled.values()}
+            for rank in self._wanted - self._links.keys() - dialling:
+                if time.monotonic() >= self._retry_at.get(rank, 0.0):
+                    self._retry_at[rank] = time.monotonic() + _RETRY_SECONDS
+                    address = self._meeting.ask(f"address/{rank}")
+                    if address is not None:
+                        self._dial(rank, address)
+        except Exception as error:
+            # The store may be gone with the job's process group.
+            log.debug("crew: the store does not answer: %s", error)
+            for rank in self._wanted:
+                self._retry_at[rank] = time.monotonic() + 5.0
+
+    def _listen(self) -> None:
+        host = self._meeting.own_address()
+        self._listener = socket.create_server(
+            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
+        )
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._meeting.tell(f"address/{self._place.rank}", f"{host} {self._listener.getsockname()[1]}")
+
+    def _dial(self, rank: int, address: str) -> None:
+        host, port = address.split(" ")
+        try:
+            channel = Channel(socket.create_connection((host, int(port)), _CONNECT_SECONDS))
+        except OSError as error:
+            log.debug("crew: rank %s at %s: %s", rank, address, error)
+            return
+        self._dialled[channel] = (rank, secrets.token_hex(16))
+        self._selector.register(channel, selectors.EVENT_READ, channel)
+
+    def _serve(self, what: Any, mask: int) -> None:
+        if what is self._wake:
+            with contextlib.suppress(OSError):
+                self._wake.recv(4096)
+            return
+        if what is self._listener:
+            self._accept()
+            return
+        channel: Channel = what
+        try:
+            if mask & selectors.EVENT_WRITE:
+                self._flush(channel)
+            if mask & selectors.EVENT_READ:
+                for message in channel.receive():
+                    self._take(channel, message)
+        except ChannelError as error:
+            log.debug("crew: %s", error)
+            self._drop(channel)
+        except (KeyError, ValueError, TypeError) as error:
+            log.debug("crew: a message that cannot be understood: %r", error)
+            self._drop(channel)
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        channel = Channel(sock)
+        challenge = secrets.token_bytes(32)
+        self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
+        self._selector.register(channel, selectors.EVENT_READ, channel)
+        channel.put(Kind.CHALLENGE, {"challenge": challenge.hex()})
+        self._watch(channel)
+
+    def _take(self, channel: Channel, message: Message) -> None:
+        meta = message.meta
+        if channel in self._strangers:
+            self._judge(channel, message)
+            return
+        if channel in self._dialled:
+            self._introduce(channel, message)
+            return
+        rank = next(rank for rank, link in self._links.items() if link is channel)
+        agreement = self.agreement
+        match message.kind:
+            case Kind.PIECES:
+                self._pieces(rank, meta, message.payload)
+            case Kind.BEAT if agreement is not None:
+                self.roll.heard(rank, str(meta["state"]), int(meta["step"]), meta)
+            case Kind.READY if agreement is not None:
+                agreement.ready(rank, int(meta["number"]), int(meta["first"]))
+            case Kind.REFUSE if agreement is not None:
+                agreement.refused(rank, int(meta["number"]), _error(meta["error"], self.roll.name(rank)))
+            case Kind.PREPARE:
+                self._prepare(channel, int(meta["number"]), meta["patches"])
+            case Kind.COMMIT:
+                self._agenda.commit(int(meta["number"]), int(meta["step"]))
+            case Kind.ABORT:
+                self._agenda.abort(int(meta["number"]))
+            case Kind.HUB:
+                self._hub(meta)
+            case Kind.BYE:
+                self.roll.left(rank, finished=True)
+                self._drop(channel)
+            case _:
+                raise ValueError(message.kind)
+
+    def _prepare(self, channel: Channel, number: int, patches: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            first = self._agenda.prepare(number, patches)
+        except ProtocolError as error:
+            channel.put(Kind.REFUSE, {"number": number, "error": error.to_message()})
+        else:
+            channel.put(Kind.READY, {"number": number, "first": first})
+        self._watch(channel)
+
+    # Letting each other in: both sides show that they know the secret, which itself never crosses the wire.
+
+    def _judge(self, channel: Channel, message: Message) -> None:
+        challenge, _ = self._strangers[channel]
+        meta = message.meta
+        assert self._secret is not None
+        rank, mine = int(meta["rank"]), str(meta["challenge"])
+        proof = _proof(self._secret, "member", challenge.hex(), str(rank))
+        if message.kind is not Kind.ANSWER or not hmac.compare_digest(proof, str(meta["proof"])):
+            raise ChannelError("somebody who does not know this job's secret asked to be let in")
+        del self._strangers[channel]
+        channel.trusted = True
+        old = self._links.pop(rank, None)
+        if old is not None:
+            self._forget(old)
+        self._links[rank] = channel
+        self.roll.came(rank, str(meta["name"]), dict(meta["place"]))
+        channel.put(Kind.WELCOME, {"proof": _proof(self._secret, "leader", mine, str(rank))})
+        if self.agreement is not None:
+            if self._hub_place is not None:
+                channel.put(Kind.HUB, self._hub_place)
+            plan, number, step = self._agenda.in_force
+            if number:
+                # One that comes late, or comes back, is brought up to where the others are.
+                channel.put(Kind.PREPARE, {"number": number, "patches": [plan.patch_from(step)]})
+                channel.put(Kind.COMMIT, {"number": number, "step": step})
+        self._watch(channel)
+        self._changed()
+
+    def _introduce(self, channel: Channel, message: Message) -> None:
+        rank, mine = self._dialled[channel]
+        assert self._secret is not None
+        if message.kind is Kind.CHALLENGE:
+            place = self._place
+            theirs = str(message.meta["challenge"])
+            channel.put(
+                Kind.ANSWER,
+                {
+                    "rank": place.rank,
+                    "name": f"{place.name} on {socket.gethostname()}"[:200],
+                    "place": place.to_message(socket.gethostname()),
+                    "challenge": mine,
+                    "proof": _proof(self._secret, "member", theirs, str(place.rank)),
+                },
+            )
+            self._watch(channel)
+            return
+        proof = _proof(self._secret, "leader", mine, str(self._place.rank))
+        if message.kind is not Kind.WELCOME or not hmac.compare_digest(proof, str(message.meta["proof"])):
+            raise ChannelError("whoever is at this job's address does not know its secret")
+        del self._dialled[channel]
+        channel.trusted = True
+        self._links[rank] = channel
+        if rank == 0:
+            # What was undecided when the link broke is decided now, or was dropped.
+            self._agenda.abort_all()
+            self._agenda.listen_again()
+            self._orphan_since = None
+            self._beat_at = 0.0
+
+    # Housekeeping.
+
+    def _empty_outbox(self) -> None:
+        while self._outbox:
+            rank, kind, meta, payload = self._outbox.popleft()
+            channel = self._links.get(rank)
+            if channel is None or not channel.put(kind, meta, payload):
+                self.refused_pieces += kind is Kind.PIECES
+            else:
+                self._watch(channel)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for channel in [c for c, (_, until) in self._strangers.items() if now > until]:
+            self._drop(channel)
+        if now - self._beat_at >= _BEAT_SECONDS:
+            self._beat_at = now
+            self._sign_of_life()
+        if self.agreement is not None:
+            self.agreement.tick()
+            states = [state["state"] for state in self.roll.states()]
+            if states != self._states:
+                self._states = states
+                self._changed()
+        elif 0 in self._wanted and 0 not in self._links:
+            self._orphan_since = self._orphan_since or now
+            if now - self._orphan_since > _ORPHAN_SECONDS:
+                # Nobody is left who could let a paused training go on.
+                self._agenda.release()
+        if self._closing:
+            self._part()
+
+    def _sign_of_life(self) -> None:
+        beat = self._beat()
+        if self.agreement is not None:
+            self.roll.heard(0, str(beat["state"]), int(beat["step"]), beat)
+        elif 0 in self._links:
+            self.tell(0, Kind.BEAT, beat)
+
+    def _part(self) -> None:
+        """Say goodbye once everything has been sent, as far as the others take it."""
+        for channel in list(self._links.values()):
+            with contextlib.suppress(ChannelError):
+                channel.put(Kind.BYE, {})
+                channel.flush()
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline and any(channel.waiting for channel in self._links.values()):
+            for channel in list(self._links.values()):
+                try:
+                    channel.flush()
+                except ChannelError:
+                    self._drop(channel)
+            time.sleep(0.01)
+        self._quitting = True
+
+    def _flush(self, channel: Channel) -> None:
+        waits = channel.flush()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
+        self._selector.modify(channel, events, channel)
+
+    def _watch(self, channel: Channel) -> None:
+        try:
+            self._flush(channel)
+        except ChannelError as error:
+            log.debug("crew: %s", error)
+            self._drop(channel)
+
+    def _drop(self, channel: Channel) -> None:
+        for rank, link in list(self._links.items()):
+            if link is channel:
+                del self._links[rank]
+                self.roll.left(rank, finished=False)
+                self._changed()
+        self._forget(channel)
+
+    def _forget(self, channel: Channel) -> None:
+        self._strangers.pop(channel, None)
+        self._dialled.pop(channel, None)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(channel)
+        channel.close()
+
+
+def _proof(secret: bytes, side: str, challenge: str, rank: str) -> str:
+    return hmac.new(secret, f"megalens {side} {challenge} {rank}".encode(), hashlib.sha256).hexdigest()
+
+
+def _error(message: Mapping[str, Any], name: str) -> ProtocolError:
+    return ProtocolError(
+        str(message["code"]),
+        f"{name}: {message['message']}"[:4000],
+        field=message.get("field"),
+        column=message.get("column"),
+        expected=message.get("expected"),
+        got=message.get("got"),
+    )

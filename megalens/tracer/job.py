@@ -1,0 +1,342 @@
+"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..protocol import ProtocolError
+from .announcement import announcement
+from .capture import Capture
+from .config import Plan, change_plan
+from .crew import Agenda, Crew, Meeting, Proposal, Turn
+from .hub_process import HubAddress, HubProcess
+from .joiner import Joiner
+from .piece_producer import PieceProducer
+from .points import ModelPoints
+from .producer import Producer
+from .version import version
+
+__all__ = ["Job"]
+
+_HUB_GONE_SECONDS = 5.0
+_MOST_WARNINGS = 20
+
+OWN = ""
+"""Id of a change that no ``configure`` message asked for."""
+
+
+class Job:
+    """What one process of a job needs to trace together with the others; of a job of one process the same without the others.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model, and where this process stands.
+    plan : Plan
+        In force before the first step.
+    address : HubAddress or None
+        The hub; None where rank 0 will say where it is, or where there is none.
+    process : HubProcess or None
+        The hub's process, where it is ours.
+    meeting : Meeting or None
+        How the other processes are found.
+    capture : Capture
+        The step path.
+    """
+
+    def __init__(
+        self,
+        points: ModelPoints,
+        plan: Plan,
+        address: HubAddress | None,
+        process: HubProcess | None,
+        meeting: Meeting | None,
+        capture: Capture,
+        *,
+        name: str | None,
+        folders: Sequence[Path],
+        decode: Callable[[int], str] | None,
+        controls: Sequence[str],
+    ) -> None:
+        self._points = points
+        self._place = points.place
+        self._name = name
+        self._folders = tuple(folders)
+        self._controls = tuple(controls)
+        self._capture = capture
+        self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
+        self._hub_gone: float | None = None
+        self._viewers: int | None = None
+        self._paused_unwatched = False
+        self._places: list[dict[str, Any]] = []
+        self._address: HubAddress | None = None
+        self._joined = address
+        self._everywhere = process is not None and process.everywhere
+        self.perturbed_steps = 0
+        self.crew: Crew | None = None
+        self.worker: Producer | PieceProducer | None = None
+        alone = meeting is None
+        self.agenda = Agenda(plan.starting(1), self._changed_plan, self._abandoned if alone else None)
+        if address is None and alone:
+            return
+        if self._place.leads:
+            together = not alone and len(self._place.tp_ranks) > 1
+            self.worker = Producer(
+                address,
+                process,
+                rank=self._place.rank,
+                peer={"name": "tracer", "version": version()},
+                announce=self.announcement,
+                configure=self._configure_for_hub,
+                stages=capture.stages,
+                decode=decode,
+                joiner=Joiner(self._place.tp_ranks, self._name_of, self.warn) if together else None,
+                report=self._report,
+                viewers=self._watched,
+                hub_is=self._hub_is,
+                moved=self._tell_hub,
+            )
+        else:
+            self.worker = PieceProducer(capture.stages, self._send_pieces)
+        if meeting is not None:
+            self.crew = Crew(
+                self._place,
+                meeting,
+                self.agenda,
+                beat=self._beat,
+                pieces=self._take_pieces,
+                hub=self._hub_came,
+                changed=self._crew_changed,
+            )
+            if address is not None:
+                self._tell_hub(address)
+
+    # Settings.
+
+    def change(self, patch: Mapping[str, Any], who: str = OWN) -> int:
+        """Ask for a change and return the first step to which it can apply.
+
+        In a job of several processes rank 0 asks all of them; what others are told by their script they leave to it.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault; then nothing has changed.
+        """
+        if self.crew is None:
+            return self.agenda.decide([patch], [who])
+        self._changed_plan(self.agenda.accepted, patch)
+        if self.crew.agreement is not None:
+            self.crew.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
+        return self.agenda.begun + 1
+
+    def announcement(self) -> dict[str, Any]:
+        """Return the ``announce`` message as of now."""
+        return announcement(
+            self._points,
+            config=self.agenda.accepted.config,
+            positions=self._capture.positions,
+            name=self._name,
+            controls=self._controls,
+            places=self._places or [self._place.to_message()],
+        )
+
+    def applied(self, turn: Turn, step: int) -> None:
+        """Tell the hub that a change is in force."""
+        worker = self.worker
+        if turn.plan is not None:
+            self._join_hub(turn.plan)
+        if not isinstance(worker, Producer) or (self.crew is not None and self.crew.agreement is None):
+            return
+        config = self._capture.plan.config if turn.plan is None else turn.plan.config
+        for who in turn.ids:
+            if who != OWN:
+                answer = {"type": "configured", "id": who, "applied": True, "step": step, "config": config}
+                worker.reply(lambda answer=answer: answer)  # type: ignore[misc]
+        if OWN in turn.ids or turn.expired:
+            worker.reply(self.announcement)
+
+    def warn(self, text: str) -> None:
+        """Say a sentence to the user once."""
+        if text in self._notes:
+            return
+        self._notes.append(text)
+        if self.worker is not None:
+            self.worker.health.warn(text)
+        else:
+            logging.getLogger("megalens").warning("%s", text)
+
+    def status(self) -> dict[str, Any]:
+        """Return the ``status`` message, without what only the hub knows."""
+        if self.worker is None:
+            return {
+                "type": "status",
+                "state": "idle",
+                "step": self.agenda.begun,
+                "warnings": list(self._notes),
+            }
+        return self._report(self.worker.health.status())
+
+    def close(self) -> None:
+        """Send what is waiting and part from the others. Safe twice."""
+        if self.worker is not None:
+            self.worker.close()
+        if self.crew is not None:
+            self.crew.close()
+
+    # What the threads of worker and crew call.
+
+    def _changed_plan(self, plan: Plan, patch: Mapping[str, Any]) -> Plan:
+        return change_plan(plan, patch, self._points, self._folders, controls=self._controls)
+
+    def _configure_for_hub(self, patch: dict[str, Any], who: str) -> dict[str, Any] | None:
+        if self.crew is None:
+            return self._accepted(who, self.agenda.decide([patch], [who]))
+        if self.crew.agreement is None:
+            raise ProtocolError("refused", f"{self._place.name} does not answer for this job; rank 0 does.")
+        self.change(patch, who)
+        return None
+
+    def _accepted(self, who: str, step: int) -> dict[str, Any]:
+        config = self.agenda.accepted.config
+        return {"type": "configured", "id": who, "applied": False, "step": step, "config": config}
+
+    def _answered(self, who: str, answer: int | ProtocolError) -> None:
+        if isinstance(answer, ProtocolError):
+            if who == OWN:
+                self.warn(f"A change was not made. {answer.message}"[:500])
+            elif self.worker is not None:
+                message = answer.to_message(who)
+                self.worker.reply(lambda: message)
+        elif who != OWN and self.worker is not None:
+            accepted = self._accepted(who, answer)
+            self.worker.reply(lambda: accepted)
+
+    def _hub_is(self, there: bool) -> None:
+        self._hub_gone = None if there else (self._hub_gone or time.monotonic())
+        if there and self.crew is None:
+            self.agenda.listen_again()
+
+    def _abandoned(self) -> bool:
+        """Return whether nobody is left who could let a paused training go on."""
+        return self._hub_gone is not None and time.monotonic() - self._hub_gone > _HUB_GONE_SECONDS
+
+    def _watched(self, viewers: int) -> None:
+        """Take how many viewers there are: a training that waits for one goes on with the first and waits again after the last."""
+        self._viewers = viewers
+        if self.crew is not None and self.crew.agreement is None:
+            return
+        mode = self.agenda.accepted.mode
+        if not mode.while_watched:
+            self._paused_unwatched = False
+        elif viewers == 0 and not mode.paused:
+            self._paused_unwatched = True
+            self._ask_quietly({"flags": {}, "mode": {"paused": True, "while_watched": True}})
+        elif viewers and mode.paused and self._paused_unwatched:
+            self._paused_unwatched = False
+            self._ask_quietly({"flags": {}, "mode": {"paused": False, "while_watched": True}})
+
+    def _ask_quietly(self, patch: dict[str, Any]) -> None:
+        with contextlib.suppress(ProtocolError):
+            self.change(patch)
+
+    def _tell_hub(self, address: HubAddress) -> None:
+        """Rank 0: tell the others where the hub is."""
+        if self.crew is not None:
+            # A hub that listens everywhere is reached at this host's address.
+            url = (
+                address.url
+                if not self._everywhere
+                else address.url.replace("127.0.0.1", Meeting.own_address())
+            )
+            self.crew.tell_hub({"url": url, "token": address.token, "run_id": address.run_id})
+
+    def _hub_came(self, place: dict[str, Any]) -> None:
+        self._address = HubAddress(str(place["url"]), str(place["token"]), place.get("run_id"))
+        self._join_hub(self.agenda.accepted)
+
+    def _join_hub(self, plan: Plan) -> None:
+        """Connect to the hub where there is something to send: of a further replica only once it is traced."""
+        if self._address in (None, self._joined) or not isinstance(self.worker, Producer):
+            return
+        assert self._address is not None
+        if self._place.dp == 0 or any(flag.layers for flag in plan.flags.values()):
+            self._joined = self._address
+            self.worker.run_id = self._address.run_id
+            self.worker.move(self._address)
+
+    def _send_pieces(self, meta: dict[str, Any], arrays: Sequence[Any]) -> None:
+        if self.crew is not None:
+            self.crew.send_pieces(meta, arrays)
+
+    def _take_pieces(self, rank: int, meta: dict[str, Any], payload: bytearray) -> None:
+        if isinstance(self.worker, Producer):
+            self.worker.pieces(rank, meta, payload)
+
+    def _name_of(self, rank: int) -> str:
+        return f"rank {rank}" if self.crew is None else self.crew.roll.name(rank)
+
+    def _crew_changed(self) -> None:
+        """Rank 0: somebody came, went or fell silent."""
+        crew, worker = self.crew, self.worker
+        if crew is None or not isinstance(worker, Producer):
+            return
+        places = crew.roll.places()
+        if crew.agreement is not None and len(places) != len(self._places):
+            self._places = places
+            # Viewers are told once everybody is there; a job that never is complete is told with the status.
+            if len(places) == self._place.world_size:
+                worker.reply(self.announcement)
+        worker.status_now()
+
+    def _beat(self) -> dict[str, Any]:
+        """Return what rank 0 hears of this process twice a second."""
+        status: dict[str, Any] = {} if self.worker is None else self.worker.health.status()
+        if self.crew is not None and self.crew.agreement is not None and self._abandoned():
+            mode = self.agenda.accepted.mode
+            if mode.paused or mode.while_watched:
+                self.warn("The hub is gone, so the training is not kept waiting any more.")
+                self._ask_quietly({"flags": {}, "mode": {"paused": False, "while_watched": False}})
+        state = "paused" if self.agenda.paused else str(status.get("state", "idle"))
+        kept: dict[str, Any] = {
+            key: status[key] for key in ("warnings", "probes", "dropped") if key in status
+        }
+        return {**kept, "state": state, "step": self.agenda.begun}
+
+    def _report(self, status: dict[str, Any]) -> dict[str, Any]:
+        """Add to a ``status`` what this process knows of the job."""
+        if self.agenda.paused:
+            status["state"] = "paused"
+        if self.perturbed_steps:
+            status["perturbed_steps"] = self.perturbed_steps
+        notes = [*self._notes]
+        if self.agenda.held_steps:
+            notes.append(
+                f"{self.agenda.held_steps} steps were not traced while a change was being agreed on by all processes."
+            )
+        crew = self.crew
+        if crew is not None:
+            if crew.refused_pieces:
+                notes.append(f"{crew.refused_pieces} messages with pieces of tensors could not be sent.")
+            if crew.agreement is not None:
+                status["ranks"] = crew.roll.states()
+                self._add_members(crew, status, notes)
+        status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
+        return status
+
+    def _add_members(self, crew: Crew, status: dict[str, Any], notes: list[str]) -> None:
+        """Add what the processes said that have no hub of their own to say it to."""
+        for rank, said in crew.roll.statuses().items():
+            place = next((p for p in self._places if p["rank"] == rank), None)
+            if rank == self._place.rank or place is None or place["tp"] == 0:
+                continue
+            notes += [f"{crew.roll.name(rank)}: {text}"[:500] for text in said.get("warnings", [])]
+            dropped = said.get("dropped", {}).get("producer", 0)
+            if dropped:
+                status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}

@@ -1,0 +1,96 @@
+"""Which micro-batch the model is at: in a forward pass, in its backward pass, or in what is computed again for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["MicroBatches"]
+
+
+class MicroBatches:
+    """Counts forward passes, each model chunk by itself, and knows to which of them a backward pass belongs.
+
+    A pipeline interleaves forward and backward passes of several micro-batches. The gradient of a forward pass's own output is the first thing that its
+    backward pass computes, so a hook on that output tells which micro-batch everything after it belongs to, what activation checkpointing
+    computes again included.
+
+    Attributes
+    ----------
+    step : int
+        Step that began last.
+    phase : str
+        ``train``, ``eval`` or ``generate``.
+    in_forward, in_backward : bool
+        Where the model is.
+    follows_backward : bool
+        Whether anybody wants to know of backward passes; without that no hook is put on an output.
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.phase = "train"
+        self.in_forward = False
+        self.in_backward = False
+        self.follows_backward = False
+        self._forward = -1
+        self._backward = -1
+        self._counts: dict[int, int] = {}
+
+    @property
+    def micro_batch(self) -> int:
+        """Number of the micro-batch that is computed now, counted from 0; −1 before the first of a step."""
+        return self._backward if self.in_backward and not self.in_forward else self._forward
+
+    def begin(self, step: int, phase: str) -> None:
+        """Start a step or a phase: counting begins anew."""
+        self.step, self.phase = step, phase
+        self.in_forward = self.in_backward = False
+        self._forward = self._backward = -1
+        self._counts = {}
+
+    def save(self) -> tuple[Any, ...]:
+        """Return what :meth:`restore` takes after a phase inside of a step."""
+        return (self.phase, self._forward, self._backward, self._counts)
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to where :meth:`save` was."""
+        self.phase, self._forward, self._backward, self._counts = saved
+        self.in_forward = self.in_backward = False
+
+    def forward_begins(self, root: int) -> None:
+        """Count a forward pass of one model chunk."""
+        self._forward = self._counts.get(root, -1) + 1
+        self._counts[root] = self._forward
+        self.in_forward = True
+
+    def forward_ends(self, output: Any) -> None:
+        """Note the end of a forward pass and wait for its backward pass."""
+        self.in_forward = False
+        if self.follows_backward and torch.is_grad_enabled():
+            tensor = next((t for t in _tensors(output) if t.requires_grad), None)
+            if tensor is not None:
+                tensor.register_hook(self._entering(self._forward, self._counts))  # type: ignore[no-untyped-call]
+
+    def _entering(self, number: int, counts: dict[int, int]) -> Callable[[Tensor], None]:
+        def enter(gradient: Tensor) -> None:
+            # Of another step or phase than the one that counts now: nothing of it is traced.
+            if counts is self._counts:
+                self._backward = number
+                self.in_backward = True
+
+        return enter
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, (tuple, list)):
+        for value in output:
+            yield from _tensors(value)

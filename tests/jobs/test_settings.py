@@ -1,0 +1,40 @@
+"""Settings of a job of several processes change on all of them at one step, or on none."""
+
+import json
+
+import pytest
+
+import megalens
+from megalens import Tile
+from megalens.protocol import ProtocolError
+
+pytestmark = pytest.mark.slow
+ALL = {"compressor": {"name": "Tile", "params": {"tiles": 2}}, "replicas": "all"}
+
+
+def test_every_change_takes_effect_at_one_step_on_every_rank(start_job) -> None:
+    job = start_job(3, flags=json.dumps({"HiddenStates": ALL}))
+    run = job.connect()
+    run.wait(step=3, timeout=60)
+    steps = []
+    for tiles in (4, 8, 2, 16, 1, 4):
+        steps.append((run.configure(HiddenStates=Tile(tiles), replicas="all"), tiles))
+    with pytest.raises(ProtocolError, match="meen"):
+        run.configure(HiddenStates=Tile(2, "meen"))
+    run.wait(step=run.step + 5, timeout=60)
+    run.close()
+    said = job.stop()
+    rows = megalens.open(job.folder / "runs").tensors("HiddenStates").to_pandas()
+    assert set(rows["rank"]) == {0, 1, 2}
+    by_step = rows.groupby("step").agg({"compressor": set, "rank": "nunique"})
+    assert all(len(compressors) == 1 for compressors in by_step["compressor"])
+    complete = by_step[by_step["rank"] == 3]
+    assert len(complete) >= len(by_step) - 2 * len(steps) - 3
+    for (first, tiles), (then, _) in zip(steps, [*steps[1:], (first_after(by_step), None)], strict=True):
+        inside = by_step.loc[first : then - 1, "compressor"]
+        assert all(text == {f"Tile(tiles={tiles}, reduction='mean')"} for text in inside)
+    assert [len(one["losses"]) for one in said] == [len(said[0]["losses"])] * 3
+
+
+def first_after(by_step) -> int:
+    return int(by_step.index.max()) + 1

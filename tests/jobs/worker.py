@@ -1,0 +1,65 @@
+"""One process of a small job that trains in lockstep, as data-parallel training does, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+import megalens
+from megalens.demo.model import GPT, GPTConfig
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--world", type=int, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--allow", default="")
+    parser.add_argument("--flags", default="{}")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=0.02)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    store = distributed.FileStore(str(args.folder / "store"), args.world)
+    distributed.init_process_group("gloo", rank=args.rank, world_size=args.world, store=store)
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=50, layers=args.layers, hidden=16, heads=2, sequence=12))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    tracer = megalens.trace(
+        model,
+        name="job",
+        flags=json.loads(args.flags),
+        allow=args.allow.split(",") if args.allow else [],
+        record=args.folder / "runs" if args.rank == 0 else None,
+        linger=0.2,
+    )
+    losses = []
+    dice = torch.Generator().manual_seed(args.rank)
+    stop = torch.zeros(1)
+    while not stop.item():
+        with tracer.step():
+            ids = torch.randint(0, 50, (2, 8), generator=dice)
+            loss = model(ids).square().mean()
+            loss.backward()
+            for parameter in model.parameters():
+                distributed.all_reduce(parameter.grad)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+            tracer.log(loss=loss)
+            stop.fill_((args.folder / "stop").exists() and args.rank == 0)
+            distributed.all_reduce(stop)
+    tracer.close()
+    print(json.dumps({"rank": args.rank, "losses": losses, "status": tracer.status()}))
+    sys.stdout.flush()
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
