@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
+from .dialects.cli import add_commands as add_dialect_commands
 from .hub.cli import add_commands
 
 __all__ = ["main"]
@@ -16,7 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``megalens`` with these arguments, the process's own when absent, and return the exit code."""
     parser = argparse.ArgumentParser(prog="megalens", description="See inside a transformer's training run.")
     parser.add_argument("--version", action="version", version=f"megalens {_version()}")
-    add_commands(parser.add_subparsers(title="commands", required=True, metavar="COMMAND"))
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    add_commands(commands)
+    add_dialect_commands(commands)
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))
 

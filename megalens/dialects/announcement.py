@@ -1,0 +1,61 @@
+"""What a translation tells its hub about the run: the ``announce`` message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..protocol import compressor_infos
+from .dialect import Dialect
+from .version import own_version
+
+__all__ = ["announcement"]
+
+_WAITING = "The peer has not said yet how many layers its model has."
+
+
+def announcement(
+    name: str, dialect: Dialect | None, *, layers: int, config: Mapping[str, Any], origin_name: str
+) -> dict[str, Any]:
+    """Return the ``announce`` message.
+
+    Parameters
+    ----------
+    name : str
+        Name of the run.
+    dialect : Dialect or None
+        What the peer speaks, once that is known.
+    layers : int
+        Transformer layers; 0 while they are not known.
+    config : dict
+        The ``Config`` in force.
+    origin_name : str
+        What to call the peer.
+    """
+    flags = []
+    for flag, facts in (dialect.flags if dialect else {}).items():
+        alone = flag in ("InputTokens", "Result")
+        there = [] if facts.never or not layers else [0] if alone else list(range(1, layers + 1))
+        info: dict[str, Any] = {
+            "name": flag,
+            "title": facts.title,
+            "layers": there,
+            "parts": list(facts.parts),
+            "axes": list(facts.axes),
+            "bytes_per_layer": None,
+        }
+        if not there:
+            info["reason"] = facts.never or _WAITING
+        flags.append(info)
+    return {
+        "type": "announce",
+        "rank": 0,
+        "run_name": name[:200],
+        "model": {"name": "model of a foreign hub", "layers": layers},
+        "layout": {"world_size": 1, "tp": 1, "pp": 1, "dp": 1},
+        "flags": flags,
+        "compressors": compressor_infos(),
+        "config": dict(config),
+        "versions": {"megalens": own_version()},
+        "origin": {"kind": "foreign", "name": origin_name, "steps": "inferred"},
+    }

@@ -1,0 +1,243 @@
+"""The command line: ``megalens record``, ``megalens connect`` and ``megalens serve-3606``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .plan import Plan
+
+__all__ = ["add_commands", "ask_to_stop"]
+
+_NAMES = ("T1", "T2", "3606", "inference")
+_EXIT_CODES = (
+    "Exit codes: 0 done (the peer ended, --steps were there, or Ctrl-C; a recording is closed), 1 an error of Megalens itself, "
+    "2 wrong arguments or a folder that cannot be written, 3 the foreign hub cannot be reached or is none of these, 4 it refused."
+)
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser of ``megalens``."""
+    for name, words, run in (
+        ("record", "record a foreign hub's run into a run folder", _record),
+        ("connect", "make a foreign hub's run appear among the live runs", _connect),
+    ):
+        parser = commands.add_parser(
+            name,
+            help=words,
+            description=f"{words[0].upper()}{words[1:]}: Megatron-LM's tensor tracer or MegatronApp, as they are. Step numbers are inferred.",
+            epilog=_EXIT_CODES,
+        )
+        _add_arguments(parser)
+        if name == "record":
+            parser.add_argument(
+                "--into",
+                type=Path,
+                default=Path("megalens-runs"),
+                metavar="DIR",
+                help="record in DIR/<run id> (default: megalens-runs)",
+            )
+        parser.set_defaults(run=run)
+    serve = commands.add_parser(
+        "serve-3606",
+        help="serve a live run to a client of Megatron-LM's tensor tracer",
+        description="Serve a live run in the language of Megatron-LM's pull request 3606, on loopback only, to pages of this machine and to programs.",
+        epilog="Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments or a port in use, 3 there is no such live run.",
+    )
+    serve.add_argument("target", metavar="RUN", nargs="?", help="name or id of the run (default: the newest)")
+    serve.add_argument("--port", type=int, default=5000, help="port on loopback (default: 5000)")
+    serve.set_defaults(run=_serve_3606)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="URL", help="the foreign hub, such as ws://localhost:5000")
+    parser.add_argument(
+        "--dialect",
+        type=_dialect,
+        metavar="NAME",
+        help=f"what it speaks: {', '.join(_NAMES)} (default: made out, where it answers a ping)",
+    )
+    parser.add_argument("--name", default=None, help="name of the run (default: the dialect and the address)")
+    parser.add_argument(
+        "--flag",
+        action="append",
+        metavar="NAME",
+        help="ask for this flag only; may be given again (default: the usual ones)",
+    )
+    parser.add_argument("--tiles", type=_count, help="tiles a position, where a flag is tiled")
+    parser.add_argument("--reduction", help="one number a tile: mean, max, abs().mean(), … (default: mean)")
+    parser.add_argument("--config", metavar="JSON", help="the whole configuration, instead of --flag")
+    parser.add_argument(
+        "--micro-batches",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="forward passes that make one step (default: 1)",
+    )
+    parser.add_argument("--steps", type=_count, metavar="N", help="end after so many steps")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="how long to try again when the peer cannot be reached (default: 10)",
+    )
+    parser.add_argument(
+        "--prompt", action="append", default=[], metavar="TEXT", help="inference: generate from this"
+    )
+    parser.add_argument(
+        "--tokens", type=_count, default=10, help="inference: tokens to generate (default: 10)"
+    )
+    parser.add_argument(
+        "--linger",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="connect: end this long after the last viewer left a finished run (default: 10)",
+    )
+    parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    return _run(arguments, arguments.into)
+
+
+def _connect(arguments: argparse.Namespace) -> int:
+    return _run(arguments, None)
+
+
+def _run(arguments: argparse.Namespace, record: Path | None) -> int:
+    # As in the hub: a grammar of addresses that takes a second to load and that no message needs.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    from ..hub.errors import HubError
+    from ..protocol import ProtocolError
+    from .errors import DialectError
+    from .follow import follow
+
+    command = "connect" if record is None else "record"
+    try:
+        plan = _plan(arguments)
+        asyncio.run(
+            follow(
+                plan,
+                record=record,
+                linger=arguments.linger,
+                until_stdin_closes=arguments.until_stdin_closes,
+            )
+        )
+    except (HubError, ProtocolError) as error:
+        field = f" (at {error.field})" if isinstance(error, ProtocolError) and error.field else ""
+        print(f"megalens {command}: {error}{field}", file=sys.stderr)
+        return 2
+    except DialectError as error:
+        print(f"megalens {command}: {error.message}", file=sys.stderr)
+        return {"bad-parameter": 2, "refused": 4}.get(error.code, 3)
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    from ..protocol import ProtocolError, check_message
+    from .dialect import DIALECTS
+    from .peer_request import chosen_config
+    from .plan import Plan
+
+    dialect = DIALECTS[arguments.dialect] if arguments.dialect else None
+    config: dict[str, Any] | None = None
+    if arguments.config is not None:
+        try:
+            config = json.loads(arguments.config)
+        except (ValueError, RecursionError) as error:
+            raise ProtocolError("bad-message", f"--config is not JSON: {error}", field="config") from error
+        check_message({"type": "configured", "id": "-", "applied": False, "step": 0, "config": config})
+    elif arguments.flag or arguments.tiles or arguments.reduction:
+        if dialect is None:
+            raise ProtocolError(
+                "bad-parameter", "--flag, --tiles and --reduction need --dialect, which says what they mean."
+            )
+        config = chosen_config(dialect, arguments.flag, arguments.tiles, arguments.reduction)
+    name = arguments.name or f"{arguments.dialect or 'foreign'} {arguments.address.partition('://')[2]}"
+    return Plan(
+        address=arguments.address,
+        dialect=dialect,
+        config=config,
+        name=name[:200],
+        micro_batches=arguments.micro_batches,
+        wait_seconds=arguments.wait,
+        most_steps=arguments.steps,
+        prompts=tuple(arguments.prompt),
+        tokens=arguments.tokens,
+    )
+
+
+def _serve_3606(arguments: argparse.Namespace) -> int:
+    from ..hub.discovery import find_hub
+    from .errors import DialectError
+    from .gateway import Gateway
+
+    entry = find_hub(arguments.target)
+    if entry is None:
+        wanted = arguments.target or "any name"
+        print(f"megalens serve-3606: no live run of {wanted}. See megalens runs.", file=sys.stderr)
+        return 3
+
+    async def serve() -> None:
+        gateway = Gateway(entry, arguments.port)
+        await ask_to_stop(gateway.run(lambda port: print(f"ws://127.0.0.1:{port}", flush=True)))
+        if gateway.dropped:
+            print(f"{gateway.dropped} updates were given up because a client was slow.", file=sys.stderr)
+
+    try:
+        asyncio.run(serve())
+    except DialectError as error:
+        print(f"megalens serve-3606: {error.message}", file=sys.stderr)
+        return {"bad-parameter": 2}.get(error.code, 3)
+    return 0
+
+
+async def ask_to_stop(work: Awaitable[None], until: Callable[[], Awaitable[None]] | None = None) -> bool:
+    """Await ``work``; SIGINT, SIGTERM, or ``until`` coming to its end, cancel it. Return whether it was cancelled."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(number, asked.set)
+        except NotImplementedError:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(asked.set))
+    waiters: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait())]
+    if until is not None:
+        waiters.append(asyncio.ensure_future(until()))
+    try:
+        await asyncio.wait([task, *waiters], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+            return False
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+        return True
+    finally:
+        for waiter in waiters:
+            waiter.cancel()
+
+
+def _dialect(text: str) -> str:
+    found = next((name for name in _NAMES if name.lower() == text.lower()), None)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(_NAMES)}")
+    return found
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("expected a whole number from 1")
+    return value

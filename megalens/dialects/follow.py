@@ -1,0 +1,100 @@
+"""Following a foreign hub from the command line: the translation, its hub, the progress."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from pathlib import Path
+
+from ..demo.state_line import StateLine
+from ..hub.options import HubOptions
+from .cli import ask_to_stop
+from .hosted_run import HostedRun
+from .plan import Plan
+from .translator import Translator
+
+__all__ = ["follow", "stdin_closed"]
+
+_LINE_SECONDS = 0.25
+
+
+async def follow(plan: Plan, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
+    """Translate until the peer ends or somebody asks to stop, and close the recording.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is asked.
+    record : Path or None
+        Where the run folder is made.
+    linger : float
+        Without a recording: how long viewers find the finished run.
+    until_stdin_closes : bool
+        Whether the end of standard input asks to stop.
+
+    Raises
+    ------
+    DialectError, HubError, ProtocolError
+        What stands in the way. A recording that began is closed.
+    """
+    # What websockets logs about a peer's faults is told in the status.
+    logging.getLogger("websockets").addHandler(logging.NullHandler())
+    logging.getLogger("websockets").propagate = False
+    translator = Translator(plan)
+    options = HubOptions(name=plan.name, record=record, linger=linger)
+    async with HostedRun(options, f"translation of {plan.address}"[:200], translator.configure) as host:
+        print(f"run {host.entry.id}", flush=True)
+        if record is not None:
+            print(f"recorded in {host.entry.record}", flush=True)
+        showing = asyncio.create_task(_show(translator))
+        try:
+            stopped = await ask_to_stop(
+                _translate(translator, host, record is None),
+                stdin_closed if until_stdin_closes else None,
+            )
+        finally:
+            showing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await showing
+            _sum_up(translator)
+        if stopped:
+            await host.finish()
+
+
+async def _translate(translator: Translator, host: HostedRun, linger: bool) -> None:
+    try:
+        await translator.run(host)
+    finally:
+        await host.finish()
+    if linger:
+        await host.linger()
+
+
+def _sum_up(translator: Translator) -> None:
+    said = [sentence for sentence in translator.sentences() if not sentence.startswith("Waiting")]
+    for sentence in said:
+        print(sentence, file=sys.stderr)
+    for text in translator.text:
+        print(text)
+    print(f"{translator.step} steps (inferred), {translator.sent_rows} rows", flush=True)
+
+
+async def _show(translator: Translator) -> None:
+    line = StateLine(sys.stderr)
+    try:
+        while True:
+            line.say(translator.line())
+            await asyncio.sleep(_LINE_SECONDS)
+    finally:
+        line.end()
+
+
+async def stdin_closed() -> None:
+    """Wait for the end of standard input."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.read(4096):
+        pass

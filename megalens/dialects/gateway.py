@@ -1,0 +1,251 @@
+"""Serving a run of ours to clients that speak the 3606 dialect: one viewer of the hub on one side, a port on loopback on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
+
+from ..hub.discovery import HubEntry
+from ..protocol import (
+    SUBPROTOCOL,
+    ProtocolError,
+    compressor_from_setting,
+    decode_frame,
+    decode_message,
+    encode_message,
+)
+from .client_request import read_request
+from .errors import DialectError
+from .gateway_client import GatewayClient
+from .update_writer import updates
+from .version import own_version
+
+__all__ = ["Gateway"]
+
+_LOCAL = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:[0-9]{1,5})?")
+_MOST_CLIENTS = 16
+_MOST_REQUEST = 1 << 20
+
+
+class Gateway:
+    """Serves one hub's run in the 3606 dialect. Whoever runs it allows what is on this machine to see the run and to switch flags on.
+
+    Parameters
+    ----------
+    entry : HubEntry
+        The hub.
+    port : int
+        Port on loopback; 0 takes any free one.
+    queue_bytes : int
+        Bound of what waits for one client; beyond it the oldest updates are given up.
+    """
+
+    def __init__(self, entry: HubEntry, port: int, *, queue_bytes: int = 32 << 20) -> None:
+        self._entry = entry
+        self._port = port
+        self._queue_bytes = queue_bytes
+        self._hub: ClientConnection | None = None
+        self._hello: dict[str, Any] = {}
+        self._shape: list[int] | None = None
+        self._clients: set[GatewayClient] = set()
+        self._asked: dict[str, GatewayClient] = {}
+        self._count = 0
+        self._given_up = 0
+
+    @property
+    def dropped(self) -> int:
+        """Updates that slow clients were not sent."""
+        return self._given_up + sum(client.dropped for client in self._clients)
+
+    async def run(self, ready: Callable[[int], None]) -> None:
+        """Serve until the hub ends. ``ready`` is told the port.
+
+        Raises
+        ------
+        DialectError
+            ``bad-parameter`` when the port is in use, ``unreachable`` when the hub is.
+        """
+        try:
+            self._hub = await connect(
+                self._entry.address,
+                additional_headers={"Authorization": f"Bearer {self._entry.token}"},
+                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                compression=None,
+                proxy=None,
+                max_size=512 << 20,
+                ping_interval=None,
+            )
+        except (OSError, InvalidHandshake, asyncio.TimeoutError) as error:
+            raise DialectError("unreachable", "The run's hub could not be reached.") from error
+        peer = {"name": "3606 client", "version": own_version()}
+        join = {"type": "join", "protocol": SUBPROTOCOL, "role": "viewer", "peer": peer}
+        try:
+            await self._hub.send(encode_message(join))
+            self._hello = decode_message(await self._hub.recv(), allowed=("hello",))
+            async with await self._open() as server:
+                ready(next(iter(server.sockets)).getsockname()[1])
+                await self._follow(self._hub)
+        except ConnectionClosed:
+            pass
+        finally:
+            await self._hub.close()
+
+    async def _open(self) -> Any:
+        try:
+            # Several clients share a port by what they say first; a browser's page must be of this machine.
+            return await serve(
+                self._serve,
+                "127.0.0.1",
+                self._port,
+                process_request=_admit,
+                compression=None,
+                max_size=_MOST_REQUEST,
+                ping_timeout=None,
+                close_timeout=2,
+                server_header=None,
+            )
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise DialectError(
+                "bad-parameter",
+                f"Could not listen on 127.0.0.1:{self._port}: {reason}. Choose another --port.",
+            ) from error
+
+    # -- the hub's side --------------------------------------------------------------------------------------------
+
+    async def _follow(self, hub: ClientConnection) -> None:
+        async for data in hub:
+            if isinstance(data, bytes):
+                frame = decode_frame(data)
+                if frame.stream == "tensors":
+                    await self._pass_on(frame.table(), bool(frame.bits & 1))
+                continue
+            message = decode_message(data)
+            if message["type"] == "hello":
+                self._hello = message
+            elif message["type"] == "configured":
+                self._hello["config"] = message["config"]
+            elif message["type"] == "error":
+                client = self._asked.pop(message.get("reply_to", ""), None)
+                if client is not None:
+                    client.put(json.dumps({"type": "error", "message": message["message"]}))
+            elif message["type"] == "goodbye":
+                return
+
+    async def _pass_on(self, table: Any, caught_up: bool) -> None:
+        for update in updates(table):
+            if update.flag != "InputTokens" or self._shape is None:
+                self._shape = update.source_shape
+            if caught_up:
+                continue
+            for client in list(self._clients):
+                if client.flags is not None and update.flag in client.flags:
+                    client.start(self._start)
+                    client.put(update.text)
+        # A frame with many tensors leaves room for the clients to be sent something.
+        await asyncio.sleep(0)
+
+    def _start(self) -> str | None:
+        """Return the ``start`` message, once a tensor has shown the sizes."""
+        if self._shape is None or self._hello.get("model") is None:
+            return None
+        batch, positions = [*self._shape, 1, 1][:2]
+        return json.dumps(
+            {
+                "type": "start",
+                "micro_batch_size": batch,
+                "seq_length": positions,
+                "num_layers": self._hello["model"]["layers"],
+            }
+        )
+
+    # -- the clients' side -----------------------------------------------------------------------------------------
+
+    async def _serve(self, connection: ServerConnection) -> None:
+        if len(self._clients) >= _MOST_CLIENTS:
+            await connection.close(1013, "too many clients")
+            return
+        client = GatewayClient(connection, self._queue_bytes)
+        self._clients.add(client)
+        sender = asyncio.create_task(client.send_queue())
+        try:
+            async for data in connection:
+                await self._take(client, data)
+        except ConnectionClosed:
+            pass
+        finally:
+            self._clients.discard(client)
+            self._given_up += client.dropped
+            self._asked = {key: other for key, other in self._asked.items() if other is not client}
+            sender.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sender
+
+    async def _take(self, client: GatewayClient, data: str | bytes) -> None:
+        try:
+            message = json.loads(data)
+            kind = message.get("type")
+        except (ValueError, RecursionError, AttributeError, UnicodeDecodeError):
+            client.put(json.dumps({"type": "error", "message": "Expected a JSON object with a type."}))
+            return
+        if kind == "ping":
+            client.put('{"type": "pong"}')
+        elif kind == "run_training_step":
+            try:
+                asked = read_request(message)
+                await self._configure(client, asked)
+            except ProtocolError as error:
+                text = f"{error.message} (at {error.field})" if error.field else error.message
+                client.put(json.dumps({"type": "error", "message": text}))
+                return
+            # Token ids are always on in the dialect.
+            client.flags = {*asked, "InputTokens"}
+            client.start(self._start)
+
+    async def _configure(self, client: GatewayClient, asked: dict[str, dict[str, Any]]) -> None:
+        """Switch on what is off or differs; what others have on and this client did not name stays."""
+        known = {info["name"]: info for info in self._hello.get("flags", ())}
+        now = self._hello.get("config", {}).get("flags", {})
+        patch = {}
+        for name, setting in asked.items():
+            compressor = compressor_from_setting(setting["compressor"], f"compressor_config.{name}")
+            if name not in known or not known[name]["layers"]:
+                reason = known.get(name, {}).get("reason") or "The model has no such point."
+                client.put(json.dumps({"type": "error", "message": f"{name} cannot be traced. {reason}"}))
+                continue
+            if name in now and compressor_from_setting(now[name]["compressor"]) == compressor:
+                continue
+            # Samples stay as they are where the flag is on.
+            patch[name] = {**now.get(name, {}), **setting}
+        if patch and self._hub is not None:
+            self._count += 1
+            change = f"3606-{self._count}"
+            self._asked[change] = client
+            with contextlib.suppress(ConnectionClosed):
+                await self._hub.send(
+                    encode_message({"type": "configure", "id": change, "patch": {"flags": patch}})
+                )
+
+
+def _admit(connection: ServerConnection, request: Request) -> Response | None:
+    """Refuse pages of other sites, by their origin and by the name under which they found this port."""
+    hosts = request.headers.get_all("Host")
+    origins = request.headers.get_all("Origin")
+    if len(hosts) != 1 or not _LOCAL.fullmatch(hosts[0].lower()):
+        return connection.respond(http.HTTPStatus.FORBIDDEN, "Ask for localhost.\n")
+    for origin in origins:
+        scheme, _, host = origin.lower().partition("://")
+        if scheme not in ("http", "https") or not _LOCAL.fullmatch(host):
+            return connection.respond(http.HTTPStatus.FORBIDDEN, "Only pages of this machine may connect.\n")
+    return None

@@ -1,0 +1,191 @@
+"""Reading what a peer sends: JSON with ``NaN`` and ``Infinity`` in it, and updates whose shape must be made out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .dialect import Dialect
+
+__all__ = ["BadMessage", "TensorRow", "read_message", "read_prompts", "read_update"]
+
+_MOST_VALUES = 12_000_000
+_MOST_LAYER = 100_000
+_Values = np.ndarray[Any, np.dtype[np.float32]]
+
+
+class BadMessage(ValueError):
+    """A message is left out, and counted under this reason."""
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """One row of ``tensors``, but for step and compressor.
+
+    Attributes
+    ----------
+    flag, part, layer : str, str, int
+        What it is.
+    values : numpy.ndarray
+        float32 in its shape, samples first.
+    labels : list of str
+        Text of each value, where there is one.
+    """
+
+    flag: str
+    part: str
+    layer: int
+    values: _Values
+    labels: list[str] = field(default_factory=list)
+
+
+def read_message(data: str | bytes) -> dict[str, Any]:
+    """Return the message in one frame. Python's JSON, which is the peers', takes the bare words NaN and Infinity.
+
+    Raises
+    ------
+    BadMessage
+        For binary, what is no JSON, and what is no object with a type.
+    """
+    if isinstance(data, bytes):
+        raise BadMessage("binary messages")
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage("messages that are not JSON") from error
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise BadMessage("messages that are no JSON object with a type")
+    return message
+
+
+def read_prompts(prompts: Any, sequences: int) -> TensorRow:
+    """Return the prompts' first positions, which come as one flat list.
+
+    Raises
+    ------
+    BadMessage
+        When it is none, or of another number of sequences.
+    """
+    if not isinstance(prompts, list) or not prompts or len(prompts) % sequences:
+        raise BadMessage("start messages whose prompts fit no batch size")
+    values, labels = _tokens(prompts, "id", "start messages whose prompts have no token")
+    return TensorRow("InputTokens", "ids", 0, values.reshape(sequences, -1), labels)
+
+
+def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[str, int]) -> list[TensorRow]:
+    """Return the rows of an ``update``.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        Whose numbers and shapes they are.
+    message : dict
+        The update.
+    pixels : dict
+        Values a position that were asked for, by flag: with them the length tells the batch size, which is never sent.
+
+    Raises
+    ------
+    BadMessage
+        When it is not what the dialect says.
+    """
+    number = message.get("update_type")
+    flag = dialect.numbers.get(number) if type(number) is int else None
+    if flag is None:
+        raise BadMessage(f"updates with update_type {str(number)[:20]}, which {dialect.name} does not have")
+    result = message.get("result")
+    if not isinstance(result, list):
+        raise BadMessage("updates without a list of results")
+    if flag == "Result":
+        return _candidates(result, message.get("sampled"))
+    layer = message.get("layer_id")
+    if type(layer) is not int or not 0 <= layer <= _MOST_LAYER:
+        raise BadMessage("updates without a layer_id")
+    args = message.get("args")
+    if not isinstance(args, list) or not all(type(size) is int and 0 <= size < 2**31 for size in args):
+        raise BadMessage("updates whose args are no list of sizes")
+    if len(result) > _MOST_VALUES:
+        raise BadMessage(f"tensors of more than {_MOST_VALUES} values")
+    values = _numbers(result)
+    if dialect.full_shape:
+        return _whole(flag, layer, args, values)
+    shape = _inferred(flag, args, values.size, pixels.get(flag))
+    return [TensorRow(flag, "", layer, values.reshape(shape))]
+
+
+def _numbers(result: list[Any]) -> _Values:
+    """Return numbers as float32; null is NaN, which is how a browser writes it."""
+    try:
+        # The types are looked at first: NumPy would take "1.5" and True too.
+        if not set(map(type, result)) <= {float, int}:
+            if not set(map(type, result)) <= {float, int, type(None)}:
+                raise BadMessage("updates whose results are not numbers")
+            result = [math.nan if value is None else value for value in result]
+        with np.errstate(over="ignore"):
+            return np.asarray(result, dtype=np.float64).astype(np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadMessage("updates whose results are not numbers") from error
+
+
+def _whole(flag: str, layer: int, args: list[int], values: _Values) -> list[TensorRow]:
+    if math.prod(args) != values.size:
+        raise BadMessage("updates whose args and results disagree")
+    if flag == "InputTokens":
+        if len(args) != 3 or args[0] != 2:
+            raise BadMessage("updates of InputTokens that are not [2, B, S]")
+        ids, positions = values.reshape(args)
+        return [TensorRow(flag, "ids", layer, ids), TensorRow(flag, "positions", layer, positions)]
+    if len(args) < 2:
+        raise BadMessage("updates whose args are not a whole shape, as if from another dialect")
+    return [TensorRow(flag, "", layer, values.reshape(args))]
+
+
+def _inferred(flag: str, args: list[int], length: int, pixels: int | None) -> tuple[int, ...]:
+    """Return the shape with the batch axis that the peer leaves out."""
+    if flag == "RawAttentionScore_mat_mul":
+        if len(args) != 3:
+            raise BadMessage("updates of attention whose args are not [H, Sq, Sk]")
+        return (_divided(length, math.prod(args)), *args)
+    if flag == "MLP2_Plot":
+        if len(args) != 2 or math.prod(args) * 2 != length:
+            raise BadMessage("updates whose args and results disagree")
+        return (args[0], args[1], 2)
+    if len(args) != 1:
+        raise BadMessage("updates whose args are not [S], as if from another dialect")
+    if pixels is None:
+        raise BadMessage(f"updates of {flag} that were not asked for, so that their batch size is not known")
+    return (_divided(length, args[0] * pixels), args[0], pixels)
+
+
+def _divided(length: int, size: int) -> int:
+    if size == 0 or length == 0 or length % size:
+        raise BadMessage(
+            "updates whose length fits no batch size, as if someone else's request were in force"
+        )
+    return length // size
+
+
+def _candidates(result: list[Any], sampled: Any) -> list[TensorRow]:
+    """Twenty candidates a sequence, in descending probability, and the one that was chosen."""
+    if not isinstance(sampled, list) or not sampled or not result or len(result) % len(sampled):
+        raise BadMessage("updates of Result whose candidates fit no batch size")
+    rows = []
+    for part, tokens, key in (
+        ("probability", result, "probability"),
+        ("logit", result, "logit"),
+        ("sampled", sampled, "id"),
+    ):
+        values, labels = _tokens(tokens, key, "updates of Result whose candidates have no token")
+        rows.append(TensorRow("Result", part, 0, values.reshape(len(sampled), -1), labels))
+    return rows
+
+
+def _tokens(tokens: list[Any], key: str, reason: str) -> tuple[_Values, list[str]]:
+    if not all(isinstance(token, dict) and isinstance(token.get("token"), str) for token in tokens):
+        raise BadMessage(reason)
+    return _numbers([token.get(key) for token in tokens]), [token["token"][:200] for token in tokens]

@@ -1,0 +1,388 @@
+"""A foreign hub's run as a run of ours: reads the one, sends to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from ..protocol import ProtocolError, Tile, compressor_from_setting
+from .announcement import announcement
+from .dialect import Dialect
+from .errors import DialectError
+from .hosted_run import HostedRun
+from .pass_counter import PassCounter
+from .peer_link import MOST_BYTES, detect, open_peer
+from .peer_message import BadMessage, TensorRow, read_message, read_prompts, read_update
+from .peer_request import compressor_text, default_config, peer_request
+from .plan import Plan
+from .rows import PlacedRow, note_table, tensors_table
+from .standing_config import StandingConfig
+from .tally import Tally
+
+__all__ = ["Translator"]
+
+_RETRY_SECONDS = 0.5
+_FLUSH_SECONDS = 0.2
+_STATUS_SECONDS = 1.0
+_SILENT_SECONDS = 30.0
+_FRAME_BYTES = 8 << 20
+_LARGE_TEXT = 256 * 1024
+_MOST_LAYERS = 10_000
+
+
+class Translator:
+    """Follows one foreign hub until it ends.
+
+    Parameters
+    ----------
+    plan : Plan
+        What is asked.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._host: HostedRun | None = None
+        self._dialect = plan.dialect
+        self._standing: StandingConfig | None = None
+        self._counter: PassCounter | None = None
+        self._pixels: dict[str, int] = {}
+        self._layers = self._announced_layers = 0
+        self._tally = Tally()
+        self._rows: list[PlacedRow] = []
+        self._waiting_bytes = 0
+        self._requests = 0
+        self._started = self._done = False
+        self._breaks = 0
+        self._began = self._heard = time.monotonic()
+        self.step = 0
+        self.sent_rows = 0
+        self.text: list[str] = []
+        if self._dialect is not None:
+            self._settle(self._dialect)
+
+    # -- what is told ----------------------------------------------------------------------------------------------
+
+    def line(self) -> str:
+        """Return one line that says how it is."""
+        left_out = f" · {self._tally.rows} left out" if self._tally.rows else ""
+        if self.step:
+            return f"step {self.step} (inferred) · {self.sent_rows} rows{left_out}"
+        return f"{self._waiting()}{left_out}"
+
+    def sentences(self) -> list[str]:
+        """Return what the person must know: what was left out, and what else is not as it should be."""
+        said = self._tally.sentences()
+        quiet = time.monotonic() - self._heard
+        if not self.step and not self._done:
+            said.append(self._waiting())
+        elif quiet > _SILENT_SECONDS and not self._done:
+            said.append(
+                f"The peer has sent nothing for {quiet:.0f} s. It sends to one connection only: another client may have taken the place of this one."
+            )
+        if self._counter is not None and self._counter.behind:
+            said.append(
+                f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
+            )
+        return said[-20:]
+
+    def _waiting(self) -> str:
+        seconds = time.monotonic() - self._began
+        what = "for the peer's first tensors" if self._started else "for the peer to start"
+        if not self._requests:
+            what = f"for {self._plan.address}"
+        return f"Waiting {what} for {seconds:.0f} s."
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def run(self, host: HostedRun) -> None:
+        """Translate until the peer ends, or ``most_steps`` are there.
+
+        Raises
+        ------
+        DialectError
+            When the peer cannot be reached, refuses, or is not what it was said to be. Rows that came before are with the hub.
+        """
+        self._host = host
+        await self._announce()
+        beat = asyncio.create_task(self._beat())
+        try:
+            await self._follow()
+        finally:
+            beat.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beat
+            self._done = True
+            await self._flush()
+            await self._tell()
+            await self._leave_note()
+
+    async def configure(self, change: str, patch: dict[str, Any]) -> None:
+        """Take a viewer's change."""
+        assert self._host is not None
+        if self._standing is None:
+            raise ProtocolError("refused", "The peer is not known yet. Try again when it has started.")
+        if self._dialect is not None and self._dialect.generates:
+            raise ProtocolError("refused", "An inference hub reads its configuration when generation starts.")
+        after = self._standing.plan(change, patch)
+        await self._host.say(
+            {
+                "type": "configured",
+                "id": change,
+                "applied": False,
+                "step": self.step + 1,
+                "config": after,
+            }
+        )
+
+    async def _follow(self) -> None:
+        heard_at = time.monotonic()
+        while not self._done:
+            connection = await open_peer(self._plan.address)
+            if connection is None:
+                if time.monotonic() - heard_at < self._plan.wait_seconds:
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    continue
+                if self.step or self._started:
+                    self._tally.note(f"The peer went away after step {self.step} and did not come back.")
+                    return
+                raise DialectError(
+                    "unreachable",
+                    f"No hub could be reached at {self._plan.address} within {self._plan.wait_seconds:g} s. Check the address and that the training runs.",
+                )
+            before = self._heard
+            try:
+                await self._talk(connection)
+            except ConnectionClosed as end:
+                self._broke(end)
+            finally:
+                await connection.close()
+            if self._heard > before:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at >= self._plan.wait_seconds and not self._done:
+                raise DialectError(
+                    "dialect",
+                    f"{self._plan.address} takes connections and ends them without a word. {self._tally.sentences()[-1]}",
+                )
+            if not self._done:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _talk(self, connection: ClientConnection) -> None:
+        if self._dialect is None:
+            self._dialect = await detect(connection)
+            self._settle(self._dialect)
+            await self._announce()
+        await self._ask(connection, self._dialect)
+        while not self._done:
+            await self._take(await connection.recv())
+
+    def _settle(self, dialect: Dialect) -> None:
+        config = self._plan.config or default_config(dialect)
+        # Refused here, before anything is sent, when the peer cannot do it.
+        peer_request(dialect, config)
+        if dialect.generates and not self._plan.prompts:
+            raise DialectError(
+                "bad-parameter", "An inference hub sends nothing unless it generates: give --prompt."
+            )
+        self._standing = StandingConfig(dialect, config)
+        self._counter = PassCounter(dialect)
+        for flag, setting in config["flags"].items():
+            compressor = compressor_from_setting(setting["compressor"])
+            if isinstance(compressor, Tile):
+                self._pixels[flag] = compressor.tiles
+
+    async def _ask(self, connection: ClientConnection, dialect: Dialect) -> None:
+        assert self._standing is not None
+        if self._requests and self._counter is not None:
+            self._counter.interrupt()
+        if self._started and not dialect.claims:
+            return
+        if self._requests >= dialect.most_requests:
+            self._tally.note(
+                f"The peer was asked to start {self._requests} times and must not be asked again."
+            )
+            return
+        request = peer_request(dialect, self._standing.config)
+        if dialect.generates:
+            if self._requests:
+                raise DialectError("refused", "The connection broke before the generation was done.")
+            request = {
+                "type": "generate",
+                "prompts": list(self._plan.prompts),
+                "tokens_to_generate": self._plan.tokens,
+                **request,
+            }
+        else:
+            request = {"type": "run_training_step", **request}
+        self._requests += 1
+        await connection.send(json.dumps(request))
+
+    def _broke(self, end: ConnectionClosed) -> None:
+        assert self._dialect is not None or not self._requests
+        close = end.rcvd or end.sent
+        code, reason = (close.code, close.reason) if close else (1006, "")
+        why = f"close {code}{f' ({reason[:100]})' if reason else ''}"
+        if end.sent is not None and end.sent.code == 1009:
+            self._tally.leave_out(f"messages larger than {MOST_BYTES >> 20} MiB")
+        if self._dialect is not None and self._dialect.generates:
+            hint = " Such a hub ends so on a request that it does not expect." if code == 1011 else ""
+            raise DialectError("refused", f"The peer ended the generation: {why}.{hint}")
+        self._breaks += 1
+        self._tally.note("The connection to the peer broke; what it sent meanwhile is lost and not counted.")
+        self._tally.note(f"The connection ended with {why}.")
+
+    # -- what comes ------------------------------------------------------------------------------------------------
+
+    async def _take(self, data: str | bytes) -> None:
+        assert self._dialect is not None
+        self._heard = time.monotonic()
+        try:
+            if len(data) > _LARGE_TEXT:
+                # The hub goes on meanwhile.
+                message = await asyncio.to_thread(read_message, data)
+            else:
+                message = read_message(data)
+            kind = message["type"]
+            if kind == "update":
+                await self._update(self._dialect, message)
+            elif kind == "start":
+                await self._start(self._dialect, message)
+            elif kind == "finish" and self._dialect.generates:
+                self.text = [text for text in message.get("text") or [] if isinstance(text, str)]
+                self._done = True
+            elif kind == "error":
+                self._tally.note(f"The peer says: {str(message.get('message'))[:300]}")
+            elif kind != "pong":
+                self._tally.leave_out(f"messages of the type {kind[:30]!r}", lost=False)
+        except BadMessage as bad:
+            if isinstance(data, str) and not data.lstrip().startswith(("{", "[")):
+                self._said_plainly(data)
+            self._tally.leave_out(str(bad))
+
+    def _said_plainly(self, text: str) -> None:
+        """Peers say errors as plain text."""
+        assert self._dialect is not None
+        if self._dialect.generates:
+            raise DialectError("refused", f"The peer refused the request: {text[:300]}")
+        self._tally.note(f"The peer says: {text[:200]}")
+
+    async def _start(self, dialect: Dialect, message: dict[str, Any]) -> None:
+        layers = message.get("num_layers")
+        if type(layers) is not int or not 0 < layers <= _MOST_LAYERS:
+            raise BadMessage("start messages without a number of layers")
+        self._started = True
+        self._layers = layers
+        await self._announce()
+        if dialect.generates:
+            self._put(read_prompts(message.get("prompts"), len(self._plan.prompts)), 1, 0)
+
+    async def _update(self, dialect: Dialect, message: dict[str, Any]) -> None:
+        assert self._counter is not None
+        assert self._standing is not None
+        rows = read_update(dialect, message, self._pixels)
+        first = rows[0]
+        if first.flag not in self._standing.asked:
+            raise BadMessage(f"updates of {first.flag} that were not asked for")
+        if first.flag == "Result":
+            number: int | None = self._counter.end_pass()
+        elif first.flag == "MLP2_Plot":
+            number = max(self._counter.newest, 0)
+        else:
+            number = self._counter.place(first.layer, first.flag, first.values)
+        if number is None:
+            self._tally.leave_out("repeats that a recomputed pass sent", lost=False)
+            return
+        step, micro_batch = divmod(number, self._plan.micro_batches)
+        step += 1
+        if step > self.step:
+            if self._plan.most_steps is not None and step > self._plan.most_steps:
+                self._done = True
+                return
+            await self._begin(step)
+        if first.layer > self._layers:
+            # No start was seen: the model is as deep as what came from it.
+            self._layers = first.layer
+        for row in rows:
+            self._put(row, step, micro_batch)
+        if self._waiting_bytes > _FRAME_BYTES:
+            await self._flush()
+
+    async def _begin(self, step: int) -> None:
+        assert self._standing is not None
+        assert self._host is not None
+        await self._flush()
+        self.step = step
+        for change, after in self._standing.apply(step):
+            await self._host.say(
+                {"type": "configured", "id": change, "applied": True, "step": step, "config": after}
+            )
+
+    def _put(self, row: TensorRow, step: int, micro_batch: int) -> None:
+        assert self._standing is not None
+        assert self._dialect is not None
+        kept = self._standing.keep(row, step)
+        if kept is None:
+            return
+        tiles = row.values.shape[-1] if row.values.ndim else 0
+        text = compressor_text(self._dialect, row.flag, self._standing.config, tiles)
+        self._rows.append(
+            PlacedRow(kept, step, micro_batch, self._dialect.phase, text, tuple(row.values.shape))
+        )
+        self._waiting_bytes += kept.values.nbytes
+
+    # -- what goes -------------------------------------------------------------------------------------------------
+
+    async def _announce(self) -> None:
+        assert self._host is not None
+        self._announced_layers = self._layers
+        config = self._standing.config if self._standing is not None else {"flags": {}}
+        origin = self._dialect.name if self._dialect is not None else "not known yet"
+        await self._host.say(
+            announcement(
+                self._plan.name, self._dialect, layers=self._layers, config=config, origin_name=origin
+            )
+        )
+
+    async def _flush(self) -> None:
+        assert self._host is not None
+        if self._layers > self._announced_layers:
+            await self._announce()
+        rows, self._rows, self._waiting_bytes = self._rows, [], 0
+        if rows:
+            self.sent_rows += len(rows)
+            await self._host.send("tensors", tensors_table(rows), max(row.step for row in rows))
+
+    async def _beat(self) -> None:
+        told = 0.0
+        while True:
+            await self._flush()
+            if time.monotonic() - told >= _STATUS_SECONDS:
+                told = time.monotonic()
+                await self._tell()
+            await asyncio.sleep(_FLUSH_SECONDS)
+
+    async def _tell(self) -> None:
+        assert self._host is not None
+        status: dict[str, Any] = {
+            "type": "status",
+            "state": "training" if self.step else "waiting",
+            "step": self.step,
+            "dropped": {"producer": self._tally.rows, "viewer": 0, "recorder": 0},
+        }
+        said = self.sentences()
+        if said:
+            status["warnings"] = [sentence[:500] for sentence in said]
+        await self._host.say(status)
+
+    async def _leave_note(self) -> None:
+        """Say in the recording what it lacks."""
+        said = self._tally.sentences()
+        if not said or self._host is None:
+            return
+        table = note_table(self.step, f"translation of {self._plan.address}", said)
+        await self._host.send("audit", table, self.step)

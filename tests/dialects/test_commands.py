@@ -1,0 +1,133 @@
+"""The commands as a person runs them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from peers import start, t1_pass
+from websockets.sync.server import serve
+
+import megalens
+from megalens.hub.discovery import find_hub
+
+ROOT = Path(__file__).parents[2]
+WAIT = 60
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def peer(handle):
+    server = serve(handle, "127.0.0.1", 0, ping_interval=None)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+@contextmanager
+def command(*arguments):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "megalens", *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def endless(connection):
+    """Train for as long as the connection is there."""
+    for text in connection:
+        if json.loads(text)["type"] != "run_training_step":
+            continue
+        connection.send(json.dumps(start()))
+        for n in range(3):
+            for message in t1_pass(n, qkv=96, mlp=64):
+                connection.send(json.dumps(message))
+
+
+def test_record_is_ended_by_ctrl_c_and_leaves_a_whole_recording(tmp_path):
+    asked = ("--dialect", "t2", "--into", tmp_path / "runs")
+    with peer(endless) as address, command("record", address, *asked) as process:
+        run_id = re.fullmatch(r"run (\S+)\n", process.stdout.readline())[1]
+        folder = Path(re.fullmatch(r"recorded in (.+)\n", process.stdout.readline())[1])
+        assert find_hub(run_id) is not None
+        with megalens.connect(run_id) as run:
+            run.wait(3, timeout=WAIT)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, err
+    assert re.search(r"3 steps \(inferred\), 27 rows", out)
+    # Nothing is drawn over a line that is no terminal's.
+    assert "\r" not in err
+    assert json.loads((folder / "run.json").read_text())["ended"]
+    with megalens.open(folder) as run:
+        assert run.step == 3
+        assert not run.truncated
+        assert run.tensors("QKV_mat_mul").num_rows == 9
+
+
+def test_connect_ends_with_its_standard_input(tmp_path):
+    with (
+        peer(endless) as address,
+        command("connect", address, "--dialect", "T2", "--until-stdin-closes") as process,
+    ):
+        run_id = re.fullmatch(r"run (\S+)\n", process.stdout.readline())[1]
+        assert find_hub(run_id) is not None
+        process.communicate(timeout=WAIT)
+    assert process.returncode == 0
+    assert find_hub(run_id) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--dialect", "T1", "--wait", "0"], 3, "No hub could be reached"),
+        (["--dialect", "T9"], 2, "expected one of"),
+        (["--dialect", "T1", "--reduction", "std"], 2, "keep their meaning"),
+        (["--dialect", "inference"], 2, "--prompt"),
+        (["--tiles", "8"], 2, "need --dialect"),
+        (["--dialect", "T1", "--config", "{}"], 2, "flags"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(tmp_path, arguments, code, said):
+    done = subprocess.run(
+        [sys.executable, "-m", "megalens", "record", "ws://127.0.0.1:9", "--into", str(tmp_path), *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_live_run_to_serve_is_said():
+    done = subprocess.run(
+        [sys.executable, "-m", "megalens", "serve-3606", "no-such-run"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+        timeout=WAIT,
+    )
+    assert done.returncode == 3
+    assert "no live run of no-such-run" in done.stderr

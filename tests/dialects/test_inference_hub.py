@@ -1,0 +1,133 @@
+"""A generation on MegatronApp's inference hub becomes a run of ours."""
+
+import asyncio
+
+import pytest
+from peers import Peer, say, t1_layer, update, values
+from translation import plan, translate
+
+from megalens.dialects import DIALECTS, DialectError, Plan, Translator
+
+CANDIDATES = 20
+
+
+def tokens(seed, count):
+    return [
+        {"id": 100 * seed + n, "token": f"Ġ{seed}.{n}", "logit": -float(n), "probability": 1 / (n + 2)}
+        for n in range(count)
+    ]
+
+
+def generation(prompts, passes=3, layers=2, prompt_length=4):
+    batch = len(prompts)
+    flat = [{"id": 7 * b + s, "token": f"t{b}{s}"} for b in range(batch) for s in range(prompt_length)]
+    yield {"type": "start", "prompts": flat, "num_layers": layers}
+    for n in range(passes):
+        length = prompt_length if n == 0 else 1
+        for layer in range(1, layers + 1):
+            yield from t1_layer(n, layer, batch=batch, positions=length, qkv=96, mlp=64)
+            keys = prompt_length + n
+            yield update(2, layer, [2, length, keys], values((n, layer, 2), batch, 2, length, keys))
+        yield {
+            "type": "update",
+            "update_type": 6,
+            "result": [t for b in range(batch) for t in tokens(10 * n + b, CANDIDATES)],
+            "sampled": [tokens(10 * n + b, 2)[1] for b in range(batch)],
+        }
+    for layer in range(1, layers + 1):
+        yield update(
+            7,
+            layer,
+            [batch, prompt_length + passes - 1],
+            values(("pca", layer), batch, prompt_length + passes - 1, 2),
+        )
+    yield {"type": "finish", "text": [f"{prompt} and so on" for prompt in prompts], "segments": []}
+
+
+def generate(tmp_path, script, dialect="inference", **changes):
+    async def run():
+        async with Peer(script) as peer:
+            chosen = {"config": None, "prompts": ("To be", "Or not"), "tokens": 3, **changes}
+            outcome = await translate(tmp_path, plan(peer, dialect, **chosen))
+            outcome.peer = peer
+            return outcome
+
+    return asyncio.run(run())
+
+
+async def answer(peer, socket, message):
+    if message["type"] == "ping":
+        await say(socket, {"type": "pong"})
+    elif message["type"] == "generate":
+        for each in generation(message["prompts"]):
+            await say(socket, each)
+    else:
+        await socket.send("Value Error!")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_generation_is_recorded_with_its_candidates(tmp_path, named):
+    out = generate(tmp_path, answer, dialect="inference" if named else None)
+    assert out.error is None
+    assert out.run.header["origin"]["name"] == "inference"
+    assert out.translator.text == ["To be and so on", "Or not and so on"]
+    assert {row["phase"] for row in out.rows()} == {"generate"}
+    # The first pass is the prompt, each later one a position.
+    assert [(r["step"], r["shape"]) for r in out.rows("MLP1_mat_mul") if r["layer"] == 1] == [
+        (1, [2, 4, 64]),
+        (2, [2, 1, 64]),
+        (3, [2, 1, 64]),
+    ]
+    assert [r["shape"] for r in out.rows("RawAttentionScore_mat_mul") if r["layer"] == 2] == [
+        [2, 2, 4, 4],
+        [2, 2, 1, 5],
+        [2, 2, 1, 6],
+    ]
+    prompt = out.rows("InputTokens")[0]
+    assert (prompt["step"], prompt["shape"], prompt["labels"][:5]) == (
+        1,
+        [2, 4],
+        ["t00", "t01", "t02", "t03", "t10"],
+    )
+    chances = [row for row in out.rows("Result") if row["part"] == "probability"]
+    assert [row["step"] for row in chances] == [1, 2, 3]
+    assert chances[1]["shape"] == [2, CANDIDATES]
+    assert chances[1]["labels"][:2] == ["Ġ10.0", "Ġ10.1"]
+    assert chances[1]["values"][:2] == pytest.approx([1 / 2, 1 / 3])
+    sampled = [row for row in out.rows("Result") if row["part"] == "sampled"]
+    assert (sampled[2]["values"], sampled[2]["labels"]) == ([2001.0, 2101.0], ["Ġ20.1", "Ġ21.1"])
+    # The projection was not asked for: it is counted, not lost.
+    assert "Left out: 2 updates of MLP2_Plot that were not asked for." in out.said
+    request = out.peer.of("generate")[0]
+    assert (request["prompts"], request["tokens_to_generate"]) == (["To be", "Or not"], 3)
+    assert request["visualization_flags"]["RawAttentionScore_mat_mul"] == "True"
+    assert request["visualization_flags"]["MLP2_Plot"] == "False"
+
+
+def test_a_projection_that_was_asked_for_belongs_to_the_last_pass(tmp_path):
+    config = {"flags": {"MLP2_Plot": {"samples": None, "compressor": {"name": "NoOp"}}}}
+    out = generate(tmp_path, answer, config=config)
+    assert [(r["step"], r["layer"], r["shape"]) for r in out.rows("MLP2_Plot")] == [
+        (1, 1, [2, 6, 2]),
+        (1, 2, [2, 6, 2]),
+    ]
+
+
+@pytest.mark.parametrize("code", [None, 1011])
+def test_what_the_hub_refuses_is_said(tmp_path, code):
+    async def refuse(peer, socket, message):
+        if code is None:
+            await socket.send("temperature must be a positive number less than or equal to 100.0")
+        else:
+            await socket.close(code, "error in fragmented message")
+
+    out = generate(tmp_path, refuse)
+    assert isinstance(out.error, DialectError)
+    assert out.error.code == "refused"
+    assert ("temperature must be" if code is None else "error in fragmented message") in str(out.error)
+    assert out.run.closed
+
+
+def test_an_inference_hub_needs_a_prompt():
+    with pytest.raises(DialectError, match="--prompt"):
+        Translator(Plan("ws://127.0.0.1:1", DIALECTS["inference"]))

@@ -1,0 +1,75 @@
+"""Runs a translation to its end and opens what it recorded."""
+
+import asyncio
+from dataclasses import replace
+
+from megalens.client import RunFolder
+from megalens.dialects import DIALECTS, HostedRun, Plan, Translator
+from megalens.hub.options import HubOptions
+
+WAIT = 30
+SMALL = {
+    "flags": {
+        "QKV_mat_mul": {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": 6}}},
+        "MLP1_mat_mul": {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": 4}}},
+        "MLP2_mat_mul": {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": 4}}},
+    }
+}
+
+
+def small(dialect, *others):
+    """A configuration with few tiles; a dialect that shares them has them alike."""
+    config = {"flags": dict(SMALL["flags"])}
+    if dialect == "3606":
+        config["flags"] = {
+            name: {**setting, "compressor": {"name": "Tile", "params": {"tiles": 6}}}
+            for name, setting in config["flags"].items()
+        }
+    for other in others:
+        config["flags"][other] = {"samples": None, "compressor": {"name": "NoOp"}}
+    return config
+
+
+def plan(peer, dialect, **changes):
+    base = Plan(
+        address=peer if isinstance(peer, str) else peer.address,
+        dialect=DIALECTS[dialect] if dialect else None,
+        config=small(dialect) if dialect else None,
+        wait_seconds=0.2,
+    )
+    return replace(base, **changes)
+
+
+class Outcome:
+    """A finished translation: its recording, what it said, and the error that ended it."""
+
+    def __init__(self, folder, translator, error):
+        self.run, self.translator, self.error = folder, translator, error
+        self.said = translator.sentences()
+
+    def rows(self, flag=None):
+        rows = self.run.read("tensors").to_pylist()
+        return [row for row in rows if flag is None or row["flag"] == flag]
+
+    def steps(self, flag, layer):
+        return [(row["step"], row["micro_batch"]) for row in self.rows(flag) if row["layer"] == layer]
+
+
+async def translate(tmp_path, asked, during=None):
+    """Translate to the end; ``during(host, translator)`` runs beside it."""
+    translator = Translator(asked)
+    error = None
+    options = HubOptions(name=asked.name, record=tmp_path / "runs", linger=0)
+    async with HostedRun(options, "translation", translator.configure) as host:
+        beside = asyncio.create_task(during(host, translator)) if during else None
+        try:
+            await asyncio.wait_for(translator.run(host), WAIT)
+        except Exception as caught:
+            error = caught
+        if beside:
+            await asyncio.wait_for(beside, WAIT)
+        await host.finish()
+        folder = host.entry.record
+    if isinstance(error, asyncio.TimeoutError):
+        raise error
+    return Outcome(RunFolder(folder), translator, error)
