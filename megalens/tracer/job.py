@@ -275,7 +275,7 @@ class Job:
         if self.crew is not None:
             self.crew.send_pieces(meta, arrays)
 
-    def _take_pieces(self, rank: int, meta: dict[str, Any], payload: bytearray) -> None:
+    def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         if isinstance(self.worker, Producer):
             self.worker.pieces(rank, meta, payload)
 

@@ -89,7 +89,7 @@ class Joiner:
             self._by_key[waiting.key] = waiting
         self._waiting.append(waiting)
 
-    def take(self, rank: int, meta: Mapping[str, Any], payload: bytearray) -> None:
+    def take(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> None:
         """Take what another rank sent; raises ``ValueError`` or ``KeyError`` when it cannot be read."""
         pieces = self._read(rank, meta, payload)
         key = (int(meta["version"]), int(meta["step"]), int(meta["order"]))
@@ -183,7 +183,7 @@ class Joiner:
         nan, inf = (int(row.nonfinite[at]) + sum(int(count[at]) for count in counts) for at in (0, 1))
         return Row(known, whole, (nan, inf), row.error)
 
-    def _read(self, rank: int, meta: Mapping[str, Any], payload: bytearray) -> _Pieces:
+    def _read(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> _Pieces:
         number = int(meta["table"])
         if "rows" in meta:
             if len(self._tables) > 4096:

@@ -28,6 +28,7 @@ _SCALARS_SECONDS = 0.2
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _KEPT_SCALARS = 10_000
 _LAST_SECONDS = 2.0
+_EARLY_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ class Producer(Worker):
         self._retry_at = 0.0
         self._unsent: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT_SCALARS)
         self._overhead_at = self._status_at = self._scalars_at = time.monotonic()
+        self._early: list[bytes] | None = [] if address is None else None
+        self._early_bytes = 0
         self.run_id = None if address is None else address.run_id
         self._thread.start()
 
@@ -115,7 +118,7 @@ class Producer(Worker):
         """Use the hub that is there."""
         self._queue.put(address)
 
-    def pieces(self, rank: int, meta: dict[str, Any], payload: bytearray) -> None:
+    def pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Hand over what another rank of the tensor-parallel group sent."""
         self._queue.put(Pieces(rank, meta, payload))
 
@@ -211,7 +214,19 @@ class Producer(Worker):
         self.connected.set()
         self._hub_is(True)
         self._say(self._announce())
+        self._send_early()
         self._send_scalars()
+
+    def _send_early(self) -> None:
+        early, self._early = self._early or [], None
+        try:
+            for frame in early:
+                link = self._link
+                if link is None:
+                    break
+                link.send(frame)
+        except LinkLost as error:
+            self._lost(str(error))
 
     def _lost(self, why: str) -> None:
         """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
@@ -328,6 +343,12 @@ class Producer(Worker):
                 return len(frame)
             except LinkLost as error:
                 self._lost(str(error))
+        elif self._early is not None and self._early_bytes < _EARLY_BYTES:
+            # Nobody has said yet where the hub is.
+            self._seq += 1
+            self._early.append(encode_frame(stream, table, step=step, seq=self._seq))
+            self._early_bytes += len(self._early[-1])
+            return len(self._early[-1])
         if stream == "tensors":
             self.health.lost_rows += table.num_rows
         return 0

@@ -34,7 +34,7 @@ class Pieces:
 
     rank: int
     meta: dict[str, Any]
-    payload: bytearray
+    payload: memoryview
 
 
 class Worker:

@@ -49,7 +49,7 @@ class Message:
 
     kind: Kind
     meta: dict[str, Any]
-    payload: bytearray
+    payload: memoryview
 
 
 class Channel:
@@ -181,5 +181,4 @@ class Channel:
             raise ChannelError("a message that is not JSON came") from error
         if not isinstance(meta, dict):
             raise ChannelError("a message that is not an object came")
-        del body[:size]
-        return Message(kind, meta, body)
+        return Message(kind, meta, memoryview(body)[size:])

@@ -66,7 +66,7 @@ class Crew:
         agenda: Agenda,
         *,
         beat: Callable[[], dict[str, Any]],
-        pieces: Callable[[int, dict[str, Any], bytearray], None],
+        pieces: Callable[[int, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
     ) -> None:
@@ -99,7 +99,9 @@ class Crew:
         self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
         self._listens = place.rank == 0 or (place.leads and len(place.tp_ranks) > 1)
         if place.rank == 0:
-            self.roll.came(0, place.name, place.to_message(socket.gethostname()))
+            self.roll.came(
+                0, f"{place.name} on {socket.gethostname()}", place.to_message(socket.gethostname())
+            )
         self._thread = threading.Thread(target=self._run, name="megalens-crew", daemon=True)
         self._thread.start()
 
@@ -160,8 +162,12 @@ class Crew:
                     self._serve(key.fileobj, mask)
                 self._empty_outbox()
                 self._tick()
-        except Exception:  # The training must not notice.
-            log.warning("The link between this job's processes has ended after an error of its own.")
+        except Exception as error:  # The training must not notice.
+            log.warning(
+                "The link between this job's processes has ended after an error of its own: %s: %s",
+                type(error).__name__,
+                error,
+            )
             log.debug("crew thread", exc_info=True)
             self._agenda.abort_all()
             self._agenda.release()
