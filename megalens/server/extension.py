@@ -17,6 +17,7 @@ from .registry import RunRegistry
 from .relay import RelayHandler
 from .report_handler import ReportHandler
 from .runs_handlers import IndexHandler, RunHandler, RunsHandler, StreamHandler
+from .translations import Translations
 
 __all__ = ["HANDLERS", "MegalensExtension"]
 
@@ -70,6 +71,7 @@ class MegalensExtension(ExtensionApp):
             {
                 "megalens_registry": registry,
                 "megalens_demo": DemoTraining(records, self.allow_demo),
+                "megalens_translations": Translations(),
                 "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
                 "megalens_relays": set(),
                 "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
@@ -81,9 +83,14 @@ class MegalensExtension(ExtensionApp):
         self.handlers.extend(HANDLERS)
 
     async def stop_extension(self) -> None:
-        """Close every relay, end the demo training and the worker threads."""
-        demo: DemoTraining = self.settings["megalens_demo"]
-        ending = asyncio.get_running_loop().run_in_executor(None, demo.close)
+        """Close every relay, end the demo training, the translations and the worker threads."""
+        loop = asyncio.get_running_loop()
+        ending = asyncio.gather(
+            *(
+                loop.run_in_executor(None, self.settings[name].close)
+                for name in ("megalens_demo", "megalens_translations")
+            )
+        )
         relays: set[RelayHandler] = self.settings["megalens_relays"]
         await asyncio.gather(*(relay.shut_down() for relay in list(relays)), return_exceptions=True)
         await ending

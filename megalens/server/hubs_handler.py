@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from typing import Any
 
@@ -17,23 +18,42 @@ from .base_handler import MegalensHandler
 from .errors import ServerError
 from .hub_socket import open_hub
 from .registry import HubTarget
+from .translations import DIALECTS, Translations
 
 __all__ = ["HubsHandler"]
 
 _HELLO_SECONDS = 10
+_REACH_SECONDS = 5
+_MOST_CONFIG = 64 * 1024
+_MOST_PROMPTS = 8
+_MOST_PROMPT = 4000
 
 
 class HubsHandler(MegalensHandler):
     """``megalens/api/hubs``."""
+
+    @property
+    def translations(self) -> Translations:
+        """The foreign hubs that this server follows."""
+        translations: Translations = self.settings["megalens_translations"]
+        return translations
 
     @authenticated
     @authorized
     async def post(self) -> None:
         """Connect to a hub that the administrator's allow-list names, and answer its entry."""
         body = self.json_body()
-        unknown = set(body) - {"address", "token"}
+        unknown = set(body) - {"address", "token", "dialect", "config", "prompts", "tokens"}
         if unknown:
-            raise ServerError(400, "bad-parameter", "The body must be {address, token} and nothing else.")
+            raise ServerError(
+                400,
+                "bad-parameter",
+                "The body must be {address, token}, or {address, dialect, config?, prompts?, tokens?} for a foreign hub.",
+            )
+        dialect = body.get("dialect", "megalens")
+        if dialect != "megalens":
+            self.answer(await self._follow(dialect, body))
+            return
         token = body.get("token")
         if (
             not isinstance(token, str)
@@ -49,6 +69,56 @@ class HubsHandler(MegalensHandler):
         run = hello["run"]
         target = HubTarget(run["id"], run["name"], address, run["started"], token)
         self.answer(await self.in_thread(self.registry.connect, target))
+
+    @authenticated
+    @authorized
+    async def delete(self) -> None:
+        """Stop following a foreign hub, named by its run."""
+        run_id = self.get_query_argument("run", "")
+        if not await self.in_thread(self.translations.stop, run_id):
+            raise ServerError(404, "not-found", "This server follows no foreign hub under that run.", "run")
+        self.set_status(204)
+        self.finish()
+
+    async def _follow(self, dialect: Any, body: dict[str, Any]) -> dict[str, Any]:
+        if dialect not in DIALECTS:
+            raise ServerError(
+                400, "bad-parameter", f"A dialect is one of megalens, {', '.join(DIALECTS)}.", "dialect"
+            )
+        config, prompts, tokens = body.get("config"), body.get("prompts", []), body.get("tokens", 10)
+        if config is not None and (not isinstance(config, dict) or len(json.dumps(config)) > _MOST_CONFIG):
+            raise ServerError(400, "bad-parameter", "A config must be the Config of messages.", "config")
+        if not (
+            isinstance(prompts, list)
+            and len(prompts) <= _MOST_PROMPTS
+            and all(isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT for prompt in prompts)
+        ):
+            raise ServerError(
+                400, "bad-parameter", f"Prompts must be at most {_MOST_PROMPTS} short texts.", "prompts"
+            )
+        if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= 100_000:
+            raise ServerError(400, "bad-parameter", "tokens must be a whole number from 1.", "tokens")
+        if dialect == "inference" and not prompts:
+            raise ServerError(
+                400, "bad-parameter", "An inference hub sends nothing unless it is given prompts.", "prompts"
+            )
+        address = self.registry.check_address(body.get("address"))
+        await _reach(address)
+        run_id = await self.in_thread(self.translations.start, address, dialect, config, prompts, tokens)
+        return await self.in_thread(self.registry.entry, run_id)
+
+
+async def _reach(address: str) -> None:
+    """Find out that somebody listens there: what follows is a process, whose silence means nothing."""
+    host, _, port = address.removeprefix("ws://").rpartition(":")
+    try:
+        opening = asyncio.open_connection(host.strip("[]"), int(port))
+        _, writer = await asyncio.wait_for(opening, _REACH_SECONDS)
+    except (OSError, asyncio.TimeoutError) as error:
+        raise ServerError(
+            502, "unreachable", "Nobody listens at this address. Check that the training runs.", "address"
+        ) from error
+    writer.close()
 
 
 async def _greet(address: str, token: str) -> dict[str, Any]:
