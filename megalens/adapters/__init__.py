@@ -4,8 +4,10 @@ from .adapter import Adapter
 from .callback import MegalensCallback
 from .find import ADAPTERS, find_adapter
 from .huggingface import GPT2_TABLE, LLAMA_TABLE
+from .megatron_core import MegatronAdapter
 from .plain_torch import GPT_TABLE
 from .sites import sites_of
+from .torch_place import mesh_place, torch_place
 
 __all__ = [
     "ADAPTERS",
@@ -14,6 +16,9 @@ __all__ = [
     "LLAMA_TABLE",
     "Adapter",
     "MegalensCallback",
+    "MegatronAdapter",
     "find_adapter",
+    "mesh_place",
     "sites_of",
+    "torch_place",
 ]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
+from ..tracer import FlagPoints, ModelPoints, Shards, SitePoints, Source, TracerError
 from .sites import sites_of
 from .sizes import ModelSizes, input_features, model_sizes, output_features
+from .torch_layout import output_shards
+from .torch_place import torch_place
+from .unwrap import unwrapped
 
 __all__ = ["Adapter"]
 
@@ -80,7 +83,7 @@ class Adapter:
         TracerError
             When a path of the table is not in the model, naming it.
         """
-        body = _unwrapped(model)
+        body = unwrapped(model)
         prefix = self._prefix(model)
         if prefix is None:
             raise TracerError(self._misfit(body))
@@ -94,9 +97,7 @@ class Adapter:
             "MLP1_mat_mul": self._mlp1,
             "MLP2_mat_mul": lambda layer: self._whole(layer, self.fc2),
             "AttentionOutput_mat_mul": lambda layer: self._whole(layer, self.attention, self.context),
-            "HiddenStates": lambda layer: [
-                Source(layer, features=(sizes.hidden,), sequence_first=self.layout == "SBH")
-            ],
+            "HiddenStates": lambda layer: [self._source(layer, sizes.hidden, _below(layer, self.fc2))],
         }
         for flag, make in makers.items():
             reason = self.missing(body, flag) if self.missing else None
@@ -106,7 +107,7 @@ class Adapter:
         tokens = self._input_tokens(body, prefix)
         flags["InputTokens"] = FlagPoints({0: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
-        return ModelPoints((model,), described, flags, sites=self._sites(layers))
+        return ModelPoints((model,), described, flags, self._sites(layers), torch_place(model))
 
     def _sites(self, layers: Sequence[nn.Module]) -> dict[str, SitePoints]:
         names = ("qkv", "q", "k", "v", "context", "fc1", "gate_up", "gate", "up", "fc2")
@@ -121,7 +122,6 @@ class Adapter:
     # One maker per flag, each for one layer.
 
     def _qkv(self, layer: nn.Module, sizes: ModelSizes) -> Sequence[Source]:
-        first = self.layout == "SBH"
         if self.qkv is not None:
             module = layer.get_submodule(self.qkv)
             widths = _qkv_widths(output_features(module), sizes)
@@ -134,41 +134,47 @@ class Adapter:
                     split=_Concatenated(sizes) if plain else _Grouped(sizes),
                     cuts=cuts if len(cuts) == 3 else None,
                     features=widths,
-                    sequence_first=first,
+                    sequence_first=self.layout == "SBH",
+                    shards=output_shards(module),
                 )
             ]
         named = [("q", self.q), ("k", self.k), ("v", self.v)]
         modules = [(part, layer.get_submodule(path)) for part, path in named if path is not None]
-        return [
-            Source(module, parts=(part,), features=(output_features(module),), sequence_first=first)
-            for part, module in modules
-        ]
+        return [self._source(module, output_features(module), part=part) for part, module in modules]
 
     def _mlp1(self, layer: nn.Module) -> Sequence[Source]:
-        first = self.layout == "SBH"
         if self.gate_up is not None:
             module = layer.get_submodule(self.gate_up)
             size = output_features(module)
             half = None if size is None else size // 2
             return [
                 Source(
-                    module, parts=("gate", "up"), split=_halves, features=(half, half), sequence_first=first
+                    module,
+                    parts=("gate", "up"),
+                    split=_halves,
+                    features=(half, half),
+                    sequence_first=self.layout == "SBH",
+                    shards=output_shards(module),
                 )
             ]
         if self.gate is not None and self.up is not None:
             modules = [("gate", layer.get_submodule(self.gate)), ("up", layer.get_submodule(self.up))]
-            return [
-                Source(module, parts=(part,), features=(output_features(module),), sequence_first=first)
-                for part, module in modules
-            ]
+            return [self._source(module, output_features(module), part=part) for part, module in modules]
         return self._whole(layer, self.fc1)
 
     def _whole(self, layer: nn.Module, path: str | None, sized_by: str | None = None) -> Sequence[Source]:
         if path is None:
             return []
-        module = layer.get_submodule(path)
-        size = output_features(layer.get_submodule(sized_by)) if sized_by else output_features(module)
-        return [Source(module, features=(size,), sequence_first=self.layout == "SBH")]
+        module, inner = layer.get_submodule(path), _below(layer, sized_by)
+        return [self._source(module, output_features(inner or module), inner)]
+
+    def _source(
+        self, module: nn.Module, size: int | None, inner: nn.Module | None = None, part: str = ""
+    ) -> Source:
+        """Return the output of a module as it is. What it does not say of its own layout is that of ``inner``, from which it comes."""
+        shards = output_shards(module, inner)
+        first = self.layout == "SBH"
+        return Source(module, parts=(part,), features=(size,), sequence_first=first, shards=shards)
 
     def _context(self, layer: nn.Module) -> Sequence[Source]:
         if self.context is None:
@@ -181,7 +187,9 @@ class Adapter:
         if self.probabilities is None:
             return []
         path, item = _path_and_item(self.probabilities)
-        return [Source(layer.get_submodule(path), item=item)]
+        cut = output_shards(_below(layer, self.q or self.qkv)) == "features"
+        shards: Shards = "heads" if cut else "none"
+        return [Source(layer.get_submodule(path), item=item, shards=shards)]
 
     def _input_tokens(self, body: nn.Module, prefix: str) -> tuple[Source, ...]:
         embedding = _module(body, prefix, self.tokens)
@@ -225,7 +233,7 @@ class Adapter:
         ]
 
     def _prefix(self, model: nn.Module) -> str | None:
-        body = _unwrapped(model)
+        body = unwrapped(model)
         outside = [_path_and_item(path)[0] for path in (self.tokens, self.positions) if path is not None]
         for prefix in self.prefixes:
             layer = _find(body, prefix + self.layer.format(i=0))
@@ -320,22 +328,15 @@ def _path_and_item(text: str) -> tuple[str, int]:
     return path, int(item.rstrip("]")) if bracket else 0
 
 
-def _unwrapped(model: nn.Module) -> nn.Module:
-    """Look through torch.compile's and data-parallel wrappers, whose only job is to call what they hold."""
-    while True:
-        inner: Any = getattr(model, "_orig_mod", None)
-        if inner is None and type(model).__name__ in ("DataParallel", "DistributedDataParallel"):
-            inner = model.module
-        if not isinstance(inner, nn.Module):
-            return model
-        model = inner
-
-
 def _find(module: nn.Module, path: str) -> nn.Module | None:
     try:
         return module.get_submodule(path)
     except (AttributeError, TypeError):
         return None
+
+
+def _below(layer: nn.Module, path: str | None) -> nn.Module | None:
+    return None if path is None else layer.get_submodule(path)
 
 
 def _module(body: nn.Module, prefix: str, path: str | None) -> nn.Module | None:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
 from ..tracer import TracerError
 from .adapter import Adapter
 from .huggingface import GPT2_TABLE, LLAMA_TABLE
+from .megatron_core import MegatronAdapter
 from .plain_torch import GPT_TABLE
 
 __all__ = ["ADAPTERS", "find_adapter"]
 
-ADAPTERS: tuple[Adapter, ...] = (GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
-"""The ready tables, in the order in which they are tried."""
+ADAPTERS: tuple[Adapter | MegatronAdapter, ...] = (MegatronAdapter(), GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
+"""The ready adapters, in the order in which they are tried."""
 _LINES = 60
 
 
-def find_adapter(model: nn.Module) -> Adapter:
-    """Return the ready adapter that fits ``model``.
+def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter:
+    """Return the ready adapter that fits ``model``, or the list of model chunks of a pipeline stage.
 
     Raises
     ------
@@ -27,8 +28,16 @@ def find_adapter(model: nn.Module) -> Adapter:
         When none does, with the model's module names and the table to fill in.
     """
     for adapter in ADAPTERS:
-        if adapter.fits(model):
+        if isinstance(adapter, MegatronAdapter):
+            if adapter.fits(model):
+                return adapter
+        elif isinstance(model, nn.Module) and adapter.fits(model):
             return adapter
+    if not isinstance(model, nn.Module):
+        kinds = ", ".join(sorted({type(chunk).__name__ for chunk in model})) or "nothing"
+        raise TracerError(
+            f"A list of model chunks is traced where they are GPT models of Megatron-Core; this one holds {kinds}."
+        )
     lines = list(_outline(model, 1))
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], f"  … and {len(lines) - _LINES} more"]

@@ -18,7 +18,7 @@ class ModelSizes:
     heads: int | None
     kv_heads: int | None
     vocabulary: int | None
-    parameters: int
+    parameters: int | None
     dtype: str | None
     device: str | None
 

@@ -1,0 +1,284 @@
+"""Megatron-Core's GPT models, as one rank of a tensor-, pipeline- and data-parallel job holds them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..tracer import FlagPoints, ModelPoints, Place, Shards, Source, TracerError
+from .sites import sites_of
+from .sizes import ModelSizes
+from .unwrap import unwrapped
+
+__all__ = ["MegatronAdapter"]
+
+_MOE = "Layer {layer} is a mixture of experts: its first linear layers see different tokens each, so that there is no one tensor."
+
+
+class MegatronAdapter:
+    """Trace points of ``megatron.core`` GPT models: bare, or in its DDP, Float16Module or FSDP; with virtual stages, the list of model chunks.
+
+    Nothing of Megatron-Core is imported: where the process stands is read from ``megatron.core.parallel_state``, which the training has imported.
+    """
+
+    name = "megatron core"
+
+    def fits(self, model: nn.Module | Sequence[nn.Module]) -> bool:
+        """Return whether ``model``, or every chunk in it, is a GPT model of Megatron-Core."""
+        chunks = _chunks(model)
+        return bool(chunks) and all(_is_gpt(chunk) for chunk in chunks)
+
+    def points(self, model: nn.Module | Sequence[nn.Module]) -> ModelPoints:
+        """Return the trace points that are on this rank.
+
+        Raises
+        ------
+        TracerError
+            When ``model`` is not a GPT model of Megatron-Core.
+        """
+        chunks = _chunks(model)
+        if not chunks or not all(_is_gpt(chunk) for chunk in chunks):
+            raise TracerError(
+                f"The adapter {self.name!r} takes a GPT model of Megatron-Core, or the list of its model chunks; a {type(model).__name__} came."
+            )
+        config: Any = chunks[0].config
+        place = _place(config, len(chunks))
+        layers = {int(layer.layer_number): layer for chunk in chunks for layer in chunk.decoder.layers}  # type: ignore[union-attr]
+        makers: dict[str, Callable[[nn.Module], Source | str]] = {
+            "QKV_mat_mul": lambda layer: _qkv(layer, config, place),
+            "RawAttentionScore_mat_mul": _probabilities,
+            "ContextLayer_mat_mul": lambda layer: _context(layer, config),
+            "MLP1_mat_mul": lambda layer: _mlp1(layer, config),
+            "MLP2_mat_mul": lambda layer: _mlp2(layer, config, place),
+            "AttentionOutput_mat_mul": lambda layer: _whole(layer, "self_attention", config, place),
+            "HiddenStates": lambda layer: _hidden(layer, config, place),
+        }
+        flags = {flag: _points(layers, make) for flag, make in makers.items()}
+        flags["InputTokens"] = _tokens(chunks)
+        sites = sites_of(
+            weight={number: _linears(layer) for number, layer in layers.items()},
+            # The experts' outputs are put together by the layer that holds them.
+            calculation={number: [_below(layer, _mlp2_path(layer))] for number, layer in layers.items()},
+            system={number: [layer] for number, layer in layers.items()},
+        )
+        sizes = _sizes(chunks, config, place)
+        name = type(chunks[0]).__name__
+        return ModelPoints(
+            tuple(chunks), sizes.to_message(name, self.name, int(config.num_layers)), flags, sites, place
+        )
+
+
+def _chunks(model: nn.Module | Sequence[nn.Module]) -> list[nn.Module]:
+    found = list(model) if isinstance(model, (list, tuple)) else [model]
+    return [unwrapped(chunk) for chunk in found if isinstance(chunk, nn.Module)]
+
+
+def _is_gpt(model: nn.Module) -> bool:
+    """Tell by names, so that this needs no import and a subclass of one's own is found too."""
+    return (
+        any(kind.__module__.startswith("megatron.core.") for kind in type(model).__mro__)
+        and isinstance(getattr(getattr(model, "decoder", None), "layers", None), nn.ModuleList)
+        and hasattr(model, "config")
+    )
+
+
+def _place(config: Any, chunks: int) -> Place:
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    if state is None or not state.model_parallel_is_initialized():
+        return Place(vpp_size=chunks)
+    distributed = torch.distributed
+    return Place(
+        rank=distributed.get_rank(),
+        tp=state.get_tensor_model_parallel_rank(),
+        pp=state.get_pipeline_model_parallel_rank(),
+        # Ranks of a context-parallel group see other positions: each stands for itself, like a replica.
+        dp=state.get_data_parallel_rank(with_context_parallel=True),
+        tp_ranks=tuple(distributed.get_process_group_ranks(state.get_tensor_model_parallel_group())),
+        world_size=distributed.get_world_size(),
+        tp_size=state.get_tensor_model_parallel_world_size(),
+        pp_size=state.get_pipeline_model_parallel_world_size(),
+        dp_size=state.get_data_parallel_world_size(with_context_parallel=True),
+        vpp_size=chunks,
+        ep_size=state.get_expert_model_parallel_world_size(),
+        cp_size=state.get_context_parallel_world_size(),
+    )
+
+
+def _sizes(chunks: Sequence[nn.Module], config: Any, place: Place) -> ModelSizes:
+    first = next((parameter for chunk in chunks for parameter in chunk.parameters()), None)
+    count = None
+    if place.pp_size == place.ep_size == 1:
+        # What other stages and other experts' ranks hold cannot be counted here.
+        count = sum(
+            parameter.numel() * (place.tp_size if getattr(parameter, "tensor_model_parallel", False) else 1)
+            for chunk in chunks
+            for parameter in chunk.parameters()
+        )
+    return ModelSizes(
+        int(config.hidden_size),
+        int(config.num_attention_heads),
+        int(config.num_query_groups or config.num_attention_heads),
+        int(getattr(chunks[0], "vocab_size", 0)) or None,
+        count,
+        None if first is None else str(first.dtype).removeprefix("torch."),
+        None if first is None else str(first.device),
+    )
+
+
+def _points(layers: dict[int, nn.Module], make: Callable[[nn.Module], Source | str]) -> FlagPoints:
+    found: dict[int, tuple[Source, ...]] = {}
+    reason: str | None = None if layers else "This stage of the pipeline has no transformer layer."
+    for number, layer in sorted(layers.items()):
+        made = make(layer)
+        if isinstance(made, Source):
+            found[number] = (made,)
+        else:
+            reason = reason or made.format(layer=number)
+    return FlagPoints(found, reason)
+
+
+def _linears(layer: nn.Module) -> list[nn.Module | None]:
+    experts = [
+        module
+        for name, module in layer.named_modules()
+        if name.startswith("mlp.") and name.endswith((".linear_fc1", ".linear_fc2"))
+    ]
+    return [
+        _below(layer, "self_attention.linear_qkv"),
+        _below(layer, "self_attention.linear_proj"),
+        *experts,
+    ]
+
+
+def _below(layer: nn.Module, path: str) -> nn.Module | None:
+    """Return a submodule; None where the layer has none, or only a stand-in that does nothing."""
+    try:
+        module = layer.get_submodule(path)
+    except AttributeError:
+        return None
+    return None if type(module).__name__ in ("IdentityOp", "IdentityFuncOp") else module
+
+
+# One maker per flag, each for one layer: where it is, or why nowhere. All are laid out [S, B, *] but the probabilities.
+
+
+def _qkv(layer: nn.Module, config: Any, place: Place) -> Source | str:
+    module = _below(layer, "self_attention.linear_qkv")
+    heads, groups = int(config.num_attention_heads), int(config.num_query_groups)
+    if module is None:
+        return "The attention of layer {layer} has no fused linear_qkv."
+    if getattr(config, "attention_output_gate", False):
+        return "The attention of layer {layer} computes a gate beside queries, keys and values, which is not known here."
+    if groups < place.tp_size:
+        return (
+            f"There are fewer query groups ({groups}) than tensor-parallel ranks ({place.tp_size}): "
+            "what linear_qkv gives on one rank is no whole group."
+        )
+    head = int(config.kv_channels)
+    return Source(
+        module,
+        parts=("q", "k", "v"),
+        split=_Groups(heads // groups, head),
+        features=(heads * head, groups * head, groups * head),
+        sequence_first=True,
+        shards="features",
+    )
+
+
+def _probabilities(layer: nn.Module) -> Source | str:
+    core = _below(layer, "self_attention.core_attention")
+    module = None if core is None else _below(core, "scale_mask_softmax")
+    if module is None:
+        kind = "nothing" if core is None else type(core).__name__
+        return f"The attention of layer {{layer}} is computed by {kind}, which gives no probabilities; the local layer spec's does."
+    return Source(module, shards="heads")
+
+
+def _context(layer: nn.Module, config: Any) -> Source | str:
+    module = _below(layer, "self_attention.linear_proj")
+    if module is None:
+        return "The attention of layer {layer} has no linear_proj."
+    width = int(config.kv_channels) * int(config.num_attention_heads)
+    if getattr(config, "multi_latent_attention", False):
+        width = int(config.v_head_dim) * int(config.num_attention_heads)
+    return Source(module, side="input", features=(width,), sequence_first=True, shards="features")
+
+
+def _mlp1(layer: nn.Module, config: Any) -> Source | str:
+    module = _below(layer, "mlp.linear_fc1")
+    if module is None:
+        return _MOE if _below(layer, "mlp.experts") is not None else "Layer {layer} has no mlp.linear_fc1."
+    width = int(config.ffn_hidden_size)
+    if config.gated_linear_unit:
+        return Source(
+            module,
+            parts=("gate", "up"),
+            split=_halves,
+            features=(width, width),
+            sequence_first=True,
+            shards="features",
+        )
+    return Source(module, features=(width,), sequence_first=True, shards="features")
+
+
+def _mlp2(layer: nn.Module, config: Any, place: Place) -> Source | str:
+    return _whole(layer, _mlp2_path(layer), config, place)
+
+
+def _mlp2_path(layer: nn.Module) -> str:
+    return "mlp" if _below(layer, "mlp.experts") is not None else "mlp.linear_fc2"
+
+
+def _whole(layer: nn.Module, path: str, config: Any, place: Place) -> Source | str:
+    module = _below(layer, path)
+    if module is None:
+        return f"Layer {{layer}} has no {path}."
+    return _hidden(module, config, place)
+
+
+def _hidden(module: nn.Module, config: Any, place: Place) -> Source:
+    shards: Shards = "sequence" if config.sequence_parallel and place.tp_size > 1 else "none"
+    return Source(module, features=(int(config.hidden_size),), sequence_first=True, shards=shards)
+
+
+def _tokens(chunks: Sequence[nn.Module]) -> FlagPoints:
+    for chunk in chunks:
+        # The last stage has an embedding as well where it predicts several tokens.
+        if getattr(chunk, "pre_process", True) and isinstance(
+            embedding := getattr(chunk, "embedding", None), nn.Module
+        ):
+            sources = (
+                Source(embedding, side="input", keyword="input_ids", parts=("ids",)),
+                Source(
+                    embedding,
+                    side="input",
+                    item=1,
+                    keyword="position_ids",
+                    parts=("positions",),
+                    like_ids=True,
+                ),
+            )
+            return FlagPoints({0: sources})
+    return FlagPoints({}, "The first stage of the pipeline has the tokens.")
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Cut ``[..., (queries of the group, key, value) x groups]`` of as many groups as this rank has."""
+
+    queries: int
+    head: int
+
+    def __call__(self, data: Tensor) -> Sequence[Tensor]:
+        sizes = [self.queries * self.head, self.head, self.head]
+        grouped = torch.unflatten(data, -1, (-1, sum(sizes)))
+        return [part.flatten(-2) for part in torch.split(grouped, sizes, dim=-1)]
+
+
+def _halves(data: Tensor) -> Sequence[Tensor]:
+    return data.chunk(2, dim=-1)

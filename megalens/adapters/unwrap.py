@@ -1,0 +1,30 @@
+"""Looking through what only wraps a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+__all__ = ["unwrapped"]
+
+_WRAPPERS = (
+    "DataParallel",
+    "DistributedDataParallel",
+    "FullyShardedDataParallel",
+    # Megatron-Core's own; its DDP and its FSDP have the names of torch's.
+    "Float16Module",
+    "TorchFullyShardedDataParallel",
+    "MegatronFSDP",
+)
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the model inside of torch.compile's and data-parallel wrappers, whose only job is to call what they hold."""
+    while True:
+        inner: Any = getattr(model, "_orig_mod", None)
+        if inner is None and type(model).__name__ in _WRAPPERS:
+            inner = model.module
+        if not isinstance(inner, nn.Module):
+            return model
+        model = inner

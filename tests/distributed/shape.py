@@ -1,0 +1,54 @@
+"""How large the test models are and how they are laid out. Needs neither torch nor Megatron-Core, which would change the test process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["LAYOUTS", "MICRO_BATCHES", "SAMPLES", "SEQUENCE", "STEPS", "VOCABULARY", "Shape"]
+
+VOCABULARY, SEQUENCE, SAMPLES, MICRO_BATCHES, STEPS = 64, 16, 2, 2, 2
+"""Of the whole job; data-parallel replicas share the micro-batches of a step."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the model is, and how it is laid out over processes."""
+
+    layers: int = 4
+    hidden: int = 32
+    heads: int = 4
+    groups: int = 4
+    swiglu: bool = False
+    experts: int | None = None
+    tp: int = 1
+    pp: int = 1
+    vpp: int | None = None
+    dp: int = 1
+    ep: int = 1
+    sequence_parallel: bool = False
+    recompute: bool = False
+
+    @property
+    def processes(self) -> int:
+        return self.tp * self.pp * self.dp
+
+    def alone(self) -> Shape:
+        """The same model in one process."""
+        return Shape(self.layers, self.hidden, self.heads, self.groups, self.swiglu, self.experts)
+
+
+LAYOUTS: dict[str, Shape] = {
+    "tensor parallel": Shape(tp=2),
+    "sequence parallel": Shape(tp=2, sequence_parallel=True),
+    "pipeline, one forward and one backward in turn": Shape(pp=2),
+    "pipeline, interleaved": Shape(pp=2, vpp=2),
+    "data parallel": Shape(dp=2),
+    "tensor and pipeline parallel": Shape(tp=2, pp=2),
+    "grouped queries": Shape(groups=2, tp=2),
+    "fewer query groups than ranks": Shape(groups=1, tp=2),
+    "SwiGLU, sequence parallel": Shape(swiglu=True, tp=2, sequence_parallel=True),
+    "experts on one rank, pipeline": Shape(experts=4, pp=2),
+    "experts on two ranks": Shape(experts=4, dp=2, ep=2),
+    "experts, tensor and sequence parallel": Shape(experts=4, tp=2, sequence_parallel=True),
+    "full recompute, four processes": Shape(tp=2, pp=2, recompute=True, sequence_parallel=True),
+}
