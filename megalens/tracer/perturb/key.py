@@ -16,10 +16,7 @@ _SAME_TENSOR = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}
 
 
 def replica_of_output(place: Place) -> tuple[object, ...]:
-    """Return what tells apart the processes that compute on different samples, or on different parts of a sequence."""
-    if place.cp_size > 1:
-        # Its first rank is what a place says of a context-parallel group.
-        return ("data", place.dp, place.tp_ranks[0])
+    """Return what tells apart the processes that compute on different samples, or on different parts of a sequence: both count as replicas."""
     return ("data", place.dp)
 
 
