@@ -6,10 +6,10 @@ Run ``python -m bench.wire`` (``--quick`` for a short run that proves only that 
 
 from __future__ import annotations
 
-import math
 import argparse
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys

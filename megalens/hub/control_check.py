@@ -41,7 +41,7 @@ def check_controls(patch: dict[str, Any], controls: Collection[str], sites: list
             raise ProtocolError(
                 "refused",
                 f"The training script does not let viewers {_WORDS[control]}. "
-                f"To allow it, name {control!r} in controls=… of megalens.trace().",
+                f"To allow it, name {control!r} in allow=… of megalens.trace().",
                 field=member,
                 expected=f"{control} among controls",
                 got=", ".join(sorted(controls)) or "none",

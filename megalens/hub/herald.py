@@ -18,6 +18,8 @@ _HELLO_SECONDS = 0.5
 _LEAST_SECONDS = 0.5
 _MOST_SECONDS = 2.0
 _MANY_RANKS = 256
+_OWN_NUMBER = -1
+_OWN = str(_OWN_NUMBER)
 
 
 class Herald:
@@ -67,14 +69,8 @@ class Herald:
             self._tell_hello()
 
     def status(self, viewer: Session, shared: str | None = None) -> str:
-        """Return the text of ``status`` for one viewer."""
-        state, recorder = self._hub.state, self._hub.recorder
-        dropped = {
-            "producer": state.producer_drops(),
-            "viewer": viewer.queue.dropped_rows,
-            "recorder": recorder.dropped_rows if recorder else 0,
-        }
-        return f'{(shared or self._shared_status())[:-1]},"dropped":{json.dumps(dropped)}}}'
+        """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the others'."""
+        return (shared or self._shared_status()).replace(_OWN, str(viewer.queue.dropped_rows), 1)
 
     def tick(self, *, changed: bool) -> bool:
         """Tell what is due, and return whether viewers were told the ``status``."""
@@ -102,6 +98,13 @@ class Herald:
         status = hub.state.status()
         status["viewers"] = len(hub.viewers)
         status["recording"] = hub.recorder.status() if hub.recorder else {"state": "off"}
+        dropped = {
+            "viewer": _OWN_NUMBER,
+            "producer": hub.state.producer_drops(),
+            "recorder": hub.recorder.dropped_rows if hub.recorder else 0,
+        }
+        # First, so that no text of anybody's can come before the number that is put in for each viewer.
+        status = {"dropped": dropped, **status}
         # Checked part by part when it came; to check a thousand ranks again takes longer than to write them.
         return json.dumps(status, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

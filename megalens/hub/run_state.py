@@ -135,7 +135,8 @@ class RunState:
         if status["step"] != before:
             self._last_step_time = now
             self._begins = False
-            self.step = self.ranks.step()
+            if status["step"] > self.step or before >= self.step:
+                self.step = self.ranks.step() if status["step"] < before else status["step"]
 
     def saw(self, frame: LiveFrame, body: CheckedBody, rank: int | None) -> None:
         """Take the figures of one frame, which came from ``rank`` or from the hub itself."""

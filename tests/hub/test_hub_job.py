@@ -161,7 +161,7 @@ def test_what_the_script_does_not_allow_says_how_to_allow_it(hub):
         viewer.send(configure(**patch))
         error = viewer.wait("error")
         assert (error["code"], error["reply_to"]) == ("refused", "c1")
-        assert f"'{control}' in controls=" in error["message"]
+        assert f"'{control}' in allow=" in error["message"]
 
 
 def test_figures_and_states_of_all_processes_come_together(hub):

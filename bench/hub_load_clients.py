@@ -1,0 +1,266 @@
+"""The clients of the hub's load: many producers in one process, many viewers in another. Started by ``bench.hub_load``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import random
+import struct
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench.raw_client import RawClient, open_client
+from megalens.protocol import compressor_infos, encode_frame, encode_message, stream_schema
+
+__all__ = ["ROWS", "main"]
+
+ROWS = 3
+"""Rows of one producer's frame."""
+_VALUES = 96
+_STEP = struct.Struct("<q")
+_MARK = 0x5A17_1234_5678_9ABC
+_JOINING = 32
+
+
+def main() -> None:
+    """Be the producers or the viewers; talk with the parent by lines of JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=["producers", "viewers"])
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--stalled", type=int, default=0)
+    options = parser.parse_args()
+    hub = json.loads(sys.stdin.readline())
+    work = _producers if options.role == "producers" else _viewers
+    asyncio.run(work(hub, options))
+
+
+async def _producers(hub: dict[str, Any], options: argparse.Namespace) -> None:
+    places = [
+        {"rank": rank, "tp": 0, "pp": rank, "dp": 0, "host": f"node-{rank // 8}"}
+        for rank in range(options.count)
+    ]
+    frames = [_template(rank) for rank in range(options.count)]
+    began = time.monotonic()
+    gate = asyncio.Semaphore(_JOINING)
+
+    async def join(rank: int) -> RawClient:
+        async with gate:
+            client = await _join(hub, "producer", lambda text, body: None)
+            client.send_text(json.dumps(_announcement(rank, options.count, places)))
+            return client
+
+    clients = await asyncio.gather(*(join(rank) for rank in range(options.count)))
+    _say({"seconds": time.monotonic() - began})
+    plan = await _hear()
+    sent: list[list[float]] = []
+    reports = asyncio.create_task(_report(clients, sent))
+    for step in range(1, plan["steps"] + 1):
+        await asyncio.sleep(max(0.0, plan["start"] + step * plan["period"] - time.monotonic()))
+        mark, begins = _STEP.pack(step), time.monotonic()
+        for client, frame in zip(clients, frames, strict=True):
+            client.send_frame(frame.replace(_STEP.pack(_MARK), mark))
+        # What the sockets did not take at once is written now.
+        await asyncio.sleep(0)
+        sent.append([begins, time.monotonic()])
+    _say({"sent": sent})
+    await _hear()
+    reports.cancel()
+    for client in clients:
+        client.send_text('{"type":"goodbye","reason":"finished"}')
+    await asyncio.wait([client.ended for client in clients], timeout=60)
+
+
+async def _report(clients: list[RawClient], sent: list[list[float]]) -> None:
+    """Send every producer's ``status`` once a second, spread over it; rank 0's tells of all the others."""
+    started = time.monotonic()
+    dice = random.Random(0)
+    order = dice.sample(range(len(clients)), len(clients))
+    second = 0
+    while True:
+        for number, rank in enumerate(order):
+            due = started + second + number / len(order)
+            if due > time.monotonic():
+                await asyncio.sleep(due - time.monotonic())
+            status: dict[str, Any] = {
+                "type": "status",
+                "state": "training",
+                "step": len(sent),
+                "probes": {"fired": ROWS, "expected": ROWS, "missing": []},
+                "overhead": {"percent": 0.3, "low": 0.2, "high": 0.4},
+                "dropped": {"producer": 0, "viewer": 0, "recorder": 0},
+            }
+            if rank == 0:
+                status["ranks"] = [
+                    {"rank": other, "state": "training", "step": len(sent), "seconds": 0.2}
+                    for other in range(len(clients))
+                ]
+            clients[rank].send_text(json.dumps(status))
+        second += 1
+
+
+class _Viewer:
+    """What one viewer was sent."""
+
+    def __init__(self, producers: int) -> None:
+        self.producers = producers
+        self.frames = 0
+        self.rows = 0
+        self.backwards = 0
+        self.completed: dict[int, float] = {}
+        self.status: dict[str, Any] = {}
+        self._seq = -1
+        self._came: dict[int, int] = {}
+
+    def take(self, text: bool, body: memoryview) -> None:
+        if text:
+            # Statuses of a thousand processes are a hundred kB: only the last one is looked into, at the end.
+            if bytes(body[:16]) == b'{"type":"status"':
+                self.status = {"text": bytes(body)}
+            return
+        seq, step = struct.unpack_from("<Qq", body, 8)
+        self.backwards += seq <= self._seq
+        self._seq = seq
+        if bytes(body[40:47]) != b"tensors":
+            return
+        self.frames += 1
+        self.rows += struct.unpack_from("<I", body, 32)[0]
+        came = self._came.get(step, 0) + 1
+        self._came[step] = came
+        if came == self.producers:
+            self.completed[step] = time.monotonic()
+            del self._came[step]
+
+    def told(self) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self.status["text"])
+        return message
+
+
+async def _viewers(hub: dict[str, Any], options: argparse.Namespace) -> None:
+    viewers = [_Viewer(hub["producers"]) for _ in range(options.count)]
+    clients = [await _join(hub, "viewer", viewer.take) for viewer in viewers]
+    _say({})
+    plan = await _hear()
+    slow = range(options.stalled)
+    await asyncio.sleep(
+        max(0.0, plan["start"] + (plan["stall_from"] + 0.9) * plan["period"] - time.monotonic())
+    )
+    for number in slow:
+        clients[number].pause()
+    await _hear()
+    for number in slow:
+        clients[number].resume()
+    # The last status of each says that the run is over and the recording closed.
+    while not all(
+        viewer.status and viewer.told()["state"] == "finished" and viewer.told()["recording"]["state"] != "on"
+        for viewer in viewers
+    ):
+        await asyncio.sleep(0.2)
+    _say(
+        {
+            "viewers": [
+                {
+                    "stalled": number in slow,
+                    "frames": viewer.frames,
+                    "rows": viewer.rows,
+                    "backwards": viewer.backwards,
+                    "dropped": viewer.told()["dropped"]["viewer"],
+                    "completed": viewer.completed,
+                }
+                for number, viewer in enumerate(viewers)
+            ],
+            "recording": viewers[-1].told()["recording"],
+        }
+    )
+    for client in clients:
+        client.close()
+
+
+async def _join(hub: dict[str, Any], role: str, take: Any) -> RawClient:
+    client = await open_client(hub["host"], hub["port"], hub["token"], take)
+    peer = {"name": "bench", "version": "0"}
+    client.send_text(encode_message({"type": "join", "protocol": "megalens.v1", "role": role, "peer": peer}))
+    return client
+
+
+def _announcement(rank: int, size: int, places: list[dict[str, Any]]) -> dict[str, Any]:
+    layout: dict[str, Any] = {"world_size": size, "tp": 1, "pp": size, "dp": 1}
+    message: dict[str, Any] = {
+        "type": "announce",
+        "rank": rank,
+        "model": {"name": "bench", "layers": size},
+        "layout": layout,
+        "flags": [
+            {
+                "name": name,
+                "title": name,
+                "layers": [rank + 1],
+                "parts": [""],
+                "axes": ["position", "feature"],
+                "bytes_per_layer": None,
+            }
+            for name in (
+                "QKV_mat_mul",
+                "MLP1_mat_mul",
+                "MLP2_mat_mul",
+                "HiddenStates",
+                "Attention",
+                "RawAttention",
+            )
+        ],
+        "compressors": compressor_infos(),
+        "config": {"flags": {}},
+        "versions": {},
+    }
+    if rank == 0:
+        layout["ranks"] = places
+    else:
+        message["leader"] = 0
+    return message
+
+
+def _template(rank: int) -> bytes:
+    """Return the frame of one rank with a mark where its steps go."""
+    values = np.random.default_rng(rank).standard_normal((ROWS, _VALUES)).astype(np.float32)
+    rows = [
+        {
+            "step": _MARK,
+            "micro_batch": 0,
+            "phase": "train",
+            "pass": "forward",
+            "rank": rank,
+            "layer": rank + 1,
+            "flag": ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")[number],
+            "part": "",
+            "compressor": "Tile(tiles=96, reduction='mean')",
+            "source_shape": [1, 1, 12288],
+            "shape": [1, 1, _VALUES],
+            "values": values[number],
+            "labels": [],
+            "nan_count": 0,
+            "inf_count": 0,
+            "compression_error": math.nan,
+        }
+        for number in range(ROWS)
+    ]
+    table = pa.Table.from_pylist(rows, stream_schema("tensors"))
+    return encode_frame("tensors", table, step=_MARK)
+
+
+def _say(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+async def _hear() -> dict[str, Any]:
+    line = await asyncio.to_thread(sys.stdin.readline)
+    message: dict[str, Any] = json.loads(line or "{}")
+    return message
+
+
+if __name__ == "__main__":
+    main()
