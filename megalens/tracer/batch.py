@@ -104,6 +104,8 @@ class Batch:
     """Wall time of the step; 0 outside of steps."""
     spent_ns: int = 0
     """Time of the training thread inside the tracer."""
+    control: bool = False
+    """Whether nothing was traced in this step, to compare with."""
     probes: tuple[int, int, list[str]] | None = None
     """Fired, expected, names of the missing; None when nothing was to be traced."""
     ready: Any = None

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .batch import NO_COUNTS, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
+from .batch import NO_COUNTS, NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
 from .compressors import NarrowMean
-from .config import Plan
 from .micro_batches import MicroBatches
 from .pieces import Cut, cut_of
+from .plan import Plan
 from .points import ModelPoints, Shards, Source
 from .probes import Probe, install_probes
 from .staging import StagePool
@@ -275,13 +275,16 @@ class Capture(MicroBatches):
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
             metas = self._describe(probe, key, cuts, parts, shapes, samples)
-        for meta, values, count in zip(metas, outputs, counts, strict=True):
+        errors = _errors(probe, parts, outputs, cuts) if flag.measured else [NO_ERROR] * len(parts)
+        for meta, values, count, error in zip(metas, outputs, counts, errors, strict=True):
+            if isinstance(error, Tensor) and error.is_cuda:
+                error = _to_host(error)
             if values.is_cuda:
                 values = _to_host(values)
                 self._on_device = True
             if isinstance(count, Tensor):
                 count = _to_host(count)
-            self._rows.append(Row(meta, values, count))
+            self._rows.append(Row(meta, values, count, error))
             self._nbytes += values.nbytes + 256
 
     def _cuts(self, probe: Probe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:
@@ -357,6 +360,16 @@ def _local(data: Tensor) -> tuple[Tensor, Shards | None]:
 
 def _parts(source: Source, data: Tensor) -> Sequence[Tensor]:
     return (data,) if source.split is None else source.split(data)
+
+
+def _errors(
+    probe: Probe, parts: Sequence[Tensor], outputs: Sequence[Tensor], cuts: Sequence[Cut]
+) -> list[Tensor | float]:
+    """Return how much the compressor loses of each part; of a piece it would say nothing of the whole."""
+    return [
+        probe.flag.error(part, output, probe.layer) if cut.join is None else NO_ERROR
+        for part, output, cut in zip(parts, outputs, cuts, strict=True)
+    ]
 
 
 def _count(data: Tensor) -> tuple[int, int] | Tensor:

@@ -7,12 +7,15 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..protocol import ProtocolError
 from .announcement import announcement
+from .budget_keeper import BudgetKeeper
 from .capture import Capture
+from .concession import Concession
 from .config import Plan, change_plan
 from .crew import Agenda, Crew, Meeting, Proposal, Turn
 from .hub_process import HubAddress, HubProcess
@@ -79,6 +82,8 @@ class Job:
         self._joined = address
         self._everywhere = process is not None and process.everywhere
         self.perturbed_steps = 0
+        self.budget = BudgetKeeper(self._give_up)
+        self.budget.follow(plan)
         self.crew: Crew | None = None
         self.worker: Producer | PieceProducer | None = None
         alone = meeting is None
@@ -101,6 +106,7 @@ class Job:
                 viewers=self._watched,
                 hub_is=self._hub_is,
                 moved=self._tell_hub,
+                stepped=self.budget.observe if self._place.rank == 0 else None,
             )
         else:
             self.worker = PieceProducer(capture.stages, self._send_pieces)
@@ -151,6 +157,7 @@ class Job:
         """Tell the hub that a change is in force."""
         worker = self.worker
         if turn.plan is not None:
+            self.budget.follow(turn.plan)
             self._join_hub(turn.plan)
         if not isinstance(worker, Producer) or (self.crew is not None and self.crew.agreement is None):
             return
@@ -242,6 +249,9 @@ class Job:
             self._paused_unwatched = False
             self._ask_quietly({"flags": {}, "mode": {"paused": False, "while_watched": True}})
 
+    def _give_up(self, concession: Concession) -> None:
+        self._ask_quietly({"flags": {}, "concession": asdict(concession)})
+
     def _ask_quietly(self, patch: dict[str, Any]) -> None:
         with contextlib.suppress(ProtocolError):
             self.change(patch)
@@ -320,6 +330,9 @@ class Job:
             notes.append(
                 f"{self.agenda.held_steps} steps were not traced while a change was being agreed on by all processes."
             )
+        budget = self.budget.status() if self._place.rank == 0 else None
+        if budget is not None:
+            status["budget"] = budget
         crew = self.crew
         if crew is not None:
             if crew.refused_pieces:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from .batch import RowMeta
-from .config import FlagPlan, Plan
 from .pieces import Cut
+from .plan import FlagPlan, Plan
 from .points import FlagPoints, Source
 
 __all__ = ["IProbeSink", "Probe", "install_probes"]

@@ -68,6 +68,8 @@ class Producer(Worker):
         Takes whether a hub is connected.
     moved : callable, optional
         Takes the address of a hub that was started anew.
+    stepped : callable, optional
+        Takes each step with whether it was traced and how long it took, in ns.
     queue_bytes : int
         Bytes that may wait before the newest rows are given up.
     """
@@ -88,11 +90,13 @@ class Producer(Worker):
         viewers: Callable[[int], None] = lambda count: None,
         hub_is: Callable[[bool], None] = lambda there: None,
         moved: Callable[[HubAddress], None] = lambda address: None,
+        stepped: Callable[[int, bool, int], None] | None = None,
         queue_bytes: int = 64 << 20,
     ) -> None:
         super().__init__(stages, queue_bytes)
         self._joiner = joiner
         self._report, self._viewers, self._hub_is, self._moved = report, viewers, hub_is, moved
+        self._stepped = stepped
         self._address = address
         self._process = process
         self._rank = rank
@@ -275,6 +279,8 @@ class Producer(Worker):
         if batch.wall_ns:
             now = time.monotonic()
             self._step_ended(batch.wall_ns)
+            if self._stepped is not None:
+                self._stepped(batch.step, not batch.control, batch.wall_ns)
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now

@@ -104,6 +104,7 @@ class Tracer:
         self._phases = 0
         self._closed = False
         self._announced = False
+        self._control = False
         self._perturbed: Installed | None = None
         self._capture = Capture(points, self._warn, self._hand_over)
         self._capture.follow(plan)
@@ -279,7 +280,8 @@ class Tracer:
         self._started += 1
         if turn.plan is not None or turn.ids:
             self._apply(turn)
-        self._capture.begin(self._started, "train", turn.held)
+        self._control = self._job.budget.control(self._started)
+        self._capture.begin(self._started, "train", turn.held or self._control)
         self._capture.spent_ns += _clock() - now
 
     def _end_step(self) -> None:
@@ -312,7 +314,7 @@ class Tracer:
             # The hub is gone for good: leave the model as it was.
             self._release()
             return
-        batch.probes, batch.wall_ns = probes, wall_ns
+        batch.probes, batch.wall_ns, batch.control = probes, wall_ns, self._control
         if batch.rows or batch.scalars or wall_ns:
             worker.put(batch)
         if not self._announced and capture.positions is not None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..config import Plan
+from ..plan import Plan
 
 __all__ = ["Agenda", "Turn"]
 
