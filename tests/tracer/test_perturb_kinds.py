@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from megalens.protocol import PERTURBATIONS, BitFlip, Noise1, Noise2, Offset
 from megalens.tracer.perturb.arithmetic import FLOATS, perturbed
@@ -171,3 +172,15 @@ def test_another_key_gives_other_numbers() -> None:
 def test_every_kind_that_is_announced_can_be_done() -> None:
     for kind in PERTURBATIONS.values():
         assert perturbed(flat(count=10), kind(), KEY).shape == (10,)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, Offset(1.0), BitFlip(1.0, 3)], ids=str)
+def test_nothing_is_read_back_from_the_device(kind) -> None:
+    # A tensor of which nothing but its shape exists: whatever asks for a value raises.
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(flat(count=12)).requires_grad_()
+        y = perturbed(x, kind, KEY)
+        y.sum().backward()
+        with pytest.raises(DataDependentOutputException):
+            y.sum().item()
+    assert (y.shape, x.grad.shape) == ((12,), (12,))

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 from perturbing import site
-from torch import nn
+from torch import distributed, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.utils import parametrizations
 
 from megalens.adapters import find_adapter, sites_of
@@ -168,6 +169,21 @@ def test_a_weight_that_cannot_be_perturbed_is_refused_by_name(case: str) -> None
     assert says in caught.value.message
     info = site_infos(points)[0]
     assert (info["layers"], says in info["reason"]) == ([], True)
+
+
+@pytest.mark.filterwarnings("ignore:FSDP is switching:UserWarning")
+def test_weights_in_flat_parameters_are_refused(gpt) -> None:
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        sharded = FullyShardedDataParallel(gpt, use_orig_params=True, device_id=torch.device("cpu"))
+        infos = site_infos(points_of(sharded))
+    finally:
+        distributed.destroy_process_group()
+    assert [info["layers"] for info in infos] == [[], [1, 2], [1, 2]]
+    assert (
+        "FullyShardedDataParallel, which keeps weights in flat parameters. Use fully_shard"
+        in infos[0]["reason"]
+    )
 
 
 def test_a_model_compiled_as_a_whole_is_refused_at_every_site(gpt) -> None:
