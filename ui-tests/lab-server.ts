@@ -17,8 +17,8 @@ export interface ILab {
   /** The server's root folder. */
   readonly folder: string;
   readonly token: string;
-  /** Start a training run that is recorded below the server's root. */
-  train(name: string, options?: { traced?: boolean; rate?: number }): Promise<ITraining>;
+  /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it. */
+  train(name: string, options?: { traced?: boolean; rate?: number; job?: boolean }): Promise<ITraining>;
 }
 
 /** A running training process. */
@@ -30,6 +30,8 @@ export interface ITraining {
   readonly hub: number;
   /** Make one activation non-finite. */
   spoil(): void;
+  /** Write a line that its script understands. */
+  tell(line: string): void;
 }
 
 /** Run JupyterLab and its trainings for as long as `use` takes. */
@@ -89,7 +91,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     const training = start(
       PYTHON,
       [
-        join(__dirname, 'trainer.py'),
+        join(__dirname, options.job ? 'job.py' : 'trainer.py'),
         `--name=${name}`,
         `--record=${join(folder, 'megalens-runs')}`,
         `--rate=${options.rate ?? 8}`,
@@ -106,7 +108,8 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     };
     const id = await until(`the training ${name}`, named, START_WITHIN);
     const hub = await until('the hub', () => hubs().find(entry => entry.id === id)?.pid);
-    return { id, name, process: training, hub, spoil: () => training.child.stdin?.write('nan\n') };
+    const tell = (line: string) => void training.child.stdin?.write(`${line}\n`);
+    return { id, name, process: training, hub, spoil: () => tell('nan'), tell };
   };
   try {
     const answers = () =>

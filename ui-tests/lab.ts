@@ -102,6 +102,29 @@ export async function showPanel(page: Page): Promise<Locator> {
   return panel;
 }
 
+/** Make the panel as narrow as it may be: 280 pixels, out of which nothing stands. */
+export async function narrow(panel: Locator): Promise<void> {
+  const page = panel.page();
+  const edge = await page.locator('#jp-main-split-panel > .lm-SplitPanel-handle').first().boundingBox();
+  const width = async () => (await panel.boundingBox())?.width ?? 0;
+  const now = await width();
+  await page.mouse.move(edge!.x + edge!.width / 2, edge!.y + 200);
+  await page.mouse.down();
+  await page.mouse.move(edge!.x + edge!.width / 2 + 280 - now, edge!.y + 200, { steps: 4 });
+  await page.mouse.up();
+  await expect.poll(async () => Math.abs((await width()) - 280)).toBeLessThan(3);
+  const spill = () =>
+    panel.evaluate(node => {
+      const edge = node.getBoundingClientRect().right + 0.5;
+      return [...node.querySelectorAll('*')]
+        .filter(
+          child => child.getBoundingClientRect().width > 0 && child.getBoundingClientRect().right > edge
+        )
+        .map(child => child.outerHTML.slice(0, 120));
+    });
+  await expect.poll(spill).toEqual([]);
+}
+
 /** Run a command of JupyterLab's palette by its label. */
 export async function runFromPalette(page: Page, label: string): Promise<void> {
   const palette = page.locator('#modal-command-palette');
@@ -141,6 +164,8 @@ export async function setTheme(page: Page, theme: 'JupyterLab Light' | 'JupyterL
     theme === 'JupyterLab Dark' ? 'Use Theme: JupyterLab Dark' : 'Use Theme: JupyterLab Light'
   );
   await expect(page.locator('body')).toHaveAttribute('data-jp-theme-name', theme);
+  // The new style sheets come behind a curtain.
+  await expect(page.locator('#jupyterlab-splash')).toHaveCount(0);
 }
 
 /** Write a notebook of code cells that were never run into the lab's folder. */

@@ -145,7 +145,9 @@ class ChangeDesk:
                 hub.state.configure(news["config"])
                 for action, part in audit_actions(change.patch):
                     detail = {"patch": {"flags": {}, **part}}
-                    hub.audit(change.peer["name"], action, detail, news["step"])
+                    # A person's name says more than that of the program.
+                    who = change.peer.get("user") or change.peer["name"]
+                    hub.audit(who, action, detail, news["step"])
                 hub.describe()
             for_others = encode_message({**news, "id": change.id})
             for viewer in list(hub.viewers.values()):

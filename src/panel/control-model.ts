@@ -19,6 +19,8 @@ export interface IAuthor {
   readonly step: number;
 }
 
+/** What the audit calls a subject's being put in force. */
+const ACTIONS: Readonly<Record<Subject, string>> = { mode: 'pause', perturb: 'perturb', budget: 'budget' };
 const SUBJECTS: readonly Subject[] = ['mode', 'perturb', 'budget'];
 
 /**
@@ -76,9 +78,9 @@ export class ControlModel {
     return this._asked.get(subject) ?? { kind: 'idle' };
   }
 
-  /** Who made the last change to a subject, where that was seen from here. */
+  /** Who made the last change to a subject; null where neither this page nor the run's audit knows. */
   author(subject: Subject): IAuthor | null {
-    return this._authors.get(subject) ?? null;
+    return this._authors.get(subject) ?? this._audited(subject);
   }
 
   /** Make the training wait, go on, take some steps and wait, or wait whenever nobody watches. */
@@ -145,7 +147,10 @@ export class ControlModel {
       case 'connection':
         break;
       case 'rows':
-        return;
+        if (change.stream !== 'audit') {
+          return;
+        }
+        break;
     }
     this._gate.note();
   }
@@ -161,6 +166,14 @@ export class ControlModel {
     this._config = config;
     // The status that says so comes up to two seconds later.
     this._resumed = config.mode?.paused !== true;
+  }
+
+  /** What the run's audit says: all that is known of a change that was made before this page looked. */
+  private _audited(subject: Subject): IAuthor | null {
+    const { who, time, step } = this.source.audit?.get(ACTIONS[subject]) ?? {};
+    return who === undefined || time === undefined || step === undefined
+      ? null
+      : { who, here: false, time, step };
   }
 
   private _set(subject: Subject, state: ApplyState): void {

@@ -60,10 +60,10 @@ function Pause({ control, trans }: { control: ControlModel; trans: TranslationBu
             <button
               type="button"
               className="jp-MegalensButton"
-              title={trans.__('Take so many steps, then wait again')}
+              title={trans._n('Take %1 step, then wait again', 'Take %1 steps, then wait again', steps)}
               onClick={() => void control.setMode({ steps })}
             >
-              {steps === 1 ? trans.__('Step') : trans.__('Take steps')}
+              {trans.__('Step')}
             </button>
             <NumberInput
               aria-label={trans.__('Steps to take')}

@@ -4,6 +4,7 @@ import { BIT_CAUGHT_UP, type IFrame } from '../protocol/frame';
 import { frameTable } from '../protocol/frame-table';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
+import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
@@ -73,6 +74,10 @@ export class LiveRun implements IRunSource {
 
   get connection(): ConnectionState {
     return this.hub.state;
+  }
+
+  get audit(): ReadonlyMap<string, IAuditEvent> {
+    return this.auditLog.newest;
   }
 
   get changed(): ISignal<this, SourceChange> {
@@ -174,6 +179,7 @@ export class LiveRun implements IRunSource {
       } else {
         this.tensorStore.clear();
         this.scalarStore.clear();
+        this.auditLog.clear();
         this._status = null;
       }
     }
@@ -193,6 +199,8 @@ export class LiveRun implements IRunSource {
         span = rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
       } else if (frame.stream === 'scalars') {
         span = this.scalarStore.append(frameTable(frame), this.again && (frame.bits & BIT_CAUGHT_UP) !== 0);
+      } else if (frame.stream === 'audit') {
+        span = this.auditLog.append(frameTable(frame));
       }
     } catch (error) {
       if (!(error instanceof ProtocolError)) {
@@ -228,6 +236,7 @@ export class LiveRun implements IRunSource {
   private readonly _changed = new Signal<this, SourceChange>(this);
   private readonly hub: HubConnection;
   private readonly gate: ChangeGate;
+  private readonly auditLog = new AuditLog();
   private readonly tensorStore: TensorStore;
   private readonly scalarStore: ScalarStore;
   private _id: string;

@@ -1,5 +1,6 @@
 import type { ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../protocol/messages.generated';
+import type { IAuditEvent } from './audit-log';
 import type { RunLink } from './run-link';
 
 /** How a source stands to its run, as the user is told. */
@@ -93,6 +94,8 @@ export interface IRunSource {
   readonly status: Status | null;
   readonly connection: ConnectionState;
   readonly changed: ISignal<IRunSource, SourceChange>;
+  /** The newest event of each action of a live run's audit; absent where nobody can act. */
+  readonly audit?: ReadonlyMap<string, IAuditEvent>;
   /** What the views of this run tell one another; absent where there is one view only. */
   readonly link?: RunLink;
   /** Steps for which a flag has rows, ascending. */

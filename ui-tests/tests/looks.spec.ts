@@ -1,5 +1,5 @@
 import { join, resolve } from 'path';
-import { expect, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
+import { expect, narrow, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
 
 const FOLDER = resolve(__dirname, '../screenshots');
 
@@ -54,24 +54,7 @@ test('the panel holds at 280 pixels', async ({ open, lab }) => {
     await panel.getByRole('option', { name: /a-run-with/ }).click();
     await expect(panel.getByText('loss')).toBeVisible();
     await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
-    const edge = await page.locator('#jp-main-split-panel > .lm-SplitPanel-handle').first().boundingBox();
-    const width = async () => (await panel.boundingBox())?.width ?? 0;
-    const now = await width();
-    await page.mouse.move(edge!.x + edge!.width / 2, edge!.y + 200);
-    await page.mouse.down();
-    await page.mouse.move(edge!.x + edge!.width / 2 + 280 - now, edge!.y + 200, { steps: 4 });
-    await page.mouse.up();
-    await expect.poll(async () => Math.abs((await width()) - 280)).toBeLessThan(3);
-    const spill = () =>
-      panel.evaluate(node => {
-        const edge = node.getBoundingClientRect().right + 0.5;
-        return [...node.querySelectorAll('*')]
-          .filter(
-            child => child.getBoundingClientRect().width > 0 && child.getBoundingClientRect().right > edge
-          )
-          .map(child => child.outerHTML.slice(0, 120));
-      });
-    await expect.poll(spill).toEqual([]);
+    await narrow(panel);
     await panel.screenshot({ path: join(FOLDER, 'panel-280.png') });
   } finally {
     await training.process.end();

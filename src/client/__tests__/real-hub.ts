@@ -4,7 +4,14 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import WebSocket from 'ws';
-import { decodeMessage, encodeFrame, encodeMessage, type Announce, type Message } from '../../protocol';
+import {
+  decodeMessage,
+  encodeFrame,
+  encodeMessage,
+  type Announce,
+  type Configure,
+  type Message
+} from '../../protocol';
 import type { IHubSocket, SocketFactory } from '../hub-socket';
 
 const ROOT = join(__dirname, '../../..');
@@ -89,13 +96,19 @@ export class RealProducer {
   private constructor(private readonly socket: WebSocket) {
     socket.on('message', (data, binary) => {
       if (!binary) {
-        this.received.push(decodeMessage(String(data)));
+        const message = decodeMessage(String(data));
+        this.received.push(message);
+        if (message.type === 'configure') {
+          this.onConfigure?.(message);
+        }
       }
     });
   }
 
   /** What the hub sent. */
   readonly received: Message[] = [];
+  /** What is done when a viewer asks for a change. */
+  onConfigure: ((message: Configure) => void) | null = null;
 
   static async join(hub: RealHub, announce = announcement()): Promise<RealProducer> {
     const socket = new WebSocket(`ws://127.0.0.1:${hub.port}`, ['megalens.v1'], {

@@ -55,6 +55,16 @@ describe('ControlModel', () => {
     expect(new ControlModel(run).paused).toBe(true);
   });
 
+  it('learns from the audit who paused before it looked', () => {
+    const { run, control } = job();
+    let told = 0;
+    control.changed.connect(() => told++);
+    run.audit.set('pause', { step: 9, time: 1_790_000_100, who: 'Ada', action: 'pause' });
+    run.changed.emit({ kind: 'rows', stream: 'audit', firstStep: 9, lastStep: 9 });
+    expect(told).toBe(1);
+    expect(control.author('mode')).toEqual({ who: 'Ada', here: false, time: 1_790_000_100, step: 9 });
+  });
+
   it('lets a pause be taken back before its step came', async () => {
     const { run, control } = job();
     let apply: () => void = () => undefined;

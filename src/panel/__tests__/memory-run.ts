@@ -1,5 +1,6 @@
 import { Signal } from '@lumino/signaling';
 import type { Config, Configured, ConfigPatch, Hello, Status } from '../../protocol/messages.generated';
+import type { IAuditEvent } from '../../store/audit-log';
 import type {
   ConnectionState,
   IRunSource,
@@ -83,6 +84,7 @@ export class MemoryRun implements IRunSource {
   status: Status | null = { type: 'status', state: 'training', step: 1240 };
   connection: ConnectionState = { kind: 'live' };
   readonly changed: Signal<IRunSource, SourceChange> = new Signal(this);
+  readonly audit = new Map<string, IAuditEvent>();
   readonly patches: ConfigPatch[] = [];
   columns: IScalarColumns = scalars([]);
   isDisposed = false;
