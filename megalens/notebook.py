@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["NotebookRun", "connect", "open"]
 
 Phase = Literal["train", "eval", "generate"]
+Pass = Literal["forward", "backward"]
+FORWARD: Pass = "forward"
 Transform = Literal["linear", "log"]
 Layers = str | int | Iterable[int]
+Positions = str | int | Iterable[int]
 
 
 def connect(name: str | None = None, *, token: str | None = None, timeout: float = 10.0) -> NotebookRun:
@@ -103,6 +106,8 @@ class NotebookRun:
         scale: Literal["shared", "own"] = "shared",
         transform: Transform = "linear",
         phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = FORWARD,
     ) -> Heatmap:
         """Draw one flag as position × tile, one layer or small multiples, with a step slider.
 
@@ -124,6 +129,10 @@ class NotebookRun:
             ``log`` is symmetric about zero for signed values.
         phase : {"train", "eval", "generate"}
             What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix.
+        pass_ : {"forward", "backward"}
+            ``backward`` shows the gradients of the same tensors.
 
         Raises
         ------
@@ -142,6 +151,8 @@ class NotebookRun:
             "scale": scale,
             "transform": transform,
             "phase": phase,
+            "rank": rank,
+            "pass": pass_,
         }
         return Heatmap(self._reference(), options, self._painter())
 
@@ -156,6 +167,11 @@ class NotebookRun:
         steps: Sequence[int] | None = None,
         transform: Transform = "linear",
         phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = FORWARD,
+        positions: Positions = "all",
+        vector: int = 0,
+        interval: Literal["none", "std", "ci95"] = "none",
     ) -> Trend:
         """Draw a statistic of one flag per layer over steps.
 
@@ -177,6 +193,17 @@ class NotebookRun:
             Scale of the values.
         phase : {"train", "eval", "generate"}
             What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix.
+        pass_ : {"forward", "backward"}
+            ``backward`` shows the gradients of the same tensors.
+        positions : str, int or iterable of int
+            Positions that enter, counted from 0, such as ``"0-15"``; tensors without a position axis enter whole.
+        vector : int
+            Which vector of a projection, counted from 0.
+        interval : {"none", "std", "ci95"}
+            Band about the mean (``statistic="mean"``) over positions and samples: one standard deviation, or a 95 % confidence interval. The
+            latter takes positions for independent, which neighbours are not: the true one is wider.
 
         Raises
         ------
@@ -194,6 +221,11 @@ class NotebookRun:
             "steps": steps,
             "transform": transform,
             "phase": phase,
+            "rank": rank,
+            "pass": pass_,
+            "positions": positions,
+            "vector": vector,
+            "interval": interval,
         }
         return Trend(self._reference(), options, self._painter())
 

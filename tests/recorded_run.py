@@ -45,8 +45,12 @@ def write_run(
     nonfinite_at: int | None = 30,
     points: int | None = None,
     size=None,
+    more: list[dict] | None = None,
+    **header_changes,
 ) -> Path:
-    """Write a run folder and return it. ``size`` is (positions, tiles) of larger, random tensors."""
+    """Write a run folder and return it. ``size`` is (positions, tiles) of larger, random tensors, ``more`` are rows of tensors beside the usual
+    ones, other arguments members of ``run.json``.
+    """
     every = list(range(1, layers + 1))
     compressor = str(Tile(96 if size else TILES))
     rows = []
@@ -68,6 +72,7 @@ def write_run(
         rows.append(tensor(5, 1, "QKV_mat_mul", part, compressor, values_of(5, 1)))
     attention = np.random.default_rng(1).dirichlet(np.ones(6), (1, 2, 6)).astype(np.float32)
     rows.append(tensor(7, 1, "RawAttentionScore_mat_mul", "", "NoOp()", attention))
+    rows += more or []
     scalars = []
     points = points or steps
     for n in range(points):
@@ -138,12 +143,13 @@ def write_run(
             for name in ("tensors", "scalars", "audit")
         },
         "missing_steps": [[8, 9]],
+        **header_changes,
     }
     (folder / "run.json").write_text(json.dumps(header))
     return folder
 
 
-def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0) -> dict:
+def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) -> dict:
     return {
         "step": step,
         "micro_batch": 0,
@@ -161,6 +167,7 @@ def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0) -> dict:
         "nan_count": nan,
         "inf_count": inf,
         "compression_error": math.nan,
+        **more,
     }
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .errors import ClientError
+from .selection import Selection, half_width, selected
 
 __all__ = ["STATISTICS", "trend"]
 
@@ -18,11 +19,11 @@ _SCHEMA = pa.schema(
 )
 
 
-def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
+def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None = None) -> pa.Table:
     """Reduce traced tensors to one number per step and layer.
 
-    All values of a step and layer count alike, whichever micro-batch, sample or rank they came from; filter by flag, part and phase
-    before. Sums are float64, and the deviation is taken about the group's mean in a second pass.
+    All values of a step and layer count alike, whichever micro-batch, sample or rank they came from; filter by flag, part, phase, pass and
+    rank before. Sums are float64, and the deviation is taken about the group's mean in a second pass.
 
     Parameters
     ----------
@@ -31,12 +32,15 @@ def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
     statistic : str
         ``mean``, ``std`` (of the population), ``min``, ``max``, ``rms`` (root of the mean square) or ``abs_mean``, over the finite
         values; ``nonfinite`` counts the others.
+    selection : Selection, optional
+        Which values enter, all when absent; ``shape`` and ``compressor`` are then read too.
 
     Returns
     -------
     pyarrow.Table
         ``step`` int64, ``layer`` int32, ``value`` float64, ``count`` int64 (finite values), ordered by step, then layer. A group with no
-        finite value has a ``value`` of NaN, except that ``nonfinite`` is always a count.
+        finite value has a ``value`` of NaN, except that ``nonfinite`` is always a count. With an interval and the statistic ``mean`` also
+        ``half`` float64, half the width of the band, and ``units`` int64, the positions and samples that it is over.
 
     Raises
     ------
@@ -60,6 +64,12 @@ def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
     group_of_row = np.empty(len(order), dtype=np.int64)
     group_of_row[order] = np.cumsum(new) - 1
     groups = int(new.sum())
+    heads = order[new]
+    keys = [pa.array(steps[heads]), pa.array(layers[heads])]
+    if selection is not None:
+        rows = table.select(["shape", "compressor"]).to_pylist()
+        if any(selection.takes_less(row) for row in rows):
+            return _selective(table, rows, statistic, selection, group_of_row, keys)
 
     lengths = pc.fill_null(pc.list_value_length(table["values"]), 0).to_numpy()
     values = pc.list_flatten(table["values"]).to_numpy()
@@ -75,16 +85,42 @@ def trend(table: pa.Table, statistic: str = "rms") -> pa.Table:
         with np.errstate(divide="ignore", invalid="ignore"):
             result = _reduce(statistic, kept, kept_group, groups, count)
         result[count == 0] = np.nan
-    heads = order[new]
-    return pa.Table.from_arrays(
-        [
-            pa.array(steps[heads]),
-            pa.array(layers[heads]),
-            pa.array(result, from_pandas=False),
-            pa.array(count),
-        ],
+    return pa.Table.from_arrays([*keys, pa.array(result, from_pandas=False), pa.array(count)], schema=_SCHEMA)
+
+
+def _selective(
+    table: pa.Table, rows: list[Any], statistic: str, selection: Selection, groups: Any, keys: list[pa.Array]
+) -> pa.Table:
+    """Return the trend of parts of tensors, group by group."""
+    parts: list[list[Any]] = [[] for _ in range(len(keys[0]))]
+    for row, values, group in zip(rows, table["values"], groups, strict=True):
+        cut = selected({**row, "values": values.values.to_numpy()}, selection)
+        parts[group].append(cut.astype(np.float64))
+    value, count, half, units = [], [], [], []
+    for cuts in parts:
+        whole = np.concatenate([cut.ravel() for cut in cuts])
+        finite = whole[np.isfinite(whole)]
+        one = np.zeros(len(finite), dtype=np.int64)
+        if statistic == "nonfinite":
+            value.append(float(len(whole) - len(finite)))
+        elif len(finite) == 0:
+            value.append(np.nan)
+        else:
+            value.append(float(_reduce(statistic, finite, one, 1, np.array([len(finite)]))[0]))
+        count.append(len(finite))
+        means = np.array(
+            [unit[np.isfinite(unit)].mean() for cut in cuts for unit in cut if np.isfinite(unit).any()]
+        )
+        half.append(half_width(means, selection.interval) if selection.interval != "none" else np.nan)
+        units.append(len(means))
+    result = pa.Table.from_arrays(
+        [*keys, pa.array(value, pa.float64(), from_pandas=False), pa.array(count, pa.int64())],
         schema=_SCHEMA,
     )
+    if selection.interval != "none" and statistic == "mean":
+        result = result.append_column("half", pa.array(half, pa.float64(), from_pandas=False))
+        result = result.append_column("units", pa.array(units, pa.int64()))
+    return result
 
 
 def _reduce(statistic: str, values: Any, group: Any, groups: int, count: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ StepChoice = int | range | Sequence[int | None] | None
 
 _RANGES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
 _PHASES = ("train", "eval", "generate")
+_PASSES = ("forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ class Query:
         Inclusive ranges of layers.
     first, last : int or None
         Inclusive bounds of the step.
+    pass_ : str or None
+        ``forward`` or ``backward``.
+    ranks : mapping of int to tuple of int, or None
+        Layers by the rank that they are taken of; see :meth:`on_lowest`. A rank whose layers are ``None`` gives all that it has.
+    measured : bool
+        Only rows whose compression error was measured.
     """
 
     flag: str | None = None
@@ -42,6 +49,9 @@ class Query:
     layers: tuple[tuple[int, int], ...] | None = None
     first: int | None = None
     last: int | None = None
+    pass_: str | None = None
+    ranks: tuple[tuple[int, tuple[int, ...] | None], ...] | None = None
+    measured: bool = False
 
     @classmethod
     def of(
@@ -53,6 +63,8 @@ class Query:
         steps: StepChoice = None,
         phase: str | None = None,
         name: str | Iterable[str] | None = None,
+        pass_: str | None = None,
+        rank: int | None = None,
     ) -> Query:
         """Return the query that a person's arguments mean.
 
@@ -66,6 +78,10 @@ class Query:
                 raise _bad(argument, "text", value)
         if phase is not None and phase not in _PHASES:
             raise _bad("phase", "one of train, eval, generate", phase)
+        if pass_ is not None and pass_ not in _PASSES:
+            raise _bad("pass_", "forward or backward", pass_)
+        if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
+            raise _bad("rank", "a whole number from 0", rank)
         names: str | tuple[str, ...] | None
         if name is None or isinstance(name, str):
             names = name
@@ -74,7 +90,24 @@ class Query:
             if not all(isinstance(entry, str) for entry in names):
                 raise _bad("name", "text or a list of text", name)
         first, last = _steps(steps)
-        return cls(flag, part, phase, names, _layers(layer), first, last)
+        ranks = None if rank is None else ((rank, None),)
+        return cls(flag, part, phase, names, _layers(layer), first, last, pass_, ranks)
+
+    def on_lowest(self, places: pa.Table) -> Query:
+        """Return the same query of each layer's lowest rank only, so that data-parallel replicas never mix.
+
+        Parameters
+        ----------
+        places : pyarrow.Table
+            ``layer`` and ``rank`` of every row that matches this query.
+        """
+        lowest = places.group_by("layer").aggregate([("rank", "min")])
+        layers: dict[int, list[int]] = {}
+        for layer, rank in zip(lowest["layer"].to_pylist(), lowest["rank_min"].to_pylist(), strict=True):
+            layers.setdefault(rank, []).append(layer)
+        return replace(
+            self, ranks=tuple((rank, tuple(sorted(found))) for rank, found in sorted(layers.items()))
+        )
 
     def expression(self) -> pc.Expression | None:
         """Return the Arrow filter, or ``None`` when every row matches."""
@@ -83,6 +116,18 @@ class Query:
             value = getattr(self, column)
             if value is not None:
                 parts.append(pc.field(column) == value)
+        if self.pass_ is not None:
+            parts.append(pc.field("pass") == self.pass_)
+        if self.ranks is not None:
+            of_rank: Any = pc.scalar(False)
+            for rank, layers in self.ranks:
+                one = pc.field("rank") == rank
+                if layers is not None:
+                    one = one & pc.field("layer").isin(pa.array(layers, pa.int32()))
+                of_rank = of_rank | one
+            parts.append(of_rank)
+        if self.measured:
+            parts.append(pc.is_finite(pc.field("compression_error")))
         if self.name is not None:
             names = [self.name] if isinstance(self.name, str) else list(self.name)
             parts.append(pc.field("name").isin(pa.array(names, pa.utf8())))

@@ -137,6 +137,8 @@ class Run(Controls):
         part: str | None = None,
         steps: StepChoice = None,
         phase: str | None = None,
+        pass_: str | None = None,
+        rank: int | None = None,
     ) -> pa.Table:
         """Return traced tensors.
 
@@ -152,6 +154,10 @@ class Run(Controls):
             One step, inclusive bounds (``None`` leaves one side open), or a range.
         phase : str, optional
             ``train``, ``eval`` or ``generate``.
+        pass_ : str, optional
+            ``forward``, or ``backward`` for the gradients of the same tensors.
+        rank : int, optional
+            Rows of one global rank; without it replicas stand beside one another, told apart by the column ``rank``.
 
         Returns
         -------
@@ -169,7 +175,8 @@ class Run(Controls):
                 code="bad-parameter",
                 field="flag",
             )
-        return self._read("tensors", Query.of(flag=flag, layer=layer, part=part, steps=steps, phase=phase))
+        query = Query.of(flag=flag, layer=layer, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank)
+        return self._read("tensors", query)
 
     def scalars(self, name: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
         """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``, ``unit``.

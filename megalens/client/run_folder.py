@@ -108,6 +108,8 @@ class RunFolder:
             "limits": dict(_LIMITS),
             "versions": header.get("versions") or {},
         }
+        if header.get("origin"):
+            hello["origin"] = header["origin"]
         try:
             check_message(hello)
         except ProtocolError as error:
@@ -265,6 +267,8 @@ def _parquet_batches(
         missing = lacking(stream, dataset.schema.names)
         if missing:
             raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
+        if query.measured and "compression_error" not in dataset.schema.names:
+            return
         names = [name for name in columns or stream_schema(stream).names if name in dataset.schema.names]
         # Row groups whose statistics exclude the filter are never read.
         scanner = dataset.scanner(columns=names, filter=query.expression(), use_threads=False)

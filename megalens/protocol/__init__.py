@@ -38,7 +38,14 @@ from .settings import (
     parse_layers,
 )
 from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
-from .views import VIEW_NAMES, check_view_options, view_defaults, view_fields
+from .views import (
+    VIEW_NAMES,
+    check_view_options,
+    option_name,
+    python_name,
+    view_defaults,
+    view_fields,
+)
 
 __all__ = [
     "BIT_CAUGHT_UP",
@@ -86,6 +93,8 @@ __all__ = [
     "restamp_header",
     "stream_schema",
     "with_later_columns",
+    "option_name",
+    "python_name",
     "view_defaults",
     "view_fields",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from keyword import iskeyword
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -12,7 +13,14 @@ from jsonschema.exceptions import ValidationError
 from .contract import contract_json
 from .errors import ProtocolError
 
-__all__ = ["VIEW_NAMES", "check_view_options", "view_defaults", "view_fields"]
+__all__ = [
+    "VIEW_NAMES",
+    "check_view_options",
+    "option_name",
+    "python_name",
+    "view_defaults",
+    "view_fields",
+]
 
 _SCHEMA: dict[str, Any] = contract_json("views.schema.json")
 _DEFINITIONS: dict[str, str] = {
@@ -25,6 +33,16 @@ VIEW_NAMES: tuple[str, ...] = tuple(_DEFINITIONS)
 def view_fields(view: str) -> tuple[str, ...]:
     """Return the option names of one view, without ``view`` itself, in the order of the schema."""
     return tuple(name for name in _properties(view) if name != "view")
+
+
+def python_name(option: str) -> str:
+    """Return an option's name as a Python argument and attribute: ``pass_`` for ``pass``, which Python keeps for itself."""
+    return f"{option}_" if iskeyword(option) else option
+
+
+def option_name(argument: str) -> str:
+    """Return the option that a Python argument or attribute means."""
+    return argument.removesuffix("_") if iskeyword(argument.removesuffix("_")) else argument
 
 
 def view_defaults(view: str) -> dict[str, Any]:
@@ -81,7 +99,7 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
         name = path[0]
         spec = _properties(view)[name]
         expected = _expected(_SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else spec)
-        message = f"{view}({name}=…) must be {expected}, and {_short(options[name])} came."
+        message = f"{view}({python_name(name)}=…) must be {expected}, and {_short(options[name])} came."
         return ProtocolError(
             "bad-parameter",
             message,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..protocol import view_defaults, view_fields
+from ..protocol import python_name, view_defaults, view_fields
 
 __all__ = ["to_code"]
 
@@ -25,7 +25,7 @@ def to_code(options: Mapping[str, Any], run: str = "run") -> str:
     """
     defaults = view_defaults(options["view"])
     named = [
-        f"{name}={_literal(options[name])}"
+        f"{python_name(name)}={_literal(options[name])}"
         for name in view_fields(options["view"])
         if name != "flag" and name in options and options[name] != defaults[name]
     ]

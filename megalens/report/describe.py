@@ -8,7 +8,14 @@ from typing import Any
 
 from .words import clean
 
-__all__ = ["compressor_words", "flag_words", "last_axis", "layer_words", "read_compressor"]
+__all__ = [
+    "compressor_words",
+    "flag_words",
+    "last_axis",
+    "layer_words",
+    "list_words",
+    "read_compressor",
+]
 
 _PART = re.compile(r"""(?:'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^,])+""")
 
@@ -50,15 +57,23 @@ def last_axis(compressor: str, before: str) -> str:
     return {"Tile": "tile", "Projection": "vector"}.get(read_compressor(compressor)[0], before)
 
 
-def flag_words(flags: Mapping[str, Mapping[str, Any]], flag: str, part: str | None) -> str:
-    """Name a flag in words, with its part where it has several. ``flags`` is what the run says of each."""
+def flag_words(
+    flags: Mapping[str, Mapping[str, Any]], flag: str, part: str | None, *, gradient: bool = False
+) -> str:
+    """Name a flag in words, with its part where it has several; its gradient where that is drawn. ``flags`` is what the run says of each."""
     info = flags.get(flag)
     title = str(info["title"]) if info else flag
-    return f"{title}, part {part}" if part else title
+    words = f"{title}, part {part}" if part else title
+    return f"Gradient of {words}" if gradient else words
 
 
 def layer_words(layers: Sequence[int]) -> str:
     """Name layers, ascending: ``layer 3``, ``layers 1 to 4``, ``layers 1, 2 and 7``."""
+    return f"layer {list_words(layers)}" if len(layers) == 1 else f"layers {list_words(layers)}"
+
+
+def list_words(layers: Sequence[int]) -> str:
+    """List numbers, ascending: ``1 to 4``, ``1, 2 and 7``."""
     groups: list[str] = []
     at = 0
     while at < len(layers):
@@ -71,5 +86,4 @@ def layer_words(layers: Sequence[int]) -> str:
             else [str(layer) for layer in layers[at : end + 1]]
         )
         at = end + 1
-    listed = f"{', '.join(groups[:-1])} and {groups[-1]}" if len(groups) > 1 else "".join(groups)
-    return f"layer {listed}" if len(layers) == 1 else f"layers {listed}"
+    return f"{', '.join(groups[:-1])} and {groups[-1]}" if len(groups) > 1 else "".join(groups)

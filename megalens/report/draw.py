@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..client import ClientError, Run
 from ..protocol import ProtocolError, check_view_options
+from .captions import origin_words
 from .errors import ReportError
 from .heatmap import heatmap_picture
 from .picture import Picture
@@ -56,10 +58,12 @@ def make_picture(
     """
     try:
         if options["view"] == "heatmap":
-            return heatmap_picture(run, options, room=room)
-        if options["view"] == "trend":
-            return trend_picture(run, options, progress=progress)
-        return scalars_picture(run, options)
+            picture = heatmap_picture(run, options, room=room)
+        elif options["view"] == "trend":
+            picture = trend_picture(run, options, progress=progress)
+        else:
+            picture = scalars_picture(run, options)
+        return replace(picture, caption=[*origin_words(run.origin), *picture.caption])
     except ClientError as error:
         raise ReportError(
             f"{where}: {error.message}", view=where, field=f"{where}.{error.field or 'view'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import Run
+from ..client.query import Query
+from .captions import error_words, measured_errors, rank_words
 from .colors import ColorScale, legend, low_magnitude
 from .describe import compressor_words, flag_words, layer_words
 from .matrix import Axes, axes_of, slice_of
@@ -36,6 +39,7 @@ _COLUMNS = [
     "values",
     "nan_count",
     "inf_count",
+    "compression_error",
 ]
 _CONTROLS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"})
 
@@ -54,18 +58,22 @@ def heatmap_picture(run: Run, options: Mapping[str, Any], *, room: int = 0, widt
     width : int
         Width of the whole picture in pixels.
     """
-    flag, phase = options["flag"], options["phase"]
-    where = traced(run, flag, phase)
+    flag, phase, pass_ = options["flag"], options["phase"], options["pass"]
+    where = traced(run, flag, phase, pass_=pass_, rank=options["rank"])
     part = where.part(options["part"])
     layers = where.layers_of(options["layers"])
     step = where.nearest(options["step"])
-    words = flag_words(run.flags, flag, part)
+    words = flag_words(run.flags, flag, part, gradient=options["pass"] == "backward")
     if step is None:
         return Picture(options, words, [_why_empty(run, flag, phase, words)])
     if not layers:
         text = f"Layers {options['layers']} were not traced: there are rows of {layer_words(where.layers)}."
         return Picture(options, words, [text], steps=where.steps)
-    rows = _rows(run, flag, part, phase, layers, step)
+
+    def read(at: int) -> list[dict[str, Any]]:
+        return _rows(where.only(run.tensors(flag, layers, part, at, phase, pass_)))
+
+    rows = read(step)
     if not rows:
         text = f"{words} has no row of {layer_words(layers)} at step {integer_text(step)}."
         return Picture(options, words, [text], steps=where.steps)
@@ -86,9 +94,14 @@ def heatmap_picture(run: Run, options: Mapping[str, Any], *, room: int = 0, widt
         return Picture(options, words, [text], steps=where.steps)
     count = min(MOST_FRAMES, room // max(1, shown.page_bytes))
     others = [at for at in _spread(where.steps, step, count) if at != step]
-    read = [frame(at, found) for at in others if (found := _rows(run, flag, part, phase, layers, at))]
-    read = sorted([*read, shown], key=lambda each: each.step)
-    return _draw(run, options, shown, read, rows, axes, where, words, width)
+    frames = [frame(at, found) for at in others if (found := read(at))]
+    frames = sorted([*frames, shown], key=lambda each: each.step)
+    measured: dict[int, tuple[int, float, str]] = {}
+    if any(math.isnan(row["compression_error"]) for row in rows):
+        query = Query.of(flag=flag, part=part, phase=phase, pass_=pass_, steps=(None, step))
+        measured = measured_errors(run, replace(query, measured=True), layers, where)
+    extra = [*error_words(rows, measured), *rank_words(where, layers, options["rank"], run.layout)]
+    return _draw(run, options, shown, frames, rows, axes, where, words, width, extra)
 
 
 def _draw(
@@ -101,6 +114,7 @@ def _draw(
     where: Traced,
     words: str,
     width: int,
+    extra: Sequence[str],
 ) -> Picture:
     matrices = shown.matrices
     own = options["scale"] == "own" and len(matrices) > 1
@@ -115,7 +129,7 @@ def _draw(
     tall = max(matrix.shape[0] for matrix in matrices.values())
     wide = max(matrix.shape[1] for matrix in matrices.values())
     height = (300 if axes.transposed else 360) if len(matrices) == 1 else 170 if len(matrices) <= 4 else 120
-    tokens = _token_texts(run, options, shown.step)
+    tokens = _token_texts(run, options, shown.step, int(rows[0]["rank"]))
     title = [words, compressor_words(rows[0]["compressor"], rows[0]["shape"][-1])]
     if axes.heads > 1:
         title.append(f"head {min(options['head'], axes.heads - 1)}")
@@ -123,7 +137,10 @@ def _draw(
     return Picture(
         options=options,
         title=", ".join(title),
-        caption=_caption(options, shown, rows, axes, bad, {scale.decades for scale in scales.values()}),
+        caption=[
+            *_caption(options, shown, rows, axes, bad, {scale.decades for scale in scales.values()}),
+            *extra,
+        ],
         summary=_summary(shown, axes, bad),
         template="heatmap",
         texts={"xTitle": axes.x, "yTitle": axes.y, "legendTitle": "value"},
@@ -156,11 +173,8 @@ def _draw(
     )
 
 
-def _rows(
-    run: Run, flag: str, part: str | None, phase: str, layers: Sequence[int], step: int
-) -> list[dict[str, Any]]:
-    """Return the first micro-batch and lowest rank of each layer at a step, by layer."""
-    table: pa.Table = run.tensors(flag, layers, part, step, phase)
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the first micro-batch of each layer in the rows of a step, by layer."""
     order = pc.sort_indices(
         table, [("layer", "ascending"), ("micro_batch", "ascending"), ("rank", "ascending")]
     )
@@ -219,8 +233,8 @@ def _caption(
     sample = min(options["sample"], axes.samples - 1) + 1
     batch = first["source_shape"][0] if first["source_shape"] else 1
     lines = [f"Compressor: {clean(first['compressor'])}.", f"Sample {sample} of {batch}."]
-    if first["micro_batch"] > 0 or first["rank"] > 0:
-        lines.append(f"Micro-batch {first['micro_batch']}, rank {first['rank']}.")
+    if first["micro_batch"] > 0:
+        lines.append(f"Micro-batch {first['micro_batch']}.")
     if options["step"] is not None and options["step"] != shown.step:
         lines.append(f"Step {integer_text(options['step'])} was not traced; this is the nearest one.")
     if options["transform"] == "log":
@@ -255,13 +269,15 @@ def _summary(shown: Frame, axes: Axes, bad: int) -> str:
     return " ".join(parts)
 
 
-def _token_texts(run: Run, options: Mapping[str, Any], step: int) -> list[str]:
-    """Return the texts of the positions of the chosen sample; empty when they were not traced."""
+def _token_texts(run: Run, options: Mapping[str, Any], step: int, rank: int) -> list[str]:
+    """Return the texts of the positions of the chosen sample, of the replica that a rank belongs to; empty when they were not traced."""
     if options["flag"] == _TOKENS or _TOKENS not in run.flags:
         return []
     table = run.tensors(_TOKENS, None, None, step, options["phase"])
-    for row in table.select(["shape", "labels"]).to_pylist():
-        if row["labels"]:
+    replicas = {place["rank"]: place["dp"] for place in (run.layout or {}).get("ranks") or []}
+    for row in table.select(["shape", "labels", "rank"]).to_pylist():
+        ours = row["rank"] == rank or replicas.get(row["rank"]) == replicas.get(rank)
+        if row["labels"] and ours:
             length = row["shape"][1] if len(row["shape"]) > 1 else len(row["labels"])
             sample = min(options["sample"], (row["shape"][0] if row["shape"] else 1) - 1)
             return list(row["labels"][sample * length : (sample + 1) * length])

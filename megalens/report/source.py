@@ -21,14 +21,37 @@ class Traced:
     Parameters
     ----------
     index : pyarrow.Table
-        ``step``, ``layer``, ``part`` of every row.
+        ``step``, ``layer``, ``part``, ``rank`` of every row.
+    rank : int, optional
+        The rank whose rows are meant; of each layer the lowest that has it when absent.
     """
 
-    def __init__(self, index: pa.Table) -> None:
+    def __init__(self, index: pa.Table, rank: int | None = None) -> None:
+        lowest = index.group_by("layer").aggregate([("rank", "min")])
+        self.seen: list[int] = sorted(pc.unique(index["rank"]).to_pylist())
+        self.ranks: dict[int, int] = {
+            layer: (least if rank is None else rank)
+            for layer, least in zip(lowest["layer"].to_pylist(), lowest["rank_min"].to_pylist(), strict=True)
+        }
+        if rank is not None:
+            index = index.filter(pc.equal(index["rank"], rank))
         self.rows = index.num_rows
         self.steps: list[int] = sorted(pc.unique(index["step"]).to_pylist())
         self.layers: list[int] = sorted(pc.unique(index["layer"]).to_pylist())
         self.parts: list[str] = [part for part in pc.unique(index["part"]).to_pylist() if part]
+
+    def only(self, table: pa.Table) -> pa.Table:
+        """Return the rows of the ranks that are meant: no replica's beside them."""
+        if len(self.seen) < 2:
+            return table
+        meant = pa.array(
+            [
+                self.ranks.get(layer) == rank
+                for layer, rank in zip(table["layer"].to_pylist(), table["rank"].to_pylist(), strict=True)
+            ],
+            pa.bool_(),
+        )
+        return table.filter(meant)
 
     def part(self, wanted: str | None) -> str | None:
         """Return the part that is meant: the wanted one, else the first; None where there are no parts."""
@@ -51,36 +74,43 @@ class Traced:
         return self.steps[-1] if wanted is None else min(self.steps, key=lambda step: abs(step - wanted))
 
 
-def traced(run: Run, flag: str, phase: str) -> Traced:
-    """Say where a flag was traced in a phase."""
-    columns = ["step", "layer", "part"]
+def traced(run: Run, flag: str, phase: str, *, pass_: str, rank: int | None = None) -> Traced:
+    """Say where a flag was traced in a phase and pass."""
+    columns = ["step", "layer", "part", "rank"]
     if run.folder is not None and not run.live:
         # Values are most of a recording: they are not read to learn where they are.
-        return Traced(RunFolder(run.folder).read("tensors", Query.of(flag=flag, phase=phase), columns))
-    return Traced(run.tensors(flag, phase=phase).select(columns))
+        query = Query.of(flag=flag, phase=phase, pass_=pass_)
+        return Traced(RunFolder(run.folder).read("tensors", query, columns), rank)
+    return Traced(run.tensors(flag, phase=phase, pass_=pass_).select(columns), rank)
 
 
 def windows(
-    run: Run, flag: str, *, part: str | None, phase: str, layers: Sequence[int], steps: Sequence[int]
+    run: Run,
+    flag: str,
+    where: Traced,
+    *,
+    part: str | None,
+    phase: str,
+    pass_: str,
+    layers: Sequence[int],
+    steps: Sequence[int],
 ) -> Iterator[pa.Table]:
     """Yield the rows of a flag, all rows of a step together, in pieces of about 64 MB."""
     if not steps or not layers:
         return
+
     # How large a step is shows at the newest one: settings may have changed since the first.
-    newest = _read(run, flag, part, phase, layers, steps[-1], steps[-1])
+    def read(first: int, last: int) -> pa.Table:
+        return where.only(run.tensors(flag, layers, part, (first, last), phase, pass_))
+
+    newest = read(steps[-1], steps[-1])
     several = max(1, min(len(steps), _WINDOW_BYTES // max(1, newest.nbytes)))
     for start in range(0, len(steps), several):
         chunk = steps[start : start + several]
         if chunk == [steps[-1]]:
             yield newest
         else:
-            yield _read(run, flag, part, phase, layers, chunk[0], chunk[-1])
-
-
-def _read(
-    run: Run, flag: str, part: str | None, phase: str, layers: Sequence[int], first: int, last: int
-) -> pa.Table:
-    return run.tensors(flag, layers, part, (first, last), phase)
+            yield read(chunk[0], chunk[-1])
 
 
 def traced_flags(run: Run) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import Run, trend
+from ..client.selection import Selection, layout_of, places_in
+from .captions import rank_words
 from .colors import NONFINITE, ColorScale, legend, low_magnitude
-from .describe import flag_words, layer_words
+from .describe import flag_words, layer_words, list_words
 from .picture import Picture
 from .png import picture_url
 from .points import thin
@@ -55,11 +58,15 @@ def trend_picture(
     progress : callable, optional
         Called with the share that is read, 0 to 1; raise from it to cancel.
     """
-    flag, phase = options["flag"], options["phase"]
-    where = traced(run, flag, phase)
+    flag, phase, pass_ = options["flag"], options["phase"], options["pass"]
+    where = traced(run, flag, phase, pass_=pass_, rank=options["rank"])
     part = where.part(options["part"])
     layers = where.layers_of(options["layers"])
-    words = flag_words(run.flags, flag, part)
+    words = flag_words(run.flags, flag, part, gradient=options["pass"] == "backward")
+    info = run.flags.get(flag)
+    selection = Selection(
+        info["axes"] if info else (), options["positions"], options["vector"], options["interval"]
+    )
     first, last = options["steps"] or (-math.inf, math.inf)
     steps = [step for step in where.steps if first <= step <= last]
     name = STATISTIC_WORDS[options["statistic"]]
@@ -75,20 +82,38 @@ def trend_picture(
     bad: dict[tuple[int, int], int] = {}
     compressors: list[str] = []
     done = 0
-    for table in windows(run, flag, part=part, phase=phase, layers=layers, steps=steps):
-        pieces.append(trend(table, options["statistic"]))
+    newest: dict[str, Any] = {}
+    for table in windows(run, flag, where, part=part, phase=phase, pass_=pass_, layers=layers, steps=steps):
+        if not table.num_rows:
+            continue
+        newest = table.select(["shape", "compressor"]).slice(table.num_rows - 1).to_pylist()[0]
+        if not places_in(options["positions"], layout_of(newest, selection.axes).length) and (
+            layout_of(newest, selection.axes).has_positions
+        ):
+            last_place = layout_of(newest, selection.axes).length - 1
+            text = f"There is no position {options['positions']}; they go from 0 to {last_place}."
+            return Picture(options, f"{words}, {name} by step", [text])
+        pieces.append(trend(table, options["statistic"], selection))
         compressors += [
             text for text in pc.unique(table["compressor"]).to_pylist() if text not in compressors
         ]
-        _count_bad(table, bad)
+        _count_bad(table, bad, selection)
         done += len(pc.unique(table["step"]))
         if progress:
             progress(done / len(steps))
+    if not pieces:
+        return Picture(options, f"{words}, {name} by step", [f"This run holds no {phase} step of {words}."])
     result = pa.concat_tables(pieces)
+    extra = [
+        *_selection_words(newest, selection),
+        *_interval_words(options, result),
+        *rank_words(where, layers, options["rank"], run.layout),
+    ]
     draw = _lines if options["kind"] == "lines" else _cells
     span = f"steps {integer_text(steps[0])} to {integer_text(steps[-1])}"
     title = f"{words}, {name} of {layer_words(layers)}, {span}"
-    return draw(options, title, name, result, layers, bad, compressors, width)
+    picture = draw(options, title, name, result, layers, bad, compressors, width)
+    return replace(picture, caption=[*picture.caption, *extra])
 
 
 def _lines(
@@ -102,15 +127,23 @@ def _lines(
     width: int,
 ) -> Picture:
     rows: list[dict[str, Any]] = []
+    band: list[dict[str, Any]] = []
     drawn_from = 0
     finite: list[float] = []
     for layer in layers:
         chosen = result.filter(pc.equal(result["layer"], layer))
         steps, values = chosen["step"].to_numpy(), chosen["value"].to_numpy()
+        half = chosen["half"].to_numpy() if "half" in chosen.column_names else None
         kept = thin(values)
         drawn_from += len(values) if len(kept) < len(values) else 0
         for place in kept:
             value = float(values[place])
+            if half is not None:
+                edges = (value - float(half[place]), value + float(half[place]))
+                known = all(math.isfinite(edge) for edge in edges)
+                finite += edges if known else ()
+                low_edge, high_edge = edges if known else (None, None)
+                band.append({"step": int(steps[place]), "layer": layer, "low": low_edge, "high": high_edge})
             rows.append(
                 {"step": int(steps[place]), "layer": layer, "value": value if math.isfinite(value) else None}
             )
@@ -134,6 +167,7 @@ def _lines(
         },
         datasets={
             "rows": rows,
+            "band": band,
             "nonfinite": [
                 {"step": step, "layer": layer, "count": count, "color": NONFINITE[0]}
                 for (step, layer), count in sorted(bad.items())[:2000]
@@ -199,10 +233,47 @@ def _cells(
     )
 
 
-def _count_bad(table: pa.Table, bad: dict[tuple[int, int], int]) -> None:
-    counted = trend(table, "nonfinite")
+def _count_bad(table: pa.Table, bad: dict[tuple[int, int], int], selection: Selection) -> None:
+    counted = trend(table, "nonfinite", selection)
     for row in counted.filter(pc.greater(counted["value"], 0)).to_pylist():
         bad[row["step"], row["layer"]] = int(row["value"])
+
+
+def _selection_words(row: Mapping[str, Any], selection: Selection) -> list[str]:
+    """Say which values enter where that is not all of them."""
+    if not selection.takes_less(row):
+        return []
+    layout = layout_of(row, selection.axes)
+    lines = []
+    if layout.vectors > 1:
+        vector = min(selection.vector, layout.vectors - 1)
+        lines.append(f"Vector {vector} of {layout.vectors}, counted from 0.")
+    if selection.positions.strip() != "all":
+        taken = places_in(selection.positions, layout.length)
+        several = "s" if len(taken) != 1 else ""
+        lines.append(
+            f"Position{several} {list_words(taken)} of {integer_text(layout.length)}, counted from 0."
+            if layout.has_positions
+            else "These tensors have no position axis; all of their values enter."
+        )
+    return lines
+
+
+def _interval_words(options: Mapping[str, Any], result: pa.Table) -> list[str]:
+    """Say what a band is, or why there is none."""
+    if options["interval"] == "none":
+        return []
+    if options["statistic"] != "mean" or options["kind"] != "lines":
+        return ["Bands are about the lines of a mean; choose mean and lines for one."]
+    units = int(result["units"][result.num_rows - 1].as_py())
+    if options["interval"] == "std":
+        return [f"Bands: one standard deviation over positions and samples (n = {integer_text(units)})."]
+    if units < 2:
+        return ["One position or sample has no confidence interval."]
+    return [
+        f"Bands: 95 % confidence interval of the mean, ± t · s / √n over positions and samples (n = {integer_text(units)}). "
+        "Neighbouring positions are not independent: the true interval is wider."
+    ]
 
 
 def _axis(transform: str, low: float, high: float) -> tuple[str, float, float]:

@@ -88,17 +88,19 @@ class StreamHandler(MegalensHandler):
             raise ServerError(
                 404, "not-found", f"There is no stream {stream!r:.100}. The streams are {known}.", "stream"
             )
-        query, limit = self._query(stream)
-        selection = await self.in_thread(self._read, run_id, stream, query, limit)
+        query, limit, lowest = self._query(stream)
+        selection = await self.in_thread(self._read, run_id, stream, query, limit, lowest)
         if selection.every > 1:
             self.set_header("X-Megalens-Sampled-Every", str(selection.every))
         self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
 
-    def _read(self, run_id: str, stream: str, query: Query, limit: int) -> Any:
-        return read_selection(self.registry.folder(run_id), stream, query, limit, self.cancelled)
+    def _read(self, run_id: str, stream: str, query: Query, limit: int, lowest: bool) -> Any:
+        return read_selection(self.registry.folder(run_id), stream, query, limit, self.cancelled, lowest)
 
-    def _query(self, stream: str) -> tuple[Query, int]:
-        known = {"flag", "part", "layers", "phase"} if stream == "tensors" else set()
+    def _query(self, stream: str) -> tuple[Query, int, bool]:
+        known = (
+            {"flag", "part", "layers", "phase", "pass", "rank", "measured"} if stream == "tensors" else set()
+        )
         known |= {"first", "last", "limit_bytes", "no_track_activity", "t", "token"}
         for name in self.request.query_arguments:
             if name not in known:
@@ -115,7 +117,20 @@ class StreamHandler(MegalensHandler):
             raise ServerError(
                 400, "bad-parameter", "limit_bytes must be a whole number from 1.", "limit_bytes"
             )
+        pass_ = self.get_query_argument("pass", None)
+        if pass_ not in (None, "forward", "backward"):
+            raise ServerError(
+                400, "bad-parameter", f"pass must be forward or backward, and {pass_!r:.50} came.", "pass"
+            )
+        lowest = self.get_query_argument("rank", None) == "lowest"
+        rank = None if lowest else self._integer("rank")
+        if rank is not None and rank < 0:
+            raise ServerError(
+                400, "bad-parameter", f"rank must be 'lowest' or from 0, and {rank} came.", "rank"
+            )
         query = Query.of(
+            pass_=pass_,
+            rank=rank,
             flag=self.get_query_argument("flag", None),
             part=self.get_query_argument("part", None, strip=False),
             phase=self.get_query_argument("phase", None),
@@ -124,7 +139,8 @@ class StreamHandler(MegalensHandler):
         layers = self.get_query_argument("layers", None)
         if layers is not None:
             query = _with_layers(query, layers)
-        return query, most if limit is None else min(limit, most)
+        query = replace(query, measured=self.get_query_argument("measured", "false") == "true")
+        return query, most if limit is None else min(limit, most), lowest
 
     def _integer(self, name: str) -> int | None:
         text = self.get_query_argument(name, None)

@@ -38,15 +38,28 @@ class Selection:
 
 
 def read_selection(
-    folder: RunFolder, stream: str, query: Query, limit_bytes: int, cancelled: threading.Event
+    folder: RunFolder,
+    stream: str,
+    query: Query,
+    limit_bytes: int,
+    cancelled: threading.Event,
+    lowest: bool = False,
 ) -> Selection:
     """Read the rows that match, thinned to every n-th step where they exceed ``limit_bytes``. The newest step is always kept.
+
+    With ``lowest`` each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the newest of
+    each layer are read.
 
     Raises
     ------
     ServerError
         413 when one step alone is larger, 499 when ``cancelled`` was set meanwhile.
     """
+    if lowest:
+        every_step = replace(query, first=None, last=None, measured=False)
+        query = query.on_lowest(_distinct_of(folder, every_step, ["layer", "rank"], cancelled))
+    if query.measured:
+        return Selection(_newest(folder, query, cancelled), 1)
     steps, sizes = _step_sizes(folder, stream, query, cancelled)
     every = _thinning(sizes, limit_bytes)
     kept = steps[::-1][::every][::-1]
@@ -66,32 +79,53 @@ def read_selection(
 
 
 def tensor_index(folder: RunFolder, cancelled: threading.Event) -> list[dict[str, Any]]:
-    """Return what a recorded run has of each flag and phase: parts, layers and steps, ascending."""
-    columns = ["step", "layer", "phase", "flag", "part"]
-    found: dict[tuple[str, str], tuple[set[str], set[int], set[int]]] = {}
-    pieces: list[pa.Table] = []
-    for batch in folder.batches("tensors", columns=columns):
-        _check(cancelled)
-        pieces.append(pa.Table.from_batches([batch]))
-        if len(pieces) >= 256:
-            pieces = [_distinct(pieces, columns)]
-    if not pieces:
-        return []
-    for row in _distinct(pieces, columns).to_pylist():
-        parts, layers, steps = found.setdefault((row["flag"], row["phase"]), (set(), set(), set()))
-        parts.add(row["part"])
-        layers.add(row["layer"])
-        steps.add(row["step"])
+    """Return what a recorded run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
+    columns = ["step", "layer", "phase", "flag", "part", "pass", "rank"]
+    lists = ("part", "layer", "rank", "step")
+    found: dict[tuple[str, str, str], dict[str, set[Any]]] = {}
+    for row in _distinct_of(folder, Query(), columns, cancelled).to_pylist():
+        key = (row["flag"], row["phase"], row["pass"])
+        seen = found.setdefault(key, {name: set() for name in lists})
+        for name in lists:
+            seen[name].add(row[name])
     return [
         {
             "flag": flag,
             "phase": phase,
-            "parts": sorted(parts),
-            "layers": sorted(layers),
-            "steps": sorted(steps),
+            "pass": pass_,
+            **{f"{name}s": sorted(values) for name, values in seen.items()},
         }
-        for (flag, phase), (parts, layers, steps) in sorted(found.items())
+        for (flag, phase, pass_), seen in sorted(found.items())
     ]
+
+
+def _distinct_of(folder: RunFolder, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
+    """Return the distinct values of some columns in the rows that match."""
+    pieces: list[pa.Table] = []
+    for batch in folder.batches("tensors", query, columns):
+        _check(cancelled)
+        pieces.append(pa.Table.from_batches([batch]))
+        if len(pieces) >= 256:
+            pieces = [_distinct(pieces, columns)]
+    schema = stream_schema("tensors")
+    empty = pa.schema([schema.field(name) for name in columns]).empty_table()
+    return _distinct(pieces, columns) if pieces else empty
+
+
+def _newest(folder: RunFolder, query: Query, cancelled: threading.Event) -> pa.Buffer:
+    """Return the newest step's rows of each layer that match, as an Arrow IPC stream."""
+    places = _distinct_of(folder, query, ["layer", "step"], cancelled)
+    newest = places.group_by("layer").aggregate([("step", "max")])
+    schema = stream_schema("tensors")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
+            for batch in folder.batches(
+                "tensors", replace(query, layers=((layer, layer),), first=step, last=step)
+            ):
+                _check(cancelled)
+                writer.write_batch(batch)
+    return sink.getvalue()
 
 
 def _distinct(pieces: list[pa.Table], columns: list[str]) -> pa.Table:

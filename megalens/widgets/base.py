@@ -9,7 +9,14 @@ from typing import Any, ClassVar
 from ipywidgets import DOMWidget, register
 from traitlets import Dict, TraitError, Unicode, observe, validate
 
-from ..protocol import ProtocolError, check_view_options, view_defaults, view_fields
+from ..protocol import (
+    ProtocolError,
+    check_view_options,
+    option_name,
+    python_name,
+    view_defaults,
+    view_fields,
+)
 from .errors import WidgetError
 from .option import plain_option
 from .version import MODULE_RANGE
@@ -75,7 +82,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         WidgetError
             Naming the option at fault.
         """
-        plain = {name: plain_option(name, value) for name, value in changes.items()}
+        named = {option_name(name): value for name, value in changes.items()}
+        plain = {name: plain_option(name, value) for name, value in named.items()}
         try:
             return check_view_options({**self._current(), **plain, "view": self.view_name})
         except ProtocolError as error:
@@ -109,7 +117,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         try:
             with self.hold_trait_notifications():
                 for name in view_fields(self.view_name):
-                    self.set_trait(name, change["new"][name])
+                    self.set_trait(python_name(name), change["new"][name])
         finally:
             self._spreading = False
 
@@ -137,5 +145,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
     def __repr__(self) -> str:
         usual = view_defaults(self.view_name)
         given = {name: self.options[name] for name in view_fields(self.view_name)}
-        shown = ", ".join(f"{k}={v!r}" for k, v in given.items() if k not in usual or v != usual[k])
+        shown = ", ".join(
+            f"{python_name(k)}={v!r}" for k, v in given.items() if k not in usual or v != usual[k]
+        )
         return f"{type(self).__name__}({self.run.get('name') or self.run.get('id')}: {shown})"

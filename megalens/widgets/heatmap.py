@@ -28,7 +28,19 @@ class Heatmap(View):
     scale = Option(help="'shared' or 'own' colour scale.")
     transform = Option(help="'linear' or 'log'.")
     phase = Option(help="'train', 'eval' or 'generate'.")
+    rank = Option(help="Global rank; None takes of each layer the lowest that has it.")
+    pass_ = Option(help="'forward', or 'backward' for gradients.")
 
-    _sync = observe("flag", "part", "layers", "step", "sample", "head", "scale", "transform", "phase")(
-        View._option_changed
-    )
+    _sync = observe(
+        "flag",
+        "part",
+        "layers",
+        "step",
+        "sample",
+        "head",
+        "scale",
+        "transform",
+        "phase",
+        "rank",
+        "pass_",
+    )(View._option_changed)

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import TraitType
 
+from ..protocol import option_name
+
 if TYPE_CHECKING:
     from .base import View
 
 __all__ = ["Option", "plain_option"]
+
+_RANGED = ("layers", "positions")
 
 
 class Option(TraitType[Any, Any]):
@@ -22,23 +26,23 @@ class Option(TraitType[Any, Any]):
     def validate(self, obj: View, value: Any) -> Any:
         """Return the value as it will stand in ``options``, or raise :class:`WidgetError`."""
         assert self.name is not None
-        return obj.checked({self.name: value})[self.name]
+        return obj.checked({self.name: value})[option_name(self.name)]
 
 
 def plain_option(name: str, value: Any) -> Any:
     """Return what a person may write for an option in the form that the schema has for it.
 
-    ``layers`` may be a number or numbers (``3``, ``range(1, 5)``), ``steps`` a tuple, ``names`` one text. Whatever is none of these is
+    ``layers`` and ``positions`` may be a number or numbers (``3``, ``range(1, 5)``), ``steps`` a tuple, ``names`` one text. Whatever is none of these is
     returned as it is, for the schema to refuse.
     """
-    if name == "layers" and isinstance(value, int) and not isinstance(value, bool):
+    if name in _RANGED and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if name == "names" and isinstance(value, str):
         return [value]
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         return value
     items = list(value)
-    if name == "layers":
+    if name in _RANGED:
         return _ranges(items)
     return items
 

@@ -27,7 +27,24 @@ class Trend(View):
     steps = Option(help="Inclusive first and last step, or None for all.")
     transform = Option(help="'linear' or 'log'.")
     phase = Option(help="'train', 'eval' or 'generate'.")
+    rank = Option(help="Global rank; None takes of each layer the lowest that has it.")
+    pass_ = Option(help="'forward', or 'backward' for gradients.")
+    positions = Option(help="Positions that enter, counted from 0, such as '0-15,31' or 'all'.")
+    vector = Option(help="Vector of a projection, counted from 0.")
+    interval = Option(help="'none', 'std' or 'ci95': band about the mean over positions and samples.")
 
-    _sync = observe("flag", "part", "layers", "statistic", "kind", "steps", "transform", "phase")(
-        View._option_changed
-    )
+    _sync = observe(
+        "flag",
+        "part",
+        "layers",
+        "statistic",
+        "kind",
+        "steps",
+        "transform",
+        "phase",
+        "rank",
+        "pass_",
+        "positions",
+        "vector",
+        "interval",
+    )(View._option_changed)

@@ -294,10 +294,28 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'firstLayer', value: 1 },
       { name: 'lastLayer', value: 1 }
     ],
-    datasets: { rows: [], nonfinite: [] },
+    datasets: { rows: [], band: [], nonfinite: [] },
     width: 600,
     height: 280,
     layer: [
+      {
+        name: 'band',
+        data: { name: 'band' },
+        mark: {
+          type: 'area',
+          clip: true,
+          opacity: 0.22,
+          line: false,
+          invalid: 'break-paths-show-path-domains'
+        },
+        encoding: {
+          x: { field: 'step', type: 'quantitative' },
+          y: { field: 'low', type: 'quantitative' },
+          y2: { field: 'high' },
+          color: { field: 'layer', type: 'quantitative' },
+          detail: { field: 'layer' }
+        }
+      },
       {
         name: 'lines',
         data: { name: 'rows' },

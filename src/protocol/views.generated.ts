@@ -11,6 +11,14 @@ export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions;
  */
 export type LayerRanges = string;
 /**
+ * Global rank whose rows are shown; null takes of each layer the lowest rank that has it, so that replicas never mix.
+ */
+export type RankChoice = number | null;
+/**
+ * backward shows the gradients of the same tensors. Python calls it pass_.
+ */
+export type PassChoice = 'forward' | 'backward';
+/**
  * Inclusive first and last step; null is all.
  *
  * @minItems 2
@@ -50,6 +58,8 @@ export interface HeatmapOptions {
    */
   transform?: 'linear' | 'log';
   phase?: 'train' | 'eval' | 'generate';
+  rank?: RankChoice;
+  pass?: PassChoice;
 }
 
 /**
@@ -68,6 +78,20 @@ export interface TrendOptions {
   steps?: StepRange;
   transform?: 'linear' | 'log';
   phase?: 'train' | 'eval' | 'generate';
+  rank?: RankChoice;
+  pass?: PassChoice;
+  /**
+   * 'all' or ranges such as '0-15,31': which positions, counted from 0, enter the statistic. Tensors without a position axis enter whole.
+   */
+  positions?: string;
+  /**
+   * Which vector of a projection, counted from 0. Other tensors have none.
+   */
+  vector?: number;
+  /**
+   * Band about the mean, over positions and samples: one standard deviation, or a 95 % confidence interval. Only with the statistic mean.
+   */
+  interval?: 'none' | 'std' | 'ci95';
 }
 
 /**
@@ -112,6 +136,18 @@ export const VIEWS_SCHEMA: Schema = {
       maxItems: 2,
       description: 'Inclusive first and last step; null is all.'
     },
+    Rank: {
+      title: 'RankChoice',
+      type: ['integer', 'null'],
+      minimum: 0,
+      description:
+        'Global rank whose rows are shown; null takes of each layer the lowest rank that has it, so that replicas never mix.'
+    },
+    Pass: {
+      title: 'PassChoice',
+      enum: ['forward', 'backward'],
+      description: 'backward shows the gradients of the same tensors. Python calls it pass_.'
+    },
     Heatmap: {
       title: 'HeatmapOptions',
       description: 'One flag as position × tile, one layer or small multiples, with a step slider.',
@@ -148,7 +184,9 @@ export const VIEWS_SCHEMA: Schema = {
           default: 'linear',
           description: 'log is symmetric about zero for signed values.'
         },
-        phase: { enum: ['train', 'eval', 'generate'], default: 'train' }
+        phase: { enum: ['train', 'eval', 'generate'], default: 'train' },
+        rank: { $ref: '#/$defs/Rank', default: null },
+        pass: { $ref: '#/$defs/Pass', default: 'forward' }
       }
     },
     Trend: {
@@ -170,7 +208,29 @@ export const VIEWS_SCHEMA: Schema = {
         kind: { enum: ['lines', 'heatmap'], default: 'lines' },
         steps: { $ref: '#/$defs/StepRange', default: null },
         transform: { enum: ['linear', 'log'], default: 'linear' },
-        phase: { enum: ['train', 'eval', 'generate'], default: 'train' }
+        phase: { enum: ['train', 'eval', 'generate'], default: 'train' },
+        rank: { $ref: '#/$defs/Rank', default: null },
+        pass: { $ref: '#/$defs/Pass', default: 'forward' },
+        positions: {
+          type: 'string',
+          maxLength: 500,
+          pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$',
+          default: 'all',
+          description:
+            "'all' or ranges such as '0-15,31': which positions, counted from 0, enter the statistic. Tensors without a position axis enter whole."
+        },
+        vector: {
+          type: 'integer',
+          minimum: 0,
+          default: 0,
+          description: 'Which vector of a projection, counted from 0. Other tensors have none.'
+        },
+        interval: {
+          enum: ['none', 'std', 'ci95'],
+          default: 'none',
+          description:
+            'Band about the mean, over positions and samples: one standard deviation, or a 95 % confidence interval. Only with the statistic mean.'
+        }
       }
     },
     Scalars: {

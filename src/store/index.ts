@@ -1,5 +1,6 @@
 export * from './live-run';
 export * from './recorded-run';
+export * from './row-moments';
 export * from './run-link';
 export * from './runs';
 export * from './scalar-store';

@@ -14,7 +14,9 @@ import type {
   IScalarColumns,
   ITensorQuery,
   ITensorResult,
-  SourceChange
+  ITensorShape,
+  SourceChange,
+  StepsQuery
 } from './source';
 import { StoreError } from './store-error';
 import { tensorRows } from './tensor-rows';
@@ -99,11 +101,11 @@ export class LiveRun implements IRunSource {
     return this.tensorStore.bytes + this.scalarStore.bytes;
   }
 
-  async steps(flag: string, phase?: Phase): Promise<readonly number[]> {
-    return this.alive().tensorStore.steps(flag, phase);
+  async steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {
+    return this.alive().tensorStore.steps(flag, phase, of);
   }
 
-  async shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
+  async shapeOf(flag: string): Promise<ITensorShape> {
     return this.alive().tensorStore.shapeOf(flag);
   }
 

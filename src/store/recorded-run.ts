@@ -13,7 +13,9 @@ import type {
   IScalarColumns,
   ITensorQuery,
   ITensorResult,
-  SourceChange
+  ITensorShape,
+  SourceChange,
+  StepsQuery
 } from './source';
 import { StoreError } from './store-error';
 import { compareRows, tensorRows } from './tensor-rows';
@@ -73,9 +75,12 @@ export class RecordedRun implements IRunSource {
     return this._changed;
   }
 
-  async steps(flag: string, phase?: Phase): Promise<readonly number[]> {
+  async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
     const entries = (await this.index()).filter(
-      entry => entry.flag === flag && (phase === undefined || entry.phase === phase)
+      entry =>
+        entry.flag === flag &&
+        (phase === undefined || entry.phase === phase) &&
+        (of.pass === undefined || entry.pass === of.pass)
     );
     const [only] = entries;
     return entries.length === 1 && only !== undefined
@@ -83,16 +88,21 @@ export class RecordedRun implements IRunSource {
       : [...new Set(entries.flatMap(entry => entry.steps))].sort((a, b) => a - b);
   }
 
-  async shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
+  async shapeOf(flag: string): Promise<ITensorShape> {
     const entries = (await this.index()).filter(entry => entry.flag === flag);
+    const ascending = (numbers: readonly number[]): number[] => [...new Set(numbers)].sort((a, b) => a - b);
     return {
       parts: [...new Set(entries.flatMap(entry => entry.parts))],
-      layers: [...new Set(entries.flatMap(entry => entry.layers))].sort((a, b) => a - b)
+      layers: ascending(entries.flatMap(entry => entry.layers)),
+      ranks: ascending(entries.flatMap(entry => entry.ranks)),
+      passes: [...new Set(entries.map(entry => entry.pass))]
     };
   }
 
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
-    return this.guarded(() => this.answers.get(JSON.stringify(query), own => this.ask(query, own), signal));
+    return this.guarded(() =>
+      this.answers.get(JSON.stringify({ ...query, reduced: undefined }), own => this.ask(query, own), signal)
+    );
   }
 
   scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
@@ -147,6 +157,9 @@ export class RecordedRun implements IRunSource {
         flag: query.flag,
         part: query.part,
         phase: query.phase,
+        pass: query.pass,
+        rank: query.rank,
+        measured: query.measured,
         layers: query.layers && rangesOf(query.layers),
         first: query.steps?.[0],
         last: query.steps?.[1],

@@ -1,5 +1,5 @@
 import type { ISignal } from '@lumino/signaling';
-import type { Configured, ConfigPatch, Hello, Phase, Status } from '../protocol/messages.generated';
+import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
 import type { RunLink } from './run-link';
 
@@ -31,7 +31,7 @@ export interface ITensorRow {
   readonly step: number;
   readonly microBatch: number;
   readonly phase: Phase;
-  readonly pass: 'forward' | 'backward';
+  readonly pass: Pass;
   readonly rank: number;
   readonly layer: number;
   readonly flag: string;
@@ -41,11 +41,15 @@ export interface ITensorRow {
   readonly sourceShape: readonly number[];
   /** Shape of `values`, row-major; the first axis is the samples kept. */
   readonly shape: readonly number[];
-  /** The compressed tensor, flat. Not to be changed by readers. */
+  /** The compressed tensor, flat. Not to be changed by readers. Empty, with its sums remembered, in a reduced row. */
   readonly values: Float32Array;
   readonly labels: readonly string[];
   readonly nanCount: number;
   readonly infCount: number;
+  /** What the compressor lost, as a fraction of the tensor's root mean square; NaN where it was not measured. */
+  readonly compressionError: number;
+  /** Set where the values were given up to stay within memory; their statistics are still known. */
+  readonly reduced?: true;
 }
 
 /** Which tensors a view wants. Absent members match everything. */
@@ -54,18 +58,52 @@ export interface ITensorQuery {
   part?: string;
   layers?: readonly number[];
   phase?: Phase;
+  pass?: Pass;
+  /** Rows of one rank, or of each layer those of the lowest rank that has it. */
+  rank?: number | 'lowest';
   /** Inclusive first and last step. */
   steps?: readonly [number, number];
+  /** Of each layer only the newest row, up to the last step, whose compression error was measured. */
+  measured?: boolean;
+  /** Also rows whose values were given up: for statistics, which are remembered. */
+  reduced?: boolean;
+}
+
+/** What a source has of a flag. */
+export interface ITensorShape {
+  readonly parts: readonly string[];
+  /** Ascending. */
+  readonly layers: readonly number[];
+  /** Ranks that sent rows, ascending; absent where there is one. */
+  readonly ranks?: readonly number[];
+  /** Absent where there are forward passes only. */
+  readonly passes?: readonly Pass[];
+}
+
+/** Which rows' steps are wanted. */
+export type StepsQuery = Pick<ITensorQuery, 'layers' | 'pass' | 'rank'>;
+
+/** What a bounded store still has of what a query names. */
+export interface IKept {
+  /** Newest step of which some tensor was thinned out: every later one is there in full. Null while everything is. */
+  readonly thinnedTo: number | null;
+  /** Rows of which only the statistics are left. */
+  readonly reducedRows: number;
+  /** Bytes that the whole run's tensors take now, and their bound. */
+  readonly bytes: number;
+  readonly limitBytes: number;
 }
 
 /** What a tensor query found, and what it could not. */
 export interface ITensorResult {
   /** Ordered by step, then micro-batch, then layer. */
   readonly rows: readonly ITensorRow[];
-  /** Steps of the query that were once there and were given up to stay within memory. */
+  /** Rows of the query that were once there and of which nothing is left, to stay within memory. */
   readonly evictedRows: number;
   /** Set when not every row was sent: every how-manieth step is here. */
   readonly sampledEvery: number;
+  /** Of sources that keep a bounded history. */
+  readonly kept?: IKept;
 }
 
 /** Scalars as columns, ordered by step within a name. All arrays have one length. */
@@ -98,10 +136,10 @@ export interface IRunSource {
   readonly audit?: ReadonlyMap<string, IAuditEvent>;
   /** What the views of this run tell one another; absent where there is one view only. */
   readonly link?: RunLink;
-  /** Steps for which a flag has rows, ascending. */
-  steps(flag: string, phase?: Phase): Promise<readonly number[]>;
-  /** Parts and layers of a flag seen so far. */
-  shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }>;
+  /** Steps for which a flag has tensors, ascending. */
+  steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]>;
+  /** What there is of a flag so far. */
+  shapeOf(flag: string): Promise<ITensorShape>;
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
   /**

@@ -1,10 +1,10 @@
 import { badFrame } from '../protocol/frame';
 import type { StreamTable } from '../protocol/frame-table';
-import type { Phase } from '../protocol/messages.generated';
+import type { Pass, Phase } from '../protocol/messages.generated';
 import type { ITensorRow } from './source';
 
 const PHASES: readonly string[] = ['train', 'eval', 'generate'] satisfies Phase[];
-const PASSES: readonly string[] = ['forward', 'backward'];
+const PASSES: readonly string[] = ['forward', 'backward'] satisfies Pass[];
 
 /**
  * The rows of a `tensors` table. Their values are views of the table's memory.
@@ -27,7 +27,8 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
     values,
     labels,
     nans,
-    infs
+    infs,
+    errors
   ] = table.children;
   return Array.from({ length: table.numRows }, (_, row) => {
     const kept: ArrayLike<number> = shape?.at(row) ?? [];
@@ -61,7 +62,8 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
       values: flat,
       labels: Array.from<string>(labels?.at(row) ?? []),
       nanCount: Number(nans?.at(row)),
-      infCount: Number(infs?.at(row))
+      infCount: Number(infs?.at(row)),
+      compressionError: Number(errors?.at(row) ?? NaN)
     };
   });
 }
@@ -82,6 +84,6 @@ function isPhase(text: string): text is Phase {
   return PHASES.includes(text);
 }
 
-function isPass(text: string): text is ITensorRow['pass'] {
+function isPass(text: string): text is Pass {
   return PASSES.includes(text);
 }

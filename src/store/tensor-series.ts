@@ -1,19 +1,45 @@
+import type { Pass, Phase } from '../protocol/messages.generated';
 import { EvictedLog } from './evicted-log';
+import { momentsOf, remember, rmsOf } from './row-moments';
 import type { ITensorRow } from './source';
 import { compareRows } from './tensor-rows';
 
-/** The rows of one (flag, part, phase, layer), oldest first; the oldest go when memory runs out. */
-export class TensorSeries {
-  constructor(
-    readonly part: string,
-    readonly phase: string,
-    readonly layer: number
-  ) {}
+/** Rows of which the extremes stay when a series is thinned. */
+const BLOCK = 4;
+/** A series with fewer rows is not thinned. */
+const FEWEST = 2 * BLOCK;
 
+/** What a series has rows of. */
+export interface ISeriesPlace {
+  readonly part: string;
+  readonly phase: Phase;
+  readonly pass: Pass;
+  readonly rank: number;
+  readonly layer: number;
+}
+
+/**
+ * The rows of one (flag, part, phase, pass, rank, layer) in three tiers: the newest in full; of older ones the tensors with the least and
+ * the greatest rms of every few, and of the others the statistics only; of the oldest, statistics thinned out the same way. Each thinning
+ * takes the older half, so that what is left becomes sparser with age and never ends.
+ */
+export class TensorSeries {
+  constructor(readonly place: ISeriesPlace) {}
+
+  /** Rows of which nothing is left. */
   readonly evicted = new EvictedLog();
 
+  /** Newest step whose tensor was given up. */
+  thinnedTo = -Infinity;
+
+  /** Rows in full. */
   get length(): number {
-    return this.rows.length - this.start;
+    return this.full.length;
+  }
+
+  /** Rows of which only the statistics are left. */
+  get reducedLength(): number {
+    return this.reduced.length;
   }
 
   /**
@@ -22,80 +48,155 @@ export class TensorSeries {
    * @returns The row that it replaces when the same one came before, else null.
    */
   insert(row: ITensorRow): ITensorRow | null {
-    const newest = this.rows[this.rows.length - 1];
-    if (newest === undefined || this.length === 0 || compareRows(newest, row) < 0) {
-      this.rows.push(row);
+    this.errors += Number.isFinite(row.compressionError) ? 1 : 0;
+    if (row.step <= this.thinnedTo) {
+      const at = search(this.reduced, other => compareRows(other, row) >= 0);
+      const there = this.reduced[at];
+      if (there !== undefined && compareRows(there, row) === 0) {
+        // It came again, for example after a broken link: what is known of it stays.
+        return row;
+      }
+    }
+    const newest = this.full[this.full.length - 1];
+    if (newest === undefined || compareRows(newest, row) < 0) {
+      this.full.push(row);
       return null;
     }
-    const at = this.search(other => compareRows(other, row) >= 0);
-    const there = this.rows[at];
+    const at = search(this.full, other => compareRows(other, row) >= 0);
+    const there = this.full[at];
     if (there !== undefined && compareRows(there, row) === 0) {
-      this.rows[at] = row;
+      this.full[at] = row;
       return there;
     }
-    this.rows.splice(at, 0, row);
+    this.full.splice(at, 0, row);
     return null;
   }
 
-  /** Give up the oldest row. */
-  evict(): ITensorRow | null {
-    const oldest = this.rows[this.start];
-    if (oldest === undefined) {
+  /** Reduce the less telling tensors of the older half to their statistics. Returns the rows that were full before. */
+  thin(): ITensorRow[] {
+    if (this.full.length < FEWEST) {
+      return [];
+    }
+    const [kept, lost] = split(this.full);
+    this.full = kept;
+    this.reduce(lost);
+    return lost;
+  }
+
+  /** Reduce the oldest tensor to its statistics, unless it is the only one. */
+  thinOne(): ITensorRow[] {
+    const lost = this.full.length > 1 ? this.full.splice(0, 1) : [];
+    this.reduce(lost);
+    return lost;
+  }
+
+  /** Give up the less telling statistics of the older half; all but the newest few where there are few. Returns how many went. */
+  thinReduced(): number {
+    if (this.reduced.length < FEWEST) {
+      return this.drop(this.reduced.splice(0, 1));
+    }
+    const [kept, lost] = split(this.reduced);
+    this.reduced = kept;
+    return this.drop(lost);
+  }
+
+  /** Tensors between two steps, both inclusive. */
+  between(first: number, last: number): ITensorRow[] {
+    return within(this.full, first, last);
+  }
+
+  /** Rows between two steps of which only the statistics are left. */
+  reducedBetween(first: number, last: number): ITensorRow[] {
+    return within(this.reduced, first, last);
+  }
+
+  /** The newest row up to a step whose compression error was measured. */
+  measured(last: number): ITensorRow | null {
+    if (this.errors === 0) {
       return null;
     }
-    this.evicted.add(oldest.step);
-    this.start += 1;
-    if (this.start > 64 && this.start * 2 > this.rows.length) {
-      this.rows = this.rows.slice(this.start);
-      this.start = 0;
-    } else {
-      // The array still holds the slot; it must not hold the tensor.
-      this.rows[this.start - 1] = HOLE;
-    }
-    return oldest;
-  }
-
-  /** Rows between two steps, both inclusive. */
-  between(first: number, last: number): ITensorRow[] {
-    return this.rows.slice(
-      this.search(row => row.step >= first),
-      this.search(row => row.step > last)
-    );
-  }
-
-  private search(passed: (row: ITensorRow) => boolean): number {
-    let low = this.start;
-    let high = this.rows.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      const row = this.rows[middle];
-      if (row !== undefined && passed(row)) {
-        high = middle;
-      } else {
-        low = middle + 1;
+    const newest = (rows: readonly ITensorRow[]): ITensorRow | null => {
+      for (let at = search(rows, row => row.step > last) - 1; at >= 0; at -= 1) {
+        const row = rows[at];
+        if (row !== undefined && Number.isFinite(row.compressionError)) {
+          return row;
+        }
       }
-    }
-    return low;
+      return null;
+    };
+    const [full, reduced] = [newest(this.full), newest(this.reduced)];
+    return (full?.step ?? -Infinity) >= (reduced?.step ?? -Infinity) ? full : reduced;
   }
 
-  private rows: ITensorRow[] = [];
-  private start = 0;
+  private reduce(lost: readonly ITensorRow[]): void {
+    const added = lost.map((row): ITensorRow => {
+      const values = new Float32Array(0);
+      remember(values, momentsOf(row.values));
+      this.thinnedTo = Math.max(this.thinnedTo, row.step);
+      return { ...row, values, labels: NO_LABELS, reduced: true };
+    });
+    // Two ascending runs: the sort merges them.
+    this.reduced = [...this.reduced, ...added].sort(compareRows);
+  }
+
+  private drop(lost: readonly ITensorRow[]): number {
+    lost.forEach(row => this.evicted.add(row.step));
+    return lost.length;
+  }
+
+  private full: ITensorRow[] = [];
+  private reduced: ITensorRow[] = [];
+  private errors = 0;
 }
 
-const HOLE: ITensorRow = {
-  step: -1,
-  microBatch: 0,
-  phase: 'train',
-  pass: 'forward',
-  rank: 0,
-  layer: 0,
-  flag: '',
-  part: '',
-  compressor: '',
-  sourceShape: [],
-  shape: [],
-  values: new Float32Array(0),
-  labels: [],
-  nanCount: 0,
-  infCount: 0
-};
+const NO_LABELS: readonly string[] = [];
+
+/** Split rows into those that stay and those that go: of the older half, all but the extremes of each block. */
+function split(rows: readonly ITensorRow[]): [ITensorRow[], ITensorRow[]] {
+  const half = Math.floor(rows.length / 2 / BLOCK) * BLOCK;
+  const [kept, lost]: [ITensorRow[], ITensorRow[]] = [[], []];
+  for (let start = 0; start < half; start += BLOCK) {
+    const stay = extremes(rows.slice(start, start + BLOCK));
+    rows.slice(start, start + BLOCK).forEach((row, at) => (stay.has(at) ? kept : lost).push(row));
+  }
+  kept.push(...rows.slice(half));
+  return [kept, lost];
+}
+
+/** Places of the rows with the least and the greatest rms, and of the first one that holds something that is not finite. */
+function extremes(rows: readonly ITensorRow[]): Set<number> {
+  let [low, high, odd] = [-1, -1, -1];
+  const rms = rows.map(row => rmsOf(row.values));
+  rms.forEach((value, at) => {
+    if ((rows[at]?.nanCount ?? 0) + (rows[at]?.infCount ?? 0) > 0 || !Number.isFinite(value)) {
+      odd = odd < 0 ? at : odd;
+    }
+    if (Number.isFinite(value)) {
+      low = low < 0 || value < (rms[low] ?? 0) ? at : low;
+      high = high < 0 || value > (rms[high] ?? 0) ? at : high;
+    }
+  });
+  return new Set([low, high, odd].filter(at => at >= 0));
+}
+
+function within(rows: readonly ITensorRow[], first: number, last: number): ITensorRow[] {
+  return rows.slice(
+    search(rows, row => row.step >= first),
+    search(rows, row => row.step > last)
+  );
+}
+
+/** Return the place of the first row for which a condition holds, in rows for which it holds from some place on. */
+function search(rows: readonly ITensorRow[], passed: (row: ITensorRow) => boolean): number {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const row = rows[middle];
+    if (row !== undefined && passed(row)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}

@@ -1,4 +1,6 @@
-import type { ITensorQuery, ITensorResult, ITensorRow } from './source';
+import type { Pass, Phase } from '../protocol/messages.generated';
+import { momentsOf } from './row-moments';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './source';
 import { StepIndex } from './step-index';
 import { compareRows } from './tensor-rows';
 import { TensorSeries } from './tensor-series';
@@ -7,18 +9,24 @@ import { TensorSeries } from './tensor-series';
 const ROW_BYTES = 600;
 const LABEL_BYTES = 32;
 
+/** Statistics may take this part of the bound before the oldest of them are thinned out. */
+const REDUCED_SHARE = 0.25;
+/** Sums of larger tensors are taken when they are needed: a frame must not wait for them. */
+const SUMMED_VALUES = 1 << 16;
+
 interface IFlag {
   readonly series: Map<string, TensorSeries>;
   readonly parts: Set<string>;
-  readonly layers: Set<number>;
   readonly steps: Map<string, StepIndex>;
+  thinned: boolean;
 }
 
 /**
- * The tensors of one run: a series for each (flag, part, phase, layer), all together bounded by bytes.
+ * The tensors of one run: a series for each (flag, part, phase, pass, rank, layer), all together bounded by bytes.
  *
- * When memory runs out the row that came first goes, but the newest row of each series stays, so that a flag which is
- * rarely traced does not vanish. What went is counted.
+ * When memory runs out the older halves are thinned: first tensors become statistics, then the oldest statistics go, in both cases all but
+ * the extremes of every few. The newest tensor of each series stays, so that a flag which is rarely traced does not vanish. What went is
+ * counted.
  */
 export class TensorStore {
   /**
@@ -41,123 +49,196 @@ export class TensorStore {
   add(row: ITensorRow): void {
     const kept: ITensorRow = {
       ...row,
-      phase: row.phase,
       flag: this.intern(row.flag),
       part: this.intern(row.part),
       compressor: this.intern(row.compressor),
       values: row.values.slice()
     };
+    if (kept.values.length <= SUMMED_VALUES) {
+      momentsOf(kept.values);
+    }
     const flag = this.flag(kept.flag);
-    const key = `${kept.layer} ${kept.phase} ${kept.part}`;
+    const key = `${kept.layer} ${kept.rank} ${kept.pass} ${kept.phase} ${kept.part}`;
     let series = flag.series.get(key);
     if (series === undefined) {
-      series = new TensorSeries(kept.part, kept.phase, kept.layer);
+      const { part, phase, pass, rank, layer } = kept;
+      series = new TensorSeries({ part, phase, pass, rank, layer });
       flag.series.set(key, series);
-      flag.parts.add(kept.part);
-      flag.layers.add(kept.layer);
+      flag.parts.add(part);
     }
     const replaced = series.insert(kept);
     this._bytes += sizeOf(kept);
     if (replaced !== null) {
       this._bytes -= sizeOf(replaced);
     } else {
-      this.index(flag, kept.phase).add(kept.step);
-      this.arrivals.push({ flag, series });
+      this.index(flag, kept.phase, kept.pass).add(kept.step);
     }
-    this.evict();
+    this.shrink();
   }
 
-  /** Steps for which a flag has rows, ascending. */
-  steps(flag: string, phase?: string): readonly number[] {
-    const indices = this.all.get(flag)?.steps;
-    if (indices === undefined) {
+  /** Steps for which a flag has tensors, ascending. */
+  steps(flag: string, phase?: Phase, of: StepsQuery = {}): readonly number[] {
+    const entry = this.all.get(flag);
+    if (entry === undefined) {
       return [];
     }
-    if (phase !== undefined) {
-      return indices.get(phase)?.steps ?? [];
+    if (entry.thinned && (of.layers !== undefined || of.rank !== undefined)) {
+      // Thinned layers have steps of their own.
+      const chosen = this.chosen({ ...of, flag, ...(phase ? { phase } : {}) });
+      return distinct(chosen.map(series => series.between(-Infinity, Infinity).map(row => row.step)));
     }
-    const lists = [...indices.values()].map(index => index.steps);
-    const [only] = lists;
-    return lists.length === 1 && only !== undefined ? only : [...new Set(lists.flat())].sort((a, b) => a - b);
+    const lists = [...entry.steps]
+      .filter(
+        ([key]) =>
+          (phase === undefined || key.startsWith(`${phase} `)) &&
+          (of.pass === undefined || key.endsWith(` ${of.pass}`))
+      )
+      .map(([, index]) => index.steps);
+    return lists.length === 1 ? (lists[0] ?? []) : distinct(lists);
   }
 
-  /** Parts and layers of a flag seen so far. */
-  shapeOf(flag: string): { parts: readonly string[]; layers: readonly number[] } {
+  /** What there is of a flag so far. */
+  shapeOf(flag: string): ITensorShape {
     const entry = this.all.get(flag);
+    const places = [...(entry?.series.values() ?? [])].map(series => series.place);
     return {
       parts: [...(entry?.parts ?? [])],
-      layers: [...(entry?.layers ?? [])].sort((a, b) => a - b)
+      layers: distinct([places.map(place => place.layer)]),
+      ranks: distinct([places.map(place => place.rank)]),
+      passes: [...new Set(places.map(place => place.pass))]
     };
   }
 
   query(query: ITensorQuery): ITensorResult {
     const [first, last] = query.steps ?? [-Infinity, Infinity];
     const rows: ITensorRow[] = [];
-    let evictedRows = 0;
-    for (const series of this.all.get(query.flag)?.series.values() ?? []) {
-      const wanted =
-        (query.part === undefined || query.part === series.part) &&
-        (query.phase === undefined || query.phase === series.phase) &&
-        (query.layers === undefined || query.layers.includes(series.layer));
-      if (wanted) {
-        for (const row of series.between(first, last)) {
+    let [evictedRows, reducedRows, thinnedTo] = [0, 0, -Infinity];
+    for (const series of this.chosen(query)) {
+      if (query.measured) {
+        const row = series.measured(last);
+        rows.push(...(row ? [row] : []));
+        continue;
+      }
+      for (const row of series.between(first, last)) {
+        rows.push(row);
+      }
+      const reduced = series.reducedBetween(first, last);
+      reducedRows += reduced.length;
+      thinnedTo = Math.max(thinnedTo, series.thinnedTo);
+      if (query.reduced) {
+        for (const row of reduced) {
           rows.push(row);
         }
-        evictedRows += query.steps === undefined ? series.evicted.total : series.evicted.count(first, last);
       }
+      evictedRows += query.steps === undefined ? series.evicted.total : series.evicted.count(first, last);
     }
-    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1 };
+    const kept = {
+      thinnedTo: thinnedTo >= first ? thinnedTo : null,
+      reducedRows,
+      bytes: this._bytes,
+      limitBytes: this.limitBytes
+    };
+    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept };
   }
 
   clear(): void {
     this.all.clear();
     this.words.clear();
-    this.arrivals = [];
-    this.gone = 0;
     this._bytes = 0;
+    this.reducedBytes = 0;
   }
 
-  private evict(): void {
-    for (
-      let tries = this.arrivals.length - this.gone;
-      this._bytes > this.limitBytes && tries > 0;
-      tries -= 1
-    ) {
-      const arrival = this.arrivals[this.gone];
-      if (arrival === undefined) {
+  /** The series that a query names, of each layer's ranks the lowest where that is asked for. */
+  private chosen(query: ITensorQuery): TensorSeries[] {
+    const { part, phase, pass, layers, rank } = query;
+    const found = [...(this.all.get(query.flag)?.series.values() ?? [])].filter(
+      ({ place }) =>
+        (part === undefined || part === place.part) &&
+        (phase === undefined || phase === place.phase) &&
+        (pass === undefined || pass === place.pass) &&
+        (layers === undefined || layers.includes(place.layer)) &&
+        (rank === undefined || rank === 'lowest' || rank === place.rank)
+    );
+    if (rank !== 'lowest') {
+      return found;
+    }
+    const lowest = new Map<number, number>();
+    for (const { place } of found) {
+      lowest.set(place.layer, Math.min(lowest.get(place.layer) ?? Infinity, place.rank));
+    }
+    return found.filter(({ place }) => lowest.get(place.layer) === place.rank);
+  }
+
+  private shrink(): void {
+    while (this._bytes > this.limitBytes) {
+      const before = this._bytes;
+      for (const flag of this.all.values()) {
+        for (const series of flag.series.values()) {
+          this.forget(flag, series.thin());
+        }
+      }
+      if (this.reducedBytes > this.limitBytes * REDUCED_SHARE) {
+        this.thinReduced(8);
+      }
+      if (this._bytes === before && !this.thinOldest()) {
         return;
       }
-      this.gone += 1;
-      if (arrival.series.length <= 1) {
-        this.arrivals.push(arrival);
-        continue;
-      }
-      const row = arrival.series.evict();
-      if (row !== null) {
-        this._bytes -= sizeOf(row);
-        this.index(arrival.flag, row.phase).remove(row.step);
+    }
+  }
+
+  /** Thin the statistics of every series that has so many. */
+  private thinReduced(least: number): boolean {
+    const before = this._bytes;
+    for (const flag of this.all.values()) {
+      for (const series of flag.series.values()) {
+        if (series.reducedLength >= least) {
+          this.drop(series.thinReduced());
+        }
       }
     }
-    if (this.gone > 1024 && this.gone * 2 > this.arrivals.length) {
-      this.arrivals = this.arrivals.slice(this.gone);
-      this.gone = 0;
+    return this._bytes < before;
+  }
+
+  /** Where every series is short: take the oldest tensors, and where only the newest are left, the oldest statistics. */
+  private thinOldest(): boolean {
+    const before = this._bytes;
+    for (const flag of this.all.values()) {
+      for (const series of flag.series.values()) {
+        this.forget(flag, series.thinOne());
+      }
     }
+    return this._bytes < before || this.thinReduced(1);
+  }
+
+  private forget(flag: IFlag, lost: readonly ITensorRow[]): void {
+    for (const row of lost) {
+      this._bytes -= sizeOf(row) - ROW_BYTES;
+      this.reducedBytes += ROW_BYTES;
+      this.index(flag, row.phase, row.pass).remove(row.step);
+      flag.thinned = true;
+    }
+  }
+
+  private drop(rows: number): void {
+    this._bytes -= rows * ROW_BYTES;
+    this.reducedBytes -= rows * ROW_BYTES;
   }
 
   private flag(name: string): IFlag {
     let flag = this.all.get(name);
     if (flag === undefined) {
-      flag = { series: new Map(), parts: new Set(), layers: new Set(), steps: new Map() };
+      flag = { series: new Map(), parts: new Set(), steps: new Map(), thinned: false };
       this.all.set(name, flag);
     }
     return flag;
   }
 
-  private index(flag: IFlag, phase: string): StepIndex {
-    let index = flag.steps.get(phase);
+  private index(flag: IFlag, phase: Phase, pass: Pass): StepIndex {
+    const key = `${phase} ${pass}`;
+    let index = flag.steps.get(key);
     if (index === undefined) {
       index = new StepIndex();
-      flag.steps.set(phase, index);
+      flag.steps.set(key, index);
     }
     return index;
   }
@@ -176,9 +257,12 @@ export class TensorStore {
 
   private readonly all = new Map<string, IFlag>();
   private readonly words = new Map<string, string>();
-  private arrivals: { flag: IFlag; series: TensorSeries }[] = [];
-  private gone = 0;
   private _bytes = 0;
+  private reducedBytes = 0;
+}
+
+function distinct(lists: readonly (readonly number[])[]): number[] {
+  return [...new Set(lists.flat())].sort((a, b) => a - b);
 }
 
 function sizeOf(row: ITensorRow): number {

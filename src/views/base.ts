@@ -10,6 +10,7 @@ import { copyText } from './dom';
 import { fitRecipe } from './fit-recipe';
 import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
 import { Menu, type IMenuItem } from './menu';
+import { withOrigin } from './origin-words';
 import { Pace } from './pace';
 import { Shell } from './shell';
 import {
@@ -266,7 +267,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
         return;
       }
       if ('content' in loaded) {
-        await this._draw(loaded.content);
+        await this._draw(withOrigin(loaded.content, this.source.hello, this.t));
       } else {
         this._show(this._linked.emptied(loaded.state));
       }

@@ -19,7 +19,7 @@ export function python(value: unknown): string {
 
 /**
  * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="1-4", step=1240)`.
- * Options at their default are left out.
+ * Options at their default are left out; `pass` is `pass_`, since Python keeps the word for itself.
  *
  * @param run Name of the variable that holds the run.
  */
@@ -29,7 +29,7 @@ export function toCode(options: ViewOptions, run = 'run'): string {
   const named = Object.entries(options)
     .filter(([name, value]) => name !== 'view' && name !== 'flag' && value !== undefined)
     .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(defaults[name]))
-    .map(([name, value]) => `${name}=${python(value)}`);
+    .map(([name, value]) => `${name === 'pass' ? 'pass_' : name}=${python(value)}`);
   const flag = 'flag' in options ? [python(options.flag)] : [];
   return `${run}.${METHODS[options.view]}(${[...flag, ...named].join(', ')})`;
 }

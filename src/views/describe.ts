@@ -1,5 +1,6 @@
-import { formatInteger } from '../charts';
-import type { FlagInfo, Hello } from '../protocol/messages.generated';
+import { formatBytes, formatInteger } from '../charts';
+import type { FlagInfo, Hello, Pass } from '../protocol/messages.generated';
+import type { ITensorResult } from '../store/source';
 import type { Translate } from './translate';
 
 /** A compressor's canonical text in parts, such as `Tile(tiles=96, reduction='mean')`. */
@@ -57,11 +58,36 @@ export function flagInfo(hello: Hello | null, flag: string): FlagInfo | undefine
   return hello?.flags.find(each => each.name === flag);
 }
 
-/** Name a flag in words, with its part where it has several. */
-export function flagWords(hello: Hello | null, flag: string, part: string | null, t: Translate): string {
+/** Name a flag in words, with its part where it has several; its gradient where that is drawn. */
+export function flagWords(
+  hello: Hello | null,
+  flag: string,
+  part: string | null,
+  t: Translate,
+  pass: Pass = 'forward'
+): string {
   const info = flagInfo(hello, flag);
   const title = info?.title ?? flag;
-  return part ? t('%1, part %2', title, part) : title;
+  const words = part ? t('%1, part %2', title, part) : title;
+  return pass === 'backward' ? t('Gradient of %1', words) : words;
+}
+
+/**
+ * Say what a bounded store has thinned out of what is drawn: rows that are only statistics, where tensors are drawn, and tensors, where
+ * only these can enter.
+ */
+export function thinnedWords({ rows, kept }: ITensorResult, t: Translate): string[] {
+  const lacking = (kept?.reducedRows ?? 0) - rows.filter(row => row.reduced).length;
+  return kept && kept.thinnedTo !== null && lacking > 0
+    ? [
+        t(
+          'Up to step %1 tensors are thinned out to stay within memory: of every few the ones with the least and the greatest rms are kept (%2 of %3).',
+          formatInteger(kept.thinnedTo),
+          formatBytes(kept.bytes),
+          formatBytes(kept.limitBytes)
+        )
+      ]
+    : [];
 }
 
 /** What was left out between the training and the picture. */

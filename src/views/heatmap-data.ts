@@ -1,4 +1,5 @@
 import { ColorScale, lowMagnitude, type Transform } from '../charts';
+import type { Hello } from '../protocol/messages.generated';
 import type { ITensorRow } from '../store/source';
 import { lastAxis, tokenText } from './describe';
 import { axesOf, sliceOf, type IAxes, type ISlice } from './matrix';
@@ -109,6 +110,22 @@ export function nearestStep(steps: readonly number[], wanted: number | null): nu
   return steps.reduce(
     (best, step) => (Math.abs(step - wanted) < Math.abs(best - wanted) ? step : best),
     last
+  );
+}
+
+/** Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel replica. */
+export function tokenRow(
+  rows: readonly ITensorRow[],
+  rank: number,
+  hello: Hello | null
+): ITensorRow | undefined {
+  const named = rows.filter(row => row.labels.length > 0);
+  const replica = (of: number): number | undefined =>
+    hello?.layout?.ranks?.find(place => place.rank === of)?.dp;
+  return (
+    named.find(row => row.rank === rank) ??
+    named.find(row => replica(row.rank) === replica(rank)) ??
+    (replica(rank) === undefined ? named[0] : undefined)
   );
 }
 

@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../charts';
 import type { HeatmapOptions } from '../protocol/views.generated';
-import type { ITensorRow } from '../store/source';
-import { compressorWords, omissionWords, type IOmitted } from './describe';
+import type { ITensorResult, ITensorRow } from '../store/source';
+import { compressorWords, omissionWords, thinnedWords } from './describe';
 import type { IShown } from './heatmap-data';
 import { layerWords } from './layers';
 import type { Translate } from './translate';
@@ -28,7 +28,8 @@ export function heatmapTitle(shown: IShown, flag: string, t: Translate): string 
 export function heatmapCaption(
   shown: IShown,
   options: Required<HeatmapOptions>,
-  omitted: IOmitted,
+  result: ITensorResult,
+  words: { readonly rank: readonly string[]; readonly error: readonly string[] },
   t: Translate
 ): string[] {
   const first = shown.layers[0]?.row;
@@ -37,11 +38,13 @@ export function heatmapCaption(
   const [nan, inf] = [sum(row => row.nanCount), sum(row => row.infCount)];
   const lines = [
     t('Compressor: %1.', first?.compressor ?? ''),
+    ...words.error,
     t('Sample %1 of %2.', shown.sample + 1, first?.sourceShape[0] ?? 1)
   ];
-  if (first && (first.microBatch > 0 || first.rank > 0)) {
-    lines.push(t('Micro-batch %1, rank %2.', first.microBatch, first.rank));
+  if (first && first.microBatch > 0) {
+    lines.push(t('Micro-batch %1.', first.microBatch));
   }
+  lines.push(...words.rank);
   if (options.step !== null && options.step !== shown.step) {
     lines.push(t('Step %1 was not traced; this is the nearest one.', formatInteger(options.step)));
   }
@@ -61,7 +64,7 @@ export function heatmapCaption(
       t('The traced tensors held %1 NaN and %2 infinite values.', formatInteger(nan), formatInteger(inf))
     );
   }
-  return [...lines, ...omissionWords(omitted, t)];
+  return [...lines, ...thinnedWords(result, t), ...omissionWords(result, t)];
 }
 
 /** Say what the picture shows: the range, the largest magnitude and where it is, what is not finite. */

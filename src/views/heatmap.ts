@@ -1,6 +1,6 @@
 import { flagColor, formatFull, formatInteger, Pictures, type IPlace } from '../charts';
 import type { HeatmapOptions, ViewOptions } from '../protocol/views.generated';
-import type { IRunSource, SourceChange } from '../store/source';
+import type { IRunSource, ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../store/source';
 import type { IPointed } from '../store/run-link';
 import { BaseView } from './base';
 import type { IMark, IMoved, Loaded } from './content';
@@ -13,11 +13,14 @@ import {
   transformControl
 } from './controls';
 import { flagInfo, flagWords } from './describe';
-import { firstOfEach, nearestStep, shapeHeatmap, tokensOf, type ILayer, type IShown } from './heatmap-data';
+import { errorWords, unmeasured } from './error-words';
+import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
 import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
 import { layersIn, layerWords } from './layers';
 import type { ILinkedMarks } from './linked';
+import { passControl, rankControl, rankWords } from './place-words';
+import { readStep } from './read-step';
 import { emptyFlag, type IState, type IStateActions } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
@@ -66,23 +69,32 @@ class HeatmapView extends BaseView<HeatmapOptions> {
   }
 
   protected async load(signal: AbortSignal): Promise<Loaded> {
-    const { flag, phase, sample, head, scale, transform } = this.options;
-    const [known, all] = await Promise.all([this.source.shapeOf(flag), this.source.steps(flag, phase)]);
-    const [from, to] = this.within(null) ?? [-Infinity, Infinity];
-    const steps = all.filter(step => step >= from && step <= to);
-    this._parts = known.parts;
-    this._known = known.layers;
-    this._steps = steps;
-    const step = nearestStep(steps, this.options.step);
-    if (step === null) {
-      this._shown = null;
-      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t) };
-    }
+    const { flag, phase, pass, rank, sample, head, scale, transform } = this.options;
+    const known = await this.source.shapeOf(flag);
     const layers = layersIn(this.options.layers, known.layers);
     const part = this.options.part ?? known.parts[0] ?? null;
-    const [result, tokens] = await Promise.all([
-      this.source.tensors({ flag, phase, layers, steps: [step, step], ...(part ? { part } : {}) }, signal),
-      this._tokens(step, signal)
+    const query: ITensorQuery = {
+      flag,
+      phase,
+      pass,
+      rank: rank ?? 'lowest',
+      layers,
+      ...(part ? { part } : {})
+    };
+    const all = await this.source.steps(flag, phase, query);
+    const [from, to] = this.within(null) ?? [-Infinity, Infinity];
+    const steps = all.filter(step => step >= from && step <= to);
+    this._shape = known;
+    this._steps = steps;
+    const read = await readStep(this.source, query, steps, this.options.step, signal);
+    if (read === null) {
+      this._shown = null;
+      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
+    }
+    const { step, result } = read;
+    const [tokens, measured] = await Promise.all([
+      this._tokens(step, result.rows[0]?.rank ?? 0, signal),
+      this._measured(query, result.rows, step, signal)
     ]);
     const [first, ...others] = firstOfEach(result.rows);
     if (first === undefined) {
@@ -96,8 +108,17 @@ class HeatmapView extends BaseView<HeatmapOptions> {
     return {
       content: {
         ...heatmapRecipe(shown, scale === 'own', this.width, this._pictures, this.t),
-        title: heatmapTitle(shown, flagWords(this.source.hello, flag, part, this.t), this.t),
-        caption: heatmapCaption(shown, this.options, result, this.t),
+        title: heatmapTitle(shown, flagWords(this.source.hello, flag, part, this.t, pass), this.t),
+        caption: heatmapCaption(
+          shown,
+          this.options,
+          result,
+          {
+            rank: rankWords([first, ...others], known, rank, this.source.hello, this.t),
+            error: errorWords([first, ...others], measured, this.t)
+          },
+          this.t
+        ),
         summary: heatmapSummary(shown, this.t),
         swatch: flagColor(flag, this.source.hello?.flags.map(each => each.name) ?? [])
       }
@@ -110,8 +131,8 @@ class HeatmapView extends BaseView<HeatmapOptions> {
     return [
       { kind: 'name', id: 'run', text: source.name },
       flagControl(source.hello, options.flag, flag => this.choose({ flag, part: null, head: 0 }), t),
-      ...partControl(this._parts, options.part, part => this.choose({ part }), t),
-      layersControl(options.layers, this._known, layers => this.choose({ layers }), t),
+      ...partControl(this._shape.parts, options.part, part => this.choose({ part }), t),
+      layersControl(options.layers, this._shape.layers, layers => this.choose({ layers }), t),
       ...this._picker('head', t('Head'), shown?.axes.heads ?? 1),
       ...this._picker('sample', t('Sample'), shown?.axes.samples ?? 1),
       ...phaseControl(
@@ -121,6 +142,8 @@ class HeatmapView extends BaseView<HeatmapOptions> {
         phase => this.choose({ phase, step: null }),
         t
       ),
+      ...passControl(this._shape, options.flag, options.pass, source.hello, pass => this.choose({ pass }), t),
+      ...rankControl(this._shape, options.rank, source.hello, rank => this.choose({ rank }), t),
       stepsControl(this._steps, options.step, source.connection, step => this.choose({ step }), t),
       ...(shown && shown.layers.length > 1 ? [this._scaleControl()] : []),
       transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t)
@@ -233,13 +256,13 @@ class HeatmapView extends BaseView<HeatmapOptions> {
   }
 
   private _noRow(layers: readonly number[], step: number): IState {
-    const first = this._known[0];
+    const first = this._shape.layers[0];
     const sentence =
       layers.length === 0
         ? this.t(
             'Layers %1 are not traced; there are rows of %2.',
             this.options.layers,
-            layerWords(this._known)
+            layerWords(this._shape.layers)
           )
         : this.t(
             '%1 has no row of %2 at step %3.',
@@ -254,21 +277,38 @@ class HeatmapView extends BaseView<HeatmapOptions> {
     return { kind: 'empty', sentence, action };
   }
 
+  /** The newest measured rows up to a step, where a drawn one was not measured. */
+  private async _measured(
+    query: ITensorQuery,
+    rows: readonly ITensorRow[],
+    step: number,
+    signal: AbortSignal
+  ): Promise<readonly ITensorRow[]> {
+    const key = JSON.stringify(query);
+    const inVain = this.source.connection.kind === 'recorded' && key === this._unmeasured.key;
+    if (!unmeasured(rows) || (inVain && step <= this._unmeasured.upTo)) {
+      return [];
+    }
+    const found = await this.source.tensors({ ...query, steps: [0, step], measured: true }, signal);
+    if (found.rows.length === 0) {
+      this._unmeasured = { key, upTo: step };
+    }
+    return found.rows;
+  }
+
   /** Texts of the positions of the chosen sample at a step; empty when they are not traced. */
-  private async _tokens(step: number, signal: AbortSignal): Promise<string[]> {
+  private async _tokens(step: number, rank: number, signal: AbortSignal): Promise<string[]> {
     const { phase, flag, sample } = this.options;
     if (flag === TOKENS || !this.source.hello?.flags.some(each => each.name === TOKENS)) {
       return [];
     }
     const { rows } = await this.source.tensors({ flag: TOKENS, phase, steps: [step, step] }, signal);
-    return tokensOf(
-      rows.find(each => each.labels.length > 0),
-      sample
-    );
+    return tokensOf(tokenRow(rows, rank, this.source.hello), sample);
   }
 
-  private _parts: readonly string[] = [];
-  private _known: readonly number[] = [];
+  private _shape: ITensorShape = { parts: [], layers: [] };
+  /** What was asked for errors in vain, and up to which step. */
+  private _unmeasured = { key: '', upTo: -Infinity };
   private _steps: readonly number[] = [];
   private _shown: IShown | null = null;
   private readonly _pictures = new Pictures();

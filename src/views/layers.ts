@@ -1,25 +1,4 @@
-/**
- * Return the layers that a range text names, out of those there are.
- *
- * @param text 'all' or ranges such as '1-4,7'.
- * @param known Layers that exist, ascending.
- * @returns Ascending, without repeats; empty when none of them exists or the text is not a range text.
- */
-export function layersIn(text: string, known: readonly number[]): number[] {
-  if (text.trim() === 'all') {
-    return [...known];
-  }
-  const ranges = text.split(',').map(range => /^\s*(\d+)(?:\s*-\s*(\d+))?\s*$/.exec(range));
-  if (ranges.some(match => match === null)) {
-    return [];
-  }
-  return known.filter(layer =>
-    ranges.some(match => {
-      const first = Number(match?.[1]);
-      return layer >= first && layer <= Number(match?.[2] ?? first);
-    })
-  );
-}
+export { inRanges as layersIn } from '../aggregate';
 
 /** Whether a text is 'all' or ranges such as '1-4,7'. */
 export function isLayerText(text: string): boolean {
@@ -28,6 +7,11 @@ export function isLayerText(text: string): boolean {
 
 /** Name layers in words: `layer 3`, `layers 1 to 4`, `layers 1, 2 and 7`. */
 export function layerWords(layers: readonly number[]): string {
+  return layers.length === 1 ? `layer ${listWords(layers)}` : `layers ${listWords(layers)}`;
+}
+
+/** List numbers, ascending: `1 to 4`, `1, 2 and 7`. */
+export function listWords(layers: readonly number[]): string {
   const groups: string[] = [];
   for (let at = 0; at < layers.length;) {
     let end = at;
@@ -42,6 +26,5 @@ export function layerWords(layers: readonly number[]): string {
     at = end + 1;
   }
   const last = groups.pop() ?? '';
-  const list = groups.length > 0 ? `${groups.join(', ')} and ${last}` : last;
-  return layers.length === 1 ? `layer ${list}` : `layers ${list}`;
+  return groups.length > 0 ? `${groups.join(', ')} and ${last}` : last;
 }

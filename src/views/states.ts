@@ -1,7 +1,7 @@
 import { formatInteger } from '../charts';
-import type { FlagSetting, Phase } from '../protocol/messages.generated';
+import type { FlagSetting, Pass, Phase } from '../protocol/messages.generated';
 import type { ConnectionState, IRunSource } from '../store/source';
-import { flagInfo } from './describe';
+import { flagInfo, flagWords } from './describe';
 import { element } from './dom';
 import type { Translate } from './translate';
 
@@ -86,11 +86,12 @@ export async function emptyFlag(
   flag: string,
   phase: Phase,
   actions: IStateActions,
-  t: Translate
+  t: Translate,
+  pass: Pass = 'forward'
 ): Promise<IState> {
   const { hello } = source;
   const info = flagInfo(hello, flag);
-  const title = info?.title ?? flag;
+  const title = flagWords(hello, flag, null, t, pass);
   const retry = { label: t('Check again'), run: () => actions.retry() };
   const other = hello?.flags.find(
     each => each.layers.length > 0 && hello.config.flags[each.name] !== undefined
@@ -108,11 +109,16 @@ export async function emptyFlag(
   }
   if (info === undefined || info.layers.length === 0) {
     const reason = info?.reason ? `: ${info.reason}` : '.';
-    return { kind: 'empty', sentence: t('This model has no %1%2', title, reason), action: choose };
+    return {
+      kind: 'empty',
+      sentence: t('This model has no %1%2', info?.title ?? flag, reason),
+      action: choose
+    };
   }
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
   const setting = hello.config.flags[flag];
-  if (setting !== undefined && open) {
+  const traced = setting !== undefined && (pass === 'forward' || setting.passes?.includes(pass));
+  if (traced && open) {
     return {
       kind: 'empty',
       sentence: t('%1 is traced; its first %2 step has not arrived yet.', title, phase),
@@ -126,7 +132,10 @@ export async function emptyFlag(
   if (compressor === undefined) {
     return { kind: 'empty', sentence: t('%1 is not traced.', title), action: retry };
   }
-  const start: FlagSetting = { compressor: { name: compressor.name }, phases: [phase] };
+  const start: FlagSetting = {
+    ...(setting ?? { compressor: { name: compressor.name }, phases: [phase] }),
+    ...(pass === 'backward' ? { passes: ['forward', 'backward'] } : {})
+  };
   return {
     kind: 'empty',
     sentence: t('%1 is not traced.', title),

@@ -7,7 +7,8 @@ import {
   lowMagnitude,
   paint,
   toPicture,
-  type IRecipe
+  type IRecipe,
+  type Row
 } from '../charts';
 import type { IContent } from './content';
 import { omissionWords } from './describe';
@@ -43,13 +44,16 @@ const ends = (values: readonly number[]): [number, number] => [
 ];
 
 /** Return the least and the greatest finite value, or null when nothing is finite. */
-function finiteExtent(series: readonly ILayerTrend[]): [number, number] | null {
+function finiteExtent(series: readonly ILayerTrend[], bands = false): [number, number] | null {
   let [lo, hi] = [Infinity, -Infinity];
-  for (const value of series.flatMap(each => each.values)) {
-    if (Number.isFinite(value)) {
-      lo = Math.min(lo, value);
-      hi = Math.max(hi, value);
-    }
+  for (const { values, half } of series) {
+    values.forEach((value, at) => {
+      if (Number.isFinite(value)) {
+        const width = bands ? (half?.[at] ?? 0) : 0;
+        lo = Math.min(lo, value - (Number.isFinite(width) ? width : 0));
+        hi = Math.max(hi, value + (Number.isFinite(width) ? width : 0));
+      }
+    });
   }
   return lo <= hi ? [lo, hi] : null;
 }
@@ -67,17 +71,28 @@ function padded(extent: [number, number] | null, log: boolean): [number, number]
 /** Return the chart with one line a layer. */
 export function trendLines(wish: ITrendWish, t: Translate): ITrendPicture {
   const { series, steps, transform, statistic } = wish;
-  const y = padded(finiteExtent(series), transform === 'log');
+  const y = padded(finiteExtent(series, true), transform === 'log');
   const yScale = transform === 'linear' ? 'linear' : y[0] > 0 ? 'log' : 'symlog';
   const [first, last] = ends(steps);
   const x: [number, number] = first === last ? [first - 0.5, last + 0.5] : [first, last];
   const [firstLayer, lastLayer] = ends(series.map(each => each.layer));
   let decimatedFrom = 0;
-  const rows = series.flatMap(({ layer, steps: at, values }) => {
+  const band: Row[] = [];
+  const rows = series.flatMap(({ layer, steps: at, values, half }) => {
     const { kept, of } = decimate(Float64Array.from(at), Float64Array.from(values), MOST_POINTS);
     decimatedFrom = kept.length < of ? Math.max(decimatedFrom, of) : decimatedFrom;
     return Array.from(kept, place => {
       const value = values[place] ?? NaN;
+      const width = half?.[place] ?? NaN;
+      if (half) {
+        const known = Number.isFinite(value) && Number.isFinite(width);
+        band.push({
+          step: at[place],
+          layer,
+          low: known ? Math.max(value - width, y[0]) : null,
+          high: known ? value + width : null
+        });
+      }
       return { step: at[place], layer, value: Number.isFinite(value) ? value : null };
     });
   });
@@ -97,7 +112,7 @@ export function trendLines(wish: ITrendWish, t: Translate): ITrendPicture {
       template: 'trend-lines',
       texts: { xTitle: t('step'), yTitle: statistic, colorTitle: t('layer'), yScale },
       params: { x0: x[0], x1: x[1], y0: y[0], y1: y[1], firstLayer, lastLayer },
-      datasets: { rows, nonfinite },
+      datasets: { rows, band, nonfinite },
       height: 300
     }
   };

@@ -1,41 +1,36 @@
-import { byLayer, trendOf, type ILayerTrend, type Statistic } from '../aggregate';
+import { byLayer, layoutOf, trendOf, type ILayerTrend, type ISelection } from '../aggregate';
 import { COLORS, flagColor, formatFull, formatInteger, type IPlace } from '../charts';
 import type { TrendOptions, ViewOptions } from '../protocol/views.generated';
 import type { IPointed } from '../store/run-link';
-import type { IRunSource, SourceChange } from '../store/source';
+import type { IRunSource, ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../store/source';
 import { BaseView } from './base';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { changeWords } from './change-words';
-import { flagControl, layersControl, partControl, phaseControl, transformControl } from './controls';
-import { flagWords, omissionWords, type IOmitted } from './describe';
+import {
+  flagControl,
+  layersControl,
+  partControl,
+  phaseControl,
+  selectionControls,
+  statisticControl,
+  transformControl
+} from './controls';
+import { flagInfo, flagWords, omissionWords, thinnedWords } from './describe';
 import { LayerLines } from './layer-lines';
 import { layerWords, layersIn } from './layers';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from './linked';
+import { passControl, rankControl, rankWords } from './place-words';
 import { emptyFlag, type IState, type IStateActions } from './states';
 import type { Control } from './toolbar';
 import type { ITip } from './tooltip';
-import type { Translate } from './translate';
 import { trendHeatmap, trendLines } from './trend-recipe';
+import { intervalWords, selectionWords, statisticWords } from './trend-words';
 import type { IViewHost, Mount } from './view';
 
 /** A line this near to the pointer is the one that is pointed at, pixels. */
 const NEAR_PIXELS = 12;
 /** Most lines that the tooltip lists. */
 const MOST_LINES = 12;
-
-/** Name a statistic in words. */
-export function statisticWords(statistic: Statistic, t: Translate): string {
-  const words: Record<Statistic, string> = {
-    mean: t('mean'),
-    std: t('standard deviation'),
-    min: t('minimum'),
-    max: t('maximum'),
-    rms: t('rms'),
-    abs_mean: t('mean magnitude'),
-    nonfinite: t('non-finite values')
-  };
-  return words[statistic];
-}
 
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
 class TrendView extends BaseView<TrendOptions> {
@@ -56,47 +51,68 @@ class TrendView extends BaseView<TrendOptions> {
   }
 
   protected async load(signal: AbortSignal): Promise<Loaded> {
-    const { flag, phase } = this.options;
+    const { flag, phase, pass, rank, statistic } = this.options;
     const steps = this.within(this.options.steps);
     const known = await this.source.shapeOf(flag);
-    this._parts = known.parts;
-    this._known = known.layers;
+    this._shape = known;
     const layers = layersIn(this.options.layers, known.layers);
     if (layers.length === 0 && known.layers.length > 0) {
       return { state: this._noLayer() };
     }
     const part = this.options.part ?? known.parts[0];
     const result = await this.source.tensors(
-      { flag, phase, layers, ...(part ? { part } : {}), ...(steps ? { steps } : {}) },
+      {
+        flag,
+        phase,
+        pass,
+        rank: rank ?? 'lowest',
+        layers,
+        reduced: true,
+        ...(part ? { part } : {}),
+        ...(steps ? { steps } : {})
+      },
       signal
     );
-    const columns = await trendOf(result.rows, this.options.statistic);
+    const beyond = this._beyond(result.rows[result.rows.length - 1]);
+    if (beyond) {
+      return { state: beyond };
+    }
+    const columns = await trendOf(result.rows, statistic, this._selection);
     signal.throwIfAborted();
+    this._newest = result.rows[result.rows.length - 1];
+    this._units = columns.units?.[columns.units.length - 1] ?? 0;
     this._series = byLayer(columns);
     this._steps = [...new Set(this._series.flatMap(each => each.steps))].sort((a, b) => a - b);
     if (this._steps.length === 0) {
-      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t) };
+      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
     }
-    return { content: this._compose(part ?? null, result, result.rows[0]?.compressor ?? '') };
+    return { content: this._compose(part ?? null, result) };
   }
 
   protected controls(): Control[] {
     const { options, t } = this;
-    const statistics = ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'] as const;
     return [
       { kind: 'name', id: 'run', text: this.source.name },
       flagControl(this.source.hello, options.flag, flag => this.choose({ flag, part: null }), t),
-      ...partControl(this._parts, options.part, part => this.choose({ part }), t),
-      layersControl(options.layers, this._known, layers => this.choose({ layers }), t),
-      {
-        kind: 'select',
-        id: 'statistic',
-        label: t('Statistic'),
-        value: options.statistic,
-        options: statistics.map(value => ({ value, text: statisticWords(value, t) })),
-        change: value => this.choose({ statistic: statistics.find(each => each === value) ?? 'rms' })
-      },
+      ...partControl(this._shape.parts, options.part, part => this.choose({ part }), t),
+      layersControl(options.layers, this._shape.layers, layers => this.choose({ layers }), t),
+      statisticControl(options.statistic, statistic => this.choose({ statistic }), t),
       ...phaseControl(this.source.hello, options.flag, options.phase, phase => this.choose({ phase }), t),
+      ...passControl(
+        this._shape,
+        options.flag,
+        options.pass,
+        this.source.hello,
+        pass => this.choose({ pass }),
+        t
+      ),
+      ...rankControl(this._shape, options.rank, this.source.hello, rank => this.choose({ rank }), t),
+      ...selectionControls(
+        options,
+        this._newest && layoutOf(this._newest, this._selection.axes),
+        change => this.choose(change),
+        t
+      ),
       {
         kind: 'select',
         id: 'kind',
@@ -208,8 +224,26 @@ class TrendView extends BaseView<TrendOptions> {
     };
   }
 
+  /** What to say where none of the chosen positions is there. */
+  private _beyond(row: ITensorRow | undefined): IState | null {
+    const layout = row && layoutOf(row, this._selection.axes);
+    const all = Array.from({ length: layout?.length ?? 0 }, (_, at) => at);
+    if (!layout?.hasPositions || layersIn(this.options.positions, all).length > 0) {
+      return null;
+    }
+    return {
+      kind: 'empty',
+      sentence: this.t(
+        'There is no position %1; they go from 0 to %2.',
+        this.options.positions,
+        layout.length - 1
+      ),
+      action: { label: this.t('Take all positions'), run: () => this.choose({ positions: 'all' }) }
+    };
+  }
+
   private _noLayer(): IState {
-    const known = layerWords(this._known);
+    const known = layerWords(this._shape.layers);
     return {
       kind: 'empty',
       sentence: this.t('Layers %1 are not traced; there are rows of %2.', this.options.layers, known),
@@ -226,7 +260,12 @@ class TrendView extends BaseView<TrendOptions> {
     };
   }
 
-  private _compose(part: string | null, omitted: IOmitted, compressor: string): IContent {
+  private get _selection(): ISelection {
+    const { flag, positions, vector, interval } = this.options;
+    return { positions, vector, interval, axes: flagInfo(this.source.hello, flag)?.axes ?? [] };
+  }
+
+  private _compose(part: string | null, result: ITensorResult): IContent {
     const { t, options } = this;
     const statistic = statisticWords(options.statistic, t);
     const layers = this._series.map(each => each.layer);
@@ -243,7 +282,10 @@ class TrendView extends BaseView<TrendOptions> {
       options.statistic === 'nonfinite'
         ? t('Counts the traced values of each layer and step that are not finite.')
         : t('%1 over the finite traced values of each layer and step.', capital(statistic)),
-      t('Compressor: %1.', compressor),
+      t('Compressor: %1.', this._newest?.compressor ?? ''),
+      ...selectionWords(this._newest, this._selection, t),
+      ...intervalWords(options, this._units, t),
+      ...rankWords(result.rows, this._shape, options.rank, this.source.hello, t),
       ...picture.caption
     ];
     if (nonFinite > 0) {
@@ -259,13 +301,13 @@ class TrendView extends BaseView<TrendOptions> {
       extent: picture.extent,
       title: t(
         '%1, %2 of %3, steps %4 to %5',
-        flagWords(this.source.hello, options.flag, part, t),
+        flagWords(this.source.hello, options.flag, part, t, options.pass),
         statistic,
         layerWords(layers),
         formatInteger(first),
         formatInteger(last)
       ),
-      caption: [...caption, ...omissionWords(omitted, t)],
+      caption: [...caption, ...thinnedWords(result, t), ...omissionWords(result, t)],
       summary:
         nonFinite > 0 ? `${words} ${t('Values that were not finite: %1.', formatInteger(nonFinite))}` : words,
       swatch: flagColor(options.flag, this.source.hello?.flags.map(each => each.name) ?? [])
@@ -283,8 +325,9 @@ class TrendView extends BaseView<TrendOptions> {
     };
   }
 
-  private _parts: readonly string[] = [];
-  private _known: readonly number[] = [];
+  private _shape: ITensorShape = { parts: [], layers: [] };
+  private _newest: ITensorRow | undefined;
+  private _units = 0;
   private _series: readonly ILayerTrend[] = [];
   private _steps: readonly number[] = [];
   private _spacing = 1;

@@ -10,8 +10,11 @@ import pytest
 
 from megalens.client import ClientError
 from megalens.client.aggregate import STATISTICS, trend
+from megalens.client.selection import Selection
 
 GOLDEN = sorted((Path(__file__).parents[2] / "protocol" / "fixtures" / "aggregate").glob("*.json"))
+
+BANDS = sorted((Path(__file__).parents[2] / "protocol" / "fixtures" / "bands").glob("*.json"))
 
 
 def table_of(rows: list[dict]) -> pa.Table:
@@ -41,6 +44,26 @@ def test_a_golden_case_comes_out_as_written(path: Path, statistic: str) -> None:
             assert math.isnan(row["value"])
         else:
             assert row["value"] == pytest.approx(value, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("interval", ["none", "std", "ci95"])
+@pytest.mark.parametrize("path", BANDS, ids=lambda path: path.stem)
+def test_a_band_comes_out_as_written(path: Path, interval: str) -> None:
+    case = json.loads(path.read_text(encoding="utf-8"))
+    table = table_of(case["rows"])
+    table = table.append_column("shape", pa.array([row["shape"] for row in case["rows"]]))
+    table = table.append_column("compressor", pa.array([case["compressor"]] * len(case["rows"])))
+    selection = Selection(case["axes"], case["positions"], case["vector"], interval)
+    found = trend(table, "mean", selection).to_pylist()
+    assert len(found) == len(case["expected"][interval])
+    for row, want in zip(found, case["expected"][interval], strict=True):
+        assert (row["step"], row["layer"]) == (want["step"], want["layer"])
+        assert row["value"] == pytest.approx(want["value"], rel=1e-12)
+        assert ("half" in row) == (interval != "none")
+        if interval != "none":
+            # The quantile of Student's t is right to three digits.
+            assert row["half"] == pytest.approx(float(want["half"]), rel=1e-3, nan_ok=True)
+            assert row["units"] == want["units"]
 
 
 def test_the_count_is_of_the_finite_values() -> None:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pyarrow.compute as pc
 import pytest
-from recorded_run import RUN_ID, values_of, write_run
+from recorded_run import RUN_ID, tensor, values_of, write_run
 
 from megalens.client import open_run, trend
 from megalens.protocol import check_view_options
@@ -211,8 +211,104 @@ def test_every_layer_at_a_step_is_the_first_micro_batch_of_the_lowest_rank(tmp_p
     shown = picture(open_run(folder), view="heatmap", flag="HiddenStates")
     assert (shown.frames[0].matrices[1] == 0).all()
     summed = picture(open_run(folder), view="trend", flag="HiddenStates", statistic="mean")
-    assert summed.datasets["rows"] == [{"step": 1, "layer": 1, "value": 5.5}]
+    assert summed.datasets["rows"] == [{"step": 1, "layer": 1, "value": 0.5}]
     assert pc.sum(table["nan_count"]).as_py() == 0
+
+
+def cube(rank=0, pass_="forward", step=1, layer=1, value=0.0, **more):
+    """A row of 4 positions and 3 vectors or tiles: value + position + 10 times the vector."""
+    values = value + np.arange(4, dtype=np.float32)[:, None] + 10 * np.arange(3, dtype=np.float32)
+    compressor = more.pop("compressor", "Projection(vectors='persona.safetensors')")
+    more = {"rank": rank, "pass": pass_, **more}
+    return tensor(step, layer, "HiddenStates", "", compressor, values[None], **more)
+
+
+def test_replicas_and_passes_never_mix(tmp_path):
+    rows = [
+        cube(rank, pass_, layer=layer, value=100 * rank + (1000 if pass_ == "backward" else 0))
+        for rank, layer in ((1, 1), (3, 1), (2, 2))
+        for pass_ in ("forward", "backward")
+    ]
+    layout = {
+        "world_size": 4,
+        "tp": 1,
+        "pp": 2,
+        "dp": 2,
+        "ranks": [{"rank": n, "tp": 0, "pp": n % 2, "dp": n // 2} for n in range(4)],
+    }
+    run = open_run(write_run(tmp_path / RUN_ID, steps=1, more=rows, layout=layout))
+    shown = picture(run, view="heatmap", flag="HiddenStates", layers="all")
+    assert {layer: float(matrix[0, 0]) for layer, matrix in shown.frames[0].matrices.items()} == {
+        1: 100,
+        2: 200,
+    }
+    assert "From ranks 1 and 2: of each layer the replica of the lowest rank." in shown.caption
+    other = picture(run, view="heatmap", flag="HiddenStates", layers="all", rank=3)
+    assert {layer: float(matrix[0, 0]) for layer, matrix in other.frames[0].matrices.items()} == {1: 300}
+    assert "Replica of rank 3 (pp 1, dp 1)." in other.caption
+    gradient = picture(run, view="trend", flag="HiddenStates", statistic="min", **{"pass": "backward"})
+    assert gradient.title.startswith("Gradient of Layer output, minimum")
+    assert [(row["layer"], row["value"]) for row in gradient.datasets["rows"]] == [(1, 1100), (2, 1200)]
+
+
+def test_a_trend_takes_the_positions_and_the_vector_that_are_asked_for_and_draws_its_band(tmp_path):
+    rows = [cube(step=step, value=step) for step in (1, 2)]
+    run = open_run(write_run(tmp_path / RUN_ID, steps=1, more=rows))
+    options = {"view": "trend", "flag": "HiddenStates", "statistic": "mean", "vector": 1}
+    shown = picture(run, **options, positions="1-2", interval="std")
+    # Positions 1 and 2 of vector 1 are 11 and 12, and the step on top.
+    assert [row["value"] for row in shown.datasets["rows"]] == [12.5, 13.5]
+    assert shown.datasets["band"] == [
+        {"step": 1, "layer": 1, "low": 12.0, "high": 13.0},
+        {"step": 2, "layer": 1, "low": 13.0, "high": 14.0},
+    ]
+    assert "Vector 1 of 3, counted from 0." in shown.caption
+    assert "Positions 1 and 2 of 4, counted from 0." in shown.caption
+    assert "Bands: one standard deviation over positions and samples (n = 2)." in shown.caption
+    assert "mark-area" in shown.svg()
+    assert shown.params["y1"] > 14
+    interval = picture(run, **options, interval="ci95")
+    assert any("the true interval is wider" in line for line in interval.caption)
+    assert picture(run, **options).datasets["band"] == []
+    nowhere = picture(run, **options, positions="9")
+    assert nowhere.empty
+    assert nowhere.caption == ["There is no position 9; they go from 0 to 3."]
+    rms = picture(run, **{**options, "statistic": "rms"}, interval="std")
+    assert "Bands are about the lines of a mean; choose mean and lines for one." in rms.caption
+
+
+def test_a_heatmap_says_what_the_compressor_lost_and_since_when_that_is_known(tmp_path):
+    tile = "Tile(tiles=3, reduction='mean')"
+    rows = [
+        cube(compressor=tile, step=2, layer=1, compression_error=0.62),
+        cube(compressor=tile, step=4, layer=1),
+        cube(compressor=tile, step=4, layer=2),
+    ]
+    run = open_run(write_run(tmp_path / RUN_ID, steps=1, more=rows))
+    options = {"view": "heatmap", "flag": "HiddenStates", "layers": "1"}
+    now = picture(run, **options, step=2).caption
+    assert "Lost to the compressor: 62 % of the tensor’s rms." in now
+    older = picture(run, **options).caption
+    assert "Lost to the compressor: 62 % of the tensor’s rms, as measured at step 2." in older
+    both = picture(run, **{**options, "layers": "all"}).caption
+    assert "Lost to the compressor: 62 % of the tensor’s rms, in layer 1, as measured at step 2." in both
+    assert not any("Lost" in line for line in picture(run, **{**options, "layers": "2"}).caption)
+
+
+def test_every_view_says_that_its_steps_are_inferred_or_replayed(tmp_path):
+    for origin, says in (
+        (
+            {"kind": "foreign", "name": "x", "steps": "inferred"},
+            "Steps inferred: the foreign hub sends none.",
+        ),
+        ({"kind": "replay", "name": "r1", "steps": "counted", "speed": 4}, "Replay of r1 at 4 × its speed."),
+    ):
+        run = open_run(write_run(tmp_path / origin["kind"] / RUN_ID, steps=2, origin=origin))
+        for view in (
+            {"view": "scalars"},
+            *({"view": v, "flag": "MLP1_mat_mul"} for v in ("heatmap", "trend")),
+        ):
+            assert picture(run, **view).caption[0] == says
 
 
 def test_the_title_counts_the_tiles_that_there_are():

@@ -1,11 +1,14 @@
 """The REST endpoints over recorded runs."""
 
 import json
+import math
 import shutil
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from recorded_run import tensor, write_run
 
 from megalens.protocol import stream_schema
 from megalens.protocol.messages import check_message
@@ -110,8 +113,10 @@ async def test_the_index_names_flags_parts_layers_and_steps(ask, run_folder):
     assert found["MLP1_mat_mul"] == {
         "flag": "MLP1_mat_mul",
         "phase": "train",
+        "pass": "forward",
         "parts": [""],
         "layers": [1, 2, 3, 4],
+        "ranks": [0],
         "steps": list(range(1, 41)),
     }
     assert found["QKV_mat_mul"]["parts"] == ["k", "q", "v"]
@@ -130,6 +135,81 @@ async def test_a_stream_answers_just_the_rows_asked_for(ask, run_folder, form):
         (step, layer) for step in (10, 11, 12) for layer in (1, 2, 4)
     ]
     assert "X-Megalens-Sampled-Every" not in headers
+
+
+async def test_ranks_and_passes_are_kept_apart(ask, run_folder):
+    values = np.ones((1, 2, 3), dtype=np.float32)
+    more = [
+        tensor(step, layer, "HiddenStates", "", "NoOp()", values * rank, **{"rank": rank, "pass": pass_})
+        for step in (1, 2)
+        for rank, layer in ((2, 1), (3, 1), (3, 2))
+        for pass_ in ("forward", "backward")
+    ]
+    shutil.rmtree(run_folder)
+    write_run(run_folder, more=more)
+    _, body, _ = await ask("runs", RUN, "index")
+    found = [entry for entry in body["tensors"] if entry["flag"] == "HiddenStates"]
+    assert [(entry["pass"], entry["ranks"]) for entry in found] == [("backward", [2, 3]), ("forward", [2, 3])]
+
+    async def rows(**query):
+        query = {"flag": "HiddenStates", "pass": "backward", **query}
+        _, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+        table = table_of(body)
+        assert set(table["pass"].to_pylist()) <= {"backward"}
+        return sorted(
+            zip(table["step"].to_pylist(), table["layer"].to_pylist(), table["rank"].to_pylist(), strict=True)
+        )
+
+    assert await rows(rank="lowest") == [(1, 1, 2), (1, 2, 3), (2, 1, 2), (2, 2, 3)]
+    # Layer 1 of rank 3 is a replica's, also where only later steps are asked for.
+    assert await rows(rank="lowest", first=2) == [(2, 1, 2), (2, 2, 3)]
+    assert await rows(rank="3", last=1) == [(1, 1, 3), (1, 2, 3)]
+    assert await rows(rank="7") == []
+    for name, value in (("pass", "sideways"), ("rank", "first"), ("rank", "-1")):
+        status, body, _ = await ask("runs", RUN, "streams", "tensors", params={name: value})
+        assert (status, body["field"]) == (400, name)
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrows"])
+async def test_the_newest_measured_row_of_each_layer_is_found(ask, run_folder, form):
+    values = np.ones((1, 2, 3), dtype=np.float32)
+    errors = {(2, 1): 0.25, (6, 1): 0.5, (4, 2): 0.125}
+    more = [
+        tensor(
+            step,
+            layer,
+            "HiddenStates",
+            "",
+            "NoOp()",
+            values,
+            compression_error=errors.get((step, layer), math.nan),
+        )
+        for step in range(1, 9)
+        for layer in (1, 2)
+    ]
+    shutil.rmtree(run_folder)
+    write_run(run_folder, more=more)
+    if form == "arrows":
+        as_arrows(run_folder, "tensors")
+
+    async def measured(last):
+        query = {"flag": "HiddenStates", "rank": "lowest", "measured": "true", "last": last}
+        _, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+        table = table_of(body)
+        columns = (table[name].to_pylist() for name in ("step", "layer", "compression_error"))
+        return sorted(zip(*columns, strict=True))
+
+    assert await measured(8) == [(4, 2, 0.125), (6, 1, 0.5)]
+    assert await measured(5) == [(2, 1, 0.25), (4, 2, 0.125)]
+    assert await measured(1) == []
+
+
+async def test_a_recording_from_before_errors_were_measured_has_no_measured_row(ask, run_folder):
+    table = pq.read_table(run_folder / "tensors.parquet")
+    pq.write_table(table.drop_columns(["compression_error"]), run_folder / "tensors.parquet")
+    query = {"flag": "MLP1_mat_mul", "measured": "true"}
+    status, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
+    assert (status, table_of(body).num_rows) == (200, 0)
 
 
 async def test_non_finite_values_cross_as_they_are(ask, run_folder):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from recorded_run import RUN_ID, write_run
 
-from megalens.protocol import view_defaults, view_fields
+from megalens.protocol import option_name, python_name, view_defaults, view_fields
 from megalens.widgets import VIEW_MIME, Heatmap, Scalars, Trend, WidgetError
 
 RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
@@ -32,7 +32,8 @@ def run(folder):
 def test_every_option_of_the_contract_is_an_attribute_of_the_widget(kind, view):
     options = {} if view == "scalars" else {"flag": "MLP1_mat_mul"}
     widget = kind(RUN, options)
-    assert {name: getattr(widget, name) for name in view_fields(view)} == {**view_defaults(view), **options}
+    found = {name: getattr(widget, python_name(name)) for name in view_fields(view)}
+    assert found == {**view_defaults(view), **options}
 
 
 def test_setting_an_attribute_changes_the_options_and_the_other_way_round():
@@ -62,6 +63,17 @@ def test_people_may_write_layers_steps_and_names_in_their_own_way():
     assert Heatmap(RUN, {"flag": "X", "layers": [7, 1, 2, 3]}).layers == "1-3,7"
     assert Trend(RUN, {"flag": "X", "steps": (2, 8)}).steps == [2, 8]
     assert Scalars(RUN, {"names": "loss"}).names == ["loss"]
+    assert Trend(RUN, {"flag": "X", "positions": range(0, 16)}).positions == "0-15"
+
+
+def test_the_pass_is_called_pass_with_an_underscore_where_python_keeps_the_word():
+    widget = Heatmap(RUN, {"flag": "X", "pass": "backward"})
+    assert widget.pass_ == "backward"
+    assert repr(widget) == "Heatmap(gpt-demo: flag='X', pass_='backward')"
+    widget.pass_ = "forward"
+    assert widget.options["pass"] == "forward"
+    with pytest.raises(WidgetError, match=r"pass_=….*forward, backward"):
+        widget.pass_ = "sideways"
 
 
 @pytest.mark.parametrize(
@@ -100,9 +112,11 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
         (NotebookRun.scalars_view, "scalars"),
     ):
         parameters = {name: p for name, p in inspect.signature(method).parameters.items() if name != "self"}
-        assert tuple(parameters) == view_fields(view)
+        assert tuple(parameters) == tuple(python_name(name) for name in view_fields(view))
         given = {
-            name: p.default for name, p in parameters.items() if p.default is not inspect.Parameter.empty
+            option_name(name): p.default
+            for name, p in parameters.items()
+            if p.default is not inspect.Parameter.empty
         }
         assert given == view_defaults(view)
 

@@ -196,6 +196,7 @@ export class SyntheticRun implements IRunSource {
       labels: [],
       nanCount,
       infCount: row.values.filter(value => !Number.isNaN(value) && !Number.isFinite(value)).length,
+      compressionError: NaN,
       ...row
     });
   }

@@ -193,7 +193,7 @@ describe('the work queue', () => {
       values: Float32Array.from({ length: 1000 }, (_, place) => Math.cos(index * place))
     })) as unknown as ITensorRow[];
     const queue = new WorkQueue(async () => nodeWorker());
-    const there = await trendOf(rows, 'std', queue);
+    const there = await trendOf(rows, 'std', undefined, queue);
     const here = trend(
       rows.map(row => ({ ...row, values: row.values.slice() })),
       'std'

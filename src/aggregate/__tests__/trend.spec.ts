@@ -1,7 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ITensorRow } from '../../store/source';
-import { AggregateError, STATISTICS, byLayer, trend, type Statistic } from '..';
+import { AggregateError, STATISTICS, byLayer, momentsOf, remember, trend, type Statistic } from '..';
 
 interface IPoint {
   step: number;
@@ -18,6 +18,23 @@ const folder = join(__dirname, '../../../protocol/fixtures/aggregate');
 const cases = readdirSync(folder).map((name): [string, ICase] => [
   name.replace('.json', ''),
   JSON.parse(readFileSync(join(folder, name), 'utf8'))
+]);
+
+interface IBand {
+  axes: string[];
+  positions: string;
+  vector: number;
+  compressor: string;
+  rows: { step: number; layer: number; shape: number[]; values: (number | string)[] }[];
+  expected: Record<
+    'none' | 'std' | 'ci95',
+    { step: number; layer: number; value: number; half?: number | string; units?: number }[]
+  >;
+}
+
+const bands = readdirSync(join(folder, '../bands')).map((name): [string, IBand] => [
+  name.replace('.json', ''),
+  JSON.parse(readFileSync(join(folder, '../bands', name), 'utf8'))
 ]);
 
 function rowOf(step: number, layer: number, values: Iterable<number>): ITensorRow {
@@ -37,7 +54,8 @@ function rowOf(step: number, layer: number, values: Iterable<number>): ITensorRo
     shape: [flat.length],
     labels: [],
     nanCount: 0,
-    infCount: 0
+    infCount: 0,
+    compressionError: NaN
   };
 }
 
@@ -65,6 +83,39 @@ describe('trend', () => {
         }
       });
     });
+  });
+
+  describe.each(bands)('of the band %s', (_, { rows, expected, axes, positions, vector, compressor }) => {
+    it.each(['none', 'std', 'ci95'] as const)('is as wide as is written there for %s', interval => {
+      const columns = trend(
+        rows.map(({ step, layer, shape, values }) => ({
+          ...rowOf(step, layer, values.map(Number)),
+          shape,
+          compressor
+        })),
+        'mean',
+        { axes, positions, vector, interval }
+      );
+      expect(columns.half === undefined).toBe(interval === 'none');
+      expect(columns.value).toHaveLength(expected[interval].length);
+      expected[interval].forEach((point, index) => {
+        expect([columns.step[index], columns.layer[index]]).toEqual([point.step, point.layer]);
+        expect(columns.value[index]).toBeCloseTo(point.value, 10);
+        expect(columns.units?.[index]).toBe(point.units);
+        // The quantile of Student's t is right to three digits.
+        const [half, wanted] = [columns.half?.[index] ?? NaN, Number(point.half ?? NaN)];
+        expect(interval === 'none' || Math.abs(half / wanted - 1) < 1e-3).toBe(true);
+      });
+    });
+  });
+
+  it('leaves rows of which only the sums are kept out of a selection, and takes them otherwise', () => {
+    const whole = { ...rowOf(1, 1, [1, 2]), shape: [1, 2, 1] };
+    const reduced = { ...rowOf(2, 1, []), shape: [1, 2, 1], reduced: true as const };
+    remember(reduced.values, momentsOf(Float32Array.from([5, 7])));
+    expect(Array.from(trend([whole, reduced], 'mean').value)).toEqual([1.5, 6]);
+    const selection = { axes: ['position', 'feature'], positions: '1', vector: 0, interval: 'none' as const };
+    expect(Array.from(trend([whole, reduced], 'mean', selection).value)).toEqual([2]);
   });
 
   it('is ordered by step and then layer also when steps lie far apart', () => {

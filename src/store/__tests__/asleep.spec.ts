@@ -42,7 +42,8 @@ describe('a browser tab that sleeps for an hour', () => {
           values: new Float32Array(96).fill(step),
           labels: [],
           nanCount: 0,
-          infCount: 0
+          infCount: 0,
+          compressionError: NaN
         });
       }
       gate.note('tensors', step, step);

@@ -1,5 +1,5 @@
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
-import { ScalarStore, TensorStore, type ITensorRow } from '..';
+import { rmsOf, ScalarStore, TensorStore, type ITensorRow } from '..';
 import { EvictedLog } from '../evicted-log';
 import { RowCache } from '../row-cache';
 import { rangesOf } from '../recorded-run';
@@ -35,6 +35,7 @@ function row(step: number, more: Partial<ITensorRow> = {}): ITensorRow {
     labels: [],
     nanCount: 0,
     infCount: 0,
+    compressionError: NaN,
     ...more
   };
 }
@@ -130,7 +131,7 @@ describe('the tensor store', () => {
     expect(steps(store, { flag: 'nothing' })).toEqual([]);
     expect(store.steps('F')).toEqual([1, 2]);
     expect(store.steps('F', 'eval')).toEqual([1]);
-    expect(store.shapeOf('F')).toEqual({ parts: ['', 'k'], layers: [1, 2] });
+    expect(store.shapeOf('F')).toEqual({ parts: ['', 'k'], layers: [1, 2], ranks: [0], passes: ['forward'] });
   });
 
   it('takes rows in any order and keeps the newest of equal ones', () => {
@@ -152,25 +153,98 @@ describe('the tensor store', () => {
     expect(Array.from(store.query({ flag: 'F' }).rows[0]?.values ?? [])).toEqual([7, 7, 7, 7]);
   });
 
-  it('gives up the oldest rows beyond its bound, but never the newest of a layer, and counts them by step', () => {
-    const store = new TensorStore(100 * 616);
-    store.add(row(1, { flag: 'Rare' }));
-    for (let step = 1; step <= 5000; step += 1) {
-      store.add(row(step));
+  it('keeps the rows of ranks and passes apart, and answers for one rank or the lowest that has a layer', () => {
+    const store = new TensorStore(1e6);
+    const values = (value: number): Float32Array => new Float32Array(4).fill(value);
+    store.add(row(1, { rank: 3, layer: 2, values: values(32) }));
+    store.add(row(1, { rank: 1, layer: 2, values: values(12) }));
+    store.add(row(1, { rank: 0, layer: 1, values: values(1) }));
+    store.add(row(1, { rank: 2, layer: 1, values: values(21) }));
+    store.add(row(1, { rank: 0, layer: 1, pass: 'backward', values: values(-1) }));
+    store.add(row(2, { rank: 2, layer: 1, pass: 'backward' }));
+    const first = (query: object): number[] =>
+      store.query({ flag: 'F', ...query }).rows.map(item => item.values[0] ?? NaN);
+    expect(first({ pass: 'forward' })).toEqual([1, 21, 12, 32]);
+    expect(first({ pass: 'forward', rank: 'lowest' })).toEqual([1, 12]);
+    expect(first({ pass: 'forward', rank: 3 })).toEqual([32]);
+    expect(first({ pass: 'backward', rank: 0 })).toEqual([-1]);
+    expect(store.steps('F', 'train', { pass: 'backward' })).toEqual([1, 2]);
+    expect(store.steps('F', 'train', { pass: 'forward' })).toEqual([1]);
+    expect(store.shapeOf('F')).toMatchObject({ ranks: [0, 1, 2, 3], passes: ['forward', 'backward'] });
+  });
+
+  it('answers the newest row of each layer whose compression error was measured', () => {
+    const store = new TensorStore(1e6);
+    for (let step = 1; step <= 20; step += 1) {
+      store.add(row(step, { compressionError: step % 8 === 0 ? step / 100 : NaN }));
       store.add(row(step, { layer: 2 }));
     }
-    expect(store.bytes).toBeLessThanOrEqual(100 * 616);
+    const measured = (last: number): [number, number][] =>
+      store
+        .query({ flag: 'F', rank: 'lowest', steps: [0, last], measured: true })
+        .rows.map(item => [item.step, item.compressionError]);
+    expect(measured(20)).toEqual([[16, 0.16]]);
+    expect(measured(15)).toEqual([[8, 0.08]]);
+    expect(measured(7)).toEqual([]);
+  });
+
+  it('stays within its bound through a long run: recent tensors in full, of older ones the extremes, and of the others the statistics', () => {
+    const limit = 2 << 20;
+    const [last, layers, size] = [20_000, [1, 2], 128];
+    const store = new TensorStore(limit);
+    const rms = (step: number, layer: number): number =>
+      step === 777 && layer === 2 ? 1000 : step === 13_000 ? 0.001 : 2 + Math.sin(step * layer);
+    let most = 0;
+    store.add(row(1, { flag: 'Rare' }));
+    for (let step = 1; step <= last; step += 1) {
+      for (const layer of layers) {
+        store.add(row(step, { layer, values: new Float32Array(size).fill(rms(step, layer)) }));
+      }
+      most = Math.max(most, store.bytes);
+    }
+    expect(most).toBeLessThanOrEqual(limit);
     expect(steps(store, { flag: 'Rare' })).toEqual([1]);
-    const { rows, evictedRows } = store.query({ flag: 'F' });
-    expect(rows[rows.length - 1]?.step).toBe(5000);
-    expect(rows.length + evictedRows).toBe(10_000);
-    expect(store.steps('F')[0]).toBe(rows[0]?.step);
-    const one = store.query({ flag: 'F', layers: [1] });
-    expect(one.rows.length + one.evictedRows).toBe(5000);
-    expect(store.query({ flag: 'F', steps: [4990, 5000] }).evictedRows).toBe(0);
-    const early = store.query({ flag: 'F', steps: [1, 1000] }).evictedRows;
-    expect(early).toBeGreaterThanOrEqual(2000);
-    expect(early).toBeLessThanOrEqual(2010);
+    const { rows, evictedRows, kept } = store.query({ flag: 'F', layers: [2], reduced: true });
+    const tensors = rows.filter(item => !item.reduced);
+    const thinnedTo = kept?.thinnedTo ?? NaN;
+    // Every step is a tensor, a statistic or counted as gone, and only older ones are not tensors.
+    expect(rows.length + evictedRows).toBe(last);
+    expect(kept?.reducedRows).toBe(rows.length - tensors.length);
+    expect(kept?.reducedRows).toBeGreaterThan(0);
+    expect(tensors.filter(item => item.step > thinnedTo)).toHaveLength(last - thinnedTo);
+    expect(last - thinnedTo).toBeGreaterThan(300);
+    expect(kept).toMatchObject({ bytes: store.bytes, limitBytes: limit });
+    // The extremes of the whole run are still tensors, however old.
+    const of = (step: number): ITensorRow | undefined => tensors.find(item => item.step === step);
+    expect(of(777)?.values[0]).toBe(1000);
+    expect(of(13_000)?.values[0]).toBeCloseTo(0.001);
+    // What is left of a reduced row are its sums.
+    const reduced = rows.find(item => item.reduced);
+    expect(reduced?.values).toHaveLength(0);
+    expect(rmsOf(reduced?.values ?? new Float32Array(0))).toBeCloseTo(rms(reduced?.step ?? 0, 2), 5);
+    // The oldest steps are sparser than the newer ones, and there still are some.
+    const between = (from: number, to: number): number =>
+      rows.filter(item => item.step >= from && item.step < to).length;
+    expect(between(1, 2001)).toBeGreaterThan(0);
+    expect(between(1, 2001)).toBeLessThan(between(last - 2000, last + 1));
+    expect(store.steps('F', 'train', { layers: [2] })).toEqual(tensors.map(item => item.step));
+    expect(store.query({ flag: 'F', steps: [last - 100, last] })).toMatchObject({
+      evictedRows: 0,
+      kept: { thinnedTo: null, reducedRows: 0 }
+    });
+  });
+
+  it('takes a row that comes again after it was reduced for the same', () => {
+    const store = new TensorStore(20 * 1624);
+    for (let step = 1; step <= 60; step += 1) {
+      store.add(row(step, { values: new Float32Array(256).fill(step) }));
+    }
+    const before = store.query({ flag: 'F', reduced: true });
+    const again = before.rows.find(item => item.reduced)?.step ?? 0;
+    store.add(row(again, { values: new Float32Array(256).fill(again) }));
+    const after = store.query({ flag: 'F', reduced: true });
+    expect(after.rows.map(item => item.step)).toEqual(before.rows.map(item => item.step));
+    expect(after.kept?.bytes).toBe(before.kept?.bytes);
   });
 
   it('keeps the newest row even when it alone is larger than the bound', () => {
@@ -192,7 +266,8 @@ describe('the tensor store', () => {
     const first = time(1);
     time(20_001);
     expect(time(40_001)).toBeLessThan(first * 5 + 200);
-    expect(store.query({ flag: 'F' }).rows).toHaveLength(2000);
+    expect(store.bytes).toBeLessThanOrEqual(2000 * 616);
+    expect(store.steps('F').length).toBeGreaterThan(500);
   });
 });
 

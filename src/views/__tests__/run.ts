@@ -7,8 +7,11 @@ import type {
   ITensorQuery,
   ITensorResult,
   ITensorRow,
-  SourceChange
+  ITensorShape,
+  SourceChange,
+  StepsQuery
 } from '../../store/source';
+import { TensorStore } from '../../store/tensor-store';
 
 /** A run whose rows are in memory: a whole IRunSource, small enough to know every number. */
 export class MemoryRun implements IRunSource {
@@ -43,17 +46,12 @@ export class MemoryRun implements IRunSource {
     this._changed.emit({ kind: 'connection' });
   }
 
-  steps(flag: string, phase: Phase = 'train'): Promise<readonly number[]> {
-    const rows = this.rows.filter(row => row.flag === flag && row.phase === phase);
-    return Promise.resolve([...new Set(rows.map(row => row.step))]);
+  steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {
+    return Promise.resolve(this.store().steps(flag, phase, of));
   }
 
-  shapeOf(flag: string): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
-    const rows = this.rows.filter(row => row.flag === flag);
-    return Promise.resolve({
-      parts: [...new Set(rows.map(row => row.part))],
-      layers: [...new Set(rows.map(row => row.layer))].sort((a, b) => a - b)
-    });
+  shapeOf(flag: string): Promise<ITensorShape> {
+    return Promise.resolve(this.store().shapeOf(flag));
   }
 
   tensors(query: ITensorQuery): Promise<ITensorResult> {
@@ -61,16 +59,14 @@ export class MemoryRun implements IRunSource {
     if (this.failure) {
       return Promise.reject(this.failure);
     }
-    const [first, last] = query.steps ?? [0, Infinity];
-    const rows = this.rows.filter(
-      row =>
-        row.flag === query.flag &&
-        row.step >= first &&
-        row.step <= last &&
-        (query.part === undefined || row.part === query.part) &&
-        (query.layers?.includes(row.layer) ?? true)
-    );
+    const { rows } = this.store().query(query);
     return Promise.resolve({ rows, evictedRows: this.evictedRows, sampledEvery: this.sampledEvery });
+  }
+
+  private store(): TensorStore {
+    const store = new TensorStore(1 << 24);
+    this.rows.forEach(row => store.add(row));
+    return store;
   }
 
   scalars(): Promise<IScalarColumns> {
@@ -115,6 +111,7 @@ export function rowOf(row: Partial<ITensorRow>): ITensorRow {
     labels: [],
     nanCount: 0,
     infCount: 0,
+    compressionError: NaN,
     ...row
   };
 }
