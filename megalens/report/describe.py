@@ -17,6 +17,7 @@ __all__ = [
     "read_compressor",
 ]
 
+_PASS_WORDS = {"backward": "Gradient of "}
 _PART = re.compile(r"""(?:'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^,])+""")
 
 
@@ -58,13 +59,13 @@ def last_axis(compressor: str, before: str) -> str:
 
 
 def flag_words(
-    flags: Mapping[str, Mapping[str, Any]], flag: str, part: str | None, *, gradient: bool = False
+    flags: Mapping[str, Mapping[str, Any]], flag: str, part: str | None, pass_: str | None = None
 ) -> str:
     """Name a flag in words, with its part where it has several; its gradient where that is drawn. ``flags`` is what the run says of each."""
     info = flags.get(flag)
     title = str(info["title"]) if info else flag
     words = f"{title}, part {part}" if part else title
-    return f"Gradient of {words}" if gradient else words
+    return _PASS_WORDS.get(pass_ or "", "") + words
 
 
 def layer_words(layers: Sequence[int]) -> str:

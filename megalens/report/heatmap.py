@@ -63,7 +63,7 @@ def heatmap_picture(run: Run, options: Mapping[str, Any], *, room: int = 0, widt
     part = where.part(options["part"])
     layers = where.layers_of(options["layers"])
     step = where.nearest(options["step"])
-    words = flag_words(run.flags, flag, part, gradient=options["pass"] == "backward")
+    words = flag_words(run.flags, flag, part, pass_)
     if step is None:
         return Picture(options, words, [_why_empty(run, flag, phase, words)])
     if not layers:

@@ -62,7 +62,7 @@ def trend_picture(
     where = traced(run, flag, phase, pass_=pass_, rank=options["rank"])
     part = where.part(options["part"])
     layers = where.layers_of(options["layers"])
-    words = flag_words(run.flags, flag, part, gradient=options["pass"] == "backward")
+    words = flag_words(run.flags, flag, part, pass_)
     info = run.flags.get(flag)
     selection = Selection(
         info["axes"] if info else (), options["positions"], options["vector"], options["interval"]
