@@ -1,7 +1,7 @@
 import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { DemoState, DemoWish } from './client/demo-state';
-import type { Dialect, IReportFile, IRunEntry } from './client/runs-api';
+import type { IForeignHub, IReportFile, IRunEntry } from './client/runs-api';
 import type { PanelModel } from './panel/panel-model';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
@@ -29,7 +29,7 @@ export interface IMegalensRuns {
   /** Rename a run. */
   rename(id: string, name: string): Promise<void>;
   /** Reach a hub elsewhere that the administrator allows. The token goes to the server and stays there. */
-  connect(address: string, token: string, dialect?: Dialect): Promise<IRunEntry>;
+  connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry>;
   /** Freeze views into one file. */
   report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
   /** Look at, start or stop the demo training of the Jupyter server. */

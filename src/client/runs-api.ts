@@ -21,8 +21,12 @@ export interface IRunEntry {
   readonly folder: string | null;
 }
 
-/** What a hub speaks: this protocol, or a peer's, translated by the Jupyter server. */
-export type Dialect = 'megalens' | '3606' | 'T1' | 'T2' | 'inference';
+/** A hub of a peer, which the Jupyter server follows and translates. */
+export interface IForeignHub {
+  readonly dialect: '3606' | 'T1' | 'T2' | 'inference';
+  /** Texts that an inference hub shall go on with; it sends nothing without. */
+  readonly prompts?: readonly string[];
+}
 
 /** A recorded run's description. */
 export interface IRunDetail {
@@ -174,12 +178,11 @@ export class RunsApi {
    * Have the server connect to a hub elsewhere.
    *
    * @param address - `ws://host:port`, which the administrator must have allowed.
-   * @param token - The hub's token; it stays in the server's memory.
-   * @param dialect - What the hub speaks.
+   * @param token - The hub's token; it stays in the server's memory. A peer's hub has none.
+   * @param foreign - What a peer's hub speaks; absent for one of ours.
    */
-  async connectHub(address: string, token: string, dialect: Dialect = 'megalens'): Promise<IRunEntry> {
-    // A peer's hub has no token, and a server that knows no dialects is asked for none.
-    const body = dialect === 'megalens' ? { address, token } : { address, token, dialect };
+  async connectHub(address: string, token: string, foreign: IForeignHub | null = null): Promise<IRunEntry> {
+    const body = foreign === null ? { address, token } : { address, ...foreign };
     return entryOf(await this.json('hubs', { method: 'POST', body: JSON.stringify(body) }));
   }
 

@@ -2,11 +2,10 @@ import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
-import type { Dialect } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IReportRequest, IRunEntry } from '../tokens';
-import { DIALECTS } from './dialects';
+import { HubForm, type IHubAddress } from './hub-form';
 
 /** Ask for a new name; null when cancelled. */
 export async function askName(now: string, trans: TranslationBundle): Promise<string | null> {
@@ -19,65 +18,15 @@ export async function askName(now: string, trans: TranslationBundle): Promise<st
   return button.accept ? value : null;
 }
 
-/** Where a hub is, and what it speaks. */
-export interface IHubAddress {
-  address: string;
-  token: string;
-  dialect: Dialect;
-}
-
 /** Ask where a hub is; null when cancelled. The token is typed as a password and goes to the server only. */
 export async function askHub(trans: TranslationBundle): Promise<IHubAddress | null> {
-  const answer: IHubAddress = { address: 'ws://127.0.0.1:', token: '', dialect: 'megalens' };
-  const body = new Body(
-    <>
-      <p>
-        {trans.__(
-          'The Jupyter server makes the connection; the administrator must have allowed the address. The token of a Megalens hub is in its runtime file; the others have none.'
-        )}
-      </p>
-      <label>
-        {trans.__('Speaks')}
-        <select
-          className="jp-mod-styled"
-          defaultValue={answer.dialect}
-          onChange={event => (answer.dialect = DIALECTS[event.target.selectedIndex]?.id ?? 'megalens')}
-        >
-          {DIALECTS.map(({ id, name }) => (
-            <option key={id} value={id}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        {trans.__('Address')}
-        <input
-          className="jp-mod-styled"
-          type="text"
-          spellCheck={false}
-          defaultValue={answer.address}
-          placeholder="ws://host:port"
-          onChange={event => (answer.address = event.target.value)}
-        />
-      </label>
-      <label>
-        {trans.__('Token')}
-        <input
-          className="jp-mod-styled"
-          type="password"
-          autoComplete="off"
-          onChange={event => (answer.token = event.target.value)}
-        />
-      </label>
-    </>
-  );
+  let answer: IHubAddress | null = null;
   const { button } = await showDialog({
     title: trans.__('Connect to a hub'),
-    body,
+    body: new Body(<HubForm trans={trans} change={now => (answer = now)} />),
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Connect') })]
   });
-  return button.accept ? { ...answer, address: answer.address.trim(), token: answer.token.trim() } : null;
+  return button.accept ? answer : null;
 }
 
 /** Ask what a report shall hold; null when cancelled or when nothing was chosen. */

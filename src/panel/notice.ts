@@ -188,8 +188,12 @@ function ranksNotice({ source }: Pick<IOpenRun, 'source'>, trans: TranslationBun
   if (first === undefined) {
     return null;
   }
-  const place = source.hello?.layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
-  const name = rankName(first.rank, first, place).replace(/^./, letter => letter.toUpperCase());
+  const { layout = null } = source.hello ?? {};
+  const alone = (layout?.world_size ?? 1) === 1;
+  const place = layout?.ranks?.find(({ rank }) => rank === first.rank) ?? null;
+  const name = alone
+    ? trans.__('The training process')
+    : rankName(first.rank, first, place).replace(/^./, letter => letter.toUpperCase());
   const others =
     more.length === 0
       ? ''
@@ -197,7 +201,9 @@ function ranksNotice({ source }: Pick<IOpenRun, 'source'>, trans: TranslationBun
   return {
     tone: 'warning',
     sentence: `${name} ${rankText(first, trans)}.${others}`,
-    action: { id: 'show-ranks', label: trans.__('Show every rank') }
+    action: alone
+      ? { id: 'open-scalars', label: trans.__('Open the scalars so far') }
+      : { id: 'show-ranks', label: trans.__('Show every rank') }
   };
 }
 

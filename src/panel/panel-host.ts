@@ -3,7 +3,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IMegalensViews, IReportRequest, IRunEntry } from '../tokens';
-import { askHub, askName, askReport, type IHubAddress } from './dialogs';
+import { askHub, askName, askReport } from './dialogs';
+import type { IHubAddress } from './hub-form';
 
 /** What the panel asks of the application around it. */
 export interface IPanelHost {

@@ -185,7 +185,7 @@ export class PanelModel {
     if (answer !== null) {
       await this._told(
         this.trans.__('The hub could not be reached'),
-        this.runs.connect(answer.address, answer.token, answer.dialect)
+        this.runs.connect(answer.address, answer.token, answer.foreign)
       );
     }
   }

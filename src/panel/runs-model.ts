@@ -1,6 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { ClientError } from '../client/client-error';
-import type { Dialect } from '../client/runs-api';
+import type { IForeignHub } from '../client/runs-api';
 import type { IMegalensRuns, IRunEntry } from '../tokens';
 
 /** How the list of runs stands. */
@@ -117,8 +117,8 @@ export class RunsModel {
   }
 
   /** Reach a hub elsewhere and choose its run. Rejects with the server's answer. */
-  async connect(address: string, token: string, dialect: Dialect): Promise<void> {
-    const entry = await this.runs.connect(address, token, dialect);
+  async connect(address: string, token: string, foreign: IForeignHub | null): Promise<void> {
+    const entry = await this.runs.connect(address, token, foreign);
     await this.refresh();
     this.choose(entry.id);
   }

@@ -48,7 +48,7 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
     return {
       list: async () => (await runs()).list(),
       rename: async (id, name) => (await runs()).rename(id, name),
-      connect: async (address, token, dialect) => (await runs()).connect(address, token, dialect),
+      connect: async (address, token, foreign) => (await runs()).connect(address, token, foreign),
       report: async (id, request, signal) => (await runs()).report(id, request, signal),
       demo: async wish => (await runs()).demo(wish),
       acquire: async id => (await runs()).acquire(id)

@@ -3,7 +3,7 @@ import { ClientError } from '../client/client-error';
 import type { DemoState, DemoWish } from '../client/demo-state';
 import type { SocketFactory } from '../client/hub-socket';
 import type { ClosedState } from '../client/hub-state';
-import type { Dialect, IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
+import type { IForeignHub, IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
@@ -52,8 +52,8 @@ export class Runs implements IDisposable {
   }
 
   /** Reach a hub elsewhere that the administrator allows. */
-  connect(address: string, token: string, dialect?: Dialect): Promise<IRunEntry> {
-    return this.options.api.connectHub(address, token, dialect);
+  connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry> {
+    return this.options.api.connectHub(address, token, foreign);
   }
 
   /** Look at, start or stop the demo training. */

@@ -1,9 +1,9 @@
-import { RunsApi, type Dialect } from '../runs-api';
+import { RunsApi, type IForeignHub } from '../runs-api';
 
 const ENTRY = { id: 'run-1', name: 'gpt', state: 'live', started: 1 };
 
 /** What the server is asked when a hub is reached by address. */
-async function asked(dialect?: Dialect): Promise<unknown> {
+async function asked(token: string, foreign?: IForeignHub | null): Promise<unknown> {
   let body: unknown;
   const api = new RunsApi({
     baseUrl: '/',
@@ -12,12 +12,18 @@ async function asked(dialect?: Dialect): Promise<unknown> {
       return new Response(JSON.stringify(ENTRY));
     }
   });
-  await api.connectHub('ws://127.0.0.1:5000', '', dialect);
+  await api.connectHub('ws://127.0.0.1:5000', token, foreign);
   return body;
 }
 
-it('names the dialect of a peer’s hub to the server, and none for one of ours', async () => {
-  expect(await asked('3606')).toEqual({ address: 'ws://127.0.0.1:5000', token: '', dialect: '3606' });
-  expect(await asked('megalens')).toEqual({ address: 'ws://127.0.0.1:5000', token: '' });
-  expect(await asked()).toEqual({ address: 'ws://127.0.0.1:5000', token: '' });
+it('gives the server the token of one of our hubs, and the dialect of a peer’s', async () => {
+  const address = 'ws://127.0.0.1:5000';
+  expect(await asked('t')).toEqual({ address, token: 't' });
+  expect(await asked('t', null)).toEqual({ address, token: 't' });
+  expect(await asked('', { dialect: '3606' })).toEqual({ address, dialect: '3606' });
+  expect(await asked('', { dialect: 'inference', prompts: ['So'] })).toEqual({
+    address,
+    dialect: 'inference',
+    prompts: ['So']
+  });
 });

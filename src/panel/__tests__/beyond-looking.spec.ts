@@ -161,6 +161,17 @@ describe('a job of many processes in the panel', () => {
     all.panel.dispose();
   });
 
+  it('of one process is told as the training process', async () => {
+    const all = await shown({ ...JOB, layout: { world_size: 1, tp: 1, pp: 1, dp: 1 } });
+    report(all, { ranks: [{ rank: 0, state: 'silent', step: 12, seconds: 2.5 }] });
+    await until(() => all.find('.jp-mod-summary .jp-MegalensNotice') !== null);
+    expect(all.find('.jp-mod-summary .jp-MegalensNotice p')?.textContent).toBe(
+      'The training process has been silent for 2.5 s, since step 12.'
+    );
+    expect(all.find('.jp-MegalensRanks')).toBeNull();
+    all.panel.dispose();
+  });
+
   it('of thousands of processes is counted by stage', async () => {
     const layout = { world_size: 4096, tp: 8, pp: 2, dp: 256 };
     const ranks = Array.from({ length: 4096 }, (_, rank) => ({

@@ -87,7 +87,7 @@ export function setUp(): {
     revealFolder: jest.fn(),
     reloadPage: jest.fn(),
     askReport: jest.fn(async (_run, views) => ({ format: 'html' as const, views })),
-    askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't', dialect: 'megalens' as const })),
+    askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't', foreign: null })),
     askName: jest.fn(async () => 'renamed'),
     save: jest.fn(),
     tell: jest.fn(async () => undefined),

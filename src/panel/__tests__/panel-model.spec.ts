@@ -174,10 +174,11 @@ describe('PanelModel', () => {
 
   it('asks the server for a hub by its address, token and dialect', async () => {
     const { model, host, runs } = setUp();
-    host.askHub.mockResolvedValue({ address: 'ws://127.0.0.1:5000', token: '', dialect: 'T1' });
+    const foreign = { dialect: 'T1' } as const;
+    host.askHub.mockResolvedValue({ address: 'ws://127.0.0.1:5000', token: '', foreign });
     const connect = jest.spyOn(runs, 'connect').mockResolvedValue(OLD);
     await model.connect();
-    expect(connect).toHaveBeenCalledWith('ws://127.0.0.1:5000', '', 'T1');
+    expect(connect).toHaveBeenCalledWith('ws://127.0.0.1:5000', '', foreign);
     expect(model.runs.chosenId).toBe('run-0');
     model.dispose();
   });
