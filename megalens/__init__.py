@@ -24,9 +24,11 @@ __all__ = [
     "Tracer",
     "__version__",
     "adapters",
+    "add_arguments",
     "connect",
     "open",
     "trace",
+    "trace_from",
 ]
 
 _HOMES = {
@@ -40,6 +42,8 @@ _HOMES = {
     "open": ".notebook",
     "Tracer": ".tracer",
     "trace": ".tracer",
+    "add_arguments": ".tracer",
+    "trace_from": ".tracer",
     "__version__": "._version",
 }
 

@@ -2,6 +2,7 @@
 
 from .errors import TracerError
 from .flags import FLAGS, FlagKind
+from .launch import add_arguments, trace_from
 from .place import Place
 from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .reductions import parse_reduction
@@ -9,6 +10,8 @@ from .trace import trace
 from .tracer import StepHandle, Tracer
 
 __all__ = [
+    "add_arguments",
+    "trace_from",
     "FLAGS",
     "FlagKind",
     "FlagPoints",

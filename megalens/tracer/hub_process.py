@@ -74,10 +74,20 @@ class HubProcess:
         Seconds for which the hub stays without viewers after the training.
     host : str
         Address on which it listens.
+    port : int
+        Port on which it listens; any free one when 0.
     """
 
-    def __init__(self, name: str | None, record: str | None, linger: float, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        name: str | None,
+        record: str | None,
+        linger: float,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
         self._host = host
+        self._port = port
         self._name = name
         self._record = record
         self._linger = linger
@@ -110,6 +120,8 @@ class HubProcess:
         command += ["--parent-pid", str(os.getpid())]
         if self._host != "127.0.0.1":
             command += ["--host", self._host]
+        if self._port:
+            command += ["--port", str(self._port)]
         if self._name:
             command += ["--name", self._name]
         if self._record:

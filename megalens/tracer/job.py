@@ -87,7 +87,9 @@ class Job:
         self.crew: Crew | None = None
         self.worker: Producer | PieceProducer | None = None
         alone = meeting is None
-        self.agenda = Agenda(plan.starting(1), self._changed_plan, self._abandoned if alone else None)
+        self.agenda = Agenda(
+            plan.starting(1), self._changed_plan, self._abandoned if alone else None, self._waits
+        )
         if address is None and alone:
             return
         if self._place.leads:
@@ -119,6 +121,7 @@ class Job:
                 pieces=self._take_pieces,
                 hub=self._hub_came,
                 changed=self._crew_changed,
+                lost=self._pieces_lost,
             )
             if address is not None:
                 self._tell_hub(address)
@@ -154,11 +157,14 @@ class Job:
         )
 
     def applied(self, turn: Turn, step: int) -> None:
-        """Tell the hub that a change is in force."""
-        worker = self.worker
+        """Follow what is in force from ``step`` on, and tell the hub."""
         if turn.plan is not None:
             self.budget.follow(turn.plan)
             self._join_hub(turn.plan)
+        self._say_applied(turn, step)
+
+    def _say_applied(self, turn: Turn, step: int) -> None:
+        worker = self.worker
         if not isinstance(worker, Producer) or (self.crew is not None and self.crew.agreement is None):
             return
         config = self._capture.plan.config if turn.plan is None else turn.plan.config
@@ -168,6 +174,12 @@ class Job:
                 worker.reply(lambda answer=answer: answer)  # type: ignore[misc]
         if OWN in turn.ids or turn.expired:
             worker.reply(self.announcement)
+
+    def _waits(self, turn: Turn, step: int) -> None:
+        """Tell the hub at once: the step that is waited for may be long in coming."""
+        self._say_applied(turn, step)
+        if isinstance(self.worker, Producer):
+            self.worker.status_now()
 
     def warn(self, text: str) -> None:
         """Say a sentence to the user once."""
@@ -284,6 +296,10 @@ class Job:
     def _send_pieces(self, meta: dict[str, Any], arrays: Sequence[Any]) -> None:
         if self.crew is not None:
             self.crew.send_pieces(meta, arrays)
+
+    def _pieces_lost(self) -> None:
+        if isinstance(self.worker, PieceProducer):
+            self.worker.describe_anew()
 
     def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         if isinstance(self.worker, Producer):

@@ -24,7 +24,7 @@ __all__ = ["trace"]
 
 
 def trace(
-    model: nn.Module,
+    model: nn.Module | Sequence[nn.Module],
     *,
     name: str | None = None,
     flags: Mapping[str, Any] | Iterable[str] | None = None,
@@ -42,13 +42,14 @@ def trace(
     budget: Any = None,
     place: Place | None = None,
     hub_host: str = "127.0.0.1",
+    hub_port: int = 0,
 ) -> Tracer:
     """Begin to trace ``model``.
 
     Parameters
     ----------
-    model : torch.nn.Module
-        The model that is trained; its call is one forward pass.
+    model : torch.nn.Module or sequence of them
+        The model that is trained; its call is one forward pass. Of a pipeline stage with several model chunks, all of them.
     name : str, optional
         Name of the run.
     flags : mapping, iterable of str, optional
@@ -79,6 +80,8 @@ def trace(
         Where this process stands in its job, where the adapter cannot find out.
     hub_host : str
         Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
+    hub_port : int
+        Its port; any free one when 0.
 
     Returns
     -------
@@ -112,7 +115,7 @@ def trace(
     if not leads:
         pass
     elif isinstance(hub, str) and hub == "spawn":
-        process = HubProcess(name, None if record is None else str(record), linger, hub_host)
+        process = HubProcess(name, None if record is None else str(record), linger, hub_host, hub_port)
         address = process.start()
     elif hub is not None:
         address = address_from(hub)
@@ -142,9 +145,11 @@ def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
     return replace(points, place=Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world))
 
 
-def _points(model: nn.Module, adapter: IAdapter | None) -> ModelPoints:
-    if not isinstance(model, nn.Module):
-        raise TracerError(f"megalens.trace takes a torch.nn.Module; a {type(model).__name__} came.")
+def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:
+    chunks = model if isinstance(model, (list, tuple)) and model else [model]
+    if not all(isinstance(chunk, nn.Module) for chunk in chunks):
+        kinds = ", ".join(sorted({type(chunk).__name__ for chunk in chunks}))
+        raise TracerError(f"megalens.trace takes a torch.nn.Module, or a list of model chunks; {kinds} came.")
     if adapter is None:
         # The ready adapters are written on top of this room; it knows them by this name only.
         adapter = import_module("megalens.adapters").find_adapter(model)

@@ -1,5 +1,7 @@
 import json
+import os
 import queue
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -31,6 +33,19 @@ def gpt() -> GPT:
 @pytest.fixture
 def ids() -> torch.Tensor:
     return torch.randint(0, 50, (3, 8), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def own_hub(tmp_path, monkeypatch):
+    """A place for runtime files and recordings; hubs that are left over are ended."""
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
+    pids: set[int] = set()
+    yield pids
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
 
 
 class SmallHub:

@@ -14,19 +14,6 @@ from megalens.tracer import TracerError
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def own_hub(tmp_path, monkeypatch):
-    """A place for runtime files and recordings; hubs that are left over are ended."""
-    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
-    pids: set[int] = set()
-    yield pids
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-
-
 def until(condition, seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not condition():

@@ -77,6 +77,8 @@ class Agenda:
         Gives the plan after a patch; raises ``ProtocolError``.
     abandoned : callable, optional
         Asked while the training waits: whether nobody is left who could let it go on.
+    waits : callable, optional
+        Takes what is in force where the training begins to wait, and the step before which it does. Must not wait itself.
     """
 
     def __init__(
@@ -84,8 +86,10 @@ class Agenda:
         plan: Plan,
         change: Callable[[Plan, Mapping[str, Any]], Plan],
         abandoned: Callable[[], bool] | None = None,
+        waits: Callable[[Turn, int], None] = lambda turn, step: None,
     ) -> None:
         self._change = change
+        self._waits = waits
         self._abandoned = abandoned
         self._condition = threading.Condition()
         self._accepted = plan
@@ -202,6 +206,11 @@ class Agenda:
                     continue
                 if not paused and not (strict and time.monotonic() - began < _STRICT_SECONDS):
                     break
+                if paused and (not self._waiting or ids):
+                    for due in self._due:
+                        if due.step <= step:
+                            due.ids = ()
+                    self._waits(Turn(plan, version, ids), step)
                 self._waiting = paused
                 self._condition.wait(_SLICE_SECONDS)
                 waited = time.monotonic() - began

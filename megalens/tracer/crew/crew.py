@@ -36,6 +36,8 @@ _RETRY_SECONDS = 0.5
 _ANSWER_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 _ORPHAN_SECONDS = 5.0
+_EARLY_BYTES = 64 << 20
+_EARLY_SECONDS = 2.0
 
 
 class Crew:
@@ -57,6 +59,8 @@ class Crew:
         Takes where the hub is, as rank 0 said it.
     changed : callable
         Told that somebody came, went or fell silent; for rank 0.
+    lost : callable
+        Told that a message with pieces was not sent, and with it perhaps a description that later ones lean on.
     """
 
     def __init__(
@@ -69,11 +73,12 @@ class Crew:
         pieces: Callable[[int, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._place = place
         self._meeting = meeting
         self._agenda = agenda
-        self._beat, self._pieces, self._hub, self._changed = beat, pieces, hub, changed
+        self._beat, self._pieces, self._hub, self._changed, self._lost = beat, pieces, hub, changed, lost
         self.roll = Roll()
         self.agreement = Agreement(agenda, self) if place.rank == 0 else None
         self._secret: bytes | None = None
@@ -88,11 +93,14 @@ class Crew:
         self._dialled: dict[Channel, tuple[int, str]] = {}
         self._retry_at: dict[int, float] = {}
         self._outbox: deque[tuple[int, Kind, dict[str, Any], Any]] = deque()
+        self._early: deque[tuple[dict[str, Any], Any]] = deque()
+        self._early_bytes = 0
         self._hub_place: dict[str, Any] | None = None
         self._beat_at = 0.0
         self._orphan_since: float | None = None
         self._states: list[Any] = []
         self._closing = False
+        self._close_at = 0.0
         self._quitting = False
         self.refused_pieces = 0
         """Messages with pieces that did not fit into the queue."""
@@ -126,6 +134,7 @@ class Crew:
 
     def close(self, timeout: float = 3.0) -> None:
         """Say goodbye and end the thread. Safe twice."""
+        self._close_at = self._close_at or time.monotonic()
         self._closing = True
         self._rouse()
         self._thread.join(timeout)
@@ -184,7 +193,7 @@ class Crew:
 
     def _meet(self) -> None:
         """Find those who are not connected yet."""
-        if self._closing:
+        if self._closing and not self._early:
             return
         try:
             if self._secret is None:
@@ -368,11 +377,31 @@ class Crew:
     def _empty_outbox(self) -> None:
         while self._outbox:
             rank, kind, meta, payload = self._outbox.popleft()
-            channel = self._links.get(rank)
-            if channel is None or not channel.put(kind, meta, payload):
-                self.refused_pieces += kind is Kind.PIECES
+            if kind is Kind.PIECES and rank not in self._links:
+                # The first steps may be over before the leader is found.
+                self._early.append((meta, payload))
+                self._early_bytes += len(payload)
+                if self._early_bytes > _EARLY_BYTES:
+                    self._early_bytes -= len(self._early.popleft()[1])
+                    self._refused()
             else:
-                self._watch(channel)
+                self._put(rank, kind, meta, payload)
+        if self._early and (leader := self._place.tp_ranks[0]) in self._links:
+            for meta, payload in self._early:
+                self._put(leader, Kind.PIECES, meta, payload)
+            self._early.clear()
+            self._early_bytes = 0
+
+    def _put(self, rank: int, kind: Kind, meta: dict[str, Any], payload: Any) -> None:
+        channel = self._links.get(rank)
+        if channel is not None and channel.put(kind, meta, payload):
+            self._watch(channel)
+        elif kind is Kind.PIECES:
+            self._refused()
+
+    def _refused(self) -> None:
+        self.refused_pieces += 1
+        self._lost()
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -392,7 +421,7 @@ class Crew:
             if now - self._orphan_since > _ORPHAN_SECONDS:
                 # Nobody is left who could let a paused training go on.
                 self._agenda.release()
-        if self._closing:
+        if self._closing and (not self._early or now - self._close_at > _EARLY_SECONDS):
             self._part()
 
     def _sign_of_life(self) -> None:
