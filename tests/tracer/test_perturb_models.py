@@ -6,9 +6,13 @@ import pytest
 import torch
 import transformers
 from perturbing import HandClock, Perturbing, site
+from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from megalens.adapters import find_adapter
-from megalens.tracer import FlagPoints, Place, Source
+from megalens.adapters import find_adapter, sites_of
+from megalens.tracer import FlagPoints, ModelPoints, Place, Source
+from megalens.tracer.perturb import install_perturbations, perturb_plan
 
 SITES = {
     "weight": site("noise2", coefficient=0.5),
@@ -56,10 +60,10 @@ def test_a_hugging_face_model_is_perturbed_with_and_without_checkpointing(make, 
     with Perturbing(model, SITES) as on:
         kept = gradients()
         assert (on.installed.calls, on.installed.errors) == (tensors, 0)
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
         recomputed = gradients()
         assert on.installed.calls > 2 * tensors
-        model.gradient_checkpointing_disable()
+        model.activation_checkpointing_disable()
     for name, gradient in kept.items():
         assert not torch.equal(gradient, clean[name]), name
         torch.testing.assert_close(recomputed[name], gradient)
@@ -151,3 +155,34 @@ def test_the_marks_of_megatron_core_tell_which_weights_are_pieces(gpt, ids) -> N
     experts = [replace(place, dp_size=4, ep_size=2) for place in places(dp=1)]
     assert not alike(*experts)
     assert alike(experts[0], replace(experts[0], rank=2, dp=2))
+
+
+@pytest.fixture
+def mesh():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh("cpu", (1,), mesh_dim_names=("tp",))
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Partial()], ids=str)
+def test_an_output_that_is_still_distributed_is_perturbed_in_place_of_its_piece(mesh, placement) -> None:
+    module = nn.Identity()
+    points = ModelPoints((module,), {"layers": 1, "dtype": "float32"}, {}, sites_of(system={1: [module]}))
+    plan = perturb_plan({"sites": {"system": site("noise2", coefficient=0.5)}}, points)
+    warnings: list[str] = []
+    installed = install_perturbations(points, plan, HandClock(), warnings.append)
+    local = torch.ones(4, 3, requires_grad=True)
+    given = DTensor.from_local(local, mesh, [placement], run_check=False)
+    output = module(given)
+    installed()
+    assert (type(output), output.placements, output.shape) == (DTensor, (placement,), (4, 3))
+    if placement.is_partial():
+        # Parts of a sum: noise in each would add up.
+        assert torch.equal(output.to_local(), local)
+        assert "its sum over the processes is not there yet" in warnings[0]
+        return
+    factor = output.to_local()
+    assert 0.5 <= factor.min() < factor.max() <= 1.5
+    (gradient,) = torch.autograd.grad(output.sum().to_local(), local)
+    torch.testing.assert_close(gradient, factor)
+    assert warnings == []

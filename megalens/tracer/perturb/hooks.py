@@ -58,7 +58,7 @@ class PerturbHook:
     clock : IClock
         The time.
     warn : callable
-        Takes a sentence for the user.
+        Takes a reason that may hold of many places, and a sentence for the user.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class PerturbHook:
         label: str,
         key: tuple[object, ...],
         clock: IClock,
-        warn: Callable[[str], None],
+        warn: Callable[[str, str], None],
     ) -> None:
         self.label = label
         self.calls = self.errors = 0
@@ -122,11 +122,12 @@ class PerturbHook:
         if isinstance(error, _EARLY_STOP):
             raise error
         self.errors += 1
-        if self.errors == 1:
-            self._warn(
-                f"Not perturbed: {self.label}: {str(error)[:200] or type(error).__name__}. It passed as it is. "
-                "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, and go back to a checkpoint."
-            )
+        reason = str(error)[:200] or type(error).__name__
+        self._warn(
+            reason,
+            f"Not perturbed: {self.label}: {reason}. It passed as it is. "
+            "If other processes perturbed theirs, what was the same in all of them may differ now: disarm, and go back to a checkpoint.",
+        )
 
 
 class WeightHook(PerturbHook):
@@ -185,7 +186,7 @@ class OutputHook(PerturbHook):
         label: str,
         key: tuple[object, ...],
         clock: IClock,
-        warn: Callable[[str], None],
+        warn: Callable[[str, str], None],
         piece: Callable[[Tensor], tuple[object, ...]],
     ) -> None:
         self._piece = piece

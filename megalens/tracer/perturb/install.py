@@ -14,6 +14,8 @@ from .plan import PerturbPlan, SitePlan
 
 __all__ = ["Installed", "install_perturbations"]
 
+_MOST_REASONS = 20
+
 
 class Installed:
     """Perturbations that are on. Calling it takes them off, and leaves the model as it was; safe twice.
@@ -81,10 +83,18 @@ def install_perturbations(
         Call it to take them off.
     """
     installed = Installed()
+    said: set[str] = set()
+
+    def once(reason: str, text: str) -> None:
+        # One cause can hold in every layer and every step.
+        if reason not in said and len(said) < _MOST_REASONS:
+            said.add(reason)
+            warn(text)
+
     try:
         for site in plan.sites:
             make = _weight_hooks if site.name == "weight" else _output_hooks
-            make(points, plan, site, clock, warn, installed.hooks)
+            make(points, plan, site, clock, once, installed.hooks)
     except Exception as error:
         installed()
         warn(
@@ -99,7 +109,7 @@ def _weight_hooks(
     plan: PerturbPlan,
     site: SitePlan,
     clock: IClock,
-    warn: Callable[[str], None],
+    warn: Callable[[str, str], None],
     hooks: list[PerturbHook],
 ) -> None:
     owner = owner_of_weight(points)
@@ -115,7 +125,7 @@ def _output_hooks(
     plan: PerturbPlan,
     site: SitePlan,
     clock: IClock,
-    warn: Callable[[str], None],
+    warn: Callable[[str, str], None],
     hooks: list[PerturbHook],
 ) -> None:
     replica = replica_of_output(points.place)
