@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from .dialects.cli import add_commands as add_dialect_commands
 from .hub.cli import add_commands
+from .replay.cli import add_commands as add_replay_command
 
 __all__ = ["main"]
 
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     add_commands(commands)
     add_dialect_commands(commands)
+    add_replay_command(commands)
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from pathlib import Path
@@ -56,8 +55,7 @@ async def follow(plan: Plan, *, record: Path | None, linger: float, until_stdin_
             )
         finally:
             showing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await showing
+            await asyncio.wait([showing])
             _sum_up(translator)
         if stopped:
             await host.finish()

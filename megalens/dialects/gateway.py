@@ -189,8 +189,7 @@ class Gateway:
             self._given_up += client.dropped
             self._asked = {key: other for key, other in self._asked.items() if other is not client}
             sender.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sender
+            await asyncio.wait([sender])
 
     async def _take(self, client: GatewayClient, data: str | bytes) -> None:
         try:

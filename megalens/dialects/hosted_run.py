@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import TracebackType
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..hub.server import Hub
 from .producer_link import Configure, ProducerLink
 
 __all__ = ["HostedRun"]
+
+_ROOM_SECONDS = 2.0
 
 
 class HostedRun:
@@ -36,6 +39,7 @@ class HostedRun:
         self._stop = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._link: ProducerLink | None = None
+        self._crowded = False
 
     async def __aenter__(self) -> HostedRun:
         """Open the hub's port and attach the producer.
@@ -70,6 +74,17 @@ class HostedRun:
     def watched(self) -> bool:
         """Whether a viewer is attached."""
         return bool(self.hub.viewers)
+
+    async def room(self) -> None:
+        """Wait until every viewer has taken most of what it is owed: rows that can wait need not be given up. A viewer that takes nothing is not waited for."""
+        until = time.monotonic() + _ROOM_SECONDS
+        bound = self.hub.options.viewer_queue_bytes // 4
+        while any(viewer.queue.bytes > bound for viewer in self.hub.viewers.values()):
+            if self._crowded or time.monotonic() > until:
+                self._crowded = True
+                return
+            await asyncio.sleep(0.005)
+        self._crowded = False
 
     async def say(self, message: dict[str, Any]) -> None:
         """Send a control message to the hub."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 from typing import Any
@@ -115,8 +114,7 @@ class Translator:
             await self._follow()
         finally:
             beat.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await beat
+            await asyncio.wait([beat])
             self._done = True
             await self._flush()
             await self._tell()
