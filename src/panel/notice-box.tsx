@@ -9,8 +9,19 @@ export function NoticeBox(props: {
   act: (action: NoticeAction) => void;
 }): React.ReactElement {
   const { tone, sentence, detail, code, action } = props.notice;
+  // Seconds and steps that count on are read by those who look, and said once.
+  const words = sentence.replace(/[\d.\s]+/g, ' ');
+  const said = React.useRef('');
+  const counts = said.current === words;
+  React.useEffect(() => {
+    said.current = words;
+  }, [words]);
   return (
-    <div className={`jp-MegalensNotice jp-mod-${tone}`} role={tone === 'error' ? 'alert' : 'status'}>
+    <div
+      className={`jp-MegalensNotice jp-mod-${tone}`}
+      role={tone === 'error' ? 'alert' : 'status'}
+      aria-live={counts ? 'off' : undefined}
+    >
       <p>
         {tone === 'busy' && <span className="jp-MegalensNotice-busy" aria-hidden="true" />}
         {sentence}

@@ -152,6 +152,11 @@ describe('a job of many processes in the panel', () => {
     expect(find('.jp-mod-summary .jp-MegalensNotice p')?.textContent).toBe(
       'Rank 3 (tp 1, pp 0) on node-1 has been silent for 2.5 s, since step 1\u2009239.'
     );
+    // The count goes on for the eye; a screen reader has said it.
+    expect(find('.jp-mod-summary .jp-MegalensNotice')?.getAttribute('aria-live')).toBeNull();
+    report(all, { ranks: rankStates({ 3: { state: 'silent', seconds: 4.5, step: 1239 } }) });
+    await until(() => find('.jp-mod-summary .jp-MegalensNotice p')?.textContent?.includes('4.5 s') === true);
+    expect(find('.jp-mod-summary .jp-MegalensNotice')?.getAttribute('aria-live')).toBe('off');
     press(all, 'Show every rank');
     await until(() => find('.jp-MegalensRanks-cell.jp-mod-silent') !== null);
     expect(all.panel.node.querySelectorAll('.jp-MegalensRanks-cell')).toHaveLength(8);
