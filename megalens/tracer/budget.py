@@ -26,7 +26,7 @@ _LEVELS = (
 )
 _LONGEST_CYCLE = 4096
 _FIRST_BLOCKS = 3
-_ENOUGH_BLOCKS = 48
+_ENOUGH_STEPS = 1536
 _PATIENCE, _MOST_PATIENCE = 8, 128
 # One-sided 5 in 10,000, because the question is asked again after every block.
 _SURE = 3.29
@@ -43,7 +43,7 @@ class Budget:
     the interpreter and the memory. What the other steps pay when only every n-th is traced (a look at a flag for each hook) is not.
 
     Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at last. Something is given
-    up when the cost is above the limit beyond doubt, or after 48 blocks more likely than not, and taken back, the newest first, when the
+    up when the cost is above the limit beyond doubt, or after 1,536 steps more likely than not, and taken back, the newest first, when the
     whole 95 % interval has room for it. Compression that is taken back in vain is tried half as often each time.
 
     Parameters
@@ -216,15 +216,18 @@ class Budget:
         usual, sure = self._estimate.shift(), self._estimate.shift(_SURE)
         if usual is None or sure is None:
             return
-        if self._percent(sure.low) > self.limit or (
-            blocks >= _ENOUGH_BLOCKS and self._percent(usual.value) > self.limit
-        ):
+        if self._percent(sure.low) > self.limit or (self._long and self._percent(usual.value) > self.limit):
             self._wanted = self._less(usual) or self._in_force
             if self._tried_up and self._wanted != self._in_force:
                 self._patience = min(2 * self._patience, _MOST_PATIENCE)
                 self._tried_up = False
         elif self._since >= self._patience:
             self._wanted = self._more(usual) or self._in_force
+
+    @property
+    def _long(self) -> bool:
+        """Whether this concession has been measured for long enough to go by the estimate alone."""
+        return self._since * self._design.block * self._design.cycle >= _ENOUGH_STEPS
 
     def _percent(self, excess: float, factor: int | None = None) -> float:
         """Return the per cent of step time that ``excess`` steps per cycle are, also under another factor."""
@@ -276,7 +279,7 @@ class Budget:
         percent, low, high = (self._percent(value) for value in (shift.value, shift.low, shift.high))
         state = "measuring"
         if percent <= self.limit:
-            state = "inside" if high <= self.limit or blocks >= _ENOUGH_BLOCKS else "measuring"
+            state = "inside" if high <= self.limit or self._long else "measuring"
         elif self._less(shift) is None:
             state = "over"
         answer = {"state": state, "percent": percent, "steps": self._estimate.steps}

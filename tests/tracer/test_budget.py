@@ -171,6 +171,16 @@ def test_compression_follows_where_sampling_is_not_enough_and_settles():
     assert apply_concession({"HiddenStates": TILE}, budget.concession)["HiddenStates"]["samples"] == 1
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_noisy_steps_that_are_traced_rarely_do_not_put_off_the_decision_for_ever(seed):
+    budget = Budget(5, seed=seed)
+    budget.follow({"HiddenStates": WHOLE})
+    job = Job(seed, lambda settings: 1.1, spread=0.1).run(budget, 1_000)
+    assert budget.concession == Concession(every_factor=16)
+    job.run(budget, 4_000)
+    assert budget.concession.samples_limit == 1
+
+
 def test_where_nothing_is_left_the_status_says_over():
     budget = Budget(0.1, seed=3)
     budget.follow(
