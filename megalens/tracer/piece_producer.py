@@ -35,8 +35,8 @@ class PieceProducer(Worker):
         self.bytes_sent = 0
         self._thread.start()
 
-    def leader_came(self) -> None:
-        """Describe everything anew: whoever takes the pieces knows nothing of what was sent before."""
+    def describe_anew(self) -> None:
+        """Describe everything anew: something that was described did not reach whoever takes the pieces."""
         self._tables.clear()
 
     def _loop(self) -> None:

@@ -128,6 +128,6 @@ class ModelPoints:
 class IAdapter(Protocol):
     """What :func:`megalens.trace` takes as ``adapter``."""
 
-    def points(self, model: nn.Module) -> ModelPoints:
-        """Return the trace points of ``model``, or raise ``TracerError`` saying what does not fit."""
+    def points(self, model: Any) -> ModelPoints:
+        """Return the trace points of ``model`` (a module, or a list of a stage's model chunks), or raise ``TracerError`` saying what does not fit."""
         ...
