@@ -1,7 +1,7 @@
 """What a kernel asks of the training beyond looking, over a real hub."""
 
 import pytest
-from live_run import WAIT, eventually
+from live_run import WAIT, eventually, tensors_frame
 
 from megalens.client import ClientError, open_run
 from megalens.client.patch import build_patch
@@ -89,6 +89,30 @@ def test_sites_say_what_they_can_and_a_wrong_one_is_named(allowed, attach):
             run.perturb(sites, layers=layers, timeout=WAIT)
         assert caught.value.field == field
     assert run.perturbation is None
+
+
+@pytest.mark.slow
+def test_gradients_and_replicas_are_told_apart_live_and_recorded(live, attach, tmp_path):
+    training = live("--record", tmp_path / "runs")
+    run = attach()
+    training.send(tensors_frame(1, layers=(1, 2)))
+    training.send(tensors_frame(1, layers=(1,), side="backward", rank=4))
+    training.send(tensors_frame(2, layers=(1,)))
+    run.wait(2, timeout=WAIT)
+
+    def look(run):
+        assert run.tensors("HiddenStates", steps=1).num_rows == 3
+        assert run.tensors("HiddenStates", steps=1, pass_="backward")["rank"].to_pylist() == [4]
+        assert run.tensors("HiddenStates", steps=1, rank=0)["layer"].to_pylist() == [1, 2]
+        with pytest.raises(ClientError) as caught:
+            run.tensors(pass_="sideways")
+        assert caught.value.field == "pass_"
+
+    look(run)
+    training.finish()
+    training.process.terminate()
+    training.process.wait(WAIT)
+    look(open_run(tmp_path / "runs"))
 
 
 @pytest.mark.slow
