@@ -2,7 +2,7 @@
 
 from .budget_limit import parse_budget
 from .contract import contract_file, contract_json
-from .disturbance import disturbance_from_perturb, perturb_from_disturbance
+from .disturbance import perturb_from_disturbance
 from .errors import ProtocolError
 from .frame import (
     BIT_CAUGHT_UP,
@@ -79,7 +79,6 @@ __all__ = [
     "contract_json",
     "decode_frame",
     "decode_message",
-    "disturbance_from_perturb",
     "empty_table",
     "lacking",
     "encode_frame",

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import ProtocolError
-from .perturbations import perturbation_from_setting
 
-__all__ = ["disturbance_from_perturb", "perturb_from_disturbance"]
+__all__ = ["perturb_from_disturbance"]
 
 _SITES = ("weight", "calculation", "system")
 _FUNCTIONS = ("noise1", "noise2")
@@ -78,56 +77,6 @@ def perturb_from_disturbance(
     if steps is not None:
         perturb["steps"] = steps
     return perturb
-
-
-def disturbance_from_perturb(perturb: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the ``disturbance_configs`` dictionary that tells a peer to do what a ``Perturb`` object says; all off for None.
-
-    Phases, seed and steps cannot be told to a peer, and are left out.
-
-    Raises
-    ------
-    ProtocolError
-        ``bad-parameter``, where a peer cannot do it: another kind or site, or some layers only.
-    """
-    sites = {} if perturb is None else perturb["sites"]
-    for site in sites:
-        if site not in _SITES:
-            raise ProtocolError(
-                "bad-parameter",
-                f"This training knows no site {site!r:.100}. It perturbs {', '.join(_SITES)}.",
-                field=f"perturb.sites.{site}",
-                expected=", ".join(_SITES),
-                got=repr(site)[:200],
-            )
-    configs: dict[str, Any] = {}
-    for site in _SITES:
-        key, setting = f"{site}_perturbation", sites.get(site)
-        configs[key] = setting is not None
-        if setting is None:
-            continue
-        where, kind = f"perturb.sites.{site}", setting["kind"]
-        if kind["name"] not in _FUNCTIONS:
-            raise ProtocolError(
-                "bad-parameter",
-                f"This training cannot do {kind['name']!r:.100}. It does {' and '.join(_FUNCTIONS)}.",
-                field=f"{where}.kind.name",
-                expected=" or ".join(_FUNCTIONS),
-                got=repr(kind["name"])[:200],
-            )
-        if setting.get("layers", "all") != "all":
-            raise ProtocolError(
-                "bad-parameter",
-                "This training perturbs all layers or none.",
-                field=f"{where}.layers",
-                expected="all",
-                got=repr(setting["layers"])[:200],
-            )
-        configs[f"{key}_fn"] = kind["name"]
-        configs[f"{key}_coef"] = perturbation_from_setting(kind, f"{where}.kind").to_setting()["params"][
-            "coefficient"
-        ]
-    return configs
 
 
 def _switch(key: str, value: Any) -> bool:

@@ -3,8 +3,6 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from megalens.protocol import (
@@ -15,7 +13,6 @@ from megalens.protocol import (
     Offset,
     ProtocolError,
     check_message,
-    disturbance_from_perturb,
     perturb_from_disturbance,
     perturbation_from_setting,
     perturbation_infos,
@@ -125,43 +122,3 @@ def test_a_wrong_entry_of_the_dictionary_is_named(change: dict, field: str, says
 def test_what_is_no_dictionary_is_refused() -> None:
     with pytest.raises(ProtocolError, match="is a dictionary, and 'all' came"):
         perturb_from_disturbance("all")  # type: ignore[arg-type]
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(["weight", "calculation", "system"]),
-        st.tuples(st.sampled_from(["noise1", "noise2"]), st.floats(0, 1e6)),
-    )
-)
-def test_what_a_peer_is_told_means_the_same_to_us(wanted: dict) -> None:
-    sites = {
-        site: {"kind": {"name": name, "params": {"coefficient": coefficient}}}
-        for site, (name, coefficient) in wanted.items()
-    }
-    told = disturbance_from_perturb({"sites": sites, "seed": 1} if sites else None)
-    understood = perturb_from_disturbance(told)
-    assert {key: told[f"{key}_perturbation"] for key in ("weight", "calculation", "system")} == {
-        key: key in wanted for key in ("weight", "calculation", "system")
-    }
-    assert (
-        None if understood is None else {s: {"kind": v["kind"]} for s, v in understood["sites"].items()}
-    ) == (sites or None)
-
-
-@pytest.mark.parametrize(
-    ("site", "setting", "field"),
-    [
-        ("weight", {"kind": {"name": "bit_flip"}}, "perturb.sites.weight.kind.name"),
-        ("system", {"kind": {"name": "noise1"}, "layers": "1-2"}, "perturb.sites.system.layers"),
-        ("norm", {"kind": {"name": "noise1"}}, "perturb.sites.norm"),
-        (
-            "system",
-            {"kind": {"name": "noise1", "params": {"coefficient": -1}}},
-            "perturb.sites.system.kind.params.coefficient",
-        ),
-    ],
-)
-def test_what_a_peer_cannot_do_is_refused(site: str, setting: dict, field: str) -> None:
-    with pytest.raises(ProtocolError) as caught:
-        disturbance_from_perturb({"sites": {site: setting}})
-    assert (caught.value.code, caught.value.field) == ("bad-parameter", field)
