@@ -16,7 +16,7 @@ export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElem
   const who = authorText(control.author('perturb'), trans);
   const busy = perturb.asked.kind === 'sent';
   return (
-    <div className="jp-MegalensBanner" role="region" aria-label={trans.__('Perturbation')}>
+    <div className="jp-MegalensArmed" role="region" aria-label={trans.__('Perturbation')}>
       <p role="status">
         <strong>{trans.__('This training is perturbed.')}</strong>{' '}
         {perturbText(armed, source.hello?.sites ?? [])}
@@ -24,23 +24,25 @@ export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElem
         {trans.__('seed %1', armed.seed ?? 0)}
         {who !== '' && ` · ${trans.__('armed %1', who)}`}
       </p>
-      <p className="jp-MegalensBanner-count">
-        {[
-          ...(armed.until === undefined ? [] : [trans.__('ends at step %1', formatInteger(armed.until))]),
-          ...(left === null ? [] : [trans._n('%2 step left', '%2 steps left', left, formatInteger(left))]),
-          trans.__('%1 touched so far', formatInteger(touched))
-        ].join(' · ')}
-      </p>
-      {control.controls.includes('perturb') && (
-        <button
-          type="button"
-          className="jp-MegalensButton"
-          aria-disabled={!perturb.writable || busy}
-          onClick={() => perturb.writable && !busy && void perturb.disarm()}
-        >
-          {trans.__('Disarm')}
-        </button>
-      )}
+      <div className="jp-MegalensArmed-line">
+        <p className="jp-MegalensArmed-count">
+          {[
+            ...(armed.until === undefined ? [] : [trans.__('ends at step %1', formatInteger(armed.until))]),
+            ...(left === null ? [] : [trans._n('%2 step left', '%2 steps left', left, formatInteger(left))]),
+            trans.__('%1 touched so far', formatInteger(touched))
+          ].join(' · ')}
+        </p>
+        {control.controls.includes('perturb') && (
+          <button
+            type="button"
+            className="jp-MegalensButton"
+            aria-disabled={!perturb.writable || busy}
+            onClick={() => perturb.writable && !busy && void perturb.disarm()}
+          >
+            {trans.__('Disarm')}
+          </button>
+        )}
+      </div>
     </div>
   );
 }

@@ -107,8 +107,8 @@ describe('a perturbation in the panel', () => {
       'Perturb this training for 100 steps? MLP output: Additive Gaussian noise, coefficient 0.01.'
     );
     buttonOf(find('.jp-MegalensConfirm')!, 'Arm')!.click();
-    await until(() => find('.jp-MegalensBanner') !== null);
-    const banner = () => find('.jp-MegalensBanner')?.textContent ?? '';
+    await until(() => find('.jp-MegalensArmed') !== null);
+    const banner = () => find('.jp-MegalensArmed')?.textContent ?? '';
     expect(banner()).toContain('seed 0 · armed by you');
     expect(banner()).toContain('ends at step 1\u2009342');
     expect(find('.jp-MegalensRun-word')?.textContent).toBe('perturbed');
@@ -116,7 +116,7 @@ describe('a perturbation in the panel', () => {
     report(all, { step: 1250, perturbed_steps: 8 });
     await until(() => banner().includes('8 touched so far'));
     report(all, { step: 1343, perturbed_steps: 100 });
-    await until(() => find('.jp-MegalensBanner') === null);
+    await until(() => find('.jp-MegalensArmed') === null);
     expect(find('.jp-mod-perturb')?.textContent).toContain('100 steps of this run were perturbed');
     expect(source.patches).toHaveLength(1);
     panel.dispose();
@@ -133,10 +133,10 @@ describe('a perturbation in the panel', () => {
       kind: 'configured',
       message: { ...message, by: { name: 'kernel', version: '1', user: 'Ada' }, time: 1_790_000_100 }
     });
-    await until(() => find('.jp-MegalensBanner') !== null);
-    expect(find('.jp-MegalensBanner')?.textContent).toContain('armed by Ada at');
+    await until(() => find('.jp-MegalensArmed') !== null);
+    expect(find('.jp-MegalensArmed')?.textContent).toContain('armed by Ada at');
     press(all, 'Disarm');
-    await until(() => find('.jp-MegalensBanner') === null);
+    await until(() => find('.jp-MegalensArmed') === null);
     expect(source.patches).toEqual([{ flags: {}, perturb: null }]);
     all.panel.dispose();
   });
