@@ -231,6 +231,9 @@ class Capture(MicroBatches):
     def _add(self, probe: Probe, tensor: Tensor, micro_batch: int, side: str) -> None:
         source, flag = probe.source, probe.flag
         data, known = _local(tensor.detach())
+        if data.ndim == 0:
+            # One number for all samples.
+            data = data.reshape(1, 1, 1)
         if source.sequence_first:
             data = data.transpose(0, 1)
         data = self._batched(source, data)

@@ -1,0 +1,109 @@
+"""What viewers do to a training of several processes: wait, single steps, and seeing who is stopped."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from megalens.protocol import Noise1, ProtocolError
+
+pytestmark = pytest.mark.slow
+
+
+def until(condition, seconds: float = 30.0) -> float:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it did not come about in time"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def states(run) -> dict[int, str]:
+    return {state["rank"]: state["state"] for state in run.status.get("ranks", [])}
+
+
+def test_every_rank_waits_at_the_same_step_and_takes_single_ones(start_job) -> None:
+    job = start_job(2, allow="pause,watched")
+    run = job.connect()
+    run.wait(step=3, timeout=60)
+    step = run.pause()
+    until(lambda: run.status["state"] == "paused" and states(run) == {0: "paused", 1: "paused"})
+    assert {state["step"] for state in run.status["ranks"]} == {step - 1}
+    run.advance(3)
+    until(lambda: {state["step"] for state in run.status["ranks"]} == {step + 2})
+    until(lambda: run.status["state"] == "paused")
+    run.resume()
+    run.wait(step=step + 6, timeout=60)
+    with pytest.raises(ProtocolError, match="does not let viewers perturb"):
+        run.perturb({"system": Noise1(0.1)})
+    # With nobody left to watch it waits, and it goes on for the next one.
+    run.watched_only(True)
+    at = run.step
+    run.close()
+    again = job.connect()
+    until(lambda: again.status["step"] > at + 3)
+    again.watched_only(False)
+    again.close()
+    said = job.stop()
+    assert said[0]["status"]["state"] != "paused"
+
+
+def test_a_stopped_rank_is_named_within_three_seconds_and_holds_no_change_up(start_job) -> None:
+    job = start_job(2)
+    run = job.connect()
+    run.wait(step=3, timeout=60)
+    until(lambda: set(states(run)) == {0, 1})
+    victim = job.processes[1].pid
+    os.kill(victim, signal.SIGSTOP)
+    try:
+        seconds = until(lambda: states(run)[1] == "silent", 10)
+        assert seconds < 3.0
+        assert "rank 1" in next(state["name"] for state in run.status["ranks"] if state["rank"] == 1)
+        before = run.config
+        with pytest.raises(ProtocolError, match="rank 1"):
+            run.configure(HiddenStates=True)
+        assert run.config == before
+    finally:
+        os.kill(victim, signal.SIGCONT)
+    until(lambda: states(run)[1] == "training")
+    step = run.configure(HiddenStates=True)
+    run.wait(step=step + 2, timeout=60)
+    run.close()
+    said = job.stop()
+    assert said[0]["losses"]
+
+
+def test_the_hub_going_lets_a_paused_training_go_on(start_job) -> None:
+    job = start_job(2, allow="pause")
+    run = job.connect()
+    run.wait(step=3, timeout=60)
+    step = run.pause()
+    until(lambda: states(run) == {0: "paused", 1: "paused"})
+    hub = next(json.loads(path.read_text())["pid"] for path in (job.folder / "runtime").glob("hub-*.json"))
+    os.kill(hub, signal.SIGKILL)
+    run.close()
+    # The hub that is started anew finds the training waiting still; it is resumed by whoever is there.
+    again = job.connect()
+    until(lambda: again.status["step"] >= step - 1)
+    again.resume()
+    until(lambda: again.status["step"] > step + 2)
+    again.close()
+    job.stop()
+
+
+def test_a_perturbation_touches_the_same_steps_on_every_rank_and_ends_by_itself(start_job) -> None:
+    job = start_job(2, allow="perturb")
+    run = job.connect()
+    run.wait(step=3, timeout=60)
+    first = run.perturb({"system": Noise1(0.1)}, steps=4, seed=3)
+    assert run.perturbation["until"] == first + 3
+    until(lambda: run.perturbation is None)
+    until(lambda: run.status.get("perturbed_steps") == 4)
+    run.wait(step=first + 6, timeout=60)
+    actions = run.audit().to_pandas()["action"].tolist()
+    assert "perturb" in actions
+    run.close()
+    said = job.stop()
+    assert all(one["status"]["perturbed_steps"] == 4 for one in said)

@@ -1,0 +1,145 @@
+"""Pieces of tensors that are compressed by rank and joined are what one process would have had."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from megalens.protocol import Empty, NoOp, Projection, Tile
+from megalens.tracer.batch import Batch, Row, RowMeta
+from megalens.tracer.compressors import make_kernel
+from megalens.tracer.joiner import Joiner, pack_pieces
+from megalens.tracer.pieces import cut_of, join_pieces
+
+COMPRESSORS = [
+    Tile(4),
+    Tile(96),
+    Tile(5, "max"),
+    Tile(3, "data.std(dim=-1)"),
+    NoOp(),
+    Empty(),
+    Projection("vectors"),
+]
+
+
+def kept(compressor, whole, shards, ranks, axis):
+    """Return what each rank keeps, what is made of it, and what one process would keep."""
+    features = whole.shape[-1]
+    vectors = torch.nn.functional.normalize(torch.randn(3, 2, features), dim=-1)
+    kernel = make_kernel(compressor, vectors)
+    pieces = whole.chunk(ranks, axis)
+    cuts = [
+        cut_of(shards, piece.shape, features, compressor, kernel, vectors, tp, ranks)
+        for tp, piece in enumerate(pieces)
+    ]
+    arrays = [cut.kernel(piece, 2).numpy() for cut, piece in zip(cuts, pieces, strict=True)]
+    assert all(cut.whole(piece.shape) == whole.shape for cut, piece in zip(cuts, pieces, strict=True))
+    return arrays, cuts[0], kernel(whole, 2).numpy()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    compressor=st.sampled_from(COMPRESSORS),
+    ranks=st.integers(2, 5),
+    local=st.integers(1, 40),
+    shape=st.tuples(st.integers(0, 3), st.integers(1, 6)),
+)
+def test_features_cut_over_ranks_become_one_again(compressor, ranks, local, shape) -> None:
+    whole = torch.randn(*shape, ranks * local)
+    arrays, cut, expected = kept(compressor, whole, "features", ranks, -1)
+    joined = join_pieces(cut.join, 2, arrays)
+    np.testing.assert_allclose(joined, expected, rtol=1e-5, atol=1e-5)
+    if isinstance(compressor, Tile) and local % math.ceil(ranks * local / compressor.tiles) == 0:
+        # Tiles that lie within a rank's features cross the interconnect as tiles.
+        assert sum(array.size for array in arrays) == expected.size
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS)
+@pytest.mark.parametrize(("shards", "shape"), [("sequence", (2, 8, 12)), ("heads", (2, 4, 6, 12))])
+def test_positions_and_heads_are_compressed_before_they_are_joined(compressor, shards, shape) -> None:
+    whole = torch.randn(shape)
+    arrays, cut, expected = kept(compressor, whole, shards, 2, 1)
+    np.testing.assert_allclose(join_pieces(cut.join, 2, arrays), expected, rtol=1e-5, atol=1e-6)
+    assert sum(array.size for array in arrays) == expected.size
+
+
+def test_what_every_rank_holds_needs_no_pieces() -> None:
+    whole = torch.randn(2, 3, 8)
+    kernel = make_kernel(Tile(2))
+    assert cut_of("none", whole.shape, 8, Tile(2), kernel, None, 0, 4).join is None
+    # A module that gathers its own output gives the whole, whatever its weight is.
+    assert cut_of("features", whole.shape, 8, Tile(2), kernel, None, 0, 4).join is None
+
+
+class Joining:
+    """A leader's joiner, and what members send it."""
+
+    def __init__(self, ranks: int = 2) -> None:
+        self.said: list[str] = []
+        self.joiner = Joiner(range(ranks), lambda rank: f"rank {rank} of the test", self.said.append)
+        whole = torch.arange(24.0).reshape(1, 2, 12)
+        self.cut = cut_of("features", (1, 2, 12 // ranks), 12, NoOp(), make_kernel(NoOp()), None, 0, ranks)
+        self.parts = whole.chunk(ranks, -1)
+        self.whole = whole.numpy()
+
+    def rows(self, rank: int, layer: int = 1, counts=(0, 0)) -> list[Row]:
+        values = self.parts[rank].contiguous().numpy()
+        meta = RowMeta(0, "train", layer, "MLP1_mat_mul", "", "NoOp()", (1, 2, 12), values.shape)
+        both = [Row(meta._replace(join=self.cut.join), values, counts)]
+        return both if rank else [*both, Row(meta._replace(flag="HiddenStates"), values, (0, 0))]
+
+    def send(self, rank: int, step: int = 1, layer: int = 1, counts=(0, 0)) -> None:
+        meta, arrays = pack_pieces(Batch(step), self.rows(rank, layer, counts), {})
+        payload = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        self.joiner.take(rank, meta, memoryview(payload))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> None:
+    joining = Joining(3)
+    if early:
+        joining.send(1)
+        joining.send(2, counts=(2, 1))
+    joining.joiner.put(Batch(1), joining.rows(0, counts=(1, 0)), None)
+    if not early:
+        joining.send(2, counts=(2, 1))
+        assert list(joining.joiner.ready()) == []
+        joining.send(1)
+    ((waiting, rows),) = joining.joiner.ready()
+    assert waiting.batch.step == 1
+    np.testing.assert_array_equal(rows[0].values, joining.whole)
+    assert (rows[0].meta.shape, rows[0].meta.join, tuple(rows[0].nonfinite)) == ((1, 2, 12), None, (3, 1))
+    assert rows[1].meta.flag == "HiddenStates"
+    assert not joining.joiner.waiting
+
+
+def test_what_does_not_come_is_named_and_the_rest_goes_out() -> None:
+    joining = Joining()
+    joining.joiner.put(Batch(1), joining.rows(0), None)
+    ((_, rows),) = joining.joiner.ready(everything=True)
+    assert [row.meta.flag for row in rows] == ["HiddenStates"]
+    assert joining.joiner.lost_rows == 1
+    assert joining.said == [
+        "Pieces of 1 tensors of step 1 did not come from rank 1 of the test. These tensors are left out."
+    ]
+
+
+def test_ranks_that_trace_other_tensors_are_told_so() -> None:
+    joining = Joining()
+    joining.joiner.put(Batch(1), joining.rows(0), None)
+    joining.send(1, layer=2)
+    ((_, rows),) = joining.joiner.ready()
+    assert [row.meta.flag for row in rows] == ["HiddenStates"]
+    assert "do all ranks build the same model?" in joining.said[0]
+
+
+def test_a_payload_of_another_size_than_announced_is_refused() -> None:
+    joining = Joining()
+    meta, arrays = pack_pieces(Batch(1), joining.rows(1), {})
+    payload = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    for broken in (payload[:-4], payload + b"1234", b""):
+        with pytest.raises(ValueError, match=r"bytes|buffer"):
+            joining.joiner.take(1, meta, memoryview(broken))
