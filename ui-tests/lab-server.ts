@@ -17,8 +17,11 @@ export interface ILab {
   /** The server's root folder. */
   readonly folder: string;
   readonly token: string;
-  /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it. */
-  train(name: string, options?: { traced?: boolean; rate?: number; job?: boolean }): Promise<ITraining>;
+  /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`. */
+  train(
+    name: string,
+    options?: { traced?: boolean; allowing?: boolean; rate?: number; job?: boolean }
+  ): Promise<ITraining>;
 }
 
 /** A running training process. */
@@ -95,7 +98,8 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
         `--name=${name}`,
         `--record=${join(folder, 'megalens-runs')}`,
         `--rate=${options.rate ?? 8}`,
-        ...(options.traced ? ['--traced'] : [])
+        ...(options.traced ? ['--traced'] : []),
+        ...(options.allowing ? ['--allowing'] : [])
       ],
       env
     );

@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--name", required=True)
     parser.add_argument("--record", required=True)
     parser.add_argument("--traced", action="store_true")
+    parser.add_argument("--allowing", action="store_true", help="viewers may pause and perturb it")
     parser.add_argument("--rate", type=float, default=8.0, help="steps per second at most")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -35,6 +36,7 @@ def main() -> None:
         record=options.record,
         flags={"HiddenStates": Tile(48)} if options.traced else None,
         linger=2.0,
+        allow=["pause", "watched", "perturb"] if options.allowing else [],
     )
     poison = threading.Event()
     # Standard input closes with the test's process, and with it this run ends.

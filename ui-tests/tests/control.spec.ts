@@ -9,7 +9,7 @@ test.describe.configure({ mode: 'serial' });
 let training: ITraining;
 
 test.beforeAll(async ({ lab }) => {
-  training = await lab.train('gpt-job', { job: true });
+  training = await lab.train('gpt-control', { traced: true, allowing: true });
 });
 
 test.afterAll(async () => {
@@ -18,7 +18,7 @@ test.afterAll(async () => {
 
 /** The run's row, its step and its chosen state. */
 function run(panel: Locator): { row: Locator; step: () => Promise<number> } {
-  const row = panel.getByRole('option', { name: 'gpt-job' });
+  const row = panel.getByRole('option', { name: 'gpt-control' });
   const step = async () => Number((await row.textContent())?.replace(/.*step/, '').replace(/\D/g, ''));
   return { row, step };
 }
@@ -54,10 +54,9 @@ test('an armed perturbation stands over the whole panel until it ends by itself'
   const panel = await showPanel(page);
   const { row } = run(panel);
   await panel.getByRole('button', { name: /^Perturb/ }).click();
-  await expect(panel.getByText('These weights are sharded.')).toBeVisible();
-  await panel.getByRole('checkbox', { name: 'MLP output' }).check();
+  await panel.getByRole('checkbox', { name: /MLP output/ }).check();
   await panel.getByLabel('Coefficient').fill('0.1');
-  const layers = panel.getByRole('group', { name: 'Perturbation at MLP output' }).getByLabel('Layers');
+  const layers = panel.getByRole('group', { name: /Perturbation at MLP output/ }).getByLabel('Layers');
   await layers.fill('2-9');
   await panel.getByLabel('Steps', { exact: true }).fill('40');
   const arm = async () => {
@@ -71,7 +70,7 @@ test('an armed perturbation stands over the whole panel until it ends by itself'
   await arm();
   const banner = panel.getByRole('region', { name: 'Perturbation' });
   await expect(banner).toContainText(
-    'MLP output: Additive Gaussian noise, coefficient 0.1, layers 2-3 · seed 0 · armed by you'
+    /MLP output.*: Additive Gaussian noise, coefficient 0.1, layers 2-3 · seed 0 · armed by you/
   );
   await expect(banner).toContainText(/[1-9]\d* touched so far/);
   await expect(row).toContainText('perturbed');
@@ -84,10 +83,14 @@ test('an armed perturbation stands over the whole panel until it ends by itself'
   await expect(panel.getByText('40 steps of this run were perturbed.')).toBeVisible();
 });
 
-test('a silent rank appears with its name, and the budget says what was given up', async ({ open }) => {
-  const page = await open();
+test('a silent rank appears with its name, and the budget says what was given up', async ({ open, lab }) => {
+  const [job, page] = await Promise.all([lab.train('gpt-job', { job: true }), open()]);
   const panel = await showPanel(page);
+  await panel.getByRole('option', { name: 'gpt-job' }).click();
   await expect(panel.getByRole('button', { name: '8 ranks · TP 2 PP 2 DP 2' })).toBeVisible();
+  await panel.getByRole('button', { name: /^Perturb/ }).click();
+  await expect(panel.getByText('These weights are sharded.')).toBeVisible();
+  await panel.getByRole('button', { name: /^Perturb/ }).click();
   await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
   await panel.getByRole('checkbox', { name: 'backward' }).check();
   await panel.getByLabel('Replicas').selectOption('all');
@@ -98,10 +101,10 @@ test('a silent rank appears with its name, and the budget says what was given up
   await panel.getByRole('button', { name: /overhead/ }).click();
   await panel.getByLabel('Budget, %').fill('0.5');
   await panel.getByRole('button', { name: 'Set', exact: true }).click();
-  training.tell('cost 0.8');
+  job.tell('cost 0.8');
   await expect(panel.getByRole('button', { name: 'overhead 0.8 % ± 0.1' })).toBeVisible();
   await expect(panel.getByText('Every second step is traced instead of every step.')).toBeVisible();
-  training.tell('silence 5');
+  job.tell('silence 5');
   await expect(
     panel.getByText(/^Rank 5 \(tp 1, pp 1.*\) on node-2 has been silent for \d\.\d s, since step/)
   ).toBeVisible();
@@ -112,6 +115,7 @@ test('a silent rank appears with its name, and the budget says what was given up
     await setTheme(page, theme);
     await panel.screenshot({ path: join(FOLDER, `panel-job-${theme.slice(11).toLowerCase()}.png`) });
   }
-  training.tell('speak 5');
+  job.tell('speak 5');
   await expect(panel.getByText(/has been silent/)).toHaveCount(0);
+  await job.process.end();
 });
