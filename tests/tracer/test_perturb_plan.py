@@ -132,6 +132,12 @@ class Packed(torch.Tensor):
     """A quantised weight, as libraries make them: a tensor of another class that says it is float32."""
 
 
+class FromTransformerEngine(nn.Linear):
+    """Told by where its class is from; the library itself needs a GPU."""
+
+    __module__ = "transformer_engine.pytorch.module.linear"
+
+
 def packed() -> nn.Module:
     module = nn.Linear(2, 2)
     module.weight = nn.Parameter(torch.zeros(2, 2).as_subclass(Packed))
@@ -149,6 +155,7 @@ REFUSED = {
     "Fused": (lambda: Fused(2, 2), "gradient_accumulation_fusion"),
     "Packed": (packed, "has a weight that is a Packed"),
     "parametrised": (lambda: parametrizations.weight_norm(nn.Linear(2, 2)), "has no parameter 'weight'"),
+    "engine": (lambda: FromTransformerEngine(2, 2), "is a layer of Transformer Engine"),
     "none": (nn.GELU, "has no parameter 'weight' of its own"),
     "meta": (lambda: nn.Linear(2, 2, device="meta"), "is not loaded"),
     "attention": (lambda: nn.MultiheadAttention(4, 2).out_proj, "nn.MultiheadAttention reads its weight"),
