@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import adapters
     from .notebook import NotebookRun, connect, open
-    from .protocol import Empty, NoOp, Projection, ProtocolError, Tile
+    from .protocol import BitFlip, Empty, Noise1, Noise2, NoOp, Offset, Projection, ProtocolError, Tile
     from .tracer import Tracer, trace
 
 __all__ = [
+    "BitFlip",
     "Empty",
     "NoOp",
+    "Noise1",
+    "Noise2",
     "NotebookRun",
+    "Offset",
     "Projection",
     "ProtocolError",
     "Tile",
@@ -32,8 +36,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BitFlip": ".protocol",
     "Empty": ".protocol",
     "NoOp": ".protocol",
+    "Noise1": ".protocol",
+    "Noise2": ".protocol",
+    "Offset": ".protocol",
     "Projection": ".protocol",
     "ProtocolError": ".protocol",
     "Tile": ".protocol",
