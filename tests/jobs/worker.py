@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -22,11 +23,17 @@ def main() -> None:
     parser.add_argument("--allow", default="")
     parser.add_argument("--flags", default="{}")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.02)
+    parser.add_argument("--steps", type=int, default=1 << 30, help="end after so many, without being told")
+    parser.add_argument("--master", help="address and port where the processes meet; a file when absent")
+    parser.add_argument("--hub-host", default="127.0.0.1")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    store = distributed.FileStore(str(args.folder / "store"), args.world)
-    distributed.init_process_group("gloo", rank=args.rank, world_size=args.world, store=store)
+    if args.master:
+        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = args.master.split(":")
+        distributed.init_process_group("gloo", rank=args.rank, world_size=args.world)
+    else:
+        store = distributed.FileStore(str(args.folder / "store"), args.world)
+        distributed.init_process_group("gloo", rank=args.rank, world_size=args.world, store=store)
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocabulary=50, layers=args.layers, hidden=16, heads=2, sequence=12))
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
@@ -37,6 +44,7 @@ def main() -> None:
         allow=args.allow.split(",") if args.allow else [],
         record=args.folder / "runs" if args.rank == 0 else None,
         linger=0.2,
+        hub_host=args.hub_host,
     )
     losses = []
     dice = torch.Generator().manual_seed(args.rank)
@@ -52,7 +60,8 @@ def main() -> None:
             optimizer.zero_grad()
             losses.append(loss.item())
             tracer.log(loss=loss)
-            stop.fill_((args.folder / "stop").exists() and args.rank == 0)
+            done = (args.folder / "stop").exists() or len(losses) >= args.steps
+            stop.fill_(done and args.rank == 0)
             distributed.all_reduce(stop)
     tracer.close()
     print(json.dumps({"rank": args.rank, "losses": losses, "status": tracer.status()}))
