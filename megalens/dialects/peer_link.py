@@ -61,8 +61,8 @@ async def open_peer(address: str) -> ClientConnection | None:
         return None
 
 
-async def detect(connection: ClientConnection) -> Dialect:
-    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them knows.
+async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | bytes]]:
+    """Return what the hub speaks, told by what it answers to ``ping`` and to a message that none of them knows; and what else it sent meanwhile.
 
     Raises
     ------
@@ -72,20 +72,23 @@ async def detect(connection: ClientConnection) -> Dialect:
     await connection.send(json.dumps({"type": "ping"}))
     await connection.send(json.dumps({"type": "megalens-who-are-you"}))
     ponged = False
+    others: list[str | bytes] = []
     deadline = time.monotonic() + _PROBE_SECONDS
     try:
         while time.monotonic() < deadline:
             data = await asyncio.wait_for(connection.recv(), deadline - time.monotonic())
             if data == "Value Error!":
-                return DIALECTS["inference"]
+                return DIALECTS["inference"], others
             if isinstance(data, str) and data.replace(" ", "") == '{"type":"pong"}':
                 ponged = True
                 # The training hub prints the other message and says nothing, so there is no need to wait as long.
                 deadline = time.monotonic() + _PROBE_SECONDS / 3
+            else:
+                others.append(data)
     except (asyncio.TimeoutError, ConnectionClosed):
         pass
     if ponged:
-        return DIALECTS["T1"]
+        return DIALECTS["T1"], others
     names = ", ".join(f"{dialect.name} ({dialect.title})" for dialect in DIALECTS.values())
     raise DialectError(
         "dialect",

@@ -172,9 +172,11 @@ class Translator:
 
     async def _talk(self, connection: ClientConnection) -> None:
         if self._dialect is None:
-            self._dialect = await detect(connection)
+            self._dialect, others = await detect(connection)
             self._settle(self._dialect)
             await self._announce()
+            for data in others:
+                await self._take(data)
         await self._ask(connection, self._dialect)
         while not self._done:
             await self._take(await connection.recv())
@@ -368,7 +370,7 @@ class Translator:
         assert self._host is not None
         status: dict[str, Any] = {
             "type": "status",
-            "state": "training" if self.step else "waiting",
+            "state": "training" if self.step else "idle",
             "step": self.step,
             "dropped": {"producer": self._tally.rows, "viewer": 0, "recorder": 0},
         }

@@ -42,9 +42,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     import asyncio
 
+    from ..dialects.cli import start_lightly
+
+    start_lightly()
     from ..client import ClientError
     from ..hub.errors import HubError
     from .play import play

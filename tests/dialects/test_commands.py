@@ -1,7 +1,6 @@
 """The commands as a person runs them."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -12,14 +11,32 @@ from pathlib import Path
 
 import pytest
 from peers import start, t1_pass
+from recorded_run import write_run
 from websockets.sync.server import serve
 
 import megalens
+from megalens.__main__ import main
 from megalens.hub.discovery import find_hub
+from megalens.replay import serve as serve_replay
 
 ROOT = Path(__file__).parents[2]
 WAIT = 60
-pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def run_main(monkeypatch, capsys):
+    """Run the command in this process; return its exit code."""
+
+    def run(*arguments):
+        try:
+            return main(arguments)
+        except SystemExit as exit:
+            return exit.code
+
+    # A command leaves this grammar out of its own process.
+    monkeypatch.setitem(sys.modules, "rfc3987_syntax", None)
+    run.said = lambda: capsys.readouterr().err
+    return run
 
 
 @contextmanager
@@ -63,6 +80,7 @@ def endless(connection):
                 connection.send(json.dumps(message))
 
 
+@pytest.mark.slow
 def test_record_is_ended_by_ctrl_c_and_leaves_a_whole_recording(tmp_path):
     asked = ("--dialect", "t2", "--into", tmp_path / "runs")
     with peer(endless) as address, command("record", address, *asked) as process:
@@ -84,6 +102,7 @@ def test_record_is_ended_by_ctrl_c_and_leaves_a_whole_recording(tmp_path):
         assert run.tensors("QKV_mat_mul").num_rows == 9
 
 
+@pytest.mark.slow
 def test_connect_ends_with_its_standard_input(tmp_path):
     with (
         peer(endless) as address,
@@ -107,27 +126,36 @@ def test_connect_ends_with_its_standard_input(tmp_path):
         (["--dialect", "T1", "--config", "{}"], 2, "flags"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_an_exit_code(tmp_path, arguments, code, said):
-    done = subprocess.run(
-        [sys.executable, "-m", "megalens", "record", "ws://127.0.0.1:9", "--into", str(tmp_path), *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-    )
-    assert done.returncode == code, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(tmp_path, run_main, arguments, code, said):
+    assert run_main("record", "ws://127.0.0.1:9", "--into", str(tmp_path), *arguments) == code
+    assert said in run_main.said()
 
 
-def test_no_live_run_to_serve_is_said():
-    done = subprocess.run(
-        [sys.executable, "-m", "megalens", "serve-3606", "no-such-run"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=dict(os.environ),
-        timeout=WAIT,
-    )
-    assert done.returncode == 3
-    assert "no live run of no-such-run" in done.stderr
+def test_no_live_run_to_serve_is_said(run_main):
+    assert run_main("serve-3606", "no-such-run") == 3
+    assert "no live run of no-such-run" in run_main.said()
+
+
+@pytest.mark.slow
+def test_a_recording_is_replayed_served_in_the_dialect_and_recorded_again(tmp_path):
+    """All the commands in a row give the numbers that were recorded first."""
+    folder = write_run(tmp_path / "first", steps=40, layers=2, nonfinite_at=None)
+    with (
+        serve_replay(folder, 20, loop=True, wait_for_viewer=True) as replay,
+        command("serve-3606", replay.id, "--port", 0) as gateway,
+    ):
+        address = gateway.stdout.readline().strip()
+        assert address.startswith("ws://127.0.0.1:")
+        asked = ("--dialect", "3606", "--flag", "MLP1_mat_mul", "--tiles", 16, "--steps", 3)
+        with command("record", address, *asked, "--into", tmp_path / "again") as process:
+            _, err = process.communicate(timeout=WAIT)
+        assert process.returncode == 0, err
+        gateway.send_signal(signal.SIGTERM)
+        gateway.communicate(timeout=WAIT)
+        assert gateway.returncode == 0
+    with megalens.open(folder) as first, megalens.open(tmp_path / "again") as again:
+        was = [row["values"] for row in first.tensors("MLP1_mat_mul", layer=2).to_pylist()]
+        now = [row["values"] for row in again.tensors("MLP1_mat_mul", layer=2).to_pylist()]
+        assert 2 <= len(now) <= 3
+        at = was.index(now[0])
+        assert now == [was[(at + n) % len(was)] for n in range(len(now))]

@@ -240,6 +240,7 @@ def test_a_page_that_found_this_port_under_another_name_is_refused():
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_costs_bounded_memory_and_nobody_else():
     async def run():
         small = socket.socket()

@@ -20,7 +20,7 @@ from peers import (
 from translation import plan, small, translate
 
 import megalens
-from megalens.dialects import DialectError
+from megalens.dialects import DialectError, peer_link
 
 
 def sends(messages, then=None, pong=False):
@@ -237,6 +237,7 @@ def test_updates_without_a_start_are_taken(tmp_path):
     assert len(out.rows()) == 9
 
 
+@pytest.mark.slow
 def test_a_broken_connection_is_made_again_and_begins_a_new_pass(tmp_path):
     async def break_once(peer, socket):
         if peer.connections == 1:
@@ -265,6 +266,7 @@ def test_a_broken_connection_is_made_again_and_begins_a_new_pass(tmp_path):
     assert any("connection to the peer broke" in sentence for sentence in out.said)
 
 
+@pytest.mark.slow
 def test_the_viewer_of_3606_claims_its_place_again(tmp_path):
     async def then(peer, socket):
         if peer.connections == 2:
@@ -303,6 +305,7 @@ def test_silence_before_the_start_shows_and_can_be_ended(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_hub_that_blocks_on_a_third_request_is_asked_twice_only(tmp_path):
     async def run():
         async def closes(peer, socket, message):
@@ -347,6 +350,44 @@ def test_a_dialect_is_told_by_its_pong(tmp_path):
     assert len(out.rows()) == 9
 
 
+def test_what_comes_while_the_dialect_is_made_out_is_kept(tmp_path):
+    """A hub that trains already sends to its newest connection at once."""
+
+    async def greet(peer, socket):
+        for message in t1_pass(0, qkv=96, mlp=64):
+            await say(socket, message)
+
+    async def run():
+        async with Peer(sends([], pong=True), greet) as peer:
+            return await translate(tmp_path, plan(peer, None))
+
+    out = asyncio.run(run())
+    assert out.run.header["origin"]["name"] == "T1"
+    assert len(out.rows()) == 9
+
+
+@pytest.mark.slow
+def test_a_message_larger_than_the_bound_is_counted_and_followed_by_another_connection(tmp_path, monkeypatch):
+    monkeypatch.setattr(peer_link, "MOST_BYTES", 100_000)
+
+    async def then(peer, socket):
+        if peer.connections == 2:
+            peer.server.close(close_connections=False)
+            await socket.close()
+        else:
+            await say(socket, "[" + "1," * 60_000)
+            await socket.wait_closed()
+
+    async def run():
+        async with Peer(sends([start(layers=1), *tracer_layer(0, 1)], then)) as peer:
+            return await translate(tmp_path, plan(peer, "3606", wait_seconds=2))
+
+    out = asyncio.run(run())
+    assert out.steps("MLP1_mat_mul", 1) == [(1, 0), (2, 0)]
+    assert any("messages larger than" in sentence for sentence in out.said)
+
+
+@pytest.mark.slow
 def test_a_dialect_that_cannot_be_told_is_asked_for(tmp_path):
     async def run():
         async def mute(peer, socket, message):
