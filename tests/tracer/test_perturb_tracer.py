@@ -1,0 +1,108 @@
+"""A viewer arms a perturbation on a training that runs, and the training goes on as it was when it is over."""
+
+import pytest
+import torch
+from perturbing import site
+from torch.utils.checkpoint import checkpoint
+
+from megalens.demo.model import GPT, GPTConfig
+
+
+class Checkpointed(GPT):
+    """The demo's model with its layers recomputed in the backward pass, or not."""
+
+    reentrant: bool | None = None
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens) + self.positions(torch.arange(tokens.shape[1]))
+        for block in self.blocks:
+            x = block(x) if self.reentrant is None else checkpoint(block, x, use_reentrant=self.reentrant)
+        return self.head(self.norm(x))
+
+
+SITES = {
+    "weight": site("noise2", coefficient=0.5),
+    "calculation": site("noise1", coefficient=0.5),
+    "system": site("bit_flip", rate=0.1, bit=22),
+}
+
+
+def arm(small_hub, sites: dict | None, **more) -> dict:
+    perturb = None if sites is None else {"sites": sites, **more}
+    small_hub.send({"type": "configure", "id": "c", "patch": {"flags": {}, "perturb": perturb}})
+    return small_hub.next("configured")
+
+
+def hooks(model: torch.nn.Module) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
+
+
+def test_a_perturbation_ends_by_itself_and_leaves_the_training_as_it_was(gpt, ids, traced, small_hub) -> None:
+    before = {name: tensor.clone() for name, tensor in gpt.state_dict().items()}
+    clean = gpt.loss(ids).item()
+    tracer = traced(gpt, allow=["perturb"])
+    announced = small_hub.next("announce")
+    assert [one["layers"] for one in announced["sites"]] == [[1, 2]] * 3
+    assert arm(small_hub, SITES, steps=2)["applied"] is False
+    losses = []
+    for _ in range(4):
+        with tracer.step():
+            loss = gpt.loss(ids)
+            loss.backward()
+            losses.append(loss.item())
+    assert [loss == clean for loss in losses] == [False, False, True, True]
+    assert losses[0] != losses[1]
+    assert hooks(gpt) == 0
+    assert all(torch.equal(tensor, before[name]) for name, tensor in gpt.state_dict().items())
+    assert tracer.status()["perturbed_steps"] == 2
+    assert "perturb" not in tracer.config
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+def test_what_is_recomputed_in_a_training_is_perturbed_as_it_was(ids, traced, small_hub, order) -> None:
+    torch.manual_seed(0)
+    model = Checkpointed(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    parts = (ids[:1], ids[1:])
+
+    def gradients(reentrant: bool | None) -> dict[str, torch.Tensor]:
+        model.reentrant = reentrant
+        tracer = traced(model, allow=["perturb"])
+        small_hub.next("announce")
+        arm(small_hub, SITES)
+        with tracer.step():
+            losses = [model(part).square().mean() for part in parts]
+            for number in order:
+                losses[number].backward()
+        found = {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+        model.zero_grad()
+        assert tracer.status()["warnings"] == []
+        tracer.close()
+        assert hooks(model) == 0
+        return found
+
+    kept = gradients(None)
+    for reentrant in (True, False):
+        for name, gradient in gradients(reentrant).items():
+            torch.testing.assert_close(gradient, kept[name])
+
+
+def test_a_generation_inside_of_a_run_is_perturbed_and_the_training_around_it_is_not(
+    gpt, ids, traced, small_hub
+) -> None:
+    clean = gpt.loss(ids).item()
+
+    def text() -> list[list[int]]:
+        return gpt.generate(ids[:1, :3], 4, temperature=0.1).tolist()
+
+    clean_text = text()
+    tracer = traced(gpt, allow=["perturb"])
+    small_hub.next("announce")
+    arm(small_hub, {"weight": site("noise1", phases=("generate",), coefficient=0.5)})
+    with tracer.step():
+        assert gpt.loss(ids).item() == clean
+    texts = []
+    for _ in range(2):
+        with tracer.phase("generate"):
+            texts.append(text())
+    assert texts[0] == texts[1]
+    assert texts[0] != clean_text
