@@ -19,7 +19,7 @@ interface ICostProps {
 export function CostTerm({ open, trans }: ICostProps): React.ReactElement | null {
   const { cost, control, source } = open;
   const measured = measuredOf(source.status);
-  if (measured === null && !control.writable) {
+  if (measured === null && !takesBudget(open)) {
     return null;
   }
   const limit = source.status?.budget?.limit ?? control.config.budget ?? PROMISE;
@@ -58,7 +58,7 @@ export function CostBox({ open, trans }: ICostProps): React.ReactElement | null 
   const costs = trace.costs;
   return (
     <div id={BOX} className="jp-MegalensCost">
-      {control.writable && <BudgetForm key={String(limit)} limit={limit} open={open} trans={trans} />}
+      {takesBudget(open) && <BudgetForm key={String(limit)} limit={limit} open={open} trans={trans} />}
       {asked.kind === 'refused' && (
         <p className="jp-MegalensField-fault" role="alert">
           {trans.__('The budget was not changed. %1', asked.message)}
@@ -153,6 +153,11 @@ function budgetText(budget: Budget, trans: TranslationBundle): string {
     case 'over':
       return trans.__('Over it, and nothing is left to give up: trace fewer flags or layers.');
   }
+}
+
+/** Whether a tracer of ours is there to keep a budget. */
+function takesBudget({ control, source }: IOpenRun): boolean {
+  return control.writable && source.hello?.origin === undefined;
 }
 
 interface IMeasured {

@@ -121,10 +121,15 @@ function NotAllowed(props: { controls: readonly Control[]; trans: TranslationBun
   };
   const allow = controls.map(control => `"${control}"`).join(', ');
   return (
-    <p className="jp-MegalensControls-hint">
-      {trans.__('Off in this run: %1. Its script allows it with', controls.map(c => words[c]).join(', '))}{' '}
+    <details className="jp-MegalensControls-hint">
+      <summary>
+        {controls.length === 3
+          ? trans.__('This run can be watched only')
+          : trans.__('Off in this run: %1', controls.map(control => words[control]).join(', '))}
+      </summary>
+      {trans.__('Its training script allows more with')}{' '}
       <code>{`megalens.trace(..., allow=[${allow}])`}</code>
-    </p>
+    </details>
   );
 }
 

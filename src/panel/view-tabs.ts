@@ -102,7 +102,12 @@ export class ViewTabs implements IMegalensViews {
   private _name(tab: ViewTab): void {
     const { trans } = this.options;
     const { options } = tab;
-    const kinds = { heatmap: trans.__('Heatmap'), trend: trans.__('Trend'), scalars: trans.__('Scalars') };
+    const kinds = {
+      heatmap: trans.__('Heatmap'),
+      trend: trans.__('Trend'),
+      scalars: trans.__('Scalars'),
+      history: trans.__('History')
+    };
     tab.title.label = 'flag' in options ? `${kinds[options.view]} · ${options.flag}` : kinds[options.view];
     tab.title.caption = trans.__('%1 of run %2', tab.title.label, tab.run);
   }

@@ -11,6 +11,7 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
   const views = [
     ['heatmap', trans.__('Heatmap'), trans.__('One tensor, position by tile')],
     ['trend', trans.__('Trend'), trans.__('A statistic per layer over steps')],
+    ['history', trans.__('History'), trans.__('Layer by step, and the tensor at any of them')],
     ['scalars', trans.__('Scalars'), trans.__('Loss and other numbers over steps')]
   ] as const;
   const traced = open.trace.tracing;

@@ -84,11 +84,22 @@ describe('the training’s controls in the panel', () => {
     all.panel.dispose();
   });
 
+  it('name what is off where the script allows some of it', async () => {
+    const all = await shown({ ...JOB, controls: ['pause'] });
+    await until(() => all.find('.jp-MegalensControls-hint') !== null);
+    expect(all.find('.jp-MegalensControls-hint summary')?.textContent).toBe(
+      'Off in this run: training only while watched, perturbing'
+    );
+    expect(all.find('.jp-mod-perturb')).toBeNull();
+    all.panel.dispose();
+  });
+
   it('are one quiet line where the script allows nothing', async () => {
     const all = await shown();
     await until(() => all.find('.jp-MegalensControls-hint') !== null);
-    expect(all.find('.jp-MegalensControls-hint')?.textContent).toBe(
-      'Off in this run: pausing, training only while watched, perturbing. Its script allows it with megalens.trace(..., allow=["pause", "watched", "perturb"])'
+    expect(all.find('.jp-MegalensControls-hint summary')?.textContent).toBe('This run can be watched only');
+    expect(all.find('.jp-MegalensControls-hint code')?.textContent).toBe(
+      'megalens.trace(..., allow=["pause", "watched", "perturb"])'
     );
     expect(buttonOf(all.panel.node, 'Pause')).toBeUndefined();
     all.panel.dispose();
@@ -250,6 +261,10 @@ describe('a run that no tracer of ours sends', () => {
     const all = await shown({ ...JOB, origin: { kind: 'replay', name: 'old', steps: 'counted', speed: 4 } });
     await until(() => all.find('.jp-MegalensChips') !== null);
     expect(all.find('.jp-MegalensChips')?.textContent).toBe('replay × 4');
+    // What was recorded costs nothing more.
+    report(all, {});
+    await until(() => all.find('.jp-MegalensFigures') !== null);
+    expect(all.find('.jp-MegalensCost-term')).toBeNull();
     all.panel.dispose();
   });
 });
