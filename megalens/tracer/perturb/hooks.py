@@ -31,7 +31,7 @@ class IClock(Protocol):
 
     @property
     def phase(self) -> str:
-        """``train``, ``eval`` or ``generate``."""
+        """``train``, ``eval`` or ``generate``; in anything else nothing is perturbed."""
         ...
 
     @property
