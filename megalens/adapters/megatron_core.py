@@ -132,12 +132,13 @@ def _sizes(chunks: Sequence[nn.Module], config: Any, place: Place) -> ModelSizes
 
 def _points(layers: dict[int, nn.Module], make: Callable[[nn.Module], Source | str]) -> FlagPoints:
     found: dict[int, tuple[Source, ...]] = {}
-    reason: str | None = None if layers else "This stage of the pipeline has no transformer layer."
+    # Without a reason, what this stage lacks is taken to be on another one.
+    reason: str | None = None
     for number, layer in sorted(layers.items()):
         made = make(layer)
         if isinstance(made, Source):
             found[number] = (made,)
-        else:
+        elif made:
             reason = reason or made.format(layer=number)
     return FlagPoints(found, reason)
 
@@ -212,7 +213,12 @@ def _context(layer: nn.Module, config: Any) -> Source | str:
 def _mlp1(layer: nn.Module, config: Any) -> Source | str:
     module = _below(layer, "mlp.linear_fc1")
     if module is None:
-        return _MOE if _below(layer, "mlp.experts") is not None else "Layer {layer} has no mlp.linear_fc1."
+        if _below(layer, "mlp.experts") is None:
+            return "Layer {layer} has no mlp.linear_fc1."
+        pattern = getattr(config, "moe_layer_freq", 1)
+        mixed = not all(pattern) if isinstance(pattern, list) else pattern != 1
+        # Layers of other stages have one where not all are of this kind.
+        return "" if mixed else _MOE
     width = int(config.ffn_hidden_size)
     if config.gated_linear_unit:
         return Source(
@@ -264,7 +270,7 @@ def _tokens(chunks: Sequence[nn.Module]) -> FlagPoints:
                 ),
             )
             return FlagPoints({0: sources})
-    return FlagPoints({}, "The first stage of the pipeline has the tokens.")
+    return FlagPoints({})
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
+from hub_found import hub_found
 from megatron_job import MegatronJob
 from shape import STEPS, Shape
 
-__all__ = ["train"]
+import megalens
+
+__all__ = ["traced"]
 
 
-def train(rank: int, shape: Shape) -> list[float | None]:
-    """Train without Megalens; the losses of this rank's micro-batches, step by step."""
-    job = MegatronJob(shape)
-    return [job.train(step) for step in range(1, STEPS + 1)]
+def traced(
+    rank: int, shape: Shape, folder: Path, settings: dict[str, dict[str, Any]]
+) -> tuple[list[list[float | None]], list[dict[str, Any]]]:
+    """Train under each of the named settings from the first step on, each recorded into the folder of its name; losses and what the tracer said."""
+    os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
+    losses, said = [], []
+    for name, flags in settings.items():
+        job = MegatronJob(shape)
+        model = job.chunks if shape.vpp else job.chunks[0]
+        tracer = megalens.trace(
+            model, name=name, flags=flags, record=folder / name, linger=0.1, vectors_folders=[folder]
+        )
+        hub_found(tracer)
+        losses.append([])
+        for step in range(1, STEPS + 1):
+            with tracer.step():
+                losses[-1].append(job.train(step))
+        tracer.close()
+        said.append(tracer.status())
+        job.close()
+    return losses, said

@@ -5,13 +5,16 @@ They fork from a server process that has imported torch and Megatron-Core once, 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import multiprocessing
 import multiprocessing.connection
 import os
+import sys
 import tempfile
 import traceback
 from datetime import timedelta
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -38,7 +41,7 @@ def run_job(processes: int, work: str, *args: Any) -> list[Any]:
         With the traceback of the first process that failed.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["preloaded"])
+    _start_server()
     with tempfile.TemporaryDirectory() as folder:
         started = []
         for rank in range(processes):
@@ -58,6 +61,20 @@ def run_job(processes: int, work: str, *args: Any) -> list[Any]:
                     process.kill()
                     process.join()
                 ours.close()
+
+
+@functools.cache
+def _start_server() -> None:
+    """Start the server process; the path on which it looks for what it imports beforehand comes from its environment only."""
+    multiprocessing.set_forkserver_preload(["preloaded"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 def _results(started: list[tuple[Any, Connection]]) -> list[Any]:

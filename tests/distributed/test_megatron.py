@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from processes import run_job
-from shape import LAYOUTS, Shape
+from rows import compare, finished, rows_of
+from safetensors.numpy import save_file
+from shape import LAYOUTS, MICRO_BATCHES, Shape
 
-pytestmark = pytest.mark.slow
+# The first one of them waits for Megatron-Core to be imported.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+Expected = dict[tuple[int, int, str, int, str], np.ndarray]
 
 
 @functools.cache
-def alone(shape: Shape) -> tuple[dict, list[float]]:
+def alone(shape: Shape) -> tuple[Expected, list[float]]:
     """What one process has, and its losses."""
     return run_job(1, "megatron_reference:reference", shape.alone())[0]
 
@@ -26,7 +35,70 @@ def same_losses(losses: list[list[float | None]], shape: Shape) -> None:
     assert means[-1] < means[0]
 
 
+def setting(compressor: dict[str, Any]) -> dict[str, Any]:
+    return {"compressor": compressor, "samples": None, "replicas": "all"}
+
+
+def tiles(count: int) -> Callable[[np.ndarray, int], np.ndarray]:
+    """The mean of each of at most so many tiles, the last one being what is left."""
+
+    def compress(data: np.ndarray, layer: int) -> np.ndarray:
+        width = -(-data.shape[-1] // count)
+        cuts = range(0, data.shape[-1], width)
+        return np.stack([data[..., cut : cut + width].mean(-1) for cut in cuts], -1)
+
+    return compress
+
+
+def whole(data: np.ndarray, layer: int) -> np.ndarray:
+    return data
+
+
+def every_flag(shape: Shape, compressor: dict[str, Any]) -> dict[str, Any]:
+    return {flag: setting(compressor) for flag in {key[2] for key in expected(shape)}}
+
+
+def expected(shape: Shape) -> Expected:
+    """What one process has of the flags that this layout has."""
+    lacks = "QKV_mat_mul" if shape.groups < shape.tp else None
+    return {key: data for key, data in alone(shape.alone())[0].items() if key[2] != lacks}
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_layout_trains_as_one_process_does(layout: str) -> None:
+def test_every_flag_of_a_layout_is_what_one_process_has(layout: str, tmp_path: Path) -> None:
     shape = LAYOUTS[layout]
-    same_losses(run_job(shape.processes, "megatron_work:train", shape), shape)
+    settings = {"whole": every_flag(shape, {"name": "NoOp"})}
+    losses, said = zip(
+        *run_job(shape.processes, "megatron_work:traced", shape, tmp_path, settings), strict=True
+    )
+    same_losses([of_rank[0] for of_rank in losses], shape)
+    assert [status["warnings"] for of_rank in said for status in of_rank] == [[]] * shape.processes
+    found = rows_of(finished(tmp_path / "whole"), MICRO_BATCHES // shape.dp)
+    compare(found, expected(shape), whole)
+
+
+@pytest.mark.parametrize(
+    "layout", ["tensor parallel", "SwiGLU, sequence parallel", "tensor and pipeline parallel"]
+)
+def test_every_compressor_gives_what_it_gives_of_the_whole_tensor(layout: str, tmp_path: Path) -> None:
+    shape = LAYOUTS[layout]
+    vectors = np.random.default_rng(0).normal(size=(shape.layers, 3, shape.hidden)).astype(np.float32)
+    save_file({"vectors": vectors}, tmp_path / "vectors.safetensors")
+    unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    tile = {name: {"name": "Tile", "params": {"tiles": n}} for name, n in (("even", 8), ("odd", 5))}
+    project = setting({"name": "Projection", "params": {"vectors": "vectors.safetensors"}})
+    wanted = {key: data for key, data in expected(shape).items() if key[2] != "InputTokens"}
+    projected = ("HiddenStates", "MLP2_mat_mul", "AttentionOutput_mat_mul", "ContextLayer_mat_mul")
+    settings = {name: every_flag(shape, compressor) for name, compressor in tile.items()}
+    for flags in settings.values():
+        del flags["InputTokens"]
+    settings["projection"] = dict.fromkeys(projected, project)
+    run_job(shape.processes, "megatron_work:traced", shape, tmp_path, settings)
+    share = MICRO_BATCHES // shape.dp
+    compare(rows_of(finished(tmp_path / "even"), share), wanted, tiles(8))
+    compare(rows_of(finished(tmp_path / "odd"), share), wanted, tiles(5))
+    compare(
+        rows_of(finished(tmp_path / "projection"), share),
+        {key: data for key, data in wanted.items() if key[2] in projected},
+        lambda data, layer: data @ unit[layer - 1].T,
+    )
