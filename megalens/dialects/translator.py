@@ -57,7 +57,7 @@ class Translator:
         self._waiting_bytes = 0
         self._requests = 0
         self._started = self._done = False
-        self._breaks = 0
+        self._last_end = self._farewell = ""
         self._began = self._heard = time.monotonic()
         self.step = 0
         self.sent_rows = 0
@@ -88,6 +88,8 @@ class Translator:
             said.append(
                 f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
             )
+        if self._farewell:
+            said.append(self._farewell)
         return said[-20:]
 
     def _waiting(self) -> str:
@@ -147,7 +149,7 @@ class Translator:
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 if self.step or self._started:
-                    self._tally.note(f"The peer went away after step {self.step} and did not come back.")
+                    self._farewell = f"The peer went away after step {self.step} and did not come back."
                     return
                 raise DialectError(
                     "unreachable",
@@ -165,7 +167,7 @@ class Translator:
             elif time.monotonic() - heard_at >= self._plan.wait_seconds and not self._done:
                 raise DialectError(
                     "dialect",
-                    f"{self._plan.address} takes connections and ends them without a word. {self._tally.sentences()[-1]}",
+                    f"{self._plan.address} takes connections and ends them without a word ({self._last_end}).",
                 )
             if not self._done:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -200,6 +202,9 @@ class Translator:
         assert self._standing is not None
         if self._requests and self._counter is not None:
             self._counter.interrupt()
+            self._tally.note(
+                "The connection to the peer broke and was made again; what it sent meanwhile is lost and not counted."
+            )
         if self._started and not dialect.claims:
             return
         if self._requests >= dialect.most_requests:
@@ -232,9 +237,9 @@ class Translator:
         if self._dialect is not None and self._dialect.generates:
             hint = " Such a hub ends so on a request that it does not expect." if code == 1011 else ""
             raise DialectError("refused", f"The peer ended the generation: {why}.{hint}")
-        self._breaks += 1
-        self._tally.note("The connection to the peer broke; what it sent meanwhile is lost and not counted.")
-        self._tally.note(f"The connection ended with {why}.")
+        self._last_end = why
+        if code not in (1000, 1001):
+            self._tally.note(f"The connection ended with {why}.")
 
     # -- what comes ------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,8 @@ def test_a_run_of_megatronapp_is_recorded_and_opened(tmp_path):
     }
     assert {r["phase"] for r in rows} == {"train"}
     assert max(r["step"] for r in rows) == 2
+    # It ended in order, and nothing was left out.
+    assert out.said == ["The peer went away after step 2 and did not come back."]
     with megalens.open(out.run.path) as run:
         assert run.step == 2
         assert run.tensors("MLP1_mat_mul", layer=1).num_rows == 2

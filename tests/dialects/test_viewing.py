@@ -6,6 +6,7 @@ from peers import Peer, say, start, t1_pass
 from translation import plan, small, translate
 from viewer import watch
 
+from megalens.dialects import translator as translator_module
 from megalens.protocol import COMPRESSORS
 
 
@@ -108,3 +109,31 @@ def test_what_is_left_out_is_in_the_status(tmp_path):
             return await translate(tmp_path, plan(peer, "T1"), during)
 
     assert asyncio.run(run()).error is None
+
+
+def test_a_silent_peer_may_have_another_client(tmp_path, monkeypatch):
+    """The hub sends to its newest connection and tells the one before nothing."""
+    monkeypatch.setattr(translator_module, "_SILENT_SECONDS", 0.0)
+
+    async def run():
+        async def script(peer, socket, message):
+            if message["type"] == "run_training_step":
+                await say(socket, start(layers=1))
+                for message in t1_pass(0, layers=1):
+                    await say(socket, message)
+
+        async with Peer(script) as peer:
+
+            async def during(host, translator):
+                viewer = await watch(host.entry)
+                said = "another client may have taken the place"
+                await viewer.wait("status", lambda m: any(said in text for text in m.get("warnings", ())))
+                await viewer.socket.close()
+                peer.server.close()
+
+            return await translate(tmp_path, plan(peer, "T1"), during)
+
+    out = asyncio.run(run())
+    assert out.said == ["The peer went away after step 1 and did not come back."]
+    # An end in order is no loss: the recording says of none.
+    assert [row for row in out.run.read("audit").to_pylist() if row["action"] == "drop"] == []
