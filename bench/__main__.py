@@ -14,7 +14,7 @@ from pathlib import Path
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ("tracer", "wire", "aggregation", "browser", "hub_load", "megatron")
+NAMES = ("tracer", "wire", "aggregation", "browser", "hub_load", "megatron", "soak")
 
 
 def main(arguments: list[str] | None = None) -> int:

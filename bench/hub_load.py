@@ -119,13 +119,15 @@ def _rows(options: argparse.Namespace, measured: dict[str, Any]) -> list[Row]:
     healthy = [viewer for viewer in measured["viewers"] if not viewer["stalled"]]
     stalled = [viewer for viewer in measured["viewers"] if viewer["stalled"]]
     steps = range(1, options.steps + 1)
+    # What never came was late until the end.
+    end = sent[-1][1] + options.period
     late = {
-        step: [viewer["completed"].get(str(step), float("inf")) - sent[step - 1][0] for viewer in healthy]
+        step: [viewer["completed"].get(str(step), end) - sent[step - 1][0] for viewer in healthy]
         for step in steps
     }
     behind = [_behind(viewer, sent) for viewer in healthy]
     total = options.producers * options.steps * ROWS
-    before, after = ([max(late[step]) for step in part] for part in (steps[1:half], steps[half + 1 :]))
+    before, after = ([max(late[step]) for step in part] for part in (steps[:half], steps[half:]))
     stall = ratio(after, before, paired=False)
     memory = watch["memory"]
     allowed = memory["joined"] + _BACKLOG + options.stalled * _QUEUE

@@ -120,7 +120,7 @@ class _Viewer:
     def take(self, text: bool, body: memoryview) -> None:
         if text:
             # Statuses of a thousand processes are a hundred kB: only the last one is looked into, at the end.
-            if bytes(body[:16]) == b'{"type":"status"':
+            if b'"type":"status"' in bytes(body[:200]):
                 self.status = {"text": bytes(body)}
             return
         seq, step = struct.unpack_from("<Qq", body, 8)

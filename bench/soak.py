@@ -1,0 +1,249 @@
+"""A training at full rate whose hub, relay, viewers and ranks are killed at random: nothing is lost in silence, and it trains the same.
+
+Run ``python -m bench.soak --minutes 30`` (``--quick``: 1 minute, which proves only that it works). The undisturbed run that it is compared with comes after and
+takes about as long again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from bench.common import Row, write_results
+from bench.soak_verdict import losses_of, lost_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+_KILLS = ("viewer", "viewer by the relay", "relay", "hub", "rank")
+
+
+def main() -> int:
+    """Soak, write ``results/soak.*`` and return 0."""
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    minutes = options.minutes or (1 if options.quick else 30)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
+        soak = _Soak(folder / "disturbed", random.Random(options.seed))
+        try:
+            soak.run(minutes)
+        finally:
+            soak.close()
+        losses = losses_of(folder / "disturbed")
+        steps = max(losses)
+        reference = folder / "undisturbed"
+        reference.mkdir()
+        ranks = [_rank(rank, 0, reference, "--steps", str(steps)) for rank in (0, 1)]
+        for rank in ranks:
+            rank.wait()
+        same = losses_of(reference)
+        lost = lost_rows(folder / "disturbed", soak.lives)
+    wrong = [step for step in same if losses.get(step) != same[step]] + sorted(set(losses) - set(same))
+    rows = [
+        Row("steps trained", steps, "steps"),
+        Row(
+            "kills",
+            sum(soak.kills.values()),
+            "",
+            note=", ".join(f"{soak.kills[kill]} of {kill}" for kill in _KILLS),
+        ),
+        Row(
+            "steps whose loss is another one than undisturbed, in any bit",
+            len(wrong),
+            "steps",
+            target="0",
+            met=not wrong,
+            note=f"the first is step {wrong[0]}" if wrong else "",
+        ),
+        Row("rows in the recordings", lost.recorded, "rows"),
+        Row("rows lost that the status counted", lost.counted, "rows"),
+        Row(
+            "rows lost with a killed hub, by the steps that the status named",
+            lost.named,
+            "rows",
+            note=f"in {lost.named_steps} steps at {soak.kills['hub']} kills",
+        ),
+        Row(
+            "rows lost of which the status said nothing",
+            lost.silent,
+            "rows",
+            target="0",
+            met=lost.silent == 0,
+            note=lost.example,
+        ),
+        Row("frames that the viewers received meanwhile", soak.frames, "frames"),
+    ]
+    how = (
+        f"{minutes:g} minutes of the demo model in 2 data-parallel processes, QKV, MLP1 and MLP2 of all layers and both replicas traced at every step with Tile(96), recorded; "
+        "one viewer at the hub, one behind the relay of a real Jupyter server. Every 4 to 10 s one of them is killed (SIGKILL): a viewer, the Jupyter server, the "
+        "hub (once in the life of a job: the tracer starts its own hub anew once), or one rank, after which the job is started again from its newest checkpoint. Then "
+        "the same number of steps without tracing and without kills. Losses are compared bit for bit, and the rows of all recordings with those that every step gives."
+    )
+    print(write_results("soak", "A soak with random kills", rows, how=how, quick=options.quick).read_text())
+    return 0
+
+
+class _Soak:
+    """The job, its viewers and the Jupyter server, started again whenever they were killed."""
+
+    def __init__(self, folder: Path, dice: random.Random) -> None:
+        self.kills: Counter[str] = Counter()
+        self.frames = 0
+        self.lives = 0
+        self._folder = folder
+        self._dice = dice
+        self._ranks: list[subprocess.Popen[bytes]] = []
+        self._others: dict[str, subprocess.Popen[Any]] = {}
+        self._outputs: list[Path] = []
+        self._hub_killed = False
+        self._port = _free_port()
+        self._token = secrets.token_hex(16)
+        folder.mkdir()
+
+    def run(self, minutes: float) -> None:
+        """Train and kill for so many minutes, then let the job end."""
+        self._begin_job()
+        for name in ("relay", "viewer", "viewer by the relay"):
+            self._start(name)
+        end = time.monotonic() + 60 * minutes
+        while time.monotonic() < end:
+            time.sleep(self._dice.uniform(4, 10))
+            for rank in self._ranks:
+                if rank.poll() is not None:
+                    raise RuntimeError(f"A rank ended by itself, with exit code {rank.returncode}.")
+            self._kill(self._dice.choice([kill for kill in _KILLS if kill != "hub" or not self._hub_killed]))
+        (self._folder / "stop").touch()
+        for rank in self._ranks:
+            if rank.wait(120):
+                raise RuntimeError(f"A rank ended with exit code {rank.returncode}.")
+        # A hub stays for as long as somebody watches; then it closes the recording and ends.
+        for process in self._others.values():
+            process.kill()
+            process.wait()
+        self._wait(lambda: not list(self._runtime().glob("hub-*.json")), "the last hub to end", ends=True)
+
+    def close(self) -> None:
+        """End all that is left, and count what the viewers received."""
+        for process in (*self._ranks, *self._others.values()):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        for path in self._outputs:
+            lines = path.read_text(encoding="utf-8").split()
+            self.frames += int(lines[-1]) if lines else 0
+
+    def _kill(self, name: str) -> None:
+        self.kills[name] += 1
+        if name == "hub":
+            self._hub_killed = True
+            before = self._status()
+            os.kill(before["hub"], signal.SIGKILL)
+            self._wait(lambda: self._status()["run"] != before["run"], "a new hub")
+        elif name == "rank":
+            victim = self._dice.choice(self._ranks)
+            for rank in (victim, *self._ranks):
+                # What is left of the job would wait for the other; a launcher ends it.
+                rank.kill()
+                rank.wait()
+            self._begin_job()
+        else:
+            self._others[name].kill()
+            self._others[name].wait()
+            self._start(name)
+
+    def _begin_job(self) -> None:
+        life = self.lives
+        self.lives += 1
+        self._hub_killed = False
+        self._ranks = [_rank(rank, life, self._folder) for rank in (0, 1)]
+        self._wait(lambda: (self._folder / f"status-{life}-0.json").exists(), "the training to begin")
+
+    def _start(self, name: str) -> None:
+        if name == "relay":
+            command = [
+                "jupyter_server",
+                f"--port={self._port}",
+                "--no-browser",
+                "--allow-root",
+                "--ServerApp.port_retries=0",
+            ]
+            command += [f"--IdentityProvider.token={self._token}", f"--ServerApp.root_dir={self._folder}"]
+            command += ["--ServerApp.jpserver_extensions={'megalens.server': True}"]
+            with open(self._folder / "jupyter.log", "ab") as log:
+                self._others[name] = subprocess.Popen(
+                    [sys.executable, "-m", *command], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                )
+            return
+        where = [] if name == "viewer" else ["relay", f"127.0.0.1:{self._port}", self._token]
+        path = self._folder / f"viewer-{len(self._outputs)}"
+        self._outputs.append(path)
+        with open(path, "wb") as out:
+            self._others[name] = subprocess.Popen(
+                [sys.executable, "-m", "bench.soak_viewer", *(where or ["hub"])], cwd=ROOT, stdout=out
+            )
+
+    def _status(self) -> dict[str, Any]:
+        path = self._folder / f"status-{self.lives - 1}-0.json"
+        status: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return status
+
+    def _runtime(self) -> Path:
+        return Path(os.environ["MEGALENS_RUNTIME_DIR"])
+
+    def _wait(self, test: Any, what: str, *, ends: bool = False) -> None:
+        deadline = time.monotonic() + 120
+        while not test():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Waited 120 s for {what}.")
+            for rank in self._ranks:
+                if rank.poll() is not None and not ends:
+                    raise RuntimeError(f"A rank ended by itself, with exit code {rank.returncode}.")
+            if ends:
+                for path in self._runtime().glob("hub-*.json"):
+                    # One that was killed cannot take its file away.
+                    if not Path(f"/proc/{json.loads(path.read_text(encoding='utf-8'))['pid']}").exists():
+                        path.unlink()
+            time.sleep(0.1)
+
+
+def _rank(rank: int, life: int, folder: Path, *more: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "bench.soak_rank",
+            "--rank",
+            str(rank),
+            "--life",
+            str(life),
+            "--folder",
+            str(folder),
+            *more,
+        ],
+        cwd=ROOT,
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""One process of the data-parallel training that ``bench.soak`` disturbs. It goes on from its newest checkpoint, and trains the same whoever watches."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from contextlib import ExitStack, nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+import megalens
+from megalens import Tile
+from megalens.demo import GPT
+
+__all__ = ["FLAGS", "LAYERS", "ROWS_PER_STEP", "main"]
+
+FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
+LAYERS = 4
+ROWS_PER_STEP = (3 + 1 + 1) * LAYERS
+"""Of one rank: query, key and value, and the two linear layers."""
+_SAVE_STEPS = 25
+_SAMPLES = 2
+
+
+def main() -> None:
+    """Train until the folder holds a file ``stop``, or for a number of steps; write every loss, bit for bit."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--life", type=int, required=True, help="how often the job was started before")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--steps", type=int, help="train so many steps, untraced")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    folder: Path = options.folder
+    store = distributed.FileStore(str(folder / f"store-{options.life}"), 2)
+    distributed.init_process_group(
+        "gloo", store=store, rank=options.rank, world_size=2, timeout=timedelta(seconds=120)
+    )
+    torch.manual_seed(0)
+    model = GPT()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    step = _load(folder, model, optimizer)
+    replica = DistributedDataParallel(model)
+    with ExitStack() as stack:
+        tracer: Any = None
+        if options.steps is None:
+            flags = {flag: {"compressor": Tile(96).to_setting(), "replicas": "all"} for flag in FLAGS}
+            tracer = stack.enter_context(
+                megalens.trace(replica, name="soak", flags=flags, record=folder / "runs", linger=0)
+            )
+            # Every rank has its hub before the first step, so that no row is early.
+            if not tracer.connected(60):
+                raise TimeoutError("The tracer did not reach its hub within 60 s.")
+            name = f"{options.life}-{options.rank}"
+            threading.Thread(target=_tell, args=(tracer, folder, name), daemon=True).start()
+            distributed.barrier()
+        losses = stack.enter_context(open(folder / f"losses-{options.life}", "a", encoding="utf-8"))
+        while not _ends(folder, step, options.steps):
+            step += 1
+            with tracer.step() if tracer else nullcontext():
+                loss = _train(replica, optimizer, step, options.rank)
+            if options.rank == 0:
+                losses.write(f"{step} {loss.hex()}\n")
+                losses.flush()
+                if step % _SAVE_STEPS == 0:
+                    _save(folder, model, optimizer, step)
+    if tracer:
+        _write_status(tracer, folder, f"{options.life}-{options.rank}", ended=True)
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def _train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int, rank: int) -> float:
+    generator = torch.Generator().manual_seed(2 * step + rank)
+    tokens = torch.randint(256, (_SAMPLES, 1), generator=generator) + torch.arange(65)
+    ids = tokens % 256
+    optimizer.zero_grad()
+    scores = model(ids[:, :-1])
+    loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids[:, 1:].flatten())
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _ends(folder: Path, step: int, steps: int | None) -> bool:
+    """Agree with the other rank on whether this was the last step."""
+    over = step >= steps if steps is not None else (folder / "stop").exists()
+    flag = torch.tensor([int(over)])
+    distributed.all_reduce(flag, distributed.ReduceOp.MAX)
+    return bool(flag)
+
+
+def _save(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    partial = folder / "checkpoint.partial"
+    torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, partial)
+    os.replace(partial, folder / "checkpoint.pt")
+
+
+def _load(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> int:
+    path = folder / "checkpoint.pt"
+    if not path.exists():
+        return 0
+    saved = torch.load(path, weights_only=True)
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    return int(saved["step"])
+
+
+def _tell(tracer: Any, folder: Path, name: str) -> None:
+    """Keep on disk what the status says, for whoever looks once this process was killed."""
+    while True:
+        _write_status(tracer, folder, name, ended=False)
+        time.sleep(0.2)
+
+
+def _write_status(tracer: Any, folder: Path, name: str, *, ended: bool) -> None:
+    status = {"run": tracer.run_id, "hub": tracer.hub_pid, "ended": ended, "status": tracer.status()}
+    partial = folder / f"status-{name}.{ended}.partial"
+    partial.write_text(json.dumps(status), encoding="utf-8")
+    target = folder / f"status-{name}.json"
+    if ended or not target.exists() or not json.loads(target.read_text(encoding="utf-8"))["ended"]:
+        os.replace(partial, target)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What became of the rows and losses of a soak."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.soak_rank import ROWS_PER_STEP
+from megalens.client.run_folder import RunFolder
+
+__all__ = ["Lost", "losses_of", "lost_rows"]
+
+_RANKS = 2
+_RESTARTED = re.compile(r"The hub ended and was restarted at step (\d+)")
+_BEFORE_STEPS, _AFTER_STEPS = 25, 100
+"""A killed hub takes what was on its way to the disk with it: steps before the one that the status names, and after it until the new one is there."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Rows of a soak by what is known of them: recorded, counted as dropped, in the gap of a hub that the status named, or lost in silence."""
+
+    recorded: int
+    counted: int
+    named: int
+    named_steps: int
+    silent: int
+    example: str
+
+
+def losses_of(folder: Path) -> dict[int, str]:
+    """Return the loss of each step as written, bit for bit.
+
+    Raises
+    ------
+    ValueError
+        When a step that was trained again after a restart has another loss.
+    """
+    losses: dict[int, str] = {}
+    for path in sorted(folder.glob("losses-*")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            step, _, loss = line.partition(" ")
+            if not loss:
+                continue
+            if losses.setdefault(int(step), loss) != loss:
+                raise ValueError(
+                    f"Step {step} was trained twice and has two losses: {losses[int(step)]} and {loss}."
+                )
+    return losses
+
+
+def lost_rows(folder: Path, lives: int) -> Lost:
+    """Compare the rows of all recordings with those that every step of the job gives."""
+    recorded: dict[int, set[tuple[object, ...]]] = defaultdict(set)
+    for path in (folder / "runs").iterdir():
+        table = RunFolder(path).read("tensors", columns=["step", "rank", "layer", "flag", "part"])
+        for step, *row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+            # A step that was trained in two lives is in two recordings.
+            recorded[step].add(tuple(row))
+    last = max(losses_of(folder))
+    whole = _RANKS * ROWS_PER_STEP
+    missing = {
+        step: whole - len(recorded[step]) for step in range(1, last + 1) if len(recorded[step]) < whole
+    }
+    counted, named_at = 0, []
+    for life in range(lives):
+        for rank in range(_RANKS):
+            path = folder / f"status-{life}-{rank}.json"
+            if not path.exists():
+                continue
+            status = json.loads(path.read_text(encoding="utf-8"))["status"]
+            counted += status["dropped"]["producer"]
+            for text in status.get("warnings", ()):
+                named_at += [int(step) for step in _RESTARTED.findall(text)]
+    near = {
+        step: rows
+        for step, rows in missing.items()
+        if any(at - _BEFORE_STEPS <= step <= at + _AFTER_STEPS for at in named_at)
+    }
+    in_gaps = sum(near.values())
+    silent = {step: rows for step, rows in missing.items() if step not in near}
+    unexplained = max(sum(silent.values()) - max(counted - in_gaps, 0), 0)
+    first = min(silent, default=None)
+    return Lost(
+        recorded=sum(map(len, recorded.values())),
+        counted=counted,
+        named=max(in_gaps - counted, 0),
+        named_steps=len(near),
+        silent=unexplained,
+        example=f"the first at step {first}" if unexplained and first is not None else "",
+    )

@@ -1,0 +1,74 @@
+"""A viewer that ``bench.soak`` kills: it attaches to the newest run again and again, by the hub itself or by the Jupyter server's relay."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+
+from websockets.exceptions import InvalidHandshake, WebSocketException
+from websockets.sync.client import connect as open_socket
+from websockets.typing import Subprotocol
+
+from megalens.client import ClientError, connect
+from megalens.client.live import LiveRun
+from megalens.protocol import ProtocolError, decode_frame, encode_message
+
+__all__ = ["main"]
+
+_AGAIN_SECONDS = 0.3
+
+
+def main() -> None:
+    """Watch until killed; print how many frames came, now and then."""
+    kind, *where = sys.argv[1:]
+    frames = 0
+    while True:
+        try:
+            for count in _by_relay(*where) if kind == "relay" else _by_hub():
+                frames += count
+                print(frames, flush=True)
+        except (ClientError, ProtocolError, OSError, WebSocketException, InvalidHandshake, IndexError):
+            # No hub or no server at the moment.
+            pass
+        time.sleep(_AGAIN_SECONDS)
+
+
+def _by_hub() -> Iterator[int]:
+    run = connect()
+    assert isinstance(run, LiveRun)
+    try:
+        before = 0
+        while run.live:
+            time.sleep(0.5)
+            yield run.received_frames - before
+            before = run.received_frames
+    finally:
+        run.close()
+
+
+def _by_relay(address: str, token: str) -> Iterator[int]:
+    headers = {"Authorization": f"token {token}"}
+    request = urllib.request.Request(f"http://{address}/megalens/api/runs", headers=headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        live = [run["id"] for run in json.load(answer)["runs"] if run["state"] == "live"]
+    with open_socket(
+        f"ws://{address}/megalens/ws/runs/{live[0]}",
+        additional_headers=headers,
+        subprotocols=[Subprotocol("megalens.v1")],
+        max_size=None,
+    ) as socket:
+        peer = {"name": "soak", "version": "0"}
+        socket.send(
+            encode_message({"type": "join", "protocol": "megalens.v1", "role": "viewer", "peer": peer})
+        )
+        for data in socket:
+            if isinstance(data, bytes):
+                decode_frame(data).table()
+                yield 1
+
+
+if __name__ == "__main__":
+    main()
