@@ -25,7 +25,7 @@ async function look(hub: RealHub, user: string): Promise<IOpenRun> {
     partsOf(open).forEach(part => part.dispose());
     source.dispose();
   });
-  await until(() => source.hello?.model != null, `${user} sees the run`);
+  await until(() => source.hello !== null && source.hello.model !== null, `${user} sees the run`);
   return open;
 }
 
