@@ -303,7 +303,9 @@ class LiveRun(Run):
                     self._unannounced += frame.seq - self._expected
                 self._expected = frame.seq + 1
             self._seq = max(self._seq, frame.seq)
-            self._newest = max(self._newest, frame.step)
+            if frame.stream != "audit":
+                # A change is audited at the step that it waits for, which a paused training has not begun.
+                self._newest = max(self._newest, frame.step)
             if frame.stream == "tensors":
                 self._newest_tensors = max(self._newest_tensors, frame.step)
             if body is None:
