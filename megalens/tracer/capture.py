@@ -25,6 +25,7 @@ __all__ = ["Capture"]
 
 _clock = time.perf_counter_ns
 _MOST_METAS = 256
+_MEASURED_VALUES = 1 << 20
 
 
 class Capture(MicroBatches):
@@ -231,9 +232,9 @@ class Capture(MicroBatches):
     def _add(self, probe: Probe, tensor: Tensor, micro_batch: int, side: str) -> None:
         source, flag = probe.source, probe.flag
         data, known = _local(tensor.detach())
-        if data.ndim == 0:
-            # One number for all samples.
-            data = data.reshape(1, 1, 1)
+        if data.ndim < 2 and not source.like_ids:
+            # Ids of one sample; else one number, for all samples or for each.
+            data = data.reshape(1, -1) if flag.name == "InputTokens" else data.reshape(-1, 1, 1)
         if source.sequence_first:
             data = data.transpose(0, 1)
         data = self._batched(source, data)
@@ -370,9 +371,17 @@ def _errors(
 ) -> list[Tensor | float]:
     """Return how much the compressor loses of each part; of a piece it would say nothing of the whole."""
     return [
-        probe.flag.error(part, output, probe.layer) if cut.join is None else NO_ERROR
+        probe.flag.error(*_head(part, output), probe.layer) if cut.join is None else NO_ERROR
         for part, output, cut in zip(parts, outputs, cuts, strict=True)
     ]
+
+
+def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
+    """Return as much of a tensor, and of what is kept of it, as is measured: a large one would cost the step seconds."""
+    if part.numel() <= _MEASURED_VALUES or part.ndim < 3:
+        return part, output
+    count = max(1, _MEASURED_VALUES // part[0, 0].numel())
+    return part[:1, :count], output[:1, :count]
 
 
 def _count(data: Tensor) -> tuple[int, int] | Tensor:

@@ -141,7 +141,7 @@ class NarrowMean:
                 half = scratch.room((*array.shape[:-1], array.shape[-1] // 2))
                 array, slim = np.add(array[..., 0::2], array[..., 1::2], out=half), slim // 2
             out = stage.room((parts, *lead, tiles))
-            apart = np.moveaxis(array.reshape(*lead, parts, -1), -2, 0)
+            apart = np.moveaxis(array.reshape(*lead, parts, array.shape[-1] // parts), -2, 0)
             _sums(apart[..., : full * slim], slim, out[..., :full])
             if rest:
                 tail = apart[..., full * slim :]
