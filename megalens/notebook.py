@@ -12,7 +12,7 @@ from .client import Run, open_run
 from .client import connect as connect_run
 
 if TYPE_CHECKING:
-    from .widgets import Heatmap, Scalars, Trend, View
+    from .widgets import Heatmap, History, Scalars, Trend, View
 
 __all__ = ["NotebookRun", "connect", "open"]
 
@@ -20,6 +20,7 @@ Phase = Literal["train", "eval", "generate"]
 Pass = Literal["forward", "backward"]
 FORWARD: Pass = "forward"
 Transform = Literal["linear", "log"]
+Statistic = Literal["mean", "std", "min", "max", "rms", "abs_mean", "nonfinite"]
 Layers = str | int | Iterable[int]
 Positions = str | int | Iterable[int]
 
@@ -162,7 +163,7 @@ class NotebookRun:
         *,
         part: str | None = None,
         layers: Layers = "all",
-        statistic: Literal["mean", "std", "min", "max", "rms", "abs_mean", "nonfinite"] = "rms",
+        statistic: Statistic = "rms",
         kind: Literal["lines", "heatmap"] = "lines",
         steps: Sequence[int] | None = None,
         transform: Transform = "linear",
@@ -262,6 +263,76 @@ class NotebookRun:
 
         options = {"names": names, "steps": steps, "x": x, "transform": transform, "smoothing": smoothing}
         return Scalars(self._reference(), options, self._painter())
+
+    def history(
+        self,
+        flag: str,
+        *,
+        part: str | None = None,
+        layers: Layers = "all",
+        layer: int | None = None,
+        step: int | None = None,
+        statistic: Statistic = "rms",
+        steps: Sequence[int] | None = None,
+        sample: int = 0,
+        head: int = 0,
+        transform: Transform = "linear",
+        phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = FORWARD,
+    ) -> History:
+        """Draw a statistic of one flag as layer × step and, below it, the tensor of the chosen layer and step, with a slider.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        part : str, optional
+            Named part (q, k, v …); the first when absent.
+        layers : str, int or iterable of int
+            Layers of the map.
+        layer : int, optional
+            Layer whose tensor is drawn; the first when absent.
+        step : int, optional
+            Step whose tensor is drawn; follows the newest when absent.
+        statistic : str
+            Colour of the map, over the finite traced values of a layer and step.
+        steps : (int, int), optional
+            Inclusive first and last step of the map; all when absent.
+        sample, head : int
+            Which sample of the batch, and which head where there is a head axis, counted from 0.
+        transform : {"linear", "log"}
+            ``log`` is symmetric about zero for signed values.
+        phase : {"train", "eval", "generate"}
+            What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix.
+        pass_ : {"forward", "backward"}
+            ``backward`` shows the gradients of the same tensors.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import History
+
+        options = {
+            "flag": flag,
+            "part": part,
+            "layers": layers,
+            "layer": layer,
+            "step": step,
+            "statistic": statistic,
+            "steps": steps,
+            "sample": sample,
+            "head": head,
+            "transform": transform,
+            "phase": phase,
+            "rank": rank,
+            "pass": pass_,
+        }
+        return History(self._reference(), options, self._painter())
 
     def report(
         self,

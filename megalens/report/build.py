@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..client import Run
-from .draw import check_views, make_picture
+from .draw import check_views, make_pictures
 from .errors import ReportError
 from .facts import read_facts
 from .ipynb import build_notebook
@@ -75,21 +75,13 @@ def build_report(
     checked = check_views(run, default_views(run) if views is None else views)
     total = 2 * len(checked)
     pictures: list[Picture] = []
-    heatmaps = sum(options["view"] == "heatmap" for options in checked)
+    heatmaps = sum(options["view"] in ("heatmap", "history") for options in checked)
     room = _FRAME_ROOM // max(1, heatmaps) if format == "html" else 0
     for place, options in enumerate(checked):
         where = f"views[{place}]"
         if progress:
             progress(place, total, f"Reading {options.get('flag', 'scalars')}")
-        pictures.append(
-            make_picture(
-                run,
-                options,
-                where,
-                room=room,
-                progress=_within(progress, place, total),
-            )
-        )
+        pictures += make_pictures(run, options, where, room=room, progress=_within(progress, place, total))
     facts = read_facts(run)
     heading = title or facts.name
     drawing = _after(progress, len(checked), total)

@@ -10,7 +10,7 @@ from ..protocol import python_name, view_defaults, view_fields
 
 __all__ = ["to_code"]
 
-_METHODS = {"heatmap": "heatmap", "trend": "trend", "scalars": "scalars_view"}
+_METHODS = {"heatmap": "heatmap", "trend": "trend", "scalars": "scalars_view", "history": "history"}
 
 
 def to_code(options: Mapping[str, Any], run: str = "run") -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,12 @@ from ..protocol import ProtocolError, check_view_options
 from .captions import origin_words
 from .errors import ReportError
 from .heatmap import heatmap_picture
+from .history import history_pictures
 from .picture import Picture
 from .scalars import scalars_picture
 from .trend import trend_picture
 
-__all__ = ["check_view", "check_views", "draw_picture", "make_picture"]
+__all__ = ["check_view", "check_views", "draw_picture", "make_picture", "make_pictures"]
 
 
 def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
@@ -45,6 +47,33 @@ def check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
     return checked
 
 
+def make_pictures(
+    run: Run,
+    options: Mapping[str, Any],
+    where: str = "view",
+    *,
+    room: int = 0,
+    progress: Callable[[float], object] | None = None,
+) -> list[Picture]:
+    """Read and shape what one view shows: one picture, of a history two. As :func:`make_picture`."""
+    if options["view"] != "history":
+        return [make_picture(run, options, where, room=room, progress=progress)]
+    with _naming(where):
+        pictures = history_pictures(run, options, room=room, progress=progress)
+    return [replace(each, caption=[*origin_words(run.origin), *each.caption]) for each in pictures]
+
+
+@contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """Name the view in what the client refuses."""
+    try:
+        yield
+    except ClientError as error:
+        raise ReportError(
+            f"{where}: {error.message}", view=where, field=f"{where}.{error.field or 'view'}"
+        ) from error
+
+
 def make_picture(
     run: Run,
     options: Mapping[str, Any],
@@ -56,7 +85,7 @@ def make_picture(
     """Read and shape what one view shows. ``options`` are checked; ``where`` names the view in an error; ``room`` is
     how many bytes of page a heatmap's other steps may take.
     """
-    try:
+    with _naming(where):
         if options["view"] == "heatmap":
             picture = heatmap_picture(run, options, room=room)
         elif options["view"] == "trend":
@@ -64,10 +93,6 @@ def make_picture(
         else:
             picture = scalars_picture(run, options)
         return replace(picture, caption=[*origin_words(run.origin), *picture.caption])
-    except ClientError as error:
-        raise ReportError(
-            f"{where}: {error.message}", view=where, field=f"{where}.{error.field or 'view'}"
-        ) from error
 
 
 def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
@@ -76,8 +101,8 @@ def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
     A cell must display whatever happens, so this raises nothing that a run or an option can cause.
     """
     try:
-        picture = make_picture(run, check_view(run, options, "view"))
-        caption = " ".join([f"{picture.title}.", *picture.caption])
-        return ("" if picture.empty else picture.svg(title=False)), caption
+        pictures = make_pictures(run, check_view(run, options, "view"))
+        caption = " ".join(line for each in pictures for line in (f"{each.title}.", *each.caption))
+        return "".join(each.svg(title=False) for each in pictures if not each.empty), caption
     except ReportError as error:
         return "", error.message

@@ -54,7 +54,7 @@ def live_view(picture: Picture, figure: str, frames: Sequence[Frame]) -> dict[st
         view["cells"] = _columns(picture.cells)
     if frames:
         view.update(
-            scale=picture.options["scale"],
+            scale=picture.options.get("scale", "own"),
             transform=picture.options["transform"],
             tokens=params["tokens"],
             frames=[pack_frame(frame) for frame in frames],

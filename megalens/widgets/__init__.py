@@ -3,7 +3,8 @@
 from .base import VIEW_MIME, View
 from .errors import WidgetError
 from .heatmap import Heatmap
+from .history import History
 from .scalars import Scalars
 from .trend import Trend
 
-__all__ = ["VIEW_MIME", "Heatmap", "Scalars", "Trend", "View", "WidgetError"]
+__all__ = ["VIEW_MIME", "Heatmap", "History", "Scalars", "Trend", "View", "WidgetError"]

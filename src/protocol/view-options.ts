@@ -3,13 +3,15 @@ import { ProtocolError } from './protocol-error';
 import {
   VIEWS_SCHEMA,
   type HeatmapOptions,
+  type HistoryOptions,
   type ScalarsOptions,
   type TrendOptions,
   type ViewOptions
 } from './views.generated';
 
 /** Options of a view with no member left out. */
-export type FullViewOptions = Required<HeatmapOptions> | Required<TrendOptions> | Required<ScalarsOptions>;
+export type FullViewOptions =
+  Required<HeatmapOptions> | Required<TrendOptions> | Required<ScalarsOptions> | Required<HistoryOptions>;
 
 /** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;

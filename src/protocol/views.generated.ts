@@ -5,7 +5,7 @@ import type { Schema } from '@cfworker/json-schema';
 /**
  * Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.
  */
-export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions;
+export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions;
 /**
  * 'all' or ranges such as '1-4,7'.
  */
@@ -112,6 +112,38 @@ export interface ScalarsOptions {
   smoothing?: number;
 }
 
+/**
+ * A statistic of one flag as layer × step, and below it the tensor of the chosen layer and step, with a slider over the steps.
+ */
+export interface HistoryOptions {
+  view: 'history';
+  /**
+   * Trace point by name.
+   */
+  flag: string;
+  part?: string | null;
+  layers?: LayerRanges;
+  /**
+   * Layer whose tensor is drawn; null takes the first.
+   */
+  layer?: number | null;
+  /**
+   * Step whose tensor is drawn; null follows the newest.
+   */
+  step?: number | null;
+  /**
+   * Colour of the map, over the finite traced values of a layer and step.
+   */
+  statistic?: 'mean' | 'std' | 'min' | 'max' | 'rms' | 'abs_mean' | 'nonfinite';
+  steps?: StepRange;
+  sample?: number;
+  head?: number;
+  transform?: 'linear' | 'log';
+  phase?: 'train' | 'eval' | 'generate';
+  rank?: RankChoice;
+  pass?: PassChoice;
+}
+
 /** protocol/views.schema.json, as a validator takes it. */
 export const VIEWS_SCHEMA: Schema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -119,7 +151,12 @@ export const VIEWS_SCHEMA: Schema = {
   title: 'ViewOptions',
   description:
     "Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.",
-  oneOf: [{ $ref: '#/$defs/Heatmap' }, { $ref: '#/$defs/Trend' }, { $ref: '#/$defs/Scalars' }],
+  oneOf: [
+    { $ref: '#/$defs/Heatmap' },
+    { $ref: '#/$defs/Trend' },
+    { $ref: '#/$defs/Scalars' },
+    { $ref: '#/$defs/History' }
+  ],
   $defs: {
     Layers: {
       title: 'LayerRanges',
@@ -231,6 +268,43 @@ export const VIEWS_SCHEMA: Schema = {
           description:
             'Band about the mean, over positions and samples: one standard deviation, or a 95 % confidence interval. Only with the statistic mean.'
         }
+      }
+    },
+    History: {
+      title: 'HistoryOptions',
+      description:
+        'A statistic of one flag as layer × step, and below it the tensor of the chosen layer and step, with a slider over the steps.',
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'history' },
+        flag: { type: 'string', description: 'Trace point by name.' },
+        part: { type: ['string', 'null'], default: null },
+        layers: { $ref: '#/$defs/Layers', default: 'all' },
+        layer: {
+          type: ['integer', 'null'],
+          minimum: 0,
+          default: null,
+          description: 'Layer whose tensor is drawn; null takes the first.'
+        },
+        step: {
+          type: ['integer', 'null'],
+          default: null,
+          description: 'Step whose tensor is drawn; null follows the newest.'
+        },
+        statistic: {
+          enum: ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'],
+          default: 'rms',
+          description: 'Colour of the map, over the finite traced values of a layer and step.'
+        },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        sample: { type: 'integer', minimum: 0, default: 0 },
+        head: { type: 'integer', minimum: 0, default: 0 },
+        transform: { enum: ['linear', 'log'], default: 'linear' },
+        phase: { enum: ['train', 'eval', 'generate'], default: 'train' },
+        rank: { $ref: '#/$defs/Rank', default: null },
+        pass: { $ref: '#/$defs/Pass', default: 'forward' }
       }
     },
     Scalars: {

@@ -28,6 +28,7 @@ import type { IView, IViewHost } from './view';
 import { viewMenu } from './view-menu';
 import { watchSize } from './watch-size';
 import { ViewError } from './view-error';
+import { zoomKey } from './zoom-keys';
 
 /** After this long without an answer a view says that it is reading, ms. */
 const SLOW = 250;
@@ -52,6 +53,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       reason => this._fail(reason)
     );
     this._toolbar = new Toolbar(this.t('View settings'), menu.node);
+    this._toolbar.node.hidden = host.toolbar !== undefined;
     this._shell = new Shell(this._toolbar.node, this.t);
     this._cursor = new Cursor(this._shell, mark => (this._content ? this.tipOf(mark) : null));
     this._linked = new Linked(source.link, this._shell, this, this.t);
@@ -133,7 +135,6 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   abstract pointedBy(mark: IMark): IPointed;
 
   abstract marksOf(at: IPointed): ILinkedMarks;
-
   /** Read and draw again, now. */
   refresh(): void {
     this._request(true);
@@ -177,6 +178,11 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   protected get zoom(): Zoom | null {
     return this._zoom;
+  }
+
+  /** What lies under the pointer, as the axes have it. */
+  protected locate(event: MouseEvent): IPlace | null {
+    return this._chart?.locate(event) ?? null;
   }
 
   /** Whether the page around the view is dark. */
@@ -279,9 +285,11 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     if (this._isDisposed) {
       return;
     }
-    this._toolbar.update([...this.controls(), ...this._linked.controls()]);
-    const link = connectionState(this.source.connection, this.source.name, this._actions, this.t);
-    renderState(this._shell.banner, this._content && link, reason => this._fail(reason));
+    (this.host.toolbar ?? (all => this._toolbar.update(all)))([
+      ...this.controls(),
+      ...this._linked.controls()
+    ]);
+    renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
     if (options === this._options) {
       this._isSettled = true;
       this._resolveDrawn();
@@ -294,12 +302,14 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     }
   }
 
+  private _link(): IState | null {
+    return connectionState(this.source.connection, this.source.name, this._actions, this.t);
+  }
+
   /** Show a state instead of a picture. */
   private _show(state: IState): void {
     const waits = state.kind === 'empty' || state.kind === 'loading';
-    const link = waits
-      ? connectionState(this.source.connection, this.source.name, this._actions, this.t)
-      : null;
+    const link = waits ? this._link() : null;
     this._content = null;
     this._shell.present(null);
     this._cursor.clear();
@@ -334,24 +344,13 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   private _onKey(event: KeyboardEvent): void {
-    if (event.target !== this._shell.stage || event.altKey) {
+    const command = event.ctrlKey || event.metaKey;
+    const copying = event.key === 'c' && command;
+    if (event.target !== this._shell.stage || event.altKey || (command && !copying)) {
       return;
     }
-    const copying = event.key === 'c' && (event.ctrlKey || event.metaKey);
-    if ((event.ctrlKey || event.metaKey) && !copying) {
-      return;
-    }
-    const zooms: Record<string, () => void> = {
-      '+': () => this._zoom?.by(0.8),
-      '=': () => this._zoom?.by(0.8),
-      '-': () => this._zoom?.by(1.25),
-      '0': () => this._zoom?.reset(),
-      Escape: () => {
-        this._cursor.clear();
-        this._linked.clear();
-      }
-    };
-    const zoom = zooms[event.key];
+    const letGo = (): void => [this._cursor, this._linked].forEach(each => each.clear());
+    const zoom = event.key === 'Escape' ? letGo : zoomKey(event.key, this._zoom);
     const moved = zoom === undefined && this._content ? this.move(copying ? 'copy' : event.key) : null;
     if (zoom === undefined && moved === null) {
       return;
@@ -373,7 +372,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     event.stopPropagation();
   }
 
-  private _place(): void {
+  protected _place(): void {
     if (!this._isDisposed) {
       this._cursor.place(this._chart, this._zoom);
       this._linked.place(this._content && this._chart, this._zoom);

@@ -1,7 +1,7 @@
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 
-const METHODS = { heatmap: 'heatmap', trend: 'trend', scalars: 'scalars_view' } as const;
+const METHODS = { heatmap: 'heatmap', trend: 'trend', scalars: 'scalars_view', history: 'history' } as const;
 
 /** Write a JSON value as a Python literal. */
 export function python(value: unknown): string {

@@ -90,6 +90,29 @@ export function thinnedWords({ rows, kept }: ITensorResult, t: Translate): strin
     : [];
 }
 
+/** Say in which tiers a bounded store keeps what a history shows, and what they take; empty for sources that keep everything. */
+export function tierWords({ rows, kept, evictedRows }: ITensorResult, t: Translate): string[] {
+  if (!kept) {
+    return [];
+  }
+  const bytes = t('%1 of %2', formatBytes(kept.bytes), formatBytes(kept.limitBytes));
+  const first = rows.reduce((least, row) => Math.min(least, row.step), Infinity);
+  if (kept.thinnedTo === null) {
+    return [t('Every tensor since step %1 is kept in this page (%2).', formatInteger(first), bytes)];
+  }
+  return [
+    t(
+      'Kept in this page (%1): every tensor after step %2; of earlier ones those with the least and the greatest rms of every few, and of %3 more their statistics.',
+      bytes,
+      formatInteger(kept.thinnedTo),
+      formatInteger(kept.reducedRows)
+    ),
+    ...(evictedRows > 0
+      ? [t('The oldest are statistics of the extremes only: %1 rows are gone.', formatInteger(evictedRows))]
+      : [])
+  ];
+}
+
 /** What was left out between the training and the picture. */
 export interface IOmitted {
   sampledEvery?: number;

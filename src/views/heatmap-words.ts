@@ -46,7 +46,11 @@ export function heatmapCaption(
   }
   lines.push(...words.rank);
   if (options.step !== null && options.step !== shown.step) {
-    lines.push(t('Step %1 was not traced; this is the nearest one.', formatInteger(options.step)));
+    lines.push(
+      options.step <= (result.kept?.thinnedTo ?? -Infinity)
+        ? t('Step %1 is not kept any more; this is the nearest one.', formatInteger(options.step))
+        : t('Step %1 was not traced; this is the nearest one.', formatInteger(options.step))
+    );
   }
   if (options.transform === 'log') {
     const decades = new Set(shown.layers.map(each => each.scale.decades));

@@ -46,7 +46,7 @@ const around = (center: number): readonly [number, number] => [center - 0.5, cen
 const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
 
 /** Position × tile of one flag at a step, one picture for each layer. */
-class HeatmapView extends BaseView<HeatmapOptions> {
+export class HeatmapView extends BaseView<HeatmapOptions> {
   constructor(
     node: HTMLElement,
     source: IRunSource,
@@ -200,6 +200,11 @@ class HeatmapView extends BaseView<HeatmapOptions> {
     const said = this.t('layer %1, %2%3: %4', layer.layer, where, down, value);
     const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  /** The step and the layers that are drawn; null while there is no picture. */
+  get shown(): { readonly step: number; readonly layers: readonly { readonly layer: number }[] } | null {
+    return this._shown;
   }
 
   pointedBy(mark: IMark): IPointed {

@@ -38,6 +38,8 @@ export interface ILinkedView {
   pointedBy(mark: IMark): IPointed;
   /** What the view shows of it. */
   marksOf(at: IPointed): ILinkedMarks;
+  /** What is marked until something else is chosen; absent where nothing can be. */
+  pinned?(): IMark | null;
   /** How steps lie on the x axis; absent where it has none. */
   stepAxis?(): IStepAxis;
   /** Read and draw again, now. */
@@ -213,7 +215,9 @@ export class Linked implements IDisposable {
   }
 
   private _draw(): void {
-    const nodes = [...this._band(), ...this._foreign()];
+    const pinned = this._view.pinned?.();
+    const chosen = pinned ? this._boxes(pinned, 'jp-MegalensPinned') : [];
+    const nodes = [...this._band(), ...chosen, ...this._foreign()];
     if (nodes.length > 0 || this._shell.linked.firstChild !== null) {
       this._shell.linked.replaceChildren(...nodes);
     }

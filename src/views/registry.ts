@@ -10,7 +10,8 @@ export type ViewName = ViewOptions['view'];
 export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
   heatmap: 'Heatmap',
   trend: 'Trend',
-  scalars: 'Scalars'
+  scalars: 'Scalars',
+  history: 'History'
 };
 
 /** Whether a value names a view. */
@@ -41,5 +42,7 @@ export async function mountView(
       return (await import('./trend')).mountTrend(node, source, full, host);
     case 'scalars':
       return (await import('./scalars')).mountScalars(node, source, full, host);
+    case 'history':
+      return (await import('./history')).mountHistory(node, source, full, host);
   }
 }

@@ -27,6 +27,8 @@ export interface ITrendWish {
   readonly transform: 'linear' | 'log';
   /** The statistic in words. */
   readonly statistic: string;
+  /** Newest step of which rows are gone: up to there a layer's row stands for those that followed it. */
+  readonly filledTo?: number | null;
 }
 
 /** A trend's chart, with what its caption must add. */
@@ -124,9 +126,21 @@ function smallestGap(steps: readonly number[]): number {
   return gaps.reduce((least, gap) => Math.min(least, gap), gaps[0] ?? 1);
 }
 
+/** Let each cell of a row stand for the missing ones that follow it, up to a column. */
+function fill(values: Float64Array, missing: Uint8Array, columns: number, upTo: number): void {
+  for (let row = 0; row < values.length; row += columns) {
+    for (let cell = row + 1; cell <= row + upTo; cell++) {
+      if (missing[cell] === 1 && missing[cell - 1] === 0) {
+        values[cell] = values[cell - 1] ?? NaN;
+        missing[cell] = 0;
+      }
+    }
+  }
+}
+
 /** Return the chart as layer × step, drawn as one picture. Steps and layers without a row stay blank. */
 export function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
-  const { series, steps, transform, statistic } = wish;
+  const { series, steps, transform, statistic, filledTo = null } = wish;
   const [first, last] = ends(steps);
   const [top, bottom] = ends(series.map(each => each.layer));
   const caption: string[] = [];
@@ -147,6 +161,15 @@ export function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
       values[cell] = each.values[at] ?? NaN;
       missing[cell] = 0;
     });
+  }
+  if (filledTo !== null) {
+    fill(values, missing, columns, Math.round((Math.min(filledTo, last) - first) / spacing));
+    caption.push(
+      t(
+        'Up to step %1 rows are thinned out: each is drawn up to the next one that is kept.',
+        formatInteger(filledTo)
+      )
+    );
   }
   const low = transform === 'log' ? lowMagnitude(series.map(each => each.values)) : NaN;
   const scale = new ColorScale(finiteExtent(series), transform, low);

@@ -33,7 +33,7 @@ const NEAR_PIXELS = 12;
 const MOST_LINES = 12;
 
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
-class TrendView extends BaseView<TrendOptions> {
+export class TrendView extends BaseView<TrendOptions> {
   constructor(node: HTMLElement, source: IRunSource, options: Required<TrendOptions>, host: IViewHost = {}) {
     super(node, source, options, host, { axes: 'x', least: 4 });
   }
@@ -81,9 +81,9 @@ class TrendView extends BaseView<TrendOptions> {
     signal.throwIfAborted();
     this._newest = result.rows[result.rows.length - 1];
     this._units = columns.units?.[columns.units.length - 1] ?? 0;
-    this._series = byLayer(columns);
-    this._steps = [...new Set(this._series.flatMap(each => each.steps))].sort((a, b) => a - b);
-    if (this._steps.length === 0) {
+    this.series = byLayer(columns);
+    this.steps = [...new Set(this.series.flatMap(each => each.steps))].sort((a, b) => a - b);
+    if (this.steps.length === 0) {
       return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
     }
     return { content: this._compose(part ?? null, result) };
@@ -129,7 +129,7 @@ class TrendView extends BaseView<TrendOptions> {
   }
 
   protected probe(place: IPlace): IMark | null {
-    const step = this._steps.reduce<number | null>(
+    const step = this.steps.reduce<number | null>(
       (best, each) => (best === null || Math.abs(each - place.x) < Math.abs(best - place.x) ? each : best),
       null
     );
@@ -137,14 +137,14 @@ class TrendView extends BaseView<TrendOptions> {
       return null;
     }
     this._near = this._lines?.nearest(step, place.y, NEAR_PIXELS / place.frame.height) ?? null;
-    return this._mark(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
+    return this.markOf(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
   }
 
   protected tipOf(mark: IMark): ITip | null {
     const step = (mark.x[0] + mark.x[1]) / 2;
     const layer = mark.y === null ? null : mark.y[0] + 0.5;
     const ramp = this._ramp();
-    const found = this._series
+    const found = this.series
       .filter(each => layer === null || each.layer === layer)
       .map(each => ({ layer: each.layer, at: each.steps.indexOf(step), each }))
       .filter(({ at }) => at >= 0);
@@ -179,20 +179,20 @@ class TrendView extends BaseView<TrendOptions> {
       copy: [0, 0]
     };
     const by = moves[key];
-    if (by === undefined || this._steps.length === 0) {
+    if (by === undefined || this.steps.length === 0) {
       return null;
     }
-    const before = this._at;
+    const before = this.at;
     const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
-    const step = hold((before?.step ?? this._steps.length - 1) + (before ? by[0] : 0), this._steps.length);
-    const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this._series.length);
-    this._at = { step, layer };
-    this._near = this._series[layer]?.layer ?? null;
-    const [series, at] = [this._series[layer], this._steps[step] ?? 0];
+    const step = hold((before?.step ?? this.steps.length - 1) + (before ? by[0] : 0), this.steps.length);
+    const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this.series.length);
+    this.at = { step, layer };
+    this._near = this.series[layer]?.layer ?? null;
+    const [series, at] = [this.series[layer], this.steps[step] ?? 0];
     const place = series?.steps.indexOf(at) ?? -1;
     const value =
       place < 0 ? this.t('no value') : formatFull(Number((series?.values[place] ?? NaN).toPrecision(9)));
-    const mark = this._mark(at, this.options.kind === 'heatmap' ? (series?.layer ?? 0) : null);
+    const mark = this.markOf(at, this.options.kind === 'heatmap' ? (series?.layer ?? 0) : null);
     const name = statisticWords(this.options.statistic, this.t);
     const said = this.t('step %1, layer %2: %3 %4', formatInteger(at), series?.layer ?? '', name, value);
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
@@ -203,9 +203,9 @@ class TrendView extends BaseView<TrendOptions> {
   }
 
   marksOf({ layer, step }: IPointed): ILinkedMarks {
-    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
+    const [first = 0, last = 0] = [this.steps[0], this.steps[this.steps.length - 1]];
     const rule: IMark[] = step === null ? [] : [{ facet: null, x: [step, step], y: null }];
-    if (layer === null || !this._series.some(each => each.layer === layer)) {
+    if (layer === null || !this.series.some(each => each.layer === layer)) {
       return { marks: rule };
     }
     if (this._lines) {
@@ -219,7 +219,7 @@ class TrendView extends BaseView<TrendOptions> {
   stepAxis(): IStepAxis {
     const half = this._spacing / 2;
     return {
-      stepsIn: ([from, to]) => rangeOf(this._steps.filter(step => step >= from && step <= to)),
+      stepsIn: ([from, to]) => rangeOf(this.steps.filter(step => step >= from && step <= to)),
       spanOf: ([first, last]) => [first - half, last + half]
     };
   }
@@ -251,13 +251,18 @@ class TrendView extends BaseView<TrendOptions> {
     };
   }
 
-  private _mark(step: number, layer: number | null): IMark {
+  protected markOf(step: number, layer: number | null): IMark {
     const half = layer === null ? 0 : this._spacing / 2;
     return {
       facet: null,
       x: [step - half, step + half],
       y: layer === null ? null : [layer - 0.5, layer + 0.5]
     };
+  }
+
+  /** Say what is not here any more. */
+  protected keptWords(result: ITensorResult): string[] {
+    return [...thinnedWords(result, this.t), ...omissionWords(result, this.t)];
   }
 
   private get _selection(): ISelection {
@@ -268,15 +273,22 @@ class TrendView extends BaseView<TrendOptions> {
   private _compose(part: string | null, result: ITensorResult): IContent {
     const { t, options } = this;
     const statistic = statisticWords(options.statistic, t);
-    const layers = this._series.map(each => each.layer);
-    const [first = 0, last = 0] = [this._steps[0], this._steps[this._steps.length - 1]];
-    const nonFinite = this._series.reduce((sum, each) => sum + each.nonFinite.reduce((a, b) => a + b, 0), 0);
-    const wish = { series: this._series, steps: this._steps, transform: options.transform, statistic };
+    const layers = this.series.map(each => each.layer);
+    const [first = 0, last = 0] = [this.steps[0], this.steps[this.steps.length - 1]];
+    const nonFinite = this.series.reduce((sum, each) => sum + each.nonFinite.reduce((a, b) => a + b, 0), 0);
+    const { kept, evictedRows } = result;
+    const wish = {
+      series: this.series,
+      steps: this.steps,
+      transform: options.transform,
+      statistic,
+      filledTo: evictedRows > 0 ? (kept?.thinnedTo ?? null) : null
+    };
     const picture = options.kind === 'lines' ? trendLines(wish, t) : trendHeatmap(wish, t);
     this._spacing = picture.spacing;
     this._lines =
       options.kind === 'lines'
-        ? new LayerLines(this._series, [...picture.extent.y], picture.recipe.texts['yScale'] ?? 'linear')
+        ? new LayerLines(this.series, [...picture.extent.y], picture.recipe.texts['yScale'] ?? 'linear')
         : null;
     const caption = [
       options.statistic === 'nonfinite'
@@ -295,7 +307,7 @@ class TrendView extends BaseView<TrendOptions> {
           : t('Values that were not finite: %1.', formatInteger(nonFinite))
       );
     }
-    const words = changeWords(capital(statistic), this._series, t);
+    const words = changeWords(capital(statistic), this.series, t);
     return {
       recipe: picture.recipe,
       extent: picture.extent,
@@ -307,7 +319,7 @@ class TrendView extends BaseView<TrendOptions> {
         formatInteger(first),
         formatInteger(last)
       ),
-      caption: [...caption, ...thinnedWords(result, t), ...omissionWords(result, t)],
+      caption: [...caption, ...this.keptWords(result)],
       summary:
         nonFinite > 0 ? `${words} ${t('Values that were not finite: %1.', formatInteger(nonFinite))}` : words,
       swatch: flagColor(options.flag, this.source.hello?.flags.map(each => each.name) ?? [])
@@ -317,7 +329,7 @@ class TrendView extends BaseView<TrendOptions> {
   /** Return the colour of a layer's line. */
   private _ramp(): (layer: number) => string {
     const dark = this.isDark;
-    const [first = 1, last = 1] = [this._series[0]?.layer, this._series[this._series.length - 1]?.layer];
+    const [first = 1, last = 1] = [this.series[0]?.layer, this.series[this.series.length - 1]?.layer];
     const stops = COLORS.layers[dark ? 'dark' : 'light'];
     return layer => {
       const share = last === first ? 0 : (layer - first) / (last - first);
@@ -328,12 +340,12 @@ class TrendView extends BaseView<TrendOptions> {
   private _shape: ITensorShape = { parts: [], layers: [] };
   private _newest: ITensorRow | undefined;
   private _units = 0;
-  private _series: readonly ILayerTrend[] = [];
-  private _steps: readonly number[] = [];
+  protected series: readonly ILayerTrend[] = [];
+  protected steps: readonly number[] = [];
   private _spacing = 1;
   private _lines: LayerLines | null = null;
   private _near: number | null = null;
-  private _at: { step: number; layer: number } | null = null;
+  protected at: { step: number; layer: number } | null = null;
 }
 
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

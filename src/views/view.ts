@@ -2,6 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
+import type { Control } from './toolbar';
 import type { Translate } from './translate';
 
 /** What a host may give a view. All of it is optional. */
@@ -16,6 +17,8 @@ export interface IViewHost {
   openRecording?: () => void;
   /** How charts are drawn; `canvas` unless told. */
   renderer?: 'canvas' | 'svg';
+  /** Takes the controls that the view's toolbar would hold; the toolbar is hidden then. */
+  toolbar?: (controls: readonly Control[]) => void;
   /** The element whose height a picture may fill; without it pictures keep their usual height. */
   frame?: Element;
 }

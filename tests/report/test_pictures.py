@@ -10,9 +10,9 @@ from recorded_run import RUN_ID, tensor, values_of, write_run
 
 from megalens.client import open_run, trend
 from megalens.protocol import check_view_options
-from megalens.report import draw_picture
+from megalens.report import build_report, draw_picture
 from megalens.report.describe import compressor_words
-from megalens.report.draw import make_picture
+from megalens.report.draw import make_picture, make_pictures
 from megalens.report.points import thin
 from megalens.report.scalars import trailing_mean
 
@@ -293,6 +293,20 @@ def test_a_heatmap_says_what_the_compressor_lost_and_since_when_that_is_known(tm
     both = picture(run, **{**options, "layers": "all"}).caption
     assert "Lost to the compressor: 62 % of the tensor’s rms, in layer 1, as measured at step 2." in both
     assert not any("Lost" in line for line in picture(run, **{**options, "layers": "2"}).caption)
+
+
+def test_a_history_is_a_map_and_the_tensor_of_a_cell_that_can_be_scrubbed(run):
+    options = check_view_options({"view": "history", "flag": "MLP1_mat_mul", "layers": "2-3", "step": 7})
+    above, tensor = make_pictures(run, options, room=50_000)
+    assert (above.template, tensor.template) == ("trend-heatmap", "heatmap")
+    assert {row["layer"] for row in above.cells} == {2, 3}
+    assert (tensor.frames[0].step, list(tensor.frames[0].matrices)) == (1, [2])
+    assert len(tensor.frames) > 5
+    page = build_report(run, [options]).decode()
+    assert page.count("<figure") == 2
+    assert page.count("run.history(&quot;MLP1_mat_mul&quot;, layers=&quot;2-3&quot;, step=7)") == 2
+    (empty,) = make_pictures(run, check_view_options({"view": "history", "flag": "HiddenStates"}))
+    assert empty.empty
 
 
 def test_every_view_says_that_its_steps_are_inferred_or_replayed(tmp_path):

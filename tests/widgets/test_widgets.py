@@ -10,7 +10,7 @@ import pytest
 from recorded_run import RUN_ID, write_run
 
 from megalens.protocol import option_name, python_name, view_defaults, view_fields
-from megalens.widgets import VIEW_MIME, Heatmap, Scalars, Trend, WidgetError
+from megalens.widgets import VIEW_MIME, Heatmap, History, Scalars, Trend, WidgetError
 
 RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
 
@@ -28,7 +28,9 @@ def run(folder):
         yield opened
 
 
-@pytest.mark.parametrize(("kind", "view"), [(Heatmap, "heatmap"), (Trend, "trend"), (Scalars, "scalars")])
+@pytest.mark.parametrize(
+    ("kind", "view"), [(Heatmap, "heatmap"), (Trend, "trend"), (Scalars, "scalars"), (History, "history")]
+)
 def test_every_option_of_the_contract_is_an_attribute_of_the_widget(kind, view):
     options = {} if view == "scalars" else {"flag": "MLP1_mat_mul"}
     widget = kind(RUN, options)
@@ -110,6 +112,7 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
         (NotebookRun.heatmap, "heatmap"),
         (NotebookRun.trend, "trend"),
         (NotebookRun.scalars_view, "scalars"),
+        (NotebookRun.history, "history"),
     ):
         parameters = {name: p for name, p in inspect.signature(method).parameters.items() if name != "self"}
         assert tuple(parameters) == tuple(python_name(name) for name in view_fields(view))
@@ -119,6 +122,15 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
             if p.default is not inspect.Parameter.empty
         }
         assert given == view_defaults(view)
+
+
+def test_a_history_shows_its_map_and_the_chosen_tensor(run):
+    bundle = run.history("MLP1_mat_mul", layer=3, step=30)._repr_mimebundle_()
+    assert bundle[VIEW_MIME]["options"]["layer"] == 3
+    assert bundle["text/html"].count("<svg") == 2
+    assert "MLP1 output, rms of layers 1 to 4, steps 1 to 40." in bundle["text/html"]
+    assert "MLP1 output, mean of 16 tiles, layer 3, step 30." in bundle["text/html"]
+    assert bundle["text/plain"] == "History(gpt-demo: flag='MLP1_mat_mul', layer=3, step=30)"
 
 
 def test_the_bundle_holds_the_view_for_every_kind_of_reader(run):

@@ -189,3 +189,31 @@ test('the hover rule of lines lists every layer with its value', async ({ page }
   expect(text.match(/layer \d/g)).toHaveLength(4);
   await expect(page.locator('.jp-MegalensCursor.jp-mod-rule')).toHaveCount(1);
 });
+
+test('a click on the map of a history chooses its cell, and the keys go on from there', async ({ page }) => {
+  const wanted: ViewOptions = { view: 'history', flag: 'MLP1_mat_mul', layer: 3, step: 62 };
+  await show(page, wanted, { ...SMALL, steps: 120 });
+  const chosen = (): Promise<unknown> => page.evaluate(() => window.harness.view?.options);
+  const box = await page.locator('.jp-MegalensPinned').boundingBox();
+  if (box === null) {
+    throw new Error('Expected the chosen cell to be marked and found no mark.');
+  }
+  // Twenty steps to the left and a layer up.
+  await page.mouse.click(box.x + box.width / 2 - 20 * box.width, box.y - box.height / 2);
+  await expect.poll(chosen).toMatchObject({ layer: 2, step: 42 });
+  const title = page.locator('.jp-MegalensHistory-tensor .jp-MegalensView-title');
+  await expect(title).toContainText('layer 2, step 42');
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowDown');
+  await expect.poll(chosen).toMatchObject({ layer: 3, step: 43 });
+  await expect(title).toContainText('layer 3, step 43');
+  // A Shift-drag chooses steps and no cell.
+  await page.keyboard.down('Shift');
+  await page.mouse.move(box.x - 10 * box.width, box.y);
+  await page.mouse.down();
+  await page.mouse.move(box.x, box.y, { steps: 4 });
+  await page.mouse.up();
+  await page.keyboard.up('Shift');
+  await expect(page.locator('[data-control="filter"]')).toBeVisible();
+  expect(await chosen()).toMatchObject({ layer: 3, step: 43 });
+});

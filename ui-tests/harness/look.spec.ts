@@ -15,6 +15,8 @@ const PICTURES: Record<string, ViewOptions> = {
   'heatmap-attention': { view: 'heatmap', flag: 'RawAttentionScore_mat_mul', head: 1 },
   'trend-lines': { view: 'trend', flag: 'MLP1_mat_mul' },
   'trend-heatmap': { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' },
+  'trend-band': { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'std', layers: '1,4' },
+  history: { view: 'history', flag: 'MLP1_mat_mul', layer: 3, step: 62 },
   scalars: { view: 'scalars', smoothing: 20 },
   'scalars-all': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm', 'tokens_per_second'] },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
@@ -44,7 +46,7 @@ for (const theme of ['light', 'dark'] as const) {
       );
       await page.screenshot({ path: join(SHOTS, `${name}-${theme}.png`), fullPage: true });
       expect(errors).toEqual([]);
-      const drawn = await page.locator('.jp-MegalensView').getAttribute('data-state');
+      const drawn = await page.locator('.jp-MegalensView').first().getAttribute('data-state');
       expect(drawn).toBe(name.startsWith('state') ? 'none' : 'drawn');
     });
   }

@@ -25,6 +25,7 @@ export class MemoryRun implements IRunSource {
   numbers: { step: number; name: string; value: number }[] = [];
   units: Record<string, string> = {};
   evictedRows = 0;
+  limitBytes = 1 << 24;
   sampledEvery = 1;
   failure: Error | null = null;
   readonly asked: ITensorQuery[] = [];
@@ -59,12 +60,13 @@ export class MemoryRun implements IRunSource {
     if (this.failure) {
       return Promise.reject(this.failure);
     }
-    const { rows } = this.store().query(query);
-    return Promise.resolve({ rows, evictedRows: this.evictedRows, sampledEvery: this.sampledEvery });
+    const result = this.store().query(query);
+    const evictedRows = this.evictedRows + result.evictedRows;
+    return Promise.resolve({ ...result, evictedRows, sampledEvery: this.sampledEvery });
   }
 
   private store(): TensorStore {
-    const store = new TensorStore(1 << 24);
+    const store = new TensorStore(this.limitBytes);
     this.rows.forEach(row => store.add(row));
     return store;
   }
