@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -12,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .batch import NO_COUNTS, NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
+from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
 from .compressors import NarrowMean
-from .micro_batches import MicroBatches
+from .micro_batches import OUTSIDE, MicroBatches
 from .pieces import Cut, cut_of
 from .plan import Plan
 from .points import ModelPoints, Shards, Source
 from .probes import Probe, install_probes
 from .staging import StagePool
+from .tensors import count_nonfinite, errors_of, local_piece, parts_of, to_host
 
 __all__ = ["Capture"]
 
 _clock = time.perf_counter_ns
 _MOST_METAS = 256
-_MEASURED_VALUES = 1 << 20
 
 
 class Capture(MicroBatches):
@@ -121,6 +120,7 @@ class Capture(MicroBatches):
             for flag in self.plan.flags.values():
                 flag.active = False
         self._any_active = False
+        self.phase = OUTSIDE
         self.in_forward = self.in_backward = False
 
     def fired(self) -> tuple[int, int, list[str]] | None:
@@ -223,7 +223,7 @@ class Capture(MicroBatches):
         if isinstance(value, Tensor):
             value = value.detach()
             if value.device.type == "cuda":
-                value, self._on_device = _to_host(value), True
+                value, self._on_device = to_host(value), True
             else:
                 value = value.clone()
         if len(self._scalars) < 10_000:
@@ -231,7 +231,7 @@ class Capture(MicroBatches):
 
     def _add(self, probe: Probe, tensor: Tensor, micro_batch: int, side: str) -> None:
         source, flag = probe.source, probe.flag
-        data, known = _local(tensor.detach())
+        data, known = local_piece(tensor.detach())
         if data.ndim < 2 and not source.like_ids:
             # Ids of one sample; else one number, for all samples or for each.
             data = data.reshape(1, -1) if flag.name == "InputTokens" else data.reshape(-1, 1, 1)
@@ -267,27 +267,27 @@ class Capture(MicroBatches):
                 array = self._stage.room(tuple(kept.shape))
                 np.copyto(array, kept.numpy())
                 if metas is None:
-                    parts = _parts(source, kept)
+                    parts = parts_of(source, kept)
                     shapes = [(*part.shape[:-1], tiles) for part in parts]
                     metas = self._describe(probe, key, cuts, parts, shapes, samples)
                 self._rows.append(RawRows(metas, kernel, array))
                 self._nbytes += array.nbytes + 256
                 return
-        parts = _parts(source, kept)
+        parts = parts_of(source, kept)
         outputs = [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
-        counts = [_count(part) for part in parts]
+        counts = [count_nonfinite(part) for part in parts]
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
             metas = self._describe(probe, key, cuts, parts, shapes, samples)
-        errors = _errors(probe, parts, outputs, cuts) if flag.measured else [NO_ERROR] * len(parts)
+        errors = errors_of(probe, parts, outputs, cuts) if flag.measured else [NO_ERROR] * len(parts)
         for meta, values, count, error in zip(metas, outputs, counts, errors, strict=True):
             if isinstance(error, Tensor) and error.is_cuda:
-                error = _to_host(error)
+                error = to_host(error)
             if values.is_cuda:
-                values = _to_host(values)
+                values = to_host(values)
                 self._on_device = True
             if isinstance(count, Tensor):
-                count = _to_host(count)
+                count = to_host(count)
             self._rows.append(Row(meta, values, count, error))
             self._nbytes += values.nbytes + 256
 
@@ -306,7 +306,7 @@ class Capture(MicroBatches):
                 place.tp,
                 len(place.tp_ranks),
             )
-            for part, features in zip_longest(_parts(source, kept), source.features)
+            for part, features in zip_longest(parts_of(source, kept), source.features)
         ]
 
     def _describe(
@@ -345,61 +345,6 @@ class Capture(MicroBatches):
         if data.ndim == 1:
             data = data.unsqueeze(0)
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
-
-
-def _local(data: Tensor) -> tuple[Tensor, Shards | None]:
-    """Return this rank's piece of a distributed tensor, and along what it was cut; of any other tensor itself, and None."""
-    placements = getattr(data, "placements", None)
-    if placements is None:
-        return data, None
-    whole = data.ndim
-    local: Tensor = data.to_local()  # type: ignore[attr-defined]
-    axes = [placement.dim % whole for placement in placements if placement.is_shard()]
-    if not axes or axes == [0]:
-        return local, "none"
-    if axes[-1] == whole - 1:
-        return local, "features"
-    return local, "heads" if whole == 4 else "sequence"
-
-
-def _parts(source: Source, data: Tensor) -> Sequence[Tensor]:
-    return (data,) if source.split is None else source.split(data)
-
-
-def _errors(
-    probe: Probe, parts: Sequence[Tensor], outputs: Sequence[Tensor], cuts: Sequence[Cut]
-) -> list[Tensor | float]:
-    """Return how much the compressor loses of each part; of a piece it would say nothing of the whole."""
-    return [
-        probe.flag.error(*_head(part, output), probe.layer) if cut.join is None else NO_ERROR
-        for part, output, cut in zip(parts, outputs, cuts, strict=True)
-    ]
-
-
-def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
-    """Return as much of a tensor, and of what is kept of it, as is measured: a large one would cost the step seconds."""
-    if part.numel() <= _MEASURED_VALUES or part.ndim < 3:
-        return part, output
-    count = max(1, _MEASURED_VALUES // part[0, 0].numel())
-    return part[:1, :count], output[:1, :count]
-
-
-def _count(data: Tensor) -> tuple[int, int] | Tensor:
-    """Count NaN and infinity. Any of them makes the sum non-finite, so on the CPU one pass settles the usual case."""
-    if not data.is_floating_point() or data.numel() == 0:
-        return NO_COUNTS
-    if data.is_cuda:
-        return torch.stack((data.isnan().sum(), data.isinf().sum()))
-    # On the CPU the number is already here: reading it waits for nothing.
-    if math.isfinite(float(data.sum(dtype=torch.float32))):
-        return NO_COUNTS
-    return int(data.isnan().sum()), int(data.isinf().sum())
-
-
-def _to_host(data: Tensor) -> Tensor:
-    """Start a copy into pinned memory. It is complete once the batch's event is."""
-    host = torch.empty(data.shape, dtype=data.dtype, pin_memory=True)
-    return host.copy_(data, non_blocking=True)
 
 
 def _hint(probe: Probe) -> str:

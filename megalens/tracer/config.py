@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["CONTROLS", "PHASES", "Plan", "change_plan", "settings_from"]
 
 
+_OTHERS = ("perturb", "mode", "budget")
+
+
 def settings_from(
     flags: Mapping[str, Any] | Iterable[str] | None, defaults: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -41,7 +44,7 @@ def settings_from(
     ----------
     flags : mapping, iterable of str, or None
         Flag names with a compressor, a ``FlagSetting`` (whose compressor may be a :class:`Compressor`), or None for off; or just names, which take
-        ``Tile(96)`` (``NoOp`` for token ids).
+        ``Tile(96)`` (``NoOp`` for token ids). A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
     defaults : mapping, optional
         ``layers``, ``every``, ``phases`` and ``samples`` where a flag does not say its own.
 
@@ -56,7 +59,9 @@ def settings_from(
         flags = [flags]
     if not isinstance(flags, Mapping):
         flags = {name: NoOp() if name in FLAGS and FLAGS[name].exact else Tile() for name in flags}
-    elif set(flags) == {"flags"} and isinstance(flags["flags"], Mapping):
+    others: dict[str, Any] = {}
+    if "flags" in flags and set(flags) <= {"flags", *_OTHERS} and isinstance(flags["flags"], Mapping):
+        others = {name: value for name, value in flags.items() if name != "flags"}
         flags = flags["flags"]
     settings: dict[str, Any] = {}
     for name, given in flags.items():
@@ -77,7 +82,7 @@ def settings_from(
         if "layers" in setting:
             setting["layers"] = _layers_text(setting["layers"])
         settings[name] = setting
-    patch = {"flags": settings}
+    patch = {"flags": settings, **others}
     check_message({"type": "configure", "id": "local", "patch": patch})
     return patch
 

@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["MicroBatches"]
+__all__ = ["OUTSIDE", "MicroBatches"]
+
+OUTSIDE = "outside"
+"""Phase of what runs between steps, which is neither traced nor perturbed."""
 
 
 class MicroBatches:
@@ -23,7 +26,7 @@ class MicroBatches:
     step : int
         Step that began last.
     phase : str
-        ``train``, ``eval`` or ``generate``.
+        ``train``, ``eval`` or ``generate``; :data:`OUTSIDE` between steps.
     in_forward, in_backward : bool
         Where the model is.
     follows_backward : bool

@@ -106,6 +106,7 @@ class Tracer:
         self._announced = False
         self._control = False
         self._perturbed: Installed | None = None
+        self._looked = False
         self._capture = Capture(points, self._warn, self._hand_over)
         self._capture.follow(plan)
         self._job = Job(
@@ -292,8 +293,8 @@ class Tracer:
         capture = self._capture
         self._flush(probes=capture.fired(), wall_ns=now - self._began_ns)
         capture.pause()
-        if self._perturbed is not None and self._perturbed.last_step == self._started:
-            self._job.perturbed_steps += 1
+        if self._perturbed is not None:
+            self._look_at_perturbed(self._perturbed)
         # It counts for the next step: this one's batch has left.
         capture.spent_ns += _clock() - now
 
@@ -342,10 +343,23 @@ class Tracer:
 
     def _perturb(self, plan: Plan | None) -> None:
         installed, self._perturbed = self._perturbed, None
+        self._looked = False
         if installed is not None:
             installed()
         if plan is not None and plan.perturb is not None:
             self._perturbed = install_perturbations(self._points, plan.perturb, self._capture, self._warn)
+
+    def _look_at_perturbed(self, perturbed: Installed) -> None:
+        self._job.perturbed_steps += perturbed.last_step == self._started
+        if not self._looked:
+            self._looked = True
+            unfired = perturbed.unfired()
+            if unfired:
+                more = f" and {len(unfired) - 5} more" if len(unfired) > 5 else ""
+                self._warn(
+                    f"Step {self._started} did not reach what was to be perturbed: {', '.join(unfired[:5])}{more}. "
+                    "A compiled model calls no hooks."
+                )
 
     def _release(self) -> None:
         """Leave the model as it was."""
