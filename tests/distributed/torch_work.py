@@ -1,0 +1,144 @@
+"""What each process of a test with torch's own parallel tools does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from hub_found import hub_found
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import megalens
+from megalens.demo.model import GPT, GPTConfig
+
+__all__ = ["STEPS", "alone", "traced"]
+
+STEPS, _SAMPLES, _SEQUENCE, _VOCABULARY = 2, 4, 16, 48
+
+
+def build(kind: str) -> nn.Module:
+    """The same model in every process."""
+    torch.manual_seed(0)
+    if kind == "gpt":
+        return GPT(GPTConfig(vocabulary=_VOCABULARY, layers=2, hidden=32, heads=4, sequence=_SEQUENCE))
+    config = LlamaConfig(
+        vocab_size=_VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=_SEQUENCE,
+        attn_implementation="eager",
+    )
+    return LlamaForCausalLM(config)
+
+
+def batch(step: int) -> Tensor:
+    """Token ids of one step of the whole job."""
+    generator = torch.Generator().manual_seed(step)
+    return torch.randint(0, _VOCABULARY, (_SAMPLES, _SEQUENCE), generator=generator)
+
+
+def spread(model: nn.Module, way: str) -> nn.Module:
+    """Cut ``model`` over the processes."""
+    if way == "ddp":
+        return nn.parallel.DistributedDataParallel(model)
+    if way == "fsdp":
+        return FullyShardedDataParallel(model, device_id=torch.device("cpu"))
+    if way == "fsdp2":
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+        for layer in model.model.layers if hasattr(model, "model") else model.blocks:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+    if way == "fsdp2 and tensor":
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        tensor_parallel(model, mesh["tp"], False)
+        for layer in model.model.layers:
+            fully_shard(layer, mesh=mesh["dp"])
+        return fully_shard(model, mesh=mesh["dp"])
+    if way in ("tensor", "sequence"):
+        return tensor_parallel(model, init_device_mesh("cpu", (2,)), way == "sequence")
+    return model
+
+
+def tensor_parallel(model: nn.Module, mesh: Any, sequence: bool) -> nn.Module:
+    """Megatron's way of cutting a Llama; with ``sequence``, norms and residuals see a part of the positions each."""
+    rows: dict[str, Any] = {"output_layouts": Shard(1)} if sequence else {}
+    plan: dict[str, Any] = {f"self_attn.{name}_proj": ColwiseParallel() for name in ("q", "k", "v")} | {
+        "self_attn.o_proj": RowwiseParallel(**rows),
+        "mlp.gate_proj": ColwiseParallel(),
+        "mlp.up_proj": ColwiseParallel(),
+        "mlp.down_proj": RowwiseParallel(**rows),
+    }
+    if sequence:
+        whole = {"desired_input_layouts": Replicate(), "use_local_output": True}
+        plan |= {
+            "input_layernorm": SequenceParallel(use_local_output=True),
+            "post_attention_layernorm": SequenceParallel(use_local_output=True),
+            "self_attn": PrepareModuleInput(
+                input_kwarg_layouts={"hidden_states": Shard(1)},
+                desired_input_kwarg_layouts={"hidden_states": Replicate()},
+                use_local_output=True,
+            ),
+            "mlp": PrepareModuleInput(input_layouts=Shard(1), **whole),
+        }
+    for layer in model.model.layers:
+        parallelize_module(layer, mesh, plan)
+    if sequence:
+        outside = {
+            # Not before: the model makes positions and mask as long as what the embedding gives.
+            "model.layers.0": PrepareModuleInput(
+                input_layouts=Replicate(), desired_input_layouts=Shard(1), use_local_output=True
+            ),
+            "model.norm": SequenceParallel(use_local_output=True),
+            "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+        }
+        parallelize_module(model, mesh, outside)
+    return model
+
+
+def traced(
+    rank: int, kind: str, way: str, folder: Path, flags: dict[str, Any]
+) -> tuple[list[float], list[str], dict[str, Any]]:
+    """Train and trace; losses, warnings, and where the process stands."""
+    os.environ["MEGALENS_RUNTIME_DIR"] = str(folder / "runtime")
+    model = spread(build(kind), way)
+    tracer = megalens.trace(model, flags=flags, record=folder / "run", linger=0.1)
+    hub_found(tracer)
+    place = tracer._job._place
+    losses = [
+        train(model, batch(step).chunk(place.dp_size)[place.dp], tracer) for step in range(1, STEPS + 1)
+    ]
+    tracer.close()
+    return losses, tracer.status()["warnings"], {"tp": place.tp_size, "dp": place.dp_size}
+
+
+def alone(rank: int, kind: str, folder: Path, flags: dict[str, Any]) -> list[float]:
+    """Train and trace in one process."""
+    return traced(rank, kind, "none", folder, flags)[0]
+
+
+def train(model: nn.Module, ids: Tensor, tracer: Any) -> float:
+    """One step of plain gradient descent, so that cut and whole parameters change alike."""
+    with tracer.step():
+        out = model(ids)
+        logits = out if isinstance(out, Tensor) else out.logits
+        loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        torch.optim.SGD(model.parameters(), 0.1).step()
+        model.zero_grad()
+    return loss.item()
