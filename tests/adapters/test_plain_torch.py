@@ -168,6 +168,11 @@ def test_an_unknown_model_is_answered_with_its_modules_and_the_table_to_fill_in(
         find_adapter(many)
 
 
+def test_a_list_of_models_that_are_no_stages_is_refused_by_name(gpt: GPT) -> None:
+    with pytest.raises(TracerError, match=r"GPT models of Megatron-Core; this one holds GPT\."):
+        find_adapter([gpt, gpt])
+
+
 def test_a_table_that_does_not_fit_names_the_path_at_fault(gpt: GPT) -> None:
     with pytest.raises(TracerError, match=r"no attention\.fused"):
         Adapter(layer="blocks.{i}", qkv="attention.fused").points(gpt)

@@ -76,3 +76,15 @@ def test_every_flag_is_what_one_process_has(
     assert (sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())) == ([], [])
     for key, values in found.items():
         np.testing.assert_allclose(values, expected[key], rtol=1e-3, atol=2e-4, err_msg=str(key))
+
+
+def test_a_device_mesh_tells_the_place_of_a_pipeline_stage() -> None:
+    places = run_job(4, "torch_work:in_mesh")
+    assert [place.name for place in places] == [
+        "rank 0 (tp 0, pp 0)",
+        "rank 1 (tp 1, pp 0)",
+        "rank 2 (tp 0, pp 1)",
+        "rank 3 (tp 1, pp 1)",
+    ]
+    assert [place.tp_ranks for place in places] == [(0, 1), (0, 1), (2, 3), (2, 3)]
+    assert [place.leads for place in places] == [True, False, True, False]

@@ -22,9 +22,11 @@ from torch.distributed.tensor.parallel import (
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import megalens
+from megalens.adapters import mesh_place
 from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer import Place
 
-__all__ = ["STEPS", "alone", "traced"]
+__all__ = ["STEPS", "alone", "in_mesh", "traced"]
 
 STEPS, _SAMPLES, _SEQUENCE, _VOCABULARY = 2, 4, 16, 48
 
@@ -130,6 +132,11 @@ def traced(
 def alone(rank: int, kind: str, folder: Path, flags: dict[str, Any]) -> list[float]:
     """Train and trace in one process."""
     return traced(rank, kind, "none", folder, flags)[0]
+
+
+def in_mesh(rank: int) -> Place:
+    """Where a process stands in a mesh with pipeline stages, of which a model knows nothing."""
+    return mesh_place(init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp")))
 
 
 def train(model: nn.Module, ids: Tensor, tracer: Any) -> float:
