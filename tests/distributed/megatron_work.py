@@ -11,8 +11,9 @@ from megatron_job import MegatronJob
 from shape import STEPS, Shape
 
 import megalens
+from megalens.adapters import find_adapter
 
-__all__ = ["traced"]
+__all__ = ["reasons", "traced"]
 
 
 def traced(
@@ -36,3 +37,10 @@ def traced(
         said.append(tracer.status())
         job.close()
     return losses, said
+
+
+def reasons(rank: int, shape: Shape) -> dict[str, str]:
+    """Why flags cannot be traced."""
+    model = MegatronJob(shape).chunks[0]
+    flags = find_adapter(model).points(model).flags
+    return {name: here.reason for name, here in flags.items() if here.reason}

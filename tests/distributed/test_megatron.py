@@ -78,6 +78,24 @@ def test_every_flag_of_a_layout_is_what_one_process_has(layout: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("layout", "flag", "words"),
+    [
+        (
+            "fewer query groups than ranks",
+            "QKV_mat_mul",
+            "fewer query groups (1) than tensor-parallel ranks (2)",
+        ),
+        ("experts on two ranks", "MLP1_mat_mul", "Layer 1 is a mixture of experts"),
+    ],
+)
+def test_a_flag_that_a_layout_cannot_have_says_why(layout: str, flag: str, words: str) -> None:
+    shape = LAYOUTS[layout]
+    for reasons in run_job(shape.processes, "megatron_work:reasons", shape):
+        assert words in reasons.pop(flag)
+        assert reasons == {}
+
+
+@pytest.mark.parametrize(
     "layout", ["tensor parallel", "SwiGLU, sequence parallel", "tensor and pipeline parallel"]
 )
 def test_every_compressor_gives_what_it_gives_of_the_whole_tensor(layout: str, tmp_path: Path) -> None:
