@@ -172,9 +172,15 @@ export class TensorStore {
   private shrink(): void {
     while (this._bytes > this.limitBytes) {
       const before = this._bytes;
-      for (const flag of this.all.values()) {
-        for (const series of flag.series.values()) {
-          this.forget(flag, series.thin());
+      // Series by series, so that no frame waits for a pass over all of them.
+      const all = [...this.all.values()].flatMap(flag =>
+        [...flag.series.values()].map(series => ({ flag, series }))
+      );
+      for (let tries = all.length; tries > 0 && this._bytes > this.limitBytes; tries -= 1) {
+        this.turn = (this.turn + 1) % all.length;
+        const next = all[this.turn];
+        if (next) {
+          this.forget(next.flag, next.series.thin());
         }
       }
       if (this.reducedBytes > this.limitBytes * REDUCED_SHARE) {
@@ -258,6 +264,8 @@ export class TensorStore {
   private readonly all = new Map<string, IFlag>();
   private readonly words = new Map<string, string>();
   private _bytes = 0;
+  /** Series that was thinned last. */
+  private turn = 0;
   private reducedBytes = 0;
 }
 
