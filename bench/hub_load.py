@@ -39,6 +39,8 @@ def main() -> int:
     options = parser.parse_args()
     options.producers = options.producers or (100 if options.quick else 1000)
     options.steps = options.steps or (8 if options.quick else 60)
+    # The hub stands back behind everything else: what else the machine did decides how late it is.
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = os.path.join(folder, "runtime")
         measured = _measure(options, Path(folder) / "runs")
@@ -46,7 +48,8 @@ def main() -> int:
         f"One hub that records, {options.producers} producers in a second process and {options.viewers} viewers in a third, on loopback. Each producer is a "
         f"pipeline stage: every {options.period:g} s all send a frame of {ROWS} rows of 96 values at once, and a status each second; rank 0 leads and tells "
         f"of all others. {options.steps} steps; from the middle on {options.stalled} viewers read nothing until the last step was sent. A step is late at a "
-        "viewer by the time from its first frame's sending to its last frame's arrival. Intervals: 95 % bootstrap over steps."
+        "viewer by the time from its first frame's sending to its last frame's arrival. Intervals: 95 % bootstrap over steps. "
+        f"Before it began, {load:.1f} other processes on average wanted a processor."
     )
     rows = _rows(options, measured)
     print(

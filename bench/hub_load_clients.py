@@ -51,7 +51,7 @@ async def _producers(hub: dict[str, Any], options: argparse.Namespace) -> None:
 
     async def join(rank: int) -> RawClient:
         async with gate:
-            client = await _join(hub, "producer", lambda text, body: None)
+            client = await _join(hub, "producer", _show_error)
             client.send_text(json.dumps(_announcement(rank, options.count, places)))
             return client
 
@@ -68,6 +68,9 @@ async def _producers(hub: dict[str, Any], options: argparse.Namespace) -> None:
         # What the sockets did not take at once is written now.
         await asyncio.sleep(0)
         sent.append([begins, time.monotonic()])
+    gone = sum(client.ended.done() for client in clients)
+    if gone:
+        print(f"{gone} producers lost their connection", file=sys.stderr)
     _say({"sent": sent})
     await _hear()
     reports.cancel()
@@ -102,6 +105,12 @@ async def _report(clients: list[RawClient], sent: list[list[float]]) -> None:
                 ]
             clients[rank].send_text(json.dumps(status))
         second += 1
+
+
+def _show_error(text: bool, body: memoryview) -> None:
+    """Show what the hub refuses: a producer that it turned away would be missing in every figure."""
+    if b'"error"' in bytes(body[:200]):
+        print(bytes(body).decode(), file=sys.stderr)
 
 
 class _Viewer:
