@@ -14,6 +14,8 @@ __all__ = ["BudgetKeeper"]
 
 _SEED = 20_261_121
 """The same on all ranks, so that they leave out the same steps without a word."""
+_AGAIN_STEPS = 100
+"""After so many steps what was asked for in vain is asked for again: a rank may have been stopped."""
 
 
 class BudgetKeeper:
@@ -29,6 +31,7 @@ class BudgetKeeper:
         self._ask = ask
         self._budget: Budget | None = None
         self._asked: Concession | None = None
+        self._ask_again = 0
         # Between the training thread, which changes what is measured, and the one that measures.
         self._lock = threading.Lock()
 
@@ -58,9 +61,9 @@ class BudgetKeeper:
                 return
             budget.observe(step, traced, wall_ns)
             wanted = budget.plan()
-            if wanted in (budget.concession, self._asked):
+            if wanted == budget.concession or (wanted == self._asked and step < self._ask_again):
                 return
-            self._asked = wanted
+            self._asked, self._ask_again = wanted, step + _AGAIN_STEPS
         self._ask(wanted)
 
     def status(self) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ __all__ = ["Job"]
 
 _HUB_GONE_SECONDS = 5.0
 _MOST_WARNINGS = 20
+_PARTING_SECONDS = 3.0
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""
@@ -202,10 +203,13 @@ class Job:
             }
         return self._report(self.worker.health.status())
 
-    def close(self) -> None:
-        """Send what is waiting and part from the others. Safe twice."""
+    def close(self, finished: bool = True) -> None:
+        """Send what is waiting and part from the others; a training that did not finish says no goodbye. Safe twice."""
+        if finished and self.crew is not None and self.crew.agreement is not None:
+            # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
+            self.crew.wait_for_others(_PARTING_SECONDS)
         if self.worker is not None:
-            self.worker.close()
+            self.worker.close(finished=finished)
         if self.crew is not None:
             self.crew.close()
 

@@ -17,6 +17,7 @@ from .staging import Stage
 __all__ = ["Joiner", "Waiting", "pack_pieces"]
 
 _PATIENCE_SECONDS = 3.0
+_FIRST_PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _MOST_EARLY = 256
 
@@ -77,6 +78,7 @@ class Joiner:
         self._early: dict[Key, dict[int, _Pieces]] = {}
         self._tables: dict[tuple[int, int], tuple[list[tuple[Any, ...]], list[tuple[int, ...]]]] = {}
         self._joined: dict[tuple[RowMeta, tuple[int, ...]], RowMeta] = {}
+        self._heard: set[int] = set()
         self.lost_rows = 0
         self.bytes_received = 0
 
@@ -92,6 +94,7 @@ class Joiner:
     def take(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> None:
         """Take what another rank sent; raises ``ValueError`` or ``KeyError`` when it cannot be read."""
         pieces = self._read(rank, meta, payload)
+        self._heard.add(rank)
         key = (int(meta["version"]), int(meta["step"]), int(meta["order"]))
         self.bytes_received += len(payload)
         waiting = self._by_key.get(key)
@@ -114,7 +117,10 @@ class Joiner:
         while self._waiting:
             head = self._waiting[0]
             if not head.complete:
-                late = time.monotonic() - head.since > _PATIENCE_SECONDS
+                # A rank that nothing has come from yet may still be looking for its leader.
+                heard = self._heard.issuperset(self._ranks[1:])
+                patience = _PATIENCE_SECONDS if heard else _FIRST_PATIENCE_SECONDS
+                late = time.monotonic() - head.since > patience
                 full = sum(waiting.batch.nbytes for waiting in self._waiting) > _MOST_BYTES
                 if not (late or full or everything):
                     return

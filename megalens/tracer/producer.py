@@ -28,6 +28,7 @@ _SCALARS_SECONDS = 0.2
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _KEPT_SCALARS = 10_000
 _LAST_SECONDS = 2.0
+_MOST_REFUSALS = 3
 _EARLY_BYTES = 32 << 20
 
 
@@ -107,6 +108,7 @@ class Producer(Worker):
         self._link: Link | None = None
         self._seq = 0
         self._restarts = 0
+        self._refusals = 0
         self._tries = 0
         self._retry_at = 0.0
         self._unsent: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT_SCALARS)
@@ -130,9 +132,9 @@ class Producer(Worker):
         """Send a ``status`` at once: something happened that viewers should not wait for."""
         self._queue.put(())
 
-    def close(self, timeout: float = 10.0) -> None:
-        """Send what is waiting, say goodbye, and end the thread. Safe twice."""
-        super().close(timeout)
+    def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
+        """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
+        super().close(timeout, finished=finished)
         if self._thread.is_alive():
             link = self._link
             if link is not None:
@@ -182,7 +184,8 @@ class Producer(Worker):
         self._send_last()
         self._send_scalars()
         self._send_status()
-        self._say({"type": "goodbye", "reason": "finished"})
+        if self._finished:
+            self._say({"type": "goodbye", "reason": "finished"})
 
     def _send_last(self) -> None:
         """Wait a moment for the pieces of the last step."""
@@ -390,6 +393,9 @@ class Producer(Worker):
             self._viewers(int(message.get("viewers", 0)))
         elif message["type"] == "error":
             self.health.warn(f"The hub refused something: {message['message']}")
+            self._refusals += message["code"] == "refused" and "reply_to" not in message
+            if self._refusals >= _MOST_REFUSALS:
+                self._give_up("The hub does not take this process, so it is not traced. Training goes on.")
 
     def _say(self, message: dict[str, Any]) -> None:
         if self._link is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ class Tracer:
         self._scope = _StepScope(self)
         self._depth = 0
         self._started = 0
-        self._began_ns = 0
+        self._began_ns = self._tail_ns = 0
         self._phases = 0
         self._closed = False
         self._announced = False
@@ -124,7 +125,7 @@ class Tracer:
         # Numbers of the first replica, from whoever sends.
         self._logs = self._job.worker is not None and points.place.leads and points.place.dp == 0
         if self._job.worker is not None:
-            atexit.register(self.close)
+            atexit.register(self._at_exit)
 
     def __enter__(self) -> Tracer:
         return self
@@ -132,7 +133,7 @@ class Tracer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(finished=kind is None or not issubclass(kind, Exception))
 
     def __repr__(self) -> str:
         return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._job.agenda.accepted.flags)}>"
@@ -257,6 +258,14 @@ class Tracer:
 
     def close(self) -> None:
         """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe twice."""
+        self._close(finished=True)
+
+    def _at_exit(self) -> None:
+        # The interpreter leaves here what it has printed a traceback of.
+        failure = getattr(sys, "last_type", None)
+        self._close(finished=failure is None or not issubclass(failure, Exception))
+
+    def _close(self, *, finished: bool) -> None:
         if self._closed:
             return
         for handle in self._handles:
@@ -264,8 +273,8 @@ class Tracer:
         self._flush()
         self._closed = True
         self._release()
-        self._job.close()
-        atexit.unregister(self.close)
+        self._job.close(finished)
+        atexit.unregister(self._at_exit)
 
     # The step path.
 
@@ -291,12 +300,13 @@ class Tracer:
             return
         now = _clock()
         capture = self._capture
-        self._flush(probes=capture.fired(), wall_ns=now - self._began_ns)
+        # What the end of a step costs is counted in the next one's time: this one's batch leaves now.
+        self._flush(probes=capture.fired(), wall_ns=now - self._began_ns + self._tail_ns)
         capture.pause()
         if self._perturbed is not None:
             self._look_at_perturbed(self._perturbed)
-        # It counts for the next step: this one's batch has left.
-        capture.spent_ns += _clock() - now
+        self._tail_ns = _clock() - now
+        capture.spent_ns += self._tail_ns
 
     def _abandon_step(self) -> None:
         self._depth = 0

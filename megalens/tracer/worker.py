@@ -57,6 +57,7 @@ class Worker:
         self._tiles = StagePool()
         self._scratch = Stage(_SCRATCH)
         self._closing = False
+        self._finished = True
         self._spent_ns = self._cpu_ns = 0
         # Each of the two is written by one thread only, so that neither needs a lock.
         self._put_bytes = 0
@@ -81,10 +82,11 @@ class Worker:
         """Send a control message after the batches that were handed over before."""
         self._queue.put(Reply(make))
 
-    def close(self, timeout: float = 10.0) -> None:
-        """Send what is waiting and end the thread. Safe twice."""
+    def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
+        """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
         if not self._closing:
             self._closing = True
+            self._finished = finished
             self._queue.put(None)
         self._thread.join(timeout)
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import megalens
 from megalens.protocol import Noise1, ProtocolError
 
 pytestmark = pytest.mark.slow
@@ -107,3 +108,19 @@ def test_a_perturbation_touches_the_same_steps_on_every_rank_and_ends_by_itself(
     run.close()
     said = job.stop()
     assert all(one["status"]["perturbed_steps"] == 4 for one in said)
+
+
+def test_a_rank_that_dies_is_named_and_what_was_recorded_stays(start_job) -> None:
+    job = start_job(2, flags=json.dumps({"HiddenStates": {"compressor": {"name": "Tile"}}}))
+    run = job.connect()
+    run.wait(step=5, timeout=60)
+    until(lambda: set(states(run)) == {0, 1})
+    job.processes[1].kill()
+    until(lambda: states(run).get(1) == "lost", 10)
+    # The training itself ends with the job's own error: its all-reduce has lost a peer.
+    assert job.processes[0].wait(60) != 0
+    until(lambda: run.state == "lost")
+    run.close()
+    recorded = megalens.open(job.folder / "runs")
+    assert recorded.state == "lost"
+    assert recorded.tensors("HiddenStates").num_rows >= 10

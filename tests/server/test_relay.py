@@ -88,7 +88,8 @@ async def test_messages_and_frames_cross_as_they_are(live, browse):
     run.step()
     frame = await frames(socket, lambda frame: frame.stream == "tensors")
     sent = decode_frame(tensors_frame(1, (1, 2, 3, 4)))
-    assert frame.table().equals(sent.table())
+    # As text, where NaN equals NaN.
+    assert repr(frame.table().to_pylist()) == repr(sent.table().to_pylist())
     await socket.write_message(
         encode_message(
             {

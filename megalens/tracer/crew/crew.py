@@ -132,6 +132,14 @@ class Crew:
         for rank in list(self._links):
             self._post(rank, Kind.HUB, place, b"")
 
+    def wait_for_others(self, timeout: float) -> None:
+        """Wait until every process of the job has said goodbye or is gone; on rank 0 only."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and self._thread.is_alive():
+            if self.roll.all_left(self._place.world_size, but=self._place.rank):
+                return
+            time.sleep(0.02)
+
     def close(self, timeout: float = 3.0) -> None:
         """Say goodbye and end the thread. Safe twice."""
         self._close_at = self._close_at or time.monotonic()

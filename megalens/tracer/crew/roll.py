@@ -47,6 +47,11 @@ class Roll:
             entry.gone = "finished" if finished else "lost"
             entry.heard = time.monotonic()
 
+    def all_left(self, world_size: int, but: int) -> bool:
+        """Return whether all processes of a job came and went again, but for one."""
+        entries = {rank: entry for rank, entry in list(self._entries.items()) if rank != but}
+        return len(entries) == world_size - 1 and all(entry.gone for entry in entries.values())
+
     def name(self, rank: int) -> str:
         """Return what people are told of a rank."""
         entry = self._entries.get(rank)
