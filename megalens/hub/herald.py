@@ -104,7 +104,7 @@ class Herald:
             "recorder": hub.recorder.dropped_rows if hub.recorder else 0,
         }
         # First, so that no text of anybody's can come before the number that is put in for each viewer.
-        status = {"dropped": dropped, **status}
+        status = {"type": "status", "dropped": dropped, **status}
         # Checked part by part when it came; to check a thousand ranks again takes longer than to write them.
         return json.dumps(status, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
