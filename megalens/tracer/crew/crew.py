@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import logging
-import secrets
 import selectors
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +18,9 @@ from ..place import Place
 from .agenda import Agenda
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Kind, Message
+from .greeting import Greeting
 from .meeting import Meeting
+from .outbox import Outbox
 from .roll import Roll
 
 __all__ = ["Crew"]
@@ -36,7 +34,6 @@ _RETRY_SECONDS = 0.5
 _ANSWER_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 _ORPHAN_SECONDS = 5.0
-_EARLY_BYTES = 64 << 20
 _EARLY_SECONDS = 2.0
 
 
@@ -78,23 +75,21 @@ class Crew:
         self._place = place
         self._meeting = meeting
         self._agenda = agenda
-        self._beat, self._pieces, self._hub, self._changed, self._lost = beat, pieces, hub, changed, lost
+        self._beat, self._pieces, self._hub, self._changed = beat, pieces, hub, changed
+        self._outbox = Outbox(self._put, lost)
         self.roll = Roll()
         self.agreement = Agreement(agenda, self) if place.rank == 0 else None
-        self._secret: bytes | None = None
+        self._greeting: Greeting | None = None
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._listener: socket.socket | None = None
-        self._strangers: dict[Channel, tuple[bytes, float]] = {}
+        self._strangers: dict[Channel, tuple[str, float]] = {}
         self._links: dict[int, Channel] = {}
         self._dialled: dict[Channel, tuple[int, str]] = {}
         self._retry_at: dict[int, float] = {}
-        self._outbox: deque[tuple[int, Kind, dict[str, Any], Any]] = deque()
-        self._early: deque[tuple[dict[str, Any], Any]] = deque()
-        self._early_bytes = 0
         self._hub_place: dict[str, Any] | None = None
         self._beat_at = 0.0
         self._orphan_since: float | None = None
@@ -102,8 +97,6 @@ class Crew:
         self._closing = False
         self._close_at = 0.0
         self._quitting = False
-        self.refused_pieces = 0
-        """Messages with pieces that did not fit into the queue."""
         self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
         self._listens = place.rank == 0 or (place.leads and len(place.tp_ranks) > 1)
         if place.rank == 0:
@@ -119,6 +112,11 @@ class Crew:
         """Send pieces of tensors to the leader of the tensor-parallel group."""
         payload = np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
         self._post(self._place.tp_ranks[0], Kind.PIECES, meta, payload)
+
+    @property
+    def refused_pieces(self) -> int:
+        """Messages with pieces that could not be sent."""
+        return self._outbox.given_up
 
     def propose(self, proposal: Proposal) -> None:
         """Ask for a change of the settings on all processes; on rank 0 only."""
@@ -163,7 +161,7 @@ class Crew:
     # The thread.
 
     def _post(self, rank: int, kind: Kind, meta: dict[str, Any], payload: Any) -> None:
-        self._outbox.append((rank, kind, meta, payload))
+        self._outbox.add(rank, kind, meta, payload)
         self._rouse()
 
     def _rouse(self) -> None:
@@ -177,7 +175,7 @@ class Crew:
                 busy = self.agreement is not None and self.agreement.busy
                 for key, mask in self._selector.select(_BUSY_TICK_SECONDS if busy else _TICK_SECONDS):
                     self._serve(key.fileobj, mask)
-                self._empty_outbox()
+                self._outbox.empty(self._links.__contains__)
                 self._tick()
         except Exception as error:  # The training must not notice.
             log.warning(
@@ -201,14 +199,14 @@ class Crew:
 
     def _meet(self) -> None:
         """Find those who are not connected yet."""
-        if self._closing and not self._early:
+        if self._closing and not self._outbox.waiting:
             return
         try:
-            if self._secret is None:
-                known = self._meeting.secret(self._place.rank)
-                self._secret = None if known is None else known.encode()
-            if self._secret is None:
-                return
+            if self._greeting is None:
+                secret = self._meeting.secret(self._place.rank)
+                if secret is None:
+                    return
+                self._greeting = Greeting(secret, self._place)
             if self._listens and self._listener is None:
                 self._listen()
             dialling = {rank for rank, _ in self._dialled.values()}
@@ -240,7 +238,7 @@ class Crew:
         except OSError as error:
             log.debug("crew: rank %s at %s: %s", rank, address, error)
             return
-        self._dialled[channel] = (rank, secrets.token_hex(16))
+        self._dialled[channel] = (rank, Greeting.challenge())
         self._selector.register(channel, selectors.EVENT_READ, channel)
 
     def _serve(self, what: Any, mask: int) -> None:
@@ -272,10 +270,10 @@ class Crew:
         except OSError:
             return
         channel = Channel(sock)
-        challenge = secrets.token_bytes(32)
+        challenge = Greeting.challenge()
         self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
         self._selector.register(channel, selectors.EVENT_READ, channel)
-        channel.put(Kind.CHALLENGE, {"challenge": challenge.hex()})
+        channel.put(Kind.CHALLENGE, {"challenge": challenge})
         self._watch(channel)
 
     def _take(self, channel: Channel, message: Message) -> None:
@@ -286,7 +284,10 @@ class Crew:
         if channel in self._dialled:
             self._introduce(channel, message)
             return
-        rank = next(rank for rank, link in self._links.items() if link is channel)
+        rank = next((rank for rank, link in self._links.items() if link is channel), None)
+        if rank is None:
+            # It said goodbye, or came again by another way.
+            return
         agreement = self.agreement
         match message.kind:
             case Kind.PIECES:
@@ -320,16 +321,11 @@ class Crew:
             channel.put(Kind.READY, {"number": number, "first": first})
         self._watch(channel)
 
-    # Letting each other in: both sides show that they know the secret, which itself never crosses the wire.
-
     def _judge(self, channel: Channel, message: Message) -> None:
         challenge, _ = self._strangers[channel]
         meta = message.meta
-        assert self._secret is not None
-        rank, mine = int(meta["rank"]), str(meta["challenge"])
-        proof = _proof(self._secret, "member", challenge.hex(), str(rank))
-        if message.kind is not Kind.ANSWER or not hmac.compare_digest(proof, str(meta["proof"])):
-            raise ChannelError("somebody who does not know this job's secret asked to be let in")
+        assert self._greeting is not None
+        rank = self._greeting.check_answer(message, challenge)
         del self._strangers[channel]
         channel.trusted = True
         old = self._links.pop(rank, None)
@@ -337,7 +333,7 @@ class Crew:
             self._forget(old)
         self._links[rank] = channel
         self.roll.came(rank, str(meta["name"]), dict(meta["place"]))
-        channel.put(Kind.WELCOME, {"proof": _proof(self._secret, "leader", mine, str(rank))})
+        channel.put(Kind.WELCOME, self._greeting.welcome(rank, str(meta["challenge"])))
         if self.agreement is not None:
             if self._hub_place is not None:
                 channel.put(Kind.HUB, self._hub_place)
@@ -351,25 +347,12 @@ class Crew:
 
     def _introduce(self, channel: Channel, message: Message) -> None:
         rank, mine = self._dialled[channel]
-        assert self._secret is not None
+        assert self._greeting is not None
         if message.kind is Kind.CHALLENGE:
-            place = self._place
-            theirs = str(message.meta["challenge"])
-            channel.put(
-                Kind.ANSWER,
-                {
-                    "rank": place.rank,
-                    "name": f"{place.name} on {socket.gethostname()}"[:200],
-                    "place": place.to_message(socket.gethostname()),
-                    "challenge": mine,
-                    "proof": _proof(self._secret, "member", theirs, str(place.rank)),
-                },
-            )
+            channel.put(Kind.ANSWER, self._greeting.answer(str(message.meta["challenge"]), mine))
             self._watch(channel)
             return
-        proof = _proof(self._secret, "leader", mine, str(self._place.rank))
-        if message.kind is not Kind.WELCOME or not hmac.compare_digest(proof, str(message.meta["proof"])):
-            raise ChannelError("whoever is at this job's address does not know its secret")
+        self._greeting.check_welcome(message, mine)
         del self._dialled[channel]
         channel.trusted = True
         self._links[rank] = channel
@@ -382,34 +365,12 @@ class Crew:
 
     # Housekeeping.
 
-    def _empty_outbox(self) -> None:
-        while self._outbox:
-            rank, kind, meta, payload = self._outbox.popleft()
-            if kind is Kind.PIECES and rank not in self._links:
-                # The first steps may be over before the leader is found.
-                self._early.append((meta, payload))
-                self._early_bytes += len(payload)
-                if self._early_bytes > _EARLY_BYTES:
-                    self._early_bytes -= len(self._early.popleft()[1])
-                    self._refused()
-            else:
-                self._put(rank, kind, meta, payload)
-        if self._early and (leader := self._place.tp_ranks[0]) in self._links:
-            for meta, payload in self._early:
-                self._put(leader, Kind.PIECES, meta, payload)
-            self._early.clear()
-            self._early_bytes = 0
-
-    def _put(self, rank: int, kind: Kind, meta: dict[str, Any], payload: Any) -> None:
+    def _put(self, rank: int, kind: Kind, meta: dict[str, Any], payload: Any) -> bool:
         channel = self._links.get(rank)
-        if channel is not None and channel.put(kind, meta, payload):
-            self._watch(channel)
-        elif kind is Kind.PIECES:
-            self._refused()
-
-    def _refused(self) -> None:
-        self.refused_pieces += 1
-        self._lost()
+        if channel is None or not channel.put(kind, meta, payload):
+            return False
+        self._watch(channel)
+        return True
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -429,7 +390,7 @@ class Crew:
             if now - self._orphan_since > _ORPHAN_SECONDS:
                 # Nobody is left who could let a paused training go on.
                 self._agenda.release()
-        if self._closing and (not self._early or now - self._close_at > _EARLY_SECONDS):
+        if self._closing and (not self._outbox.waiting or now - self._close_at > _EARLY_SECONDS):
             self._part()
 
     def _sign_of_life(self) -> None:
@@ -481,10 +442,6 @@ class Crew:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(channel)
         channel.close()
-
-
-def _proof(secret: bytes, side: str, challenge: str, rank: str) -> str:
-    return hmac.new(secret, f"megalens {side} {challenge} {rank}".encode(), hashlib.sha256).hexdigest()
 
 
 def _error(message: Mapping[str, Any], name: str) -> ProtocolError:
