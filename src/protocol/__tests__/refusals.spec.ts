@@ -209,9 +209,14 @@ describe('view options', () => {
       layers: 'all',
       statistic: 'rms',
       kind: 'lines',
+      interval: 'none',
+      positions: 'all',
+      vector: 0,
       steps: null,
       transform: 'linear',
-      phase: 'train'
+      phase: 'train',
+      pass: 'forward',
+      rank: null
     });
   });
 

@@ -127,7 +127,12 @@ describe('a recorded run', () => {
     expect(source.status?.state).toBe('finished');
     expect(await source.steps('MLP1_mat_mul')).toHaveLength(STEPS);
     expect(await source.steps('MLP1_mat_mul', 'eval')).toEqual([]);
-    expect(await source.shapeOf('MLP1_mat_mul')).toEqual({ parts: [''], layers: [1, 2] });
+    expect(await source.shapeOf('MLP1_mat_mul')).toEqual({
+      parts: [''],
+      layers: [1, 2],
+      ranks: [0],
+      passes: ['forward']
+    });
     const query = { flag: 'MLP1_mat_mul', layers: [2], steps: [3, 4] as const };
     const found = await source.tensors(query);
     expect(found.rows.map(row => [row.step, row.layer, row.values[0]])).toEqual([
