@@ -27,6 +27,10 @@ export class HistoryMap extends TrendView {
 
   /** The chosen cell; null while nothing is drawn. */
   set choice(choice: IChoice | null) {
+    if (!same(choice, this._choice)) {
+      // What was wanted has come, or something else was chosen.
+      this._wanted = null;
+    }
     this._choice = choice;
     this._place();
   }
@@ -39,10 +43,10 @@ export class HistoryMap extends TrendView {
   }
 
   protected override move(key: string): IMoved | null {
-    const choice = this._choice;
+    const choice = this._wanted ?? this._choice;
     const layer = this.series.findIndex(each => each.layer === choice?.layer);
     if (choice && layer >= 0) {
-      // The keys go on from the tensor that is shown.
+      // The keys go on from the tensor that is shown, or that the key before asked for.
       const after = this.steps.findIndex(step => step >= choice.step);
       this.at = { layer, step: after < 0 ? this.steps.length - 1 : after };
     }
@@ -66,7 +70,8 @@ export class HistoryMap extends TrendView {
   private _take(mark: IMark): void {
     const { layer, step } = this.pointedBy(mark);
     if (layer !== null && step !== null) {
-      this._choose({ layer, step });
+      this._wanted = { layer, step };
+      this._choose(this._wanted);
     }
   }
 
@@ -87,5 +92,11 @@ export class HistoryMap extends TrendView {
   };
 
   private _choice: IChoice | null = null;
+  /** Chosen here and not shown yet. */
+  private _wanted: IChoice | null = null;
   private _from: readonly [number, number] = [0, 0];
+}
+
+function same(one: IChoice | null, other: IChoice | null): boolean {
+  return one?.layer === other?.layer && one?.step === other?.step;
 }
