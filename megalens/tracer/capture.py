@@ -194,11 +194,12 @@ class Capture(MicroBatches):
 
     def recomputed(self, probe: Probe, tensor: Any) -> None:
         """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
-        if isinstance(tensor, Tensor) and torch.is_grad_enabled():
+        if isinstance(tensor, Tensor):
             self._await_gradient(probe, tensor, self.micro_batch)
 
     def _await_gradient(self, probe: Probe, tensor: Tensor, micro_batch: int) -> None:
-        if not tensor.requires_grad:
+        # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
+        if not (tensor.requires_grad and torch.is_grad_enabled()):
             return
         scope = self.scope
 

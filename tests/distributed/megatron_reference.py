@@ -16,11 +16,12 @@ Key = tuple[int, int, str, int, str]
 Seen = dict[Key, Any]
 
 
-def reference(rank: int, shape: Shape) -> tuple[Seen, list[float | None]]:
-    """Train in one process; return every tensor ``[B, S, *]``, or ``[B, H, S, S]``, as numpy arrays, and the losses."""
+def reference(rank: int, shape: Shape) -> tuple[Seen, list[float | None], Seen]:
+    """Train in one process; return every tensor ``[B, S, *]``, or ``[B, H, S, S]``, as numpy arrays, the losses, and the tensors' gradients."""
     job = MegatronJob(shape.alone())
     model = job.chunks[0].module
     seen: Seen = {}
+    gradients: Seen = {}
     at = {"step": 0, "micro_batch": -1, "inside": False}
     batch_first = lambda data: data.transpose(0, 1)  # noqa: E731
 
@@ -35,8 +36,15 @@ def reference(rank: int, shape: Shape) -> tuple[Seen, list[float | None]]:
         def hook(module: Any, args: Any, output: Any) -> None:
             if at["inside"]:
                 tensor = output[0] if isinstance(output, tuple) else output
+                now = (at["step"], at["micro_batch"], flag, layer)
                 for part, data in parts(tensor.detach()).items():
-                    seen[at["step"], at["micro_batch"], flag, layer, part] = data.clone().numpy()
+                    seen[(*now, part)] = data.clone().numpy()
+
+                def arrived(gradient: Tensor) -> None:
+                    for part, data in parts(gradient).items():
+                        gradients[(*now, part)] = data.clone().numpy()
+
+                tensor.register_hook(arrived)
 
         return hook
 
@@ -70,7 +78,7 @@ def reference(rank: int, shape: Shape) -> tuple[Seen, list[float | None]]:
         at.update(step=step, micro_batch=-1)
         losses.append(job.train(step))
     job.close()
-    return seen, losses
+    return seen, losses, gradients
 
 
 def _groups(data: Tensor, shape: Shape) -> dict[str, Tensor]:

@@ -30,12 +30,12 @@ def finished(folder: Path, seconds: float = 60.0) -> Run:
         time.sleep(0.02)
 
 
-def rows_of(run: Run, micro_batches: int) -> dict[RowKey, dict[str, Any]]:
-    """Return a run's rows by key, ``micro_batches`` being those of one replica; each key may come once only."""
+def rows_of(run: Run, micro_batches: int, side: str = "forward") -> dict[RowKey, dict[str, Any]]:
+    """Return a run's rows of one pass by key, ``micro_batches`` being those of one replica; each key may come once only."""
     header = json.loads((run.folder / "run.json").read_text())
     replicas = {place["rank"]: place["dp"] for place in header["layout"]["ranks"]}
     found: dict[RowKey, dict[str, Any]] = {}
-    for row in run.tensors().to_pylist():
+    for row in run.tensors(pass_=side).to_pylist():
         number = row["micro_batch"] + replicas[row["rank"]] * micro_batches
         key = (row["step"], number, row["flag"], row["layer"], row["part"])
         assert key not in found, f"{key} came twice"
@@ -47,6 +47,7 @@ def compare(
     found: Mapping[RowKey, dict[str, Any]],
     expected: Mapping[RowKey, np.ndarray],
     compress: Callable[[np.ndarray, int], np.ndarray],
+    tolerance: float = 2e-4,
 ) -> None:
     """Hold every row against what ``compress`` makes of the whole tensor and its layer."""
     assert (sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())) == ([], [])
@@ -55,5 +56,5 @@ def compare(
         assert row["source_shape"] == list(expected[key].shape), key
         assert row["shape"] == list(whole.shape), key
         values = np.asarray(row["values"], np.float32).reshape(row["shape"])
-        np.testing.assert_allclose(values, whole, rtol=1e-3, atol=2e-4, err_msg=str(key))
+        np.testing.assert_allclose(values, whole, rtol=1e-3, atol=tolerance, err_msg=str(key))
         assert (row["nan_count"], row["inf_count"]) == (0, 0)

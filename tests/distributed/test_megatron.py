@@ -21,8 +21,8 @@ Expected = dict[tuple[int, int, str, int, str], np.ndarray]
 
 
 @functools.cache
-def alone(shape: Shape) -> tuple[Expected, list[float]]:
-    """What one process has, and its losses."""
+def alone(shape: Shape) -> tuple[Expected, list[float], Expected]:
+    """What one process has, its losses, and the gradients of what it has."""
     return run_job(1, "megatron_reference:reference", shape.alone())[0]
 
 
@@ -37,6 +37,12 @@ def same_losses(losses: list[list[float | None]], shape: Shape) -> None:
 
 def setting(compressor: dict[str, Any]) -> dict[str, Any]:
     return {"compressor": compressor, "samples": None, "replicas": "all"}
+
+
+def with_gradients(flags: dict[str, Any]) -> dict[str, Any]:
+    """Trace the gradients of what has them too."""
+    both = {"passes": ["forward", "backward"]}
+    return {name: {**one, **({} if name == "InputTokens" else both)} for name, one in flags.items()}
 
 
 def tiles(count: int) -> Callable[[np.ndarray, int], np.ndarray]:
@@ -67,14 +73,19 @@ def expected(shape: Shape) -> Expected:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_flag_of_a_layout_is_what_one_process_has(layout: str, tmp_path: Path) -> None:
     shape = LAYOUTS[layout]
-    settings = {"whole": every_flag(shape, {"name": "NoOp"})}
+    settings = {"whole": with_gradients(every_flag(shape, {"name": "NoOp"}))}
     losses, said = zip(
         *run_job(shape.processes, "megatron_work:traced", shape, tmp_path, settings), strict=True
     )
     same_losses([of_rank[0] for of_rank in losses], shape)
     assert [status["warnings"] for of_rank in said for status in of_rank] == [[]] * shape.processes
-    found = rows_of(finished(tmp_path / "whole"), MICRO_BATCHES // shape.dp)
-    compare(found, expected(shape), whole)
+    run, share = finished(tmp_path / "whole"), MICRO_BATCHES // shape.dp
+    compare(rows_of(run, share), expected(shape), whole)
+    # Megatron divides a loss by the micro-batches of its own replica.
+    gradients = {key: data for key, data in alone(shape.alone())[2].items() if key in expected(shape)}
+    least = min(float(np.abs(data).max()) for data in gradients.values())
+    scaled = lambda data, layer: data * shape.dp  # noqa: E731
+    compare(rows_of(run, share, "backward"), gradients, scaled, tolerance=1e-3 * least)
 
 
 @pytest.mark.parametrize(
