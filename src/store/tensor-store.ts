@@ -54,7 +54,8 @@ export class TensorStore {
       compressor: this.intern(row.compressor),
       values: row.values.slice()
     };
-    if (kept.values.length <= SUMMED_VALUES) {
+    if (this._bytes > this.limitBytes / 2 && kept.values.length <= SUMMED_VALUES) {
+      // Memory will run out: what thinning asks for is not all asked at once then.
       momentsOf(kept.values);
     }
     const flag = this.flag(kept.flag);
