@@ -188,5 +188,5 @@ def test_whoever_does_not_know_the_secret_is_told_nothing(make_crew) -> None:
     until(lambda: "address/0" in values)
     came: list[dict] = []
     liar = make_crew(1, {**values, "secret": "a guess"}, came)
-    until(lambda: liar._retry_at.get(0, 0) > 0 and not liar._dialled)
+    until(lambda: liar._door._retry_at.get(0, 0) > 0 and not liar._door.waiting)
     assert (came, leader.members()) == ([], {})

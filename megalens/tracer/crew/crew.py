@@ -18,7 +18,7 @@ from ..place import Place
 from .agenda import Agenda
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Kind, Message
-from .greeting import Greeting
+from .door import Door
 from .meeting import Meeting
 from .outbox import Outbox
 from .roll import Roll
@@ -30,9 +30,6 @@ log = logging.getLogger("megalens")
 _BEAT_SECONDS = 0.5
 _TICK_SECONDS = 0.25
 _BUSY_TICK_SECONDS = 0.02
-_RETRY_SECONDS = 0.5
-_ANSWER_SECONDS = 5.0
-_CONNECT_SECONDS = 2.0
 _ORPHAN_SECONDS = 5.0
 _EARLY_SECONDS = 2.0
 
@@ -79,17 +76,21 @@ class Crew:
         self._outbox = Outbox(self._put, lost)
         self.roll = Roll()
         self.agreement = Agreement(agenda, self) if place.rank == 0 else None
-        self._greeting: Greeting | None = None
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = socket.socketpair()
         self._wake.setblocking(False)
         self._waker.setblocking(False)
         self._selector.register(self._wake, selectors.EVENT_READ)
-        self._listener: socket.socket | None = None
-        self._strangers: dict[Channel, tuple[str, float]] = {}
         self._links: dict[int, Channel] = {}
-        self._dialled: dict[Channel, tuple[int, str]] = {}
-        self._retry_at: dict[int, float] = {}
+        self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
+        self._door = Door(
+            place,
+            meeting,
+            self._selector,
+            wanted=self._wanted,
+            listens=place.rank == 0 or (place.leads and len(place.tp_ranks) > 1),
+            came=self._let_in,
+        )
         self._hub_place: dict[str, Any] | None = None
         self._beat_at = 0.0
         self._orphan_since: float | None = None
@@ -97,8 +98,6 @@ class Crew:
         self._closing = False
         self._close_at = 0.0
         self._quitting = False
-        self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
-        self._listens = place.rank == 0 or (place.leads and len(place.tp_ranks) > 1)
         if place.rank == 0:
             self.roll.came(
                 0, f"{place.name} on {socket.gethostname()}", place.to_message(socket.gethostname())
@@ -171,7 +170,8 @@ class Crew:
     def _run(self) -> None:
         try:
             while not self._quitting:
-                self._meet()
+                if not self._closing or self._outbox.waiting:
+                    self._door.meet(self._links)
                 busy = self.agreement is not None and self.agreement.busy
                 for key, mask in self._selector.select(_BUSY_TICK_SECONDS if busy else _TICK_SECONDS):
                     self._serve(key.fileobj, mask)
@@ -189,65 +189,22 @@ class Crew:
         finally:
             if self.agreement is not None:
                 self.agreement.close()
-            for channel in [*self._links.values(), *self._strangers, *self._dialled]:
+            for channel in self._links.values():
                 channel.close()
-            if self._listener is not None:
-                self._listener.close()
+            self._door.close()
             self._selector.close()
             self._wake.close()
             self._waker.close()
-
-    def _meet(self) -> None:
-        """Find those who are not connected yet."""
-        if self._closing and not self._outbox.waiting:
-            return
-        try:
-            if self._greeting is None:
-                secret = self._meeting.secret(self._place.rank)
-                if secret is None:
-                    return
-                self._greeting = Greeting(secret, self._place)
-            if self._listens and self._listener is None:
-                self._listen()
-            dialling = {rank for rank, _ in self._dialled.values()}
-            for rank in self._wanted - self._links.keys() - dialling:
-                if time.monotonic() >= self._retry_at.get(rank, 0.0):
-                    self._retry_at[rank] = time.monotonic() + _RETRY_SECONDS
-                    address = self._meeting.ask(f"address/{rank}")
-                    if address is not None:
-                        self._dial(rank, address)
-        except Exception as error:
-            # The store may be gone with the job's process group.
-            log.debug("crew: the store does not answer: %s", error)
-            for rank in self._wanted:
-                self._retry_at[rank] = time.monotonic() + 5.0
-
-    def _listen(self) -> None:
-        host = self._meeting.own_address()
-        self._listener = socket.create_server(
-            (host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=256
-        )
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._meeting.tell(f"address/{self._place.rank}", f"{host} {self._listener.getsockname()[1]}")
-
-    def _dial(self, rank: int, address: str) -> None:
-        host, port = address.split(" ")
-        try:
-            channel = Channel(socket.create_connection((host, int(port)), _CONNECT_SECONDS))
-        except OSError as error:
-            log.debug("crew: rank %s at %s: %s", rank, address, error)
-            return
-        self._dialled[channel] = (rank, Greeting.challenge())
-        self._selector.register(channel, selectors.EVENT_READ, channel)
 
     def _serve(self, what: Any, mask: int) -> None:
         if what is self._wake:
             with contextlib.suppress(OSError):
                 self._wake.recv(4096)
             return
-        if what is self._listener:
-            self._accept()
+        if what is self._door.listener:
+            stranger = self._door.accept()
+            if stranger is not None:
+                self._watch(stranger)
             return
         channel: Channel = what
         try:
@@ -263,26 +220,9 @@ class Crew:
             log.debug("crew: a message that cannot be understood: %r", error)
             self._drop(channel)
 
-    def _accept(self) -> None:
-        assert self._listener is not None
-        try:
-            sock, _ = self._listener.accept()
-        except OSError:
-            return
-        channel = Channel(sock)
-        challenge = Greeting.challenge()
-        self._strangers[channel] = (challenge, time.monotonic() + _ANSWER_SECONDS)
-        self._selector.register(channel, selectors.EVENT_READ, channel)
-        channel.put(Kind.CHALLENGE, {"challenge": challenge})
-        self._watch(channel)
-
     def _take(self, channel: Channel, message: Message) -> None:
         meta = message.meta
-        if channel in self._strangers:
-            self._judge(channel, message)
-            return
-        if channel in self._dialled:
-            self._introduce(channel, message)
+        if self._door.take(channel, message):
             return
         rank = next((rank for rank, link in self._links.items() if link is channel), None)
         if rank is None:
@@ -321,19 +261,21 @@ class Crew:
             channel.put(Kind.READY, {"number": number, "first": first})
         self._watch(channel)
 
-    def _judge(self, channel: Channel, message: Message) -> None:
-        challenge, _ = self._strangers[channel]
-        meta = message.meta
-        assert self._greeting is not None
-        rank = self._greeting.check_answer(message, challenge)
-        del self._strangers[channel]
-        channel.trusted = True
+    def _let_in(self, rank: int, channel: Channel, meta: Mapping[str, Any] | None) -> None:
+        """Take a connection on which both sides have proved themselves."""
         old = self._links.pop(rank, None)
         if old is not None:
             self._forget(old)
         self._links[rank] = channel
+        if meta is None:
+            if rank == 0:
+                # What was undecided when the link broke is decided now, or was dropped.
+                self._agenda.abort_all()
+                self._agenda.listen_again()
+                self._orphan_since = None
+                self._beat_at = 0.0
+            return
         self.roll.came(rank, str(meta["name"]), dict(meta["place"]))
-        channel.put(Kind.WELCOME, self._greeting.welcome(rank, str(meta["challenge"])))
         if self.agreement is not None:
             if self._hub_place is not None:
                 channel.put(Kind.HUB, self._hub_place)
@@ -344,24 +286,6 @@ class Crew:
                 channel.put(Kind.COMMIT, {"number": number, "step": step})
         self._watch(channel)
         self._changed()
-
-    def _introduce(self, channel: Channel, message: Message) -> None:
-        rank, mine = self._dialled[channel]
-        assert self._greeting is not None
-        if message.kind is Kind.CHALLENGE:
-            channel.put(Kind.ANSWER, self._greeting.answer(str(message.meta["challenge"]), mine))
-            self._watch(channel)
-            return
-        self._greeting.check_welcome(message, mine)
-        del self._dialled[channel]
-        channel.trusted = True
-        self._links[rank] = channel
-        if rank == 0:
-            # What was undecided when the link broke is decided now, or was dropped.
-            self._agenda.abort_all()
-            self._agenda.listen_again()
-            self._orphan_since = None
-            self._beat_at = 0.0
 
     # Housekeeping.
 
@@ -374,7 +298,7 @@ class Crew:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        for channel in [c for c, (_, until) in self._strangers.items() if now > until]:
+        for channel in self._door.late():
             self._drop(channel)
         if now - self._beat_at >= _BEAT_SECONDS:
             self._beat_at = now
@@ -437,8 +361,7 @@ class Crew:
         self._forget(channel)
 
     def _forget(self, channel: Channel) -> None:
-        self._strangers.pop(channel, None)
-        self._dialled.pop(channel, None)
+        self._door.forget(channel)
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(channel)
         channel.close()
