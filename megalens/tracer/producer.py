@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import queue
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..protocol import ProtocolError, encode_frame, encode_message
-from .batch import Batch, Row, ScalarRow, scalars_table, split_rows, tensors_table
+from .batch import Batch, Row, split_rows, tensors_table
 from .hub_process import HubAddress, HubProcess
 from .joiner import Joiner
 from .link import Link, LinkLost
+from .numbers_out import NumbersOut
 from .staging import Stage, StagePool
+from .token_texts import TokenTexts
 from .worker import Pieces, Reply, Worker
 
 __all__ = ["Control", "Producer"]
@@ -26,7 +26,6 @@ _ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-_KEPT_SCALARS = 10_000
 _LAST_SECONDS = 2.0
 _MOST_REFUSALS = 3
 _EARLY_BYTES = 32 << 20
@@ -104,15 +103,15 @@ class Producer(Worker):
         self._peer = peer
         self._announce = announce
         self._configure = configure
-        self._decode = functools.lru_cache(65536)(decode) if decode is not None else None
+        self._texts = None if decode is None else TokenTexts(decode, self.health.warn)
         self._link: Link | None = None
         self._seq = 0
         self._restarts = 0
         self._refusals = 0
         self._tries = 0
         self._retry_at = 0.0
-        self._unsent: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT_SCALARS)
-        self._overhead_at = self._status_at = self._scalars_at = time.monotonic()
+        self._numbers = NumbersOut(self.health.warn)
+        self._overhead_at = self._status_at = time.monotonic()
         self._early: list[bytes] | None = [] if address is None else None
         self._early_bytes = 0
         self.run_id = None if address is None else address.run_id
@@ -202,7 +201,7 @@ class Producer(Worker):
 
     def _patience(self) -> float:
         if self._link is not None or self.untraced or self._address is None:
-            return _SCALARS_SECONDS if self._unsent else _STATUS_SECONDS
+            return _SCALARS_SECONDS if len(self._numbers) else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, self._retry_at - time.monotonic()))
 
     def _connect(self) -> None:
@@ -278,7 +277,7 @@ class Producer(Worker):
         else:
             self._joiner.put(batch, rows, stage)
         for scalar in batch.scalars:
-            self._keep_scalar(scalar)
+            self._numbers.keep(scalar)
         if batch.wall_ns:
             now = time.monotonic()
             self._step_ended(batch.wall_ns)
@@ -287,9 +286,9 @@ class Producer(Worker):
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
-                self._unsent.append((batch.step, time.time(), "megalens_overhead", percent, "%"))
+                self._numbers.add(batch.step, "megalens_overhead", percent, "%")
         # Every message wakes the hub and each viewer: numbers travel with the tensors, or a few times a second.
-        if batch.rows or time.monotonic() - self._scalars_at >= _SCALARS_SECONDS:
+        if batch.rows or self._numbers.due:
             self._send_scalars()
         self._taken_bytes += batch.nbytes
 
@@ -322,25 +321,13 @@ class Producer(Worker):
                 f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
             )
             return 0
-        labels = self._labels if self._decode else None
-        table, counts = tensors_table(step, self._rank, rows, labels, stage)
+        table, counts = tensors_table(step, self._rank, rows, self._texts, stage)
         self.health.count_nonfinite(step, rows, counts)
         return self._send_frame("tensors", table, step)
 
-    def _keep_scalar(self, row: ScalarRow) -> None:
-        try:
-            value = float(row.value)
-        except (TypeError, ValueError, RuntimeError):
-            self.health.warn(f"{row.name} was logged with something that is not one number; it is left out.")
-            return
-        self._unsent.append((row.step, row.time, row.name, value, row.unit))
-
     def _send_scalars(self) -> None:
-        self._scalars_at = time.monotonic()
-        if self._unsent and self._link is not None:
-            rows = list(self._unsent)
-            if self._send_frame("scalars", scalars_table(self._rank, rows), max(row[0] for row in rows)):
-                self._unsent.clear()
+        if self._link is not None:
+            self._numbers.send(self._rank, lambda table, step: self._send_frame("scalars", table, step))
 
     def _send_frame(self, stream: str, table: Any, step: int) -> int:
         """Send one frame and return its size; 0 when there is no hub to take it."""
@@ -361,18 +348,6 @@ class Producer(Worker):
         if stream == "tensors":
             self.health.lost_rows += table.num_rows
         return 0
-
-    def _labels(self, row: Row) -> list[str]:
-        if row.meta.flag != "InputTokens" or row.meta.part != "ids" or self._decode is None:
-            return []
-        try:
-            return [self._decode(int(number)) for number in row.values.reshape(-1).tolist()]
-        except Exception as error:  # The tokenizer is the user's.
-            self.health.warn(
-                f"The tokenizer could not decode ids ({type(error).__name__}). Tokens are shown without text."
-            )
-            self._decode = None
-            return []
 
     def _control(self, item: Control) -> None:
         if item.link is not self._link:
