@@ -53,6 +53,10 @@ class Job:
     def stop(self) -> list[dict]:
         """Let the training end in order and return what each process said."""
         (self.folder / "stop").touch()
+        return self.ended()
+
+    def ended(self) -> list[dict]:
+        """Wait for the training to end by itself and return what each process said."""
         said = []
         for process in self.processes:
             out, _ = process.communicate(timeout=60)

@@ -38,3 +38,11 @@ def test_every_change_takes_effect_at_one_step_on_every_rank(start_job) -> None:
 
 def first_after(by_step) -> int:
     return int(by_step.index.max()) + 1
+
+
+def test_a_short_job_keeps_the_rows_of_every_replica(start_job) -> None:
+    job = start_job(3, flags=json.dumps({"HiddenStates": ALL}), steps="3")
+    for one in job.ended():
+        assert one["status"]["dropped"]["producer"] == 0
+    rows = megalens.open(job.folder / "runs").tensors("HiddenStates").to_pandas()
+    assert rows.groupby("rank")["step"].nunique().to_dict() == {0: 3, 1: 3, 2: 3}
