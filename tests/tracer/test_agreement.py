@@ -192,3 +192,22 @@ def test_a_process_that_comes_late_is_brought_up_to_the_others(late) -> None:
         assert turn.plan is None
         turn = other.at(since)
     assert (turn.plan.budget, turn.version) == (2.0, number)
+
+
+def test_a_step_begins_while_a_plan_is_still_being_made() -> None:
+    reading, read = threading.Event(), threading.Event()
+
+    def slowly(plan: Plan, patch) -> Plan:
+        reading.set()
+        assert read.wait(10)
+        return change(plan, patch)
+
+    agenda = Agenda(Plan(), slowly)
+    thread = threading.Thread(target=lambda: agenda.decide([{"budget": 1.0}], ["a"]))
+    thread.start()
+    assert reading.wait(10)
+    # A vector file is being read, say: this would wait for ever.
+    assert (agenda.at(1).plan, agenda.at(2).held) == (None, False)
+    read.set()
+    thread.join(10)
+    assert agenda.at(3).plan.budget == 1.0

@@ -92,6 +92,8 @@ class Agenda:
         self._waits = waits
         self._abandoned = abandoned
         self._condition = threading.Condition()
+        # Making a plan may read files; the training thread never waits for that.
+        self._changing = threading.Lock()
         self._accepted = plan
         self._current = plan
         self._version = self._current_version = 0
@@ -139,11 +141,13 @@ class Agenda:
         ProtocolError
             Then nothing has changed.
         """
-        with self._condition:
-            number = self._version + 1
-            first = self._prepare(number, patches, ids)
-            self._commit(number, first)
-            return first
+        with self._changing:
+            plan = self._changed(patches)
+            with self._condition:
+                number = self._version + 1
+                first = self._prepare(number, plan, patches, ids)
+                self._commit(number, first)
+                return first
 
     def prepare(self, number: int, patches: Sequence[Mapping[str, Any]], ids: Sequence[str] = ()) -> int:
         """Get ready for a change and return the first step at which it can apply here.
@@ -153,8 +157,10 @@ class Agenda:
         ProtocolError
             When this process cannot take it. Then nothing has changed.
         """
-        with self._condition:
-            return self._prepare(number, patches, ids)
+        with self._changing:
+            plan = self._changed(patches)
+            with self._condition:
+                return self._prepare(number, plan, patches, ids)
 
     def commit(self, number: int, step: int) -> bool:
         """Apply a prepared change from ``step`` on; False when nothing of that number is prepared."""
@@ -236,10 +242,15 @@ class Agenda:
                 ids += due.ids
         return plan, version, ids
 
-    def _prepare(self, number: int, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> int:
+    def _changed(self, patches: Sequence[Mapping[str, Any]]) -> Plan:
         plan = self._accepted
         for patch in patches:
             plan = self._change(plan, patch)
+        return plan
+
+    def _prepare(
+        self, number: int, plan: Plan, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]
+    ) -> int:
         strict = any("perturb" in patch or "mode" in patch for patch in patches)
         first = self._begun + 1
         self._prepared[number] = _Prepared(plan, first, tuple(ids), strict)
