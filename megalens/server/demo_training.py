@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..hub.discovery import live_hubs
+from .child_process import end_process
 from .errors import ServerError
 
 __all__ = ["DemoTraining"]
@@ -154,15 +154,7 @@ class DemoTraining:
         if process is None or process.poll() is not None:
             return
         self._stopped = True
-        process.terminate()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+        end_process(process, _END_SECONDS)
 
 
 def _answer(state: str, run: str | None = None, message: str | None = None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .child_process import end_process
 from .errors import ServerError
 
 __all__ = ["DIALECTS", "Translations"]
@@ -81,7 +81,7 @@ class Translations:
         with self._lock:
             found = [each for each in self._all if each.run == run_id and each.process.poll() is None]
         for each in found:
-            _end(each.process)
+            end_process(each.process, _END_SECONDS)
         return bool(found)
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Translations:
         for each in running:
             each.process.terminate()
         for each in running:
-            _end(each.process)
+            end_process(each.process, _END_SECONDS)
 
 
 def _launch(
@@ -134,15 +134,3 @@ def _read(translation: _Translation) -> None:
             elif line.strip():
                 translation.lines.append(line.strip()[:500])
     translation.known.set()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()

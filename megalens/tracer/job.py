@@ -76,7 +76,6 @@ class Job:
         self._capture = capture
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._hub_gone: float | None = None
-        self._viewers: int | None = None
         self._paused_unwatched = False
         self._places: list[dict[str, Any]] = []
         self._address: HubAddress | None = None
@@ -252,7 +251,6 @@ class Job:
 
     def _watched(self, viewers: int) -> None:
         """Take how many viewers there are: a training that waits for one goes on with the first and waits again after the last."""
-        self._viewers = viewers
         if self.crew is not None and self.crew.agreement is None:
             return
         mode = self.agenda.accepted.mode
