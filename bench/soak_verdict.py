@@ -14,9 +14,7 @@ from megalens.client.run_folder import RunFolder
 __all__ = ["Lost", "losses_of", "lost_rows"]
 
 _RANKS = 2
-_RESTARTED = re.compile(r"The hub ended and was restarted at step (\d+)")
-_BEFORE_STEPS, _AFTER_STEPS = 25, 100
-"""A killed hub takes what was on its way to the disk with it: steps before the one that the status names, and after it until the new one is there."""
+_RESTARTED = re.compile(r"rows of steps (\d+) to (\d+) may be in neither")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,8 @@ def lost_rows(folder: Path, lives: int) -> Lost:
     missing = {
         step: whole - len(recorded[step]) for step in range(1, last + 1) if len(recorded[step]) < whole
     }
-    counted, named_at = 0, []
+    counted = 0
+    named: list[range] = []
     for life in range(lives):
         for rank in range(_RANKS):
             path = folder / f"status-{life}-{rank}.json"
@@ -74,12 +73,8 @@ def lost_rows(folder: Path, lives: int) -> Lost:
             status = json.loads(path.read_text(encoding="utf-8"))["status"]
             counted += status["dropped"]["producer"]
             for text in status.get("warnings", ()):
-                named_at += [int(step) for step in _RESTARTED.findall(text)]
-    near = {
-        step: rows
-        for step, rows in missing.items()
-        if any(at - _BEFORE_STEPS <= step <= at + _AFTER_STEPS for at in named_at)
-    }
+                named += [range(int(first), int(end) + 1) for first, end in _RESTARTED.findall(text)]
+    near = {step: rows for step, rows in missing.items() if any(step in steps for steps in named)}
     in_gaps = sum(near.values())
     silent = {step: rows for step, rows in missing.items() if step not in near}
     unexplained = max(sum(silent.values()) - max(counted - in_gaps, 0), 0)

@@ -15,6 +15,7 @@ from .hub_process import HubAddress, HubProcess
 from .joiner import Joiner
 from .link import Link, LinkLost
 from .numbers_out import NumbersOut
+from .recent_steps import RecentSteps
 from .staging import Stage, StagePool
 from .token_texts import TokenTexts
 from .worker import Pieces, Reply, Worker
@@ -106,7 +107,8 @@ class Producer(Worker):
         self._texts = None if decode is None else TokenTexts(decode, self.health.warn)
         self._link: Link | None = None
         self._seq = 0
-        self._restarts = 0
+        self._recent = RecentSteps()
+        self._restarted = False
         self._refusals = 0
         self._tries = 0
         self._retry_at = 0.0
@@ -222,6 +224,8 @@ class Producer(Worker):
         self._say(self._announce())
         self._send_early()
         self._send_scalars()
+        if restarted := self._recent.hub_is_back(self.health.step):
+            self.health.warn(restarted)
 
     def _send_early(self) -> None:
         early, self._early = self._early or [], None
@@ -248,22 +252,20 @@ class Producer(Worker):
             if self._tries == 2:
                 self.health.warn(f"The hub cannot be reached ({why}). Training goes on; trying again.")
             return
-        if self._restarts:
+        if self._restarted:
             self._give_up(
                 f"The hub ended a second time, at step {self.health.step}. Training goes on untraced."
             )
             return
-        self._restarts += 1
+        self._restarted = True
         self._tries = 0
+        self._recent.hub_ended(self.health.step)
         try:
             self._address = self._process.start()
         except Exception as error:
             self._give_up(f"The hub ended at step {self.health.step} and could not be started again. {error}")
             return
         self._moved(self._address)
-        self.health.warn(
-            f"The hub ended and was restarted at step {self.health.step}. What follows is in a new recording."
-        )
         self._retry_at = 0.0
 
     def _give_up(self, text: str) -> None:
@@ -336,6 +338,8 @@ class Producer(Worker):
             frame = encode_frame(stream, table, step=step, seq=self._seq)
             try:
                 self._link.send(frame)
+                if stream == "tensors":
+                    self._recent.note(step)
                 return len(frame)
             except LinkLost as error:
                 self._lost(str(error))

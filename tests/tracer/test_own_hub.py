@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from megalens import Tile, trace
+from megalens.client import open_run
 from megalens.tracer import TracerError
 
 pytestmark = pytest.mark.slow
@@ -48,6 +50,16 @@ def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path
     assert (found["streams"]["tensors"]["first_step"], found["streams"]["tensors"]["last_step"]) == (1, 5)
 
 
+def _unwritten(warnings: list[str]) -> tuple[int, int]:
+    found = re.search(r"rows of steps (\d+) to (\d+) may be in neither", " ".join(warnings))
+    assert found, warnings
+    return int(found[1]), int(found[2])
+
+
+def _recorded_steps(folder: Path) -> set[int]:
+    return set(open_run(folder).tensors()["step"].to_pylist()) if folder.exists() else set()
+
+
 def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
     gpt, ids, tmp_path, own_hub
 ) -> None:
@@ -65,8 +77,14 @@ def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
     until(restarted)
     second_pid = tracer.hub_pid
     own_hub.add(second_pid)
-    assert any("restarted at step" in text for text in tracer.status()["warnings"])
+    assert tracer.connected(20)
+    until(lambda: any("restarted at step" in text for text in tracer.status()["warnings"]))
+    first, last = _unwritten(tracer.status()["warnings"])
+    # Both steps were sent a moment before the hub died, and the training was further when the new one was there.
+    assert first <= 2 <= last
     steps(tracer, gpt, ids, 3)
+    until(lambda: _recorded_steps(tmp_path / "runs" / tracer.run_id))
+    assert min(_recorded_steps(tmp_path / "runs" / tracer.run_id)) <= last + 1
     os.kill(second_pid, signal.SIGKILL)
 
     def untraced() -> bool:
