@@ -22,6 +22,7 @@ from megalens.protocol import (
     encode_message,
     stream_schema,
 )
+from scripts.moment_fixtures import merge_cases, moment_row, name_cases, raw_cases
 
 ROOT = Path(__file__).parents[1] / "protocol" / "fixtures"
 TIME_US = 1_790_000_000_123_456
@@ -46,6 +47,21 @@ def tensor_row(**changes: object) -> dict[str, object]:
         "nan_count": 0,
         "inf_count": 0,
         "compression_error": NAN,
+    }
+    return row | changes
+
+
+def moments_row(**changes: object) -> dict[str, object]:
+    row: dict[str, object] = {
+        "step": 20,
+        "samples": 160,
+        "stat": "param",
+        "name": "decoder.layers.0.mlp.linear_fc1.weight",
+        "rank": 0,
+        "stage": 0,
+        **moment_row([1.0, 2.0, 3.0, 4.0]),
+        "gradient_stage": "",
+        "loss_scale": 1.0,
     }
     return row | changes
 
@@ -116,6 +132,25 @@ def frames() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int]]]:
                 for s in range(1, 6)
             ],
             {"seq": 9, "step": 5, "bits": BIT_CAUGHT_UP | BIT_MERGED},
+        ),
+        "moments": (
+            "moments",
+            [
+                moments_row(),
+                moments_row(
+                    stat="dgrad",
+                    name="decoder.layers.0.mlp.linear_fc1/output0",
+                    gradient_stage="backward",
+                    loss_scale=128.0,
+                ),
+                moments_row(
+                    stat="grad", count=0.0, mean=NAN, m2=0.0, m3=0.0, m4=0.0, min=NAN, max=NAN, nan_count=4.0
+                ),
+                moments_row(
+                    rank=3, stage=1, m4=INF, min=NAN, max=NAN, nan_count=NAN, inf_count=NAN, rounding=2.0**-24
+                ),
+            ],
+            {"seq": 11, "step": 20},
         ),
         "audit": (
             "audit",
@@ -293,6 +328,7 @@ def messages() -> dict[str, dict[str, object]]:
             "compressors": compressor_infos(),
             "controls": ["pause", "watched", "perturb"],
             "sites": [site],
+            "statistics": {"param": 1, "activation": 100},
             "config": config,
             "versions": versions,
         },
@@ -450,6 +486,8 @@ def contents() -> dict[str, bytes]:
     for name, message in messages().items():
         encode_message(message)
         files[f"messages/{name}.json"] = (json.dumps(message, indent=2, ensure_ascii=False) + "\n").encode()
+    for name, cases in (("merge", merge_cases()), ("raw", raw_cases()), ("names", name_cases())):
+        files[f"moments/{name}.json"] = (json.dumps(cases, indent=1, ensure_ascii=False) + "\n").encode()
     return files
 
 

@@ -212,7 +212,7 @@ class RunState:
         """Return ``run.json`` without what the recorder adds."""
         hello = self.hello()
         kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
-        told = [name for name in ("controls", "sites", "origin") if name in hello]
+        told = [name for name in ("controls", "sites", "statistics", "origin") if name in hello]
         return {
             "format": 1,
             "state": self.state,

@@ -16,6 +16,15 @@ from .frame import (
 )
 from .frame_checker import CheckedBody, FrameChecker
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
+from .moments import (
+    MOMENT_COLUMNS,
+    MOMENT_STATISTICS,
+    MOMENT_STATS,
+    merge_moments,
+    moments_from_raw_sums,
+    raw_sums_from_moments,
+    read_moments,
+)
 from .perturbations import (
     PERTURBATIONS,
     BitFlip,
@@ -38,6 +47,7 @@ from .settings import (
     parse_layers,
 )
 from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
+from .tensor_name import TensorName, natural_key, parse_name
 from .views import (
     VIEW_NAMES,
     check_view_options,
@@ -53,6 +63,9 @@ __all__ = [
     "COMPRESSORS",
     "HEADER_BYTES",
     "MESSAGE_TYPES",
+    "MOMENT_COLUMNS",
+    "MOMENT_STATISTICS",
+    "MOMENT_STATS",
     "PERTURBATIONS",
     "STREAM_NAMES",
     "SUBPROTOCOL",
@@ -70,6 +83,7 @@ __all__ = [
     "Perturbation",
     "Projection",
     "ProtocolError",
+    "TensorName",
     "Tile",
     "check_message",
     "check_view_options",
@@ -83,11 +97,17 @@ __all__ = [
     "lacking",
     "encode_frame",
     "encode_message",
+    "merge_moments",
+    "moments_from_raw_sums",
+    "natural_key",
     "parse_budget",
     "parse_layers",
+    "parse_name",
     "perturb_from_disturbance",
     "perturbation_from_setting",
     "perturbation_infos",
+    "raw_sums_from_moments",
+    "read_moments",
     "restamp_frame",
     "restamp_header",
     "stream_schema",

@@ -116,6 +116,7 @@ export interface Announce {
    * What can be perturbed, where controls has perturb.
    */
   sites?: SiteInfo[];
+  statistics?: Statistics;
   origin?: Origin;
   /**
    * Rank that answers configure for this one. Absent: this one itself.
@@ -352,6 +353,18 @@ export interface KindInfo {
 }
 
 /**
+ * What is logged to the stream moments, each every so many steps. Absent: nothing is.
+ */
+export interface Statistics {
+  param?: number;
+  grad?: number;
+  activation?: number;
+  dgrad?: number;
+  residual?: number;
+  residual_dgrad?: number;
+}
+
+/**
  * Where the rows come from when no tracer of ours sends them.
  */
 export interface Origin {
@@ -419,6 +432,7 @@ export interface Hello {
    * What can be perturbed, where controls has perturb.
    */
   sites?: SiteInfo[];
+  statistics?: Statistics;
   origin?: Origin;
 }
 
@@ -1071,8 +1085,21 @@ export const MESSAGES_SCHEMA: Schema = {
           ]
         },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
+        statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' },
         leader: { type: 'integer', minimum: 0 }
+      }
+    },
+    Statistics: {
+      type: 'object',
+      additionalProperties: false,
+      properties: {
+        param: { type: 'integer', minimum: 1 },
+        grad: { type: 'integer', minimum: 1 },
+        activation: { type: 'integer', minimum: 1 },
+        dgrad: { type: 'integer', minimum: 1 },
+        residual: { type: 'integer', minimum: 1 },
+        residual_dgrad: { type: 'integer', minimum: 1 }
       }
     },
     Hello: {
@@ -1125,6 +1152,7 @@ export const MESSAGES_SCHEMA: Schema = {
           ]
         },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
+        statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' }
       }
     },

@@ -5,7 +5,7 @@ export type FieldType =
   'int64' | 'int32' | 'utf8' | 'list<int32>' | 'list<float32>' | 'list<utf8>' | 'float64';
 
 /** Name of a stream that this version knows. */
-export type StreamName = 'tensors' | 'scalars' | 'audit';
+export type StreamName = 'tensors' | 'moments' | 'scalars' | 'audit';
 
 /** One column of a stream. */
 export interface IStreamField {
@@ -86,6 +86,74 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         name: 'compression_error',
         type: 'float64',
         doc: "Error of what the compressor kept, as a fraction of the tensor's root mean square: 0 is exact, 1 is as if nothing had been kept. NaN where it was not measured."
+      }
+    ]
+  },
+  moments: {
+    title: 'Moments',
+    doc: 'One row is the statistics of one tensor at one step: count, mean and central moments of its finite values, which merge exactly over any grouping.',
+    fields: [
+      {
+        name: 'step',
+        type: 'int64',
+        doc: "Training step, counted from 1. Activations and gradients are of this step; parameters are as this step's update left them."
+      },
+      {
+        name: 'samples',
+        type: 'int64',
+        doc: 'Training samples consumed up to and with this step; -1 where nobody said.'
+      },
+      { name: 'stat', type: 'utf8', doc: 'param, grad, activation, dgrad, residual or residual_dgrad.' },
+      {
+        name: 'name',
+        type: 'utf8',
+        doc: 'Canonical name of the tensor: global layer and expert indices, the same whatever the sharding.'
+      },
+      { name: 'rank', type: 'int32', doc: 'Global rank that wrote the row; -1 where it is not known.' },
+      {
+        name: 'stage',
+        type: 'int32',
+        doc: 'Pipeline stage that holds the tensor; -1 where it is not known.'
+      },
+      {
+        name: 'count',
+        type: 'float64',
+        doc: 'Finite values that the moments are over; 0 is no data. In rows made of raw sums it counts non-finite values too. Whole, exact up to 2^53.'
+      },
+      {
+        name: 'mean',
+        type: 'float64',
+        doc: 'Mean of the finite values; NaN where there are none. In rows made of raw sums, non-finite where those were.'
+      },
+      { name: 'm2', type: 'float64', doc: 'Sum of the squared deviations from the mean.' },
+      { name: 'm3', type: 'float64', doc: 'Sum of the cubed deviations from the mean.' },
+      { name: 'm4', type: 'float64', doc: 'Sum of the deviations from the mean to the fourth power.' },
+      {
+        name: 'min',
+        type: 'float64',
+        doc: 'Least finite value; NaN where it is not known or there is none.'
+      },
+      {
+        name: 'max',
+        type: 'float64',
+        doc: 'Greatest finite value; NaN where it is not known or there is none.'
+      },
+      { name: 'nan_count', type: 'float64', doc: 'Values that are NaN; NaN where it is not known.' },
+      { name: 'inf_count', type: 'float64', doc: 'Values that are infinite; NaN where it is not known.' },
+      {
+        name: 'rounding',
+        type: 'float64',
+        doc: 'Relative rounding of the raw sums that the row was made of: 0 for moments taken in float64, 2^-24 for sums in float32.'
+      },
+      {
+        name: 'gradient_stage',
+        type: 'utf8',
+        doc: 'Of gradients: pre_clip (unscaled, before clipping), pre_step (as the optimizer took them: clipping may be in them), backward (scale divided out), backward_scaled (a scale may be in them and is not known). Else empty.'
+      },
+      {
+        name: 'loss_scale',
+        type: 'float64',
+        doc: 'Loss scale that was divided out; 1 where there was none; NaN where one may be in the values and is not known.'
       }
     ]
   },

@@ -1,0 +1,201 @@
+"""Count, mean and central moments: merging them, making them of raw sums and back, and what is read from them.
+
+Everything here is numpy on columns (one entry a row), in float64. The browser's twin and the SQL that runs over recordings read the same golden cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "MOMENT_COLUMNS",
+    "MOMENT_STATISTICS",
+    "MOMENT_STATS",
+    "merge_moments",
+    "moments_from_raw_sums",
+    "raw_sums_from_moments",
+    "read_moments",
+]
+
+Column = NDArray[np.float64]
+Columns = Mapping[str, Column]
+
+MOMENT_STATS = ("param", "grad", "activation", "dgrad", "residual", "residual_dgrad")
+"""What can be measured."""
+
+MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
+"""Columns of the stream ``moments`` that are merged."""
+
+ERROR_COLUMNS = ("m2_error", "m4_error")
+"""How far ``m2`` and ``m4`` may be off by the rounding of raw sums; additive like them."""
+
+MOMENT_STATISTICS = [
+    "mean",
+    "variance",
+    "std",
+    "l2",
+    "rms",
+    "skewness",
+    "kurtosis",
+    "excess_kurtosis",
+    "min",
+    "max",
+    "count",
+    "nan_count",
+    "inf_count",
+]
+"""What can be read from them."""
+
+
+def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:
+    """Merge rows into groups, exactly as if the values themselves had been grouped.
+
+    The central moments of a group are the sums of its rows' moments about the group's mean (Pébay 2008, SAND2008-6212, equations 3.1 for many sets
+    at once): with d the distance of a row's mean from the group's, M2 + n d², M3 + 3 d M2 + n d³, M4 + 4 d M3 + 6 d² M2 + n d⁴.
+
+    Parameters
+    ----------
+    columns : mapping
+        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their non-finite counts.
+    group : ndarray
+        Group of each row, from 0.
+    groups : int
+        Number of groups.
+
+    Returns
+    -------
+    dict
+        :data:`MOMENT_COLUMNS`, ``m2_error`` and ``m4_error``, one entry a group. A group without data has count 0 and NaN for mean, min and max. What
+        is not known of one row (min, max, non-finite counts) is not known of its group; a non-finite mean stays.
+    """
+
+    def add(weights: Column, of: NDArray[np.integer]) -> Column:
+        total: Column = np.bincount(of, weights, groups)  # type: ignore[assignment]
+        return total
+
+    nonfinite = {name: add(columns[name], group) for name in ("nan_count", "inf_count")}
+    there = columns["count"] > 0
+    group = group[there]
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        n, mean, m2, m3, m4, low, high = (columns[name][there] for name in MOMENT_COLUMNS[:7])
+        rounding = columns["rounding"][there] if "rounding" in columns else np.zeros(len(n))
+        count = add(n, group)
+        middle = add(n * mean, group) / count
+        # A row that is its group's only one lies at no distance, also where the mean is not finite.
+        d = np.where(mean == middle[group], 0.0, mean - middle[group])
+        variance = np.maximum(m2 / n, 0)
+        return {
+            "count": count,
+            "mean": middle,
+            "m2": add(m2 + n * d**2, group),
+            "m3": add(m3 + 3 * d * m2 + n * d**3, group),
+            "m4": add(m4 + 4 * d * m3 + 6 * d**2 * m2 + n * d**4, group),
+            "min": _extreme(np.minimum, low, group, groups),
+            "max": _extreme(np.maximum, high, group, groups),
+            **nonfinite,
+            # The worst case of sums of x² and x⁴ that are each off by `rounding`: see read_moments.
+            "m2_error": add(np.where(rounding > 0, 3 * rounding * n * (variance + mean**2), 0), group),
+            "m4_error": add(np.where(rounding > 0, rounding * n * (variance**2 + 14 * mean**4), 0), group),
+        }
+
+
+def read_moments(columns: Columns) -> dict[str, Column]:
+    """Return every statistic of rows or groups.
+
+    Population statistics (divided by n), kurtosis of a normal distribution 3. NaN stands for no answer: no data, or skewness and kurtosis of values that are all
+    the same. A negative M2 (rounding) counts as 0.
+
+    Returns
+    -------
+    dict
+        :data:`MOMENT_STATISTICS`; where the columns have errors also ``variance_error`` and ``kurtosis_error``, the bounds of what raw sums in float32
+        leave of them: relative for the variance, absolute for the kurtosis.
+    """
+    n, mean = columns["count"], columns["mean"]
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        none = n <= 0
+        m2 = np.maximum(columns["m2"], 0)
+        variance = np.where(none, np.nan, m2 / n)
+        # Infinite sums: the size is infinite though its spread is not known.
+        square = np.where(np.isinf(mean), np.inf, variance + mean**2)
+        spread = np.where(variance > 0, variance, np.nan)
+        kurtosis = columns["m4"] / n / spread**2
+        read = {
+            "mean": np.where(none, np.nan, mean),
+            "variance": variance,
+            "std": np.sqrt(variance),
+            "l2": np.sqrt(n * square),
+            "rms": np.sqrt(square),
+            "skewness": columns["m3"] / n / spread**1.5,
+            "kurtosis": kurtosis,
+            "excess_kurtosis": kurtosis - 3,
+            **{name: columns[name] for name in ("min", "max", "count", "nan_count", "inf_count")},
+        }
+        read["l2"][none] = read["rms"][none] = np.nan
+        if "m4_error" in columns:
+            relative = np.where(columns["m2_error"] > 0, columns["m2_error"] / m2, 0)
+            read["variance_error"] = relative
+            read["kurtosis_error"] = np.where(
+                columns["m4_error"] > 0, columns["m4_error"] / n / spread**2 + 2 * relative * kurtosis, 0
+            )
+    return read
+
+
+def moments_from_raw_sums(
+    count: Column, sum_1: Column, sum_2: Column, sum_3: Column, sum_4: Column
+) -> dict[str, Column]:
+    """Return :data:`MOMENT_COLUMNS` of values of which the sums of x to x⁴ are known.
+
+    A sum that is not finite makes only those moments non-finite that need it: one that overflowed in ``sum_4`` leaves mean, deviation and skewness. What else
+    is not known (extremes; how many values were NaN or infinite where ``sum_1`` is not finite) is NaN.
+    """
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        there = count > 0
+        n = np.where(there, count, np.nan)
+        mean = sum_1 / n
+        m2 = np.maximum(sum_2 - n * mean**2, 0)
+        m3 = sum_3 - 3 * mean * sum_2 + 2 * n * mean**3
+        m4 = sum_4 - 4 * mean * sum_3 + 6 * mean**2 * sum_2 - 3 * n * mean**4
+    known = np.where(np.isfinite(sum_1) | ~there, 0.0, np.nan)
+    unknown = np.full(len(count), np.nan)
+    return {
+        "count": count,
+        "mean": mean,
+        **{name: np.where(there, moment, 0.0) for name, moment in (("m2", m2), ("m3", m3), ("m4", m4))},
+        "min": unknown,
+        "max": unknown.copy(),
+        "nan_count": known,
+        "inf_count": known.copy(),
+    }
+
+
+def raw_sums_from_moments(columns: Columns) -> dict[str, Column]:
+    """Return ``count`` (with the non-finite values) and ``sum_1`` to ``sum_4`` as summing the values would have given them.
+
+    A NaN among the values makes every sum NaN; an infinity, of which the sign is not kept, makes the odd sums NaN and the even ones infinite.
+    """
+    n = columns["count"]
+    nan, inf = (np.nan_to_num(columns[name]) for name in ("nan_count", "inf_count"))
+    mean, m2, m3, m4 = (np.where(n > 0, columns[name], 0.0) for name in ("mean", "m2", "m3", "m4"))
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = {
+            "sum_1": n * mean,
+            "sum_2": m2 + n * mean**2,
+            "sum_3": m3 + 3 * mean * m2 + n * mean**3,
+            "sum_4": m4 + 4 * mean * m3 + 6 * mean**2 * m2 + n * mean**4,
+        }
+    for name, total in sums.items():
+        total[inf > 0] = np.nan if name in ("sum_1", "sum_3") else np.inf
+        total[nan > 0] = np.nan
+    return {"count": n + nan + inf, **sums}
+
+
+def _extreme(choose: np.ufunc, values: Column, group: NDArray[np.integer], groups: int) -> Column:
+    start = np.inf if choose is np.minimum else -np.inf
+    found = np.full(groups, start)
+    # minimum and maximum pass NaN on: what is not known of one row is not known of the group.
+    choose.at(found, group, values)
+    return np.where(found == start, np.nan, found)

@@ -1,0 +1,155 @@
+"""What the name of a tensor says: its layer, expert, role and place in the model. The browser's twin reads the same golden cases."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+__all__ = ["TensorName", "natural_key", "parse_name"]
+
+GLOBAL_STACK = "(global)"
+LAYER_ITEM = "(layer)"
+
+_STACKS = frozenset(
+    [
+        "layer",
+        "layers",
+        "block",
+        "blocks",
+        "h",
+        "resblocks",
+        "transformer_blocks",
+        "decoder_layers",
+        "encoder_layers",
+    ]
+)
+_BODIES = frozenset(["encoder", "decoder", "transformer", "module", "model", "backbone"])
+_EXPERT_WORDS = frozenset(("expert", "experts"))
+# Numbers after these count something inside a layer.
+_INNER_WORDS = _EXPERT_WORDS | frozenset(
+    ["head", "heads", "rank", "ranks", "shard", "shards", "adapter", "adapters"]
+)
+_ROLE = re.compile(r"(input|output)\d*")
+_GROUPED = re.compile(r"(weight|bias)(\d+)")
+_ENOUGH = 6
+
+
+class TensorName(NamedTuple):
+    """What a name says.
+
+    Attributes
+    ----------
+    layer : int or None
+        Layer index as the name has it (canonical names count from 0); None for tensors outside of the layers.
+    stack : str
+        What comes before the index (``decoder.layers``); ``layer`` where nothing does, ``(global)`` without a layer.
+    item_type : str
+        What comes after it, without an expert's index: the same text in every layer and expert. ``(layer)`` where nothing does.
+    family : str
+        First component of ``item_type`` (``mlp``).
+    kind : str
+        Last component of ``item_type`` (``weight``, ``output0``).
+    module_type : str or None
+        ``item_type`` without its last component.
+    role : str or None
+        ``input`` or ``output`` of a module.
+    expert : int or None
+        Global expert index.
+    """
+
+    layer: int | None
+    stack: str
+    item_type: str
+    family: str
+    kind: str
+    module_type: str | None
+    role: str | None
+    expert: int | None
+
+
+@lru_cache(maxsize=1 << 17)
+def parse_name(name: str) -> TensorName:
+    """Return what ``name`` says.
+
+    The layer is the number that most probably is one, by the word before it: ``layers.3``, ``h.3``, ``multihead_layers.3``, ``encoder.3``, never
+    ``experts.3`` or ``head.3``. Of equals it is the first.
+    """
+    tokens = re.split(r"[./]", name)
+    expert, tokens = _without_expert(tokens)
+    at = _layer_at(tokens)
+    if at is None:
+        layer, stack, items = None, GLOBAL_STACK, tokens
+    else:
+        layer, stack, items = int(tokens[at]), ".".join(tokens[:at]) or "layer", tokens[at + 1 :]
+    items = items or [LAYER_ITEM]
+    tail = _ROLE.fullmatch(items[-1])
+    return TensorName(
+        layer=layer,
+        stack=stack,
+        item_type=".".join(items),
+        family=items[0],
+        kind=items[-1],
+        module_type=".".join(items[:-1]) or None,
+        role=tail[1] if tail else None,
+        expert=expert,
+    )
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts numbers inside of names as numbers: ``layers.2`` before ``layers.10``."""
+    # Split with a group: texts at even places, digits at odd ones.
+    return [
+        (0, int(part), "") if place % 2 else (1, 0, part)
+        for place, part in enumerate(re.split(r"([0-9]+)", name))
+        if part
+    ]
+
+
+def _without_expert(tokens: list[str]) -> tuple[int | None, list[str]]:
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1].lower() if at else ""
+        if _is_number(token) and _words(before) & _EXPERT_WORDS and not _tells_layer(before):
+            return int(token), tokens[:at] + tokens[at + 1 :]
+    grouped = _GROUPED.fullmatch(tokens[-1])
+    if grouped and any(_words(token) & _EXPERT_WORDS for token in tokens[:-1]):
+        return int(grouped[2]), [*tokens[:-1], grouped[1]]
+    return None, tokens
+
+
+def _layer_at(tokens: list[str]) -> int | None:
+    best, best_score = None, _ENOUGH - 1
+    for at, token in enumerate(tokens):
+        if _is_number(token):
+            score = _score(tokens, at)
+            if score > best_score:
+                best, best_score = at, score
+    return best
+
+
+def _score(tokens: list[str], at: int) -> int:
+    before = tokens[at - 1].lower() if at else ""
+    score = int(at + 1 < len(tokens))
+    if before in _STACKS:
+        score += 12
+    elif before in _BODIES:
+        score += 6
+    if _tells_layer(before):
+        score += 8
+    elif _words(before) & _INNER_WORDS:
+        score -= 24
+    if before == "layers" and at > 1 and tokens[at - 2].lower() == "mtp_model_layer":
+        score += 20
+    return score
+
+
+def _tells_layer(before: str) -> bool:
+    return "layer" in before or "block" in before
+
+
+def _words(token: str) -> set[str]:
+    return set(token.lower().split("_"))
+
+
+def _is_number(token: str) -> bool:
+    return token.isascii() and token.isdecimal() and len(token) <= 9
