@@ -307,6 +307,167 @@ export const VIEWS_SCHEMA: Schema = {
         pass: { $ref: '#/$defs/Pass', default: 'forward' }
       }
     },
+    Where: {
+      title: 'MomentFilter',
+      description:
+        "Which tensors take part. Absent members match everything; numbers are texts of ranges such as '0-3,7', words are lists of which one must match.",
+      type: 'object',
+      additionalProperties: false,
+      properties: {
+        name: {
+          type: 'string',
+          maxLength: 500,
+          description: 'Regular expression that is found somewhere in the name.'
+        },
+        layer: { $ref: '#/$defs/Layers' },
+        expert: { $ref: '#/$defs/Layers' },
+        rank: { $ref: '#/$defs/Layers' },
+        stage: { $ref: '#/$defs/Layers' },
+        stack: { type: 'array', items: { type: 'string' } },
+        family: { type: 'array', items: { type: 'string' } },
+        kind: { type: 'array', items: { type: 'string' } },
+        module_type: { type: 'array', items: { type: 'string' } },
+        item_type: { type: 'array', items: { type: 'string' } },
+        role: { type: 'array', items: { enum: ['input', 'output'] } }
+      }
+    },
+    GroupBy: {
+      title: 'MomentGroupBy',
+      description:
+        "Columns that make a group; none is the total. 'capture' is what the pattern's groups find in the name.",
+      type: 'array',
+      maxItems: 4,
+      items: {
+        enum: [
+          'name',
+          'layer',
+          'stack',
+          'family',
+          'kind',
+          'module_type',
+          'item_type',
+          'role',
+          'expert',
+          'rank',
+          'stage',
+          'capture'
+        ]
+      },
+      allOf: [
+        { contains: { const: 'name' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'layer' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'stack' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'family' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'kind' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'module_type' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'item_type' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'role' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'expert' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'rank' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'stage' }, minContains: 0, maxContains: 1 },
+        { contains: { const: 'capture' }, minContains: 0, maxContains: 1 }
+      ]
+    },
+    Moments: {
+      title: 'MomentsOptions',
+      description:
+        'The explorer of the stream moments: any statistic, over any grouping, of one kind of tensor.',
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'moments' },
+        stat: {
+          enum: ['param', 'grad', 'activation', 'dgrad', 'residual', 'residual_dgrad'],
+          default: 'grad',
+          description: 'What was measured.'
+        },
+        statistic: {
+          enum: [
+            'l2',
+            'rms',
+            'mean',
+            'variance',
+            'std',
+            'skewness',
+            'kurtosis',
+            'excess_kurtosis',
+            'min',
+            'max',
+            'nonfinite'
+          ],
+          default: 'l2',
+          description: 'nonfinite counts NaN and infinite values.'
+        },
+        kind: {
+          enum: ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'],
+          default: 'overview',
+          description:
+            'overview: total, largest moves and families. lines: each group over steps. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.'
+        },
+        by: { $ref: '#/$defs/GroupBy', default: ['layer'] },
+        pattern: {
+          type: ['string', 'null'],
+          maxLength: 500,
+          default: null,
+          description:
+            "Regular expression whose groups are the column 'capture'; a name that it does not match is left out."
+        },
+        where: { $ref: '#/$defs/Where', default: {} },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        step: {
+          type: ['integer', 'null'],
+          default: null,
+          description: 'Step of the layer chart; null follows the newest.'
+        },
+        x: { enum: ['step', 'samples'], default: 'step' },
+        show: {
+          enum: ['raw', 'relative', 'delta', 'percent'],
+          default: 'raw',
+          description:
+            'raw; divided by the first value of the series; minus it; or the change from it in per cent. The first value is that of the whole run.'
+        },
+        ratio: {
+          enum: ['none', 'grad_to_param', 'gain'],
+          default: 'none',
+          description:
+            'grad_to_param: of gradients over that of parameters, by the same names. gain: output over input of a module (of dgrads input over output: the way the gradient goes).'
+        },
+        transform: { enum: ['linear', 'log'], default: 'linear' },
+        smoothing: {
+          type: 'integer',
+          minimum: 0,
+          default: 0,
+          description: 'Trailing mean over this many points; 0 draws the numbers as they are.'
+        },
+        mixed: {
+          type: 'boolean',
+          default: false,
+          description:
+            'Let inputs and outputs of modules enter the same group, where the same values may count twice.'
+        },
+        series: {
+          type: 'integer',
+          minimum: 1,
+          maximum: 500,
+          default: 40,
+          description: 'At most so many lines: those with the largest values. What is left out is said.'
+        },
+        runs: {
+          type: 'array',
+          items: { type: 'string' },
+          maxItems: 8,
+          default: [],
+          description: 'Ids of other runs to compare with.'
+        },
+        compare: {
+          enum: ['overlay', 'difference', 'ratio'],
+          default: 'overlay',
+          description:
+            'Draw the runs over one another, or what each of the others is minus, or over, this one.'
+        }
+      }
+    },
     Scalars: {
       title: 'ScalarsOptions',
       description: 'Named scalars over steps or time.',

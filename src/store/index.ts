@@ -1,4 +1,5 @@
 export * from './live-run';
+export * from './moment-source';
 export * from './recorded-run';
 export * from './row-moments';
 export * from './run-link';

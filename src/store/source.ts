@@ -1,6 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
+import type { IMomentSource } from './moment-source';
 import type { RunLink } from './run-link';
 
 /** How a source stands to its run, as the user is told. */
@@ -134,6 +135,8 @@ export interface IRunSource {
   readonly changed: ISignal<IRunSource, SourceChange>;
   /** The newest event of each action of a live run's audit; absent where nobody can act. */
   readonly audit?: ReadonlyMap<string, IAuditEvent>;
+  /** The statistics of the run; absent where this kind of source has none. Changes are told as `rows` of the stream `moments`. */
+  readonly moments?: IMomentSource;
   /** What the views of this run tell one another; absent where there is one view only. */
   readonly link?: RunLink;
   /** Steps for which a flag has tensors, ascending. */
