@@ -106,13 +106,17 @@ class Joiner:
             # The leader never had such a batch, or gave it up.
             del self._early[next(iter(self._early))]
 
-    def ready(self, *, everything: bool = False) -> Iterator[tuple[Waiting, list[Row]]]:
+    def ready(
+        self, *, everything: bool = False, caught_up: bool = True
+    ) -> Iterator[tuple[Waiting, list[Row]]]:
         """Give the batches that can go out, each with its rows.
 
         Parameters
         ----------
         everything : bool
             Wait no more for pieces.
+        caught_up : bool
+            Whether everything that came has been taken; nobody is late before.
         """
         while self._waiting:
             head = self._waiting[0]
@@ -120,7 +124,7 @@ class Joiner:
                 # A rank that nothing has come from yet may still be looking for its leader.
                 heard = self._heard.issuperset(self._ranks[1:])
                 patience = _PATIENCE_SECONDS if heard else _FIRST_PATIENCE_SECONDS
-                late = time.monotonic() - head.since > patience
+                late = caught_up and time.monotonic() - head.since > patience
                 full = sum(waiting.batch.nbytes for waiting in self._waiting) > _MOST_BYTES
                 if not (late or full or everything):
                     return

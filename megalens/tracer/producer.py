@@ -303,7 +303,8 @@ class Producer(Worker):
 
     def _send_ready(self, *, everything: bool = False) -> None:
         assert self._joiner is not None
-        for waiting, rows in self._joiner.ready(everything=everything):
+        # What waits in the queue may be the very pieces: nobody is late while this thread is behind.
+        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._queue.empty()):
             # Joined values lie elsewhere than in the stage.
             self._send_tensors(waiting.batch.step, rows, None if waiting.needs else waiting.stage)
             if waiting.needs and waiting.stage is not None:

@@ -127,6 +127,20 @@ def test_what_does_not_come_is_named_and_the_rest_goes_out() -> None:
     ]
 
 
+def test_nobody_is_late_while_what_came_has_not_been_taken() -> None:
+    joining = Joining()
+    joining.send(1)
+    list(joining.joiner.ready())
+    joining.joiner.put(Batch(2), joining.rows(0), None)
+    # As if this thread had waited a minute for a hub that takes nothing; the pieces lie in its queue.
+    joining.joiner._waiting[0].since -= 60.0
+    assert list(joining.joiner.ready(caught_up=False)) == []
+    joining.send(1, step=2)
+    ((_, rows),) = joining.joiner.ready()
+    assert [row.meta.flag for row in rows] == ["MLP1_mat_mul", "HiddenStates"]
+    assert joining.joiner.lost_rows == 0
+
+
 def test_ranks_that_trace_other_tensors_are_told_so() -> None:
     joining = Joining()
     joining.joiner.put(Batch(1), joining.rows(0), None)
