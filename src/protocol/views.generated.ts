@@ -401,7 +401,7 @@ export const VIEWS_SCHEMA: Schema = {
         },
         kind: {
           enum: ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'],
-          default: 'overview',
+          default: 'lines',
           description:
             'overview: total, largest moves and families. lines: each group over steps. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.'
         },
