@@ -1,9 +1,10 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Config, ConfigPatch, Configured, Control, Mode } from '../protocol/messages.generated';
+import { isOver } from '../store/is-over';
 import type { IRunSource, SourceChange } from '../store/source';
 import { isUnderWay, refusalOf, type ApplyState } from './apply-state';
 import { Coalesced } from './coalesced';
-import { isOver, takesChanges } from './takes-changes';
+import { takesChanges } from './takes-changes';
 
 /** What of the configuration goes beyond what is traced. */
 export type Subject = 'mode' | 'perturb' | 'budget';

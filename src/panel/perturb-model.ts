@@ -1,10 +1,10 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { KindInfo, Perturb, PerturbSite, SiteInfo } from '../protocol/messages.generated';
+import { isOver } from '../store/is-over';
 import type { IRunSource } from '../store/source';
 import { faultsIn, type ApplyState, type IFault } from './apply-state';
 import type { ControlModel } from './control-model';
 import { compressorWithDefaults } from './draft';
-import { isOver } from './takes-changes';
 
 /** What is done at a site, with every member written out. */
 export type IFullSite = Required<PerturbSite>;

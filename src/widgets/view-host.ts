@@ -3,6 +3,7 @@ import { Widget } from '@lumino/widgets';
 import { JSONExt } from '@lumino/coreutils';
 import { fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
 import type { IRunSource } from '../store/source';
+import { ArmedChip } from '../views/armed-chip';
 import { notice } from './notice';
 import { ENGLISH, type IViewRuns, type IWords } from './runs';
 import type { IRunReference } from './view-json';
@@ -114,7 +115,8 @@ export class ViewHost extends Widget {
       this._lease = lease;
       const node = document.createElement('div');
       node.className = 'jp-MegalensCellView-body';
-      this.node.replaceChildren(node);
+      this._armed = new ArmedChip(lease.source, (text, ...args) => this._words.__(text, ...args.map(String)));
+      this.node.replaceChildren(this._armed.node, node);
       const view = await mount(node, lease.source, this._options, this._words);
       if (turn !== this._turn || this.isDisposed) {
         view.dispose();
@@ -197,8 +199,10 @@ export class ViewHost extends Widget {
     this._view?.changed.disconnect(this._onViewChanged, this);
     this._lease?.source.changed.disconnect(this._onSourceChanged, this);
     this._view?.dispose();
+    this._armed?.dispose();
     this._lease?.dispose();
     this._view = null;
+    this._armed = null;
     this._lease = null;
   }
 
@@ -208,6 +212,7 @@ export class ViewHost extends Widget {
   private readonly _mounted = new Signal<this, void>(this);
   private _options: FullViewOptions;
   private _view: IMountedView | null = null;
+  private _armed: ArmedChip | null = null;
   private _lease: { readonly source: IRunSource; dispose(): void } | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _turn = 0;

@@ -1,5 +1,6 @@
 import { Signal } from '@lumino/signaling';
 import type { ViewOptions } from '../../protocol';
+import type { Hello, Status } from '../../protocol/messages.generated';
 import type { ConnectionState, IRunSource, SourceChange } from '../../store/source';
 import type { IMountedView, MountView } from '../view-host';
 import type { IViewRuns } from '../runs';
@@ -11,8 +12,8 @@ export class MemorySource implements IRunSource {
     public connection: ConnectionState = { kind: 'live' }
   ) {}
   readonly name = 'gpt-demo';
-  readonly hello = null;
-  readonly status = null;
+  hello: Hello | null = null;
+  status: Status | null = null;
   readonly changed: Signal<IRunSource, SourceChange> = new Signal<IRunSource, SourceChange>(this);
   isDisposed = false;
   become(connection: ConnectionState): void {
