@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -53,6 +53,9 @@ class SitePoint:
         end is cut over them, else the first; None of both is no site.
     logs_input, logs_output : bool
         Whether that end is measured at all (logits are not).
+    logs_input_gradient, logs_output_gradient : bool or None
+        The same for the gradient there, where it differs; None: as above. An end may be whole while its gradient is a part of a sum over processes, and the other way round: what is such a part is
+        not measured.
     """
 
     name: str
@@ -61,6 +64,8 @@ class SitePoint:
     counts_output: bool = True
     logs_input: bool = True
     logs_output: bool = True
+    logs_input_gradient: bool | None = None
+    logs_output_gradient: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -95,12 +100,22 @@ class StatisticsPoints:
         What there is. Points that are not counted may be left out or be there with ``counted=False``.
     stage : int
         Pipeline stage of this process; -1 where there are none.
+    unavailable : mapping
+        By statistic (``param``, …): why this model cannot have it. Asking for it is refused with these words.
+    gradients_ready : callable or None
+        Where the gradients are ready (reduced, unscaled, not clipped) at another moment than right before ``optimizer.step``: is given what to call at that moment, and returns what takes it away again.
+        It does not call in a step that is skipped because of infinite gradients.
+    loss_scale : callable or None
+        Gives the factor by which the loss is multiplied in the step that is going on, as a number or a tensor on the device; asked before the backward pass. None where the optimizer does not say.
     """
 
     params: Sequence[ParamPoint] = field(default_factory=tuple)
     sites: Sequence[SitePoint] = field(default_factory=tuple)
     residuals: Sequence[ResidualPoint] = field(default_factory=tuple)
     stage: int = -1
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
+    loss_scale: Callable[[], float | Tensor] | None = None
 
 
 class IStatisticsAdapter(Protocol):
