@@ -4,6 +4,7 @@ import {
   VIEWS_SCHEMA,
   type HeatmapOptions,
   type HistoryOptions,
+  type MomentsOptions,
   type ScalarsOptions,
   type TrendOptions,
   type ViewOptions
@@ -11,7 +12,11 @@ import {
 
 /** Options of a view with no member left out. */
 export type FullViewOptions =
-  Required<HeatmapOptions> | Required<TrendOptions> | Required<ScalarsOptions> | Required<HistoryOptions>;
+  | Required<HeatmapOptions>
+  | Required<TrendOptions>
+  | Required<ScalarsOptions>
+  | Required<HistoryOptions>
+  | Required<MomentsOptions>;
 
 /** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;

@@ -5,7 +5,7 @@ import type { Schema } from '@cfworker/json-schema';
 /**
  * Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.
  */
-export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions;
+export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions | MomentsOptions;
 /**
  * 'all' or ranges such as '1-4,7'.
  */
@@ -25,6 +25,23 @@ export type PassChoice = 'forward' | 'backward';
  * @maxItems 2
  */
 export type StepRange = [number, number] | null;
+/**
+ * Columns that make a group; none is the total. 'capture' is what the pattern's groups find in the name.
+ */
+export type MomentGroupBy = (
+  | 'name'
+  | 'layer'
+  | 'stack'
+  | 'family'
+  | 'kind'
+  | 'module_type'
+  | 'item_type'
+  | 'role'
+  | 'expert'
+  | 'rank'
+  | 'stage'
+  | 'capture'
+)[];
 
 /**
  * One flag as position × tile, one layer or small multiples, with a step slider.
@@ -144,6 +161,101 @@ export interface HistoryOptions {
   pass?: PassChoice;
 }
 
+/**
+ * The explorer of the stream moments: any statistic, over any grouping, of one kind of tensor.
+ */
+export interface MomentsOptions {
+  view: 'moments';
+  /**
+   * What was measured.
+   */
+  stat?: 'param' | 'grad' | 'activation' | 'dgrad' | 'residual' | 'residual_dgrad';
+  /**
+   * nonfinite counts NaN and infinite values.
+   */
+  statistic?:
+    | 'l2'
+    | 'rms'
+    | 'mean'
+    | 'variance'
+    | 'std'
+    | 'skewness'
+    | 'kurtosis'
+    | 'excess_kurtosis'
+    | 'min'
+    | 'max'
+    | 'nonfinite';
+  /**
+   * overview: total, largest moves and families. lines: each group over steps. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.
+   */
+  kind?: 'overview' | 'lines' | 'layers' | 'layer_map' | 'item_map' | 'tensors' | 'table';
+  by?: MomentGroupBy;
+  /**
+   * Regular expression whose groups are the column 'capture'; a name that it does not match is left out.
+   */
+  pattern?: string | null;
+  where?: MomentFilter;
+  steps?: StepRange;
+  /**
+   * Step of the layer chart; null follows the newest.
+   */
+  step?: number | null;
+  /**
+   * How the layer chart is drawn.
+   */
+  marks?: 'lines' | 'bars';
+  x?: 'step' | 'samples';
+  /**
+   * raw; divided by the first value of the series; minus it; or the change from it in per cent. The first value is that of the whole run.
+   */
+  show?: 'raw' | 'relative' | 'delta' | 'percent';
+  /**
+   * grad_to_param: of gradients over that of parameters, by the same names. gain: output over input of a module (of dgrads input over output: the way the gradient goes).
+   */
+  ratio?: 'none' | 'grad_to_param' | 'gain';
+  transform?: 'linear' | 'log';
+  /**
+   * Trailing mean over this many points; 0 draws the numbers as they are.
+   */
+  smoothing?: number;
+  /**
+   * Let inputs and outputs of modules enter the same group, where the same values may count twice.
+   */
+  mixed?: boolean;
+  /**
+   * At most so many lines: those with the largest values. What is left out is said.
+   */
+  series?: number;
+  /**
+   * Ids of other runs to compare with.
+   */
+  runs?: string[];
+  /**
+   * Draw the runs over one another, or what each of the others is minus, or over, this one.
+   */
+  compare?: 'overlay' | 'difference' | 'ratio';
+}
+
+/**
+ * Which tensors take part. Absent members match everything; numbers are texts of ranges such as '0-3,7', words are lists of which one must match.
+ */
+export interface MomentFilter {
+  /**
+   * Regular expression that is found somewhere in the name.
+   */
+  name?: string;
+  layer?: LayerRanges;
+  expert?: LayerRanges;
+  rank?: LayerRanges;
+  stage?: LayerRanges;
+  stack?: string[];
+  family?: string[];
+  kind?: string[];
+  module_type?: string[];
+  item_type?: string[];
+  role?: ('input' | 'output')[];
+}
+
 /** protocol/views.schema.json, as a validator takes it. */
 export const VIEWS_SCHEMA: Schema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -155,7 +267,8 @@ export const VIEWS_SCHEMA: Schema = {
     { $ref: '#/$defs/Heatmap' },
     { $ref: '#/$defs/Trend' },
     { $ref: '#/$defs/Scalars' },
-    { $ref: '#/$defs/History' }
+    { $ref: '#/$defs/History' },
+    { $ref: '#/$defs/Moments' }
   ],
   $defs: {
     Layers: {
@@ -420,6 +533,7 @@ export const VIEWS_SCHEMA: Schema = {
           default: null,
           description: 'Step of the layer chart; null follows the newest.'
         },
+        marks: { enum: ['lines', 'bars'], default: 'lines', description: 'How the layer chart is drawn.' },
         x: { enum: ['step', 'samples'], default: 'step' },
         show: {
           enum: ['raw', 'relative', 'delta', 'percent'],
