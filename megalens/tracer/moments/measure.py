@@ -1,0 +1,64 @@
+"""The one entrance: tensors in, their moments out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..errors import TracerError
+from .columns import COLUMNS, TYPES
+from .plain import measure_plainly
+
+__all__ = ["kernel_name", "measure"]
+
+
+# A compiled model's hooks must not draw this into their graph: it is no part of the model.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def measure(tensors: Sequence[Tensor]) -> Tensor:
+    """Measure tensors where they are, without waiting for their device.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        float32, bfloat16, float16 or float64, of any shape, all on one device. They are only read, and no autograd graph is kept.
+
+    Returns
+    -------
+    Tensor
+        float64, ``[n, 9]`` on that device: count, mean, the central moments M2, M3, M4, min, max of the finite values, and how many were NaN and
+        infinite; columns as :data:`megalens.protocol.MOMENT_COLUMNS`. Where no value is finite: count 0, moments 0, NaN for mean, min and max.
+
+    Raises
+    ------
+    TracerError
+        When a tensor is of another type, has no values of its own (``meta``, sparse, quantised), or lies on another device than the first.
+    """
+    for tensor in tensors:
+        _check(tensor, tensors[0].device)
+    if not tensors:
+        return torch.empty((0, COLUMNS), dtype=torch.float64)
+    with torch.no_grad():
+        return torch.stack([measure_plainly(tensor) for tensor in tensors])
+
+
+def kernel_name(device: torch.device | str = "cpu") -> str:
+    """Return what measures on a device: ``plain``."""
+    return "plain"
+
+
+def _check(tensor: Tensor, device: torch.device) -> None:
+    if tensor.dtype not in TYPES:
+        known = ", ".join(str(each).removeprefix("torch.") for each in TYPES)
+        raise TracerError(
+            f"Expected a tensor of {known} to measure; got {tensor.dtype}. Convert it, or leave it out."
+        )
+    if tensor.layout != torch.strided or tensor.device.type == "meta":
+        raise TracerError(
+            f"Expected a tensor with values in memory; got layout {tensor.layout} on {tensor.device}. Measure its dense or local values."
+        )
+    if tensor.device != device:
+        raise TracerError(
+            f"Expected every tensor on {device}, as the first; got one on {tensor.device}. Measure each device in a call."
+        )

@@ -1,0 +1,71 @@
+"""Merging measured rows on their device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import TracerError
+from .columns import COLUMNS
+
+__all__ = ["merge_rows"]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def merge_rows(rows: Tensor) -> Tensor:
+    """Merge passes over the same tensors, exactly as if all their values had been measured at once.
+
+    The twin of :func:`megalens.protocol.merge_moments` (Pébay 2008, SAND2008-6212, equations 3.1 for many sets at once) on the device, without
+    a word to the host.
+
+    Parameters
+    ----------
+    rows : Tensor
+        float64, ``[k, n, 9]``: k passes (micro-batches) over n tensors, as :func:`measure` gives them.
+
+    Returns
+    -------
+    Tensor
+        float64, ``[n, 9]``, on the same device. Where all k rows have count 0: count 0, moments 0, NaN for mean, min and max.
+
+    Raises
+    ------
+    TracerError
+        When ``rows`` is of another shape or type.
+    """
+    if rows.dim() != 3 or rows.shape[-1] != COLUMNS or rows.dtype != torch.float64:
+        raise TracerError(
+            f"Expected rows as measure() gives them, float64 of shape [k, n, {COLUMNS}]; got {rows.dtype} of shape {list(rows.shape)}. "
+            "Stack the measured passes with torch.stack."
+        )
+    with torch.no_grad():
+        n, mean, m2, m3, m4, low, high, nan_count, inf_count = rows.detach().unbind(-1)
+        there = n > 0
+        # What a row without data says of its values is nothing, whatever stands in it.
+        n, mean, m2, m3, m4 = (torch.where(there, column, 0.0) for column in (n, mean, m2, m3, m4))
+        count = n.sum(0)
+        middle = (n * mean).sum(0) / count
+        # A row that is its group's only one lies at no distance, also where the mean is not finite.
+        d = torch.where(there & (mean != middle), mean - middle, 0.0)
+        d2 = d * d
+        none = count == 0
+        merged = (
+            count,
+            middle,
+            (m2 + n * d2).sum(0),
+            (m3 + 3 * d * m2 + n * d2 * d).sum(0),
+            (m4 + 4 * d * m3 + 6 * d2 * m2 + n * d2 * d2).sum(0),
+            _or_nan(torch.where(there, low, torch.inf), none, largest=False),
+            _or_nan(torch.where(there, high, -torch.inf), none, largest=True),
+            nan_count.sum(0),
+            inf_count.sum(0),
+        )
+        return torch.stack(merged, -1)
+
+
+def _or_nan(values: Tensor, none: Tensor, *, largest: bool) -> Tensor:
+    if not len(values):
+        return torch.full_like(none, torch.nan, dtype=torch.float64)
+    # amin and amax pass NaN on: what is not known of one row is not known of the group.
+    found = values.amax(0) if largest else values.amin(0)
+    return torch.where(none, torch.nan, found)

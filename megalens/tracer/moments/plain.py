@@ -1,0 +1,46 @@
+"""Measuring with torch's own operations: every device, no compiler, several passes over memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .merge import merge_rows
+
+__all__ = ["measure_plainly"]
+
+# Values at a time: what is in float64 meanwhile stays in a CPU's cache; a GPU wants fewer and larger launches.
+_CHUNK = {"cpu": 1 << 16}
+_CHUNK_ELSEWHERE = 1 << 24
+
+
+def measure_plainly(tensor: Tensor) -> Tensor:
+    """Return one row of :data:`~megalens.protocol.MOMENT_COLUMNS`, float64 ``[9]`` on the tensor's device."""
+    flat = tensor.detach().reshape(-1)
+    chunk = _CHUNK.get(tensor.device.type, _CHUNK_ELSEWHERE)
+    if flat.numel() <= chunk:
+        return _row(flat)
+    rows = torch.stack([_row(part) for part in torch.split(flat, chunk)])
+    merged: Tensor = merge_rows(rows[:, None])[0]
+    return merged
+
+
+def _row(values: Tensor) -> Tensor:
+    x = values.double()
+    nan = x.isnan()
+    finite = x.isfinite()
+    nan_count = nan.sum().double()
+    count = finite.sum().double()
+    mean = torch.where(finite, x, 0.0).sum() / count
+    d = torch.where(finite, x - mean, 0.0)
+    d2 = d * d
+    if values.numel():
+        low = torch.where(finite, x, torch.inf).amin()
+        high = torch.where(finite, x, -torch.inf).amax()
+        low, high = (torch.where(count > 0, end, torch.nan) for end in (low, high))
+    else:
+        low = high = mean
+    inf_count = values.numel() - count - nan_count
+    return torch.stack(
+        [count, mean, d2.sum(), (d2 * d).sum(), (d2 * d2).sum(), low, high, nan_count, inf_count]
+    )
