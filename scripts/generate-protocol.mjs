@@ -98,14 +98,18 @@ async function schemaModule(path, constant, keepProse) {
 
 // The compiler's note on each definition only repeats where it found it.
 function tidy(types) {
-  return types
-    .replace(/\/\*\*[^/]*?\*\//gs, comment =>
-      comment
-        .replace(/^ \* This interface was referenced by .*\n( \* via the `definition` .*\n)?/gm, '')
-        .replace(/( \*\n)+( \*\/)/, '$2')
-    )
-    .replace(/\/\*\*\s*\*\/\n?/g, '')
-    .replace(/(\n[}]|;)\n\/\*\*/g, '$1\n\n/**');
+  return (
+    types
+      .replace(/\/\*\*[^/]*?\*\//gs, comment =>
+        comment
+          .replace(/^ \* This interface was referenced by .*\n( \* via the `definition` .*\n)?/gm, '')
+          .replace(/( \*\n)+( \*\/)/, '$2')
+      )
+      .replace(/\/\*\*\s*\*\/\n?/g, '')
+      // An object inside options must fit JSON types, which an interface does not: it has no index signature.
+      .replace(/export interface (MomentFilter) (\{[^}]*\})/g, 'export type $1 = $2;')
+      .replace(/(\n[}]|;)\n\/\*\*/g, '$1\n\n/**')
+  );
 }
 
 /** Return the columns of every stream. */

@@ -10,7 +10,13 @@ from ..protocol import python_name, view_defaults, view_fields
 
 __all__ = ["to_code"]
 
-_METHODS = {"heatmap": "heatmap", "trend": "trend", "scalars": "scalars_view", "history": "history"}
+_METHODS = {
+    "heatmap": "heatmap",
+    "trend": "trend",
+    "scalars": "scalars_view",
+    "history": "history",
+    "moments": "explore",
+}
 
 
 def to_code(options: Mapping[str, Any], run: str = "run") -> str:
@@ -34,6 +40,8 @@ def to_code(options: Mapping[str, Any], run: str = "run") -> str:
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_literal(name)}: {_literal(each)}' for name, each in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_literal(item) for item in value)}]"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

@@ -90,6 +90,8 @@ def make_picture(
             picture = heatmap_picture(run, options, room=room)
         elif options["view"] == "trend":
             picture = trend_picture(run, options, progress=progress)
+        elif options["view"] == "moments":
+            raise ReportError(f"{where}: statistics cannot be drawn here yet.", view=where)
         else:
             picture = scalars_picture(run, options)
         return replace(picture, caption=[*origin_words(run.origin), *picture.caption])

@@ -106,7 +106,8 @@ export class ViewTabs implements IMegalensViews {
       heatmap: trans.__('Heatmap'),
       trend: trans.__('Trend'),
       scalars: trans.__('Scalars'),
-      history: trans.__('History')
+      history: trans.__('History'),
+      moments: trans.__('Moments')
     };
     tab.title.label = 'flag' in options ? `${kinds[options.view]} · ${options.flag}` : kinds[options.view];
     tab.title.caption = trans.__('%1 of run %2', tab.title.label, tab.run);

@@ -239,7 +239,7 @@ export interface MomentsOptions {
 /**
  * Which tensors take part. Absent members match everything; numbers are texts of ranges such as '0-3,7', words are lists of which one must match.
  */
-export interface MomentFilter {
+export type MomentFilter = {
   /**
    * Regular expression that is found somewhere in the name.
    */
@@ -254,7 +254,7 @@ export interface MomentFilter {
   module_type?: string[];
   item_type?: string[];
   role?: ('input' | 'output')[];
-}
+};
 
 /** protocol/views.schema.json, as a validator takes it. */
 export const VIEWS_SCHEMA: Schema = {

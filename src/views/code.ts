@@ -1,7 +1,13 @@
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 
-const METHODS = { heatmap: 'heatmap', trend: 'trend', scalars: 'scalars_view', history: 'history' } as const;
+const METHODS = {
+  heatmap: 'heatmap',
+  trend: 'trend',
+  scalars: 'scalars_view',
+  history: 'history',
+  moments: 'explore'
+} as const;
 
 /** Write a JSON value as a Python literal. */
 export function python(value: unknown): string {
@@ -13,6 +19,10 @@ export function python(value: unknown): string {
   }
   if (Array.isArray(value)) {
     return `[${value.map(python).join(', ')}]`;
+  }
+  if (typeof value === 'object') {
+    const members = Object.entries(value).map(([name, each]) => `${python(name)}: ${python(each)}`);
+    return `{${members.join(', ')}}`;
   }
   return JSON.stringify(value);
 }

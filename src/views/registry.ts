@@ -11,7 +11,8 @@ export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
   heatmap: 'Heatmap',
   trend: 'Trend',
   scalars: 'Scalars',
-  history: 'History'
+  history: 'History',
+  moments: 'Moments'
 };
 
 /** Whether a value names a view. */
@@ -44,5 +45,7 @@ export async function mountView(
       return (await import('./scalars')).mountScalars(node, source, full, host);
     case 'history':
       return (await import('./history')).mountHistory(node, source, full, host);
+    case 'moments':
+      return (await import('./moments')).mountMoments(node, source, full, host);
   }
 }

@@ -5,6 +5,14 @@ import type { IRunSource } from '../store/source';
 import type { Control } from './toolbar';
 import type { Translate } from './translate';
 
+/** The other runs that a view may compare with. */
+export interface IViewRuns {
+  /** Every run that there is, newest first. */
+  list(): Promise<readonly { readonly id: string; readonly name: string }[]>;
+  /** Share in a run's source until the share is disposed of. */
+  acquire(id: string): Promise<{ readonly source: IRunSource; dispose(): void }>;
+}
+
 /** What a host may give a view. All of it is optional. */
 export interface IViewHost {
   /** The user's language. */
@@ -19,6 +27,8 @@ export interface IViewHost {
   renderer?: 'canvas' | 'svg';
   /** Takes the controls that the view's toolbar would hold; the toolbar is hidden then. */
   toolbar?: (controls: readonly Control[]) => void;
+  /** Other runs; comparing is offered only with them. */
+  runs?: IViewRuns;
   /** The element whose height a picture may fill; without it pictures keep their usual height. */
   frame?: Element;
 }
