@@ -96,16 +96,15 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
     path = [str(part) for part in error.absolute_path]
     known = view_fields(view)
     if path:
-        name = path[0]
-        spec = _properties(view)[name]
-        expected = _expected(_SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else spec)
-        message = f"{view}({python_name(name)}=…) must be {expected}, and {_short(options[name])} came."
+        name, value, spec = python_name(path[0]), options[path[0]], _resolved(_properties(view)[path[0]])
+        # A filter is an object of its own: the member at fault is what must be another.
+        if isinstance(value, Mapping) and len(path) > 1 and path[1] in spec.get("properties", {}):
+            name, value = f"{name}.{path[1]}", value[path[1]]
+            spec = _resolved(spec["properties"][path[1]])
+        expected = _expected(spec)
+        message = f"{view}({name}=…) must be {expected}, and {_short(value)} came."
         return ProtocolError(
-            "bad-parameter",
-            message,
-            field=prefix + ".".join(path),
-            expected=expected,
-            got=_short(options[name]),
+            "bad-parameter", message, field=prefix + ".".join(path), expected=expected, got=_short(value)
         )
     unknown = [name for name in options if name not in known and name != "view"]
     if unknown:
@@ -126,20 +125,41 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
     )
 
 
+def _resolved(spec: dict[str, Any]) -> dict[str, Any]:
+    return _SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else spec
+
+
 def _expected(spec: Mapping[str, Any]) -> str:
     if "enum" in spec:
         return "one of " + ", ".join(map(str, spec["enum"]))
     kinds = spec["type"] if isinstance(spec["type"], list) else [spec["type"]]
     words = {
         "string": "text",
-        "integer": f"a whole number{' from 0' if spec.get('minimum') == 0 else ''}",
-        "array": "a list of text"
-        if spec.get("items", {}).get("type") == "string"
-        else "two whole numbers, first and last",
+        "integer": f"a whole number{_bounds(spec)}",
+        "boolean": "True or False",
+        "array": _list_words(spec),
+        "object": f"a dict with any of {', '.join(spec.get('properties', {}))}",
         "null": "None",
     }
     text = " or ".join(words[kind] for kind in kinds)
     return f"{text}, {spec['description'].rstrip('.')}" if "pattern" in spec else text
+
+
+def _bounds(spec: Mapping[str, Any]) -> str:
+    if "minimum" not in spec:
+        return ""
+    return f" from {spec['minimum']}" + (f" to {spec['maximum']}" if "maximum" in spec else "")
+
+
+def _list_words(spec: Mapping[str, Any]) -> str:
+    items = spec.get("items", {})
+    bound = f"at most {spec['maxItems']}" if "maxItems" in spec else ""
+    once = ", none twice" if spec.get("uniqueItems") else ""
+    if "enum" in items:
+        return f"a list of {f'{bound} of' if bound else 'any of'} {', '.join(items['enum'])}{once}"
+    if items.get("type") == "string":
+        return f"a list of {bound} texts" if bound else "a list of text"
+    return "two whole numbers, first and last"
 
 
 def _short(value: object) -> str:

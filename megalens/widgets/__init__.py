@@ -4,7 +4,8 @@ from .base import VIEW_MIME, View
 from .errors import WidgetError
 from .heatmap import Heatmap
 from .history import History
+from .moments import Moments
 from .scalars import Scalars
 from .trend import Trend
 
-__all__ = ["VIEW_MIME", "Heatmap", "History", "Scalars", "Trend", "View", "WidgetError"]
+__all__ = ["VIEW_MIME", "Heatmap", "History", "Moments", "Scalars", "Trend", "View", "WidgetError"]

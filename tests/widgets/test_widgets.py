@@ -10,7 +10,7 @@ import pytest
 from recorded_run import RUN_ID, write_run
 
 from megalens.protocol import option_name, python_name, view_defaults, view_fields
-from megalens.widgets import VIEW_MIME, Heatmap, History, Scalars, Trend, WidgetError
+from megalens.widgets import VIEW_MIME, Heatmap, History, Moments, Scalars, Trend, WidgetError
 
 RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
 
@@ -29,10 +29,17 @@ def run(folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "view"), [(Heatmap, "heatmap"), (Trend, "trend"), (Scalars, "scalars"), (History, "history")]
+    ("kind", "view"),
+    [
+        (Heatmap, "heatmap"),
+        (Trend, "trend"),
+        (Scalars, "scalars"),
+        (History, "history"),
+        (Moments, "moments"),
+    ],
 )
 def test_every_option_of_the_contract_is_an_attribute_of_the_widget(kind, view):
-    options = {} if view == "scalars" else {"flag": "MLP1_mat_mul"}
+    options = {} if view in ("scalars", "moments") else {"flag": "MLP1_mat_mul"}
     widget = kind(RUN, options)
     found = {name: getattr(widget, python_name(name)) for name in view_fields(view)}
     assert found == {**view_defaults(view), **options}
@@ -66,6 +73,12 @@ def test_people_may_write_layers_steps_and_names_in_their_own_way():
     assert Trend(RUN, {"flag": "X", "steps": (2, 8)}).steps == [2, 8]
     assert Scalars(RUN, {"names": "loss"}).names == ["loss"]
     assert Trend(RUN, {"flag": "X", "positions": range(0, 16)}).positions == "0-15"
+    assert Moments(RUN, {"by": "layer"}).by == ["layer"]
+    assert Moments(RUN, {"by": ("layer", "role")}).by == ["layer", "role"]
+    assert Moments(RUN, {"by": ()}).by == []
+    filtered = Moments(RUN, {"where": {"layer": range(4), "expert": 7, "role": "output", "name": "mlp"}})
+    assert filtered.where == {"layer": "0-3", "expert": "7", "role": ["output"], "name": "mlp"}
+    assert Moments(RUN, {"runs": "other"}).runs == ["other"]
 
 
 def test_the_pass_is_called_pass_with_an_underscore_where_python_keeps_the_word():
@@ -89,6 +102,18 @@ def test_the_pass_is_called_pass_with_an_underscore_where_python_keeps_the_word(
         (lambda: Trend(RUN, {"flag": "X", "steps": 5}), "steps", "two whole numbers"),
         (lambda: Scalars(RUN, {"smoothing": "much"}), "smoothing", "'much' came"),
         (lambda: Scalars(RUN, {"colour": "red"}), "colour", "no option 'colour'"),
+        (lambda: Moments(RUN, {"by": "laer"}), "by.0", r"at most 4 of name, layer.*\['laer'\] came"),
+        (lambda: Moments(RUN, {"by": ["layer", "layer"]}), "by", "none twice"),
+        (lambda: Moments(RUN, {"where": {"layer": "some"}}), "where.layer", r"where.layer=….*'some' came"),
+        (
+            lambda: Moments(RUN, {"where": {"role": "in"}}),
+            "where.role.0",
+            r"any of input, output, and \['in'\]",
+        ),
+        (lambda: Moments(RUN, {"where": {"laer": 3}}), "where", "dict with any of name, layer"),
+        (lambda: Moments(RUN, {"where": None}), "where", "a dict .* and None came"),
+        (lambda: Moments(RUN, {"series": 0}), "series", "from 1 to 500"),
+        (lambda: Moments(RUN, {"mixed": "yes"}), "mixed", "True or False"),
     ],
 )
 def test_a_wrong_argument_is_named(make, field, says):
@@ -113,6 +138,7 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
         (NotebookRun.trend, "trend"),
         (NotebookRun.scalars_view, "scalars"),
         (NotebookRun.history, "history"),
+        (NotebookRun.explore, "moments"),
     ):
         parameters = {name: p for name, p in inspect.signature(method).parameters.items() if name != "self"}
         assert tuple(parameters) == tuple(python_name(name) for name in view_fields(view))
@@ -121,7 +147,24 @@ def test_the_facade_takes_exactly_the_options_of_the_contract():
             for name, p in parameters.items()
             if p.default is not inspect.Parameter.empty
         }
+        if view == "moments":
+            # A statistic's name may stand for `stat`, so that both are told apart; an absent filter matches everything.
+            given |= {"statistic": given["statistic"] or "l2", "where": given["where"] or {}}
+            given |= {name: list(given[name]) for name in ("by", "runs")}
         assert given == view_defaults(view)
+
+
+def test_a_statistic_may_stand_where_what_was_measured_does(run):
+    both = [run.explore(stat="kurtosis", by="layer"), run.explore("grad", "kurtosis", by=["layer"])]
+    assert both[0].options == both[1].options
+    assert (both[0].stat, both[0].statistic, both[0].kind) == ("grad", "kurtosis", "lines")
+    assert run.explore("residual").statistic == "l2"
+    with pytest.raises(
+        WidgetError, match=r"'kurtosis' is a statistic, and statistic='l2' came beside it.*param, grad"
+    ):
+        run.explore("kurtosis", "l2")
+    with pytest.raises(WidgetError, match=r"moments\(stat=…\) must be one of param, grad"):
+        run.explore("gradients")
 
 
 def test_a_history_shows_its_map_and_the_chosen_tensor(run):
