@@ -4,6 +4,7 @@ export * from './frame-table';
 export * from './layers';
 export * from './messages';
 export * from './messages.generated';
+export * from './moment-statistics';
 export * from './natural-order';
 export * from './protocol-error';
 export * from './streams.generated';

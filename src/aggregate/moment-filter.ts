@@ -1,0 +1,65 @@
+import type { ITensorName } from '../protocol/tensor-name';
+import type { IMomentFilter } from '../store/moment-source';
+import { AggregateError } from './aggregate-error';
+
+/** Whether a number is among those that a text of ranges names; null is not known. */
+export type InRanges = (value: number | null) => boolean;
+
+const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as const;
+
+/**
+ * Read a text of ranges such as '0-3,7'.
+ *
+ * @param field - Its name, for the error.
+ * @returns null for a text that leaves nothing out: 'all', or none.
+ */
+export function readRanges(text: string | undefined, field: string): InRanges | null {
+  if (text === undefined || text.trim() === 'all') {
+    return null;
+  }
+  const ranges = text.split(',').map(piece => {
+    const match = /^\s*([0-9]+)(?:\s*-\s*([0-9]+))?\s*$/.exec(piece);
+    const [low, high] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
+    if (match === null || low > high) {
+      throw new AggregateError(
+        `'${text.slice(0, 100)}' is no range of ${field}s. Write 'all', '3', '0-3' or '0-3,7'.`
+      );
+    }
+    return [low, high] as const;
+  });
+  return value => value !== null && ranges.some(([low, high]) => value >= low && value <= high);
+}
+
+/**
+ * Read a regular expression as a person wrote it, in JavaScript's or in Python's syntax of named groups.
+ *
+ * @param field - What it is, for the error.
+ */
+export function readPattern(text: string, field: string): RegExp {
+  try {
+    return new RegExp(text.replace(/\(\?P</g, '(?<'));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new AggregateError(`The ${field} is no regular expression. ${why}.`);
+  }
+}
+
+/**
+ * What of a filter speaks of names: whether a tensor takes part.
+ *
+ * @param where - The filter; rank and stage, which a name does not say, are for the rows.
+ */
+export function nameFilter(where: IMomentFilter = {}): (text: string, name: ITensorName) => boolean {
+  const layer = readRanges(where.layer, 'layer');
+  const expert = readRanges(where.expert, 'expert');
+  const pattern = where.name === undefined ? null : readPattern(where.name, "filter's pattern");
+  const words = WORDS.flatMap(column => {
+    const wanted: readonly (string | null)[] | undefined = where[column];
+    return wanted === undefined ? [] : [{ column, wanted: new Set(wanted) }];
+  });
+  return (text, name) =>
+    (layer?.(name.layer) ?? true) &&
+    (expert?.(name.expert) ?? true) &&
+    words.every(({ column, wanted }) => wanted.has(name[column])) &&
+    (pattern?.test(text) ?? true);
+}

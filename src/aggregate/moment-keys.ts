@@ -1,0 +1,138 @@
+import { compareNatural } from '../protocol/natural-order';
+import { parseName, type ITensorName } from '../protocol/tensor-name';
+import type { IMomentQuery, MomentColumn, MomentKey } from '../store/moment-source';
+import { AggregateError } from './aggregate-error';
+import { nameFilter, readPattern } from './moment-filter';
+import type { MomentTable } from './moment-table';
+
+/** Which rows of a module take part in one side of a gain. */
+export type Side = 'input' | 'output';
+
+/** The names of a table as a query groups them. */
+export interface INameCodes {
+  /** Code of each name; -1 where it takes no part. */
+  readonly code: Int32Array;
+  /** What the columns of names say for each code; rank and stage, which rows say, are null. */
+  readonly keys: readonly MomentKey[];
+}
+
+type NameColumn = Exclude<MomentColumn, 'rank' | 'stage' | 'capture'>;
+
+/**
+ * Code the names of a table by the columns of a query: once for each name, never for each row.
+ *
+ * @param side - Take names of this role only, and modules' names for theirs.
+ * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values twice.
+ */
+export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
+  const { role: _, ...anyRole } = query.where ?? {};
+  const matches = nameFilter(side === null ? query.where : anyRole);
+  const capture = captureOf(query);
+  const code = new Int32Array(table.names.length).fill(-1);
+  const codes = new Map<string, number>();
+  const keys: MomentKey[] = [];
+  const roles: number[] = [];
+  table.names.forEach((full, id) => {
+    const said = table.parsed(id);
+    if (table.present[id] !== 1 || (side !== null && said.role !== side)) {
+      return;
+    }
+    const text = side === null ? full : moduleOf(full);
+    const name = side === null ? said : parseName(text);
+    const captured = capture?.(text) ?? null;
+    if (!matches(text, name) || (capture !== null && captured === null)) {
+      return;
+    }
+    const key = query.by.map(column => valueOf(column, text, name, captured));
+    const group = JSON.stringify(key);
+    const known = codes.get(group) ?? keys.length;
+    if (known === keys.length) {
+      codes.set(group, known);
+      keys.push(key);
+      roles.push(0);
+    }
+    code[id] = known;
+    roles[known] = (roles[known] ?? 0) | (said.role === 'input' ? 1 : said.role === 'output' ? 2 : 0);
+  });
+  const mixed = roles.indexOf(3);
+  if (mixed >= 0 && query.mixed !== true && (table.stat === 'activation' || table.stat === 'dgrad')) {
+    const which = query.by.length === 0 ? 'The total' : `The group ${describe(keys[mixed] ?? [])}`;
+    throw new AggregateError(
+      `${which} would hold both inputs and outputs of modules, in which the same values count twice. Choose one role in the filter, group by role, or allow that they are mixed.`,
+      'mixed'
+    );
+  }
+  return { code, keys };
+}
+
+/** Name of the module of which a tensor is an input or an output. */
+export function moduleOf(name: string): string {
+  return name.slice(0, Math.max(0, Math.max(name.lastIndexOf('/'), name.lastIndexOf('.'))));
+}
+
+/** Compare keys: numbers as numbers, texts in natural order, null last. */
+export function compareKeys(a: MomentKey, b: MomentKey): number {
+  for (let at = 0; at < a.length; at += 1) {
+    const [left, right] = [a[at] ?? null, b[at] ?? null];
+    if (left === right) {
+      continue;
+    }
+    if (left === null || right === null) {
+      return left === null ? 1 : -1;
+    }
+    const order =
+      typeof left === 'number' && typeof right === 'number'
+        ? left - right
+        : compareNatural(String(left), String(right));
+    if (order !== 0) {
+      return order;
+    }
+  }
+  return 0;
+}
+
+function captureOf(query: IMomentQuery): ((name: string) => string | null) | null {
+  if (!query.by.includes('capture')) {
+    return null;
+  }
+  if (!query.pattern) {
+    throw new AggregateError(
+      "Grouping by what a pattern finds needs a pattern, such as 'layers\\.(\\d+)\\.(\\w+)', and none came."
+    );
+  }
+  const pattern = readPattern(query.pattern, 'pattern');
+  return name => {
+    const found = pattern.exec(name);
+    return found === null
+      ? null
+      : found.length === 1
+        ? found[0]
+        : found
+            .slice(1)
+            .map(text => text ?? '')
+            .join('.');
+  };
+}
+
+function valueOf(
+  column: MomentColumn,
+  text: string,
+  name: ITensorName,
+  captured: string | null
+): string | number | null {
+  switch (column) {
+    case 'capture':
+      return captured;
+    case 'rank':
+    case 'stage':
+      return null;
+    case 'name':
+      return text;
+    default:
+      return name[column satisfies NameColumn];
+  }
+}
+
+function describe(key: MomentKey): string {
+  return key.map(value => value ?? 'none').join(' · ');
+}

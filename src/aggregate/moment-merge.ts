@@ -1,0 +1,148 @@
+import type { IMergedMoments } from '../protocol/moment-statistics';
+import type { MomentTable } from './moment-table';
+
+/** What of the moments is merged. */
+export interface IMomentNeeds {
+  /** Highest power of the deviations: 0 is none, 1 the mean alone. */
+  readonly power: number;
+  readonly extremes: boolean;
+}
+
+const NONE = new Float64Array(0);
+
+/**
+ * Merge rows into cells, exactly as if the values themselves had been put there. Python's twin is `merge_moments` in `megalens/protocol/moments.py`.
+ *
+ * The central moments of a cell are the sums of its rows' moments about the cell's mean (Pébay 2008, SAND2008-6212, equations 3.1 for many sets at
+ * once), so there are two passes: one for counts and means, one for the rest.
+ *
+ * @param table - The rows.
+ * @param first - The first row that may take part.
+ * @param cell - Cell of each row from `first` on; -1 leaves a row out.
+ * @param cells - Number of cells.
+ * @param needs - Columns that nobody needs stay empty.
+ */
+export function mergeRows(
+  table: MomentTable,
+  first: number,
+  cell: Int32Array,
+  cells: number,
+  needs: IMomentNeeds
+): IMergedMoments {
+  const { columns, any } = table;
+  const of = (column: Float64Array): Float64Array => column.subarray(first, first + cell.length);
+  const [n, means, m2s] = [of(columns.count), of(columns.mean), of(columns.m2)];
+  const count = new Float64Array(cells);
+  const mean = new Float64Array(cells);
+  for (let row = 0; row < cell.length; row += 1) {
+    // Every index is in range: cells are numbered below `cells`. Rows of count 0 are no data.
+    const to = cell[row] as number;
+    const size = n[row] as number;
+    if (to >= 0 && size > 0) {
+      (count[to] as number) += size;
+      (mean[to] as number) += size * (means[row] as number);
+    }
+  }
+  for (let to = 0; to < cells; to += 1) {
+    mean[to] = (mean[to] as number) / (count[to] as number);
+  }
+  const powers = needs.power > 1 || any.rounding;
+  const high = needs.power > 2;
+  const m2 = powers ? new Float64Array(cells) : NONE;
+  const m3 = high ? new Float64Array(cells) : NONE;
+  const m4 = high ? new Float64Array(cells) : NONE;
+  if (powers) {
+    const [m3s, m4s] = [of(columns.m3), of(columns.m4)];
+    for (let row = 0; row < cell.length; row += 1) {
+      const to = cell[row] as number;
+      const size = n[row] as number;
+      if (to >= 0 && size > 0) {
+        // A row that is its cell's only one lies at no distance, also where the mean is not finite.
+        const d = means[row] === mean[to] ? 0 : (means[row] as number) - (mean[to] as number);
+        const two = m2s[row] as number;
+        const square = d * d;
+        (m2[to] as number) += two + size * square;
+        if (high) {
+          const three = m3s[row] as number;
+          (m3[to] as number) += three + 3 * d * two + size * square * d;
+          (m4[to] as number) +=
+            (m4s[row] as number) + 4 * d * three + 6 * square * two + size * square * square;
+        }
+      }
+    }
+  }
+  const [m2Error, m4Error] = any.rounding ? errors(table, first, cell, cells) : [NONE, NONE];
+  const [min, max] = needs.extremes ? extremes(table, first, cell, cells) : [NONE, NONE];
+  return {
+    count,
+    mean,
+    m2,
+    m3,
+    m4,
+    min,
+    max,
+    nonFinite: nonFinite(table, first, cell, cells),
+    m2Error,
+    m4Error
+  };
+}
+
+/** The worst case of sums of x² and x⁴ that are each off by a row's rounding. */
+function errors(
+  { columns }: MomentTable,
+  first: number,
+  cell: Int32Array,
+  cells: number
+): [Float64Array, Float64Array] {
+  const [two, four] = [new Float64Array(cells), new Float64Array(cells)];
+  for (let row = 0; row < cell.length; row += 1) {
+    const [from, to] = [first + row, cell[row] as number];
+    const size = columns.count[from] as number;
+    const rounding = columns.rounding[from] as number;
+    if (to >= 0 && size > 0 && rounding > 0) {
+      const square = (columns.mean[from] as number) ** 2;
+      const variance = Math.max((columns.m2[from] as number) / size, 0);
+      (two[to] as number) += 3 * rounding * size * (variance + square);
+      (four[to] as number) += rounding * size * (variance * variance + 14 * square * square);
+    }
+  }
+  return [two, four];
+}
+
+/** Least and greatest of each cell: what is not known of one row is not known of the cell. */
+function extremes(
+  { columns }: MomentTable,
+  first: number,
+  cell: Int32Array,
+  cells: number
+): [Float64Array, Float64Array] {
+  const min = new Float64Array(cells).fill(Infinity);
+  const max = new Float64Array(cells).fill(-Infinity);
+  for (let row = 0; row < cell.length; row += 1) {
+    const [from, to] = [first + row, cell[row] as number];
+    if (to >= 0 && (columns.count[from] as number) > 0) {
+      // Math.min passes NaN on, a comparison would not.
+      min[to] = Math.min(min[to] as number, columns.min[from] as number);
+      max[to] = Math.max(max[to] as number, columns.max[from] as number);
+    }
+  }
+  return [min, max];
+}
+
+function nonFinite(
+  { columns, any }: MomentTable,
+  first: number,
+  cell: Int32Array,
+  cells: number
+): Float64Array {
+  const bad = new Float64Array(cells);
+  if (any.nonFinite) {
+    for (let row = 0; row < cell.length; row += 1) {
+      const to = cell[row] as number;
+      if (to >= 0) {
+        (bad[to] as number) += columns.nonFinite[first + row] as number;
+      }
+    }
+  }
+  return bad;
+}

@@ -1,0 +1,156 @@
+import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
+import { AggregateError } from './aggregate-error';
+import { emptyGroups, groupRows, type IPart } from './group-rows';
+import { moduleOf, type Side } from './moment-keys';
+import type { MomentTable } from './moment-table';
+
+// A table of this many bytes costs less than a set of the pairs that are there.
+const TABLE_BYTES = 1 << 26;
+
+/** The stats that a query is answered from: one, or the one that is divided and the one that it is divided by. */
+export function statsOf(query: IMomentQuery): MomentStat[] {
+  return query.ratio === 'grad_to_param' ? ['grad', 'param'] : [query.stat];
+}
+
+/**
+ * Answer a query from tables: one statistic, or a ratio of two.
+ *
+ * @param tables - The tables of `statsOf(query)`.
+ * @throws AggregateError when the query contradicts itself, or `mixed`.
+ */
+export function groupTables(tables: readonly MomentTable[], query: IMomentQuery): IMomentGroups {
+  const [table, other = table] = tables;
+  if (table === undefined || other === undefined) {
+    throw new AggregateError(`The rows of ${statsOf(query).join(' and ')} were expected, and none came.`);
+  }
+  switch (query.ratio ?? 'none') {
+    case 'none':
+      return groupRows(table, query);
+    case 'grad_to_param': {
+      // Names' places are those of the run, the same in every stat.
+      const id = (nameId: number): number => nameId;
+      const above = groupRows(table, query, { side: null, has: presence(other, null, id) });
+      return divide(above, groupRows(other, query, { side: null, has: presence(table, null, id) }));
+    }
+    case 'gain': {
+      if (query.stat !== 'activation' && query.stat !== 'dgrad') {
+        throw new AggregateError(
+          `A gain is of what goes into modules and comes out of them, and ${query.stat} is neither. Choose activation or dgrad.`
+        );
+      }
+      const forward: readonly [Side, Side] = ['output', 'input'];
+      const [above, below] = query.stat === 'dgrad' ? (['input', 'output'] as const) : forward;
+      const id = moduleIds(table.names);
+      const part = (side: Side, against: Side): IPart => ({ side, has: presence(table, against, id) });
+      return divide(groupRows(table, query, part(above, below)), groupRows(table, query, part(below, above)));
+    }
+  }
+}
+
+/** Number modules by the names of their inputs and outputs. */
+function moduleIds(names: readonly string[]): (nameId: number) => number {
+  const known = new Map<string, number>();
+  const ids = Int32Array.from(names, name => {
+    const of = moduleOf(name);
+    const id = known.get(of) ?? known.size;
+    known.set(of, id);
+    return id;
+  });
+  return nameId => ids[nameId] ?? -1;
+}
+
+/** Say whether a table has a row of a name, or of its module, at a step. */
+function presence(
+  table: MomentTable,
+  side: Side | null,
+  id: (nameId: number) => number
+): (nameId: number, step: number) => boolean {
+  const width = table.names.length;
+  const codes = new Map(table.steps.map((step, code) => [step, code]));
+  const small = width * table.steps.length <= TABLE_BYTES;
+  const flags = new Uint8Array(small ? width * table.steps.length : 0);
+  const set = new Set<number>();
+  for (let row = 0; row < table.length; row += 1) {
+    const name = table.nameId[row] as number;
+    if (side === null || table.parsed(name).role === side) {
+      const pair = (table.stepCode[row] as number) * width + id(name);
+      if (small) {
+        flags[pair] = 1;
+      } else {
+        set.add(pair);
+      }
+    }
+  }
+  return (nameId, step) => {
+    const code = codes.get(step);
+    const of = id(nameId);
+    // A name that is newer than this table has no rows in it.
+    if (code === undefined || of >= width) {
+      return false;
+    }
+    return small ? flags[code * width + of] === 1 : set.has(code * width + of);
+  };
+}
+
+/** Divide groups by groups of the same key at the same step; what has no other side is left out. */
+export function divide(above: IMomentGroups, below: IMomentGroups): IMomentGroups {
+  const places = new Map(below.keys.map((key, place) => [JSON.stringify(key), place]));
+  const starts = startsOf(below);
+  const pairs: [number, number][] = [];
+  const keys: IMomentGroups['keys'][number][] = [];
+  const group: number[] = [];
+  const from = startsOf(above);
+  above.keys.forEach((key, place) => {
+    const other = places.get(JSON.stringify(key));
+    if (other === undefined) {
+      return;
+    }
+    let at = starts[other] ?? 0;
+    const end = starts[other + 1] ?? 0;
+    const before = pairs.length;
+    for (let to = from[place] ?? 0; to < (from[place + 1] ?? 0); to += 1) {
+      while (at < end && (below.step[at] ?? 0) < (above.step[to] ?? 0)) {
+        at += 1;
+      }
+      if (at < end && below.step[at] === above.step[to]) {
+        pairs.push([to, at]);
+        group.push(keys.length);
+      }
+    }
+    if (pairs.length > before) {
+      keys.push(key);
+    }
+  });
+  const answer = emptyGroups(keys, pairs.length);
+  answer.group.set(group);
+  pairs.forEach(([a, b], to) => {
+    const at = (column: Float64Array | Uint8Array, row: number): number => column[row] ?? Number.NaN;
+    const value = at(above.value, a) / at(below.value, b);
+    answer.step[to] = at(above.step, a);
+    answer.samples[to] = at(above.samples, a);
+    answer.value[to] = value;
+    answer.count[to] = at(above.count, a);
+    answer.nonFinite[to] = at(above.nonFinite, a) + at(below.nonFinite, b);
+    answer.error[to] = Math.abs(value) * (share(above, a) + share(below, b));
+    answer.scaled[to] = at(above.scaled, a) | at(below.scaled, b);
+  });
+  return { ...answer, stepsTotal: new Set(answer.step).size };
+}
+
+/** Where each group starts among the rows; one entry more than there are groups. */
+export function startsOf(groups: IMomentGroups): Uint32Array {
+  const starts = new Uint32Array(groups.keys.length + 1);
+  groups.group.forEach(group => {
+    starts[group + 1] = (starts[group + 1] ?? 0) + 1;
+  });
+  for (let at = 1; at < starts.length; at += 1) {
+    starts[at] = (starts[at] ?? 0) + (starts[at - 1] ?? 0);
+  }
+  return starts;
+}
+
+/** How far a value may be off, as a share of itself. */
+function share({ value, error }: IMomentGroups, row: number): number {
+  const off = error[row] ?? 0;
+  return off === 0 ? 0 : off / Math.abs(value[row] ?? Number.NaN);
+}

@@ -1,0 +1,117 @@
+import type { MomentsOptions } from '../protocol/views.generated';
+import type { IMomentGroups, IMomentQuery } from '../store/moment-source';
+import { startsOf } from './moment-ratio';
+import { decimateGroups, pick, topGroups } from './moment-pick';
+import { trailingMean } from './trailing-mean';
+
+/** How values are shown: as they are, divided by the first of the series, minus it, or the change from it in per cent. */
+export type MomentShow = Required<MomentsOptions>['show'];
+
+/** A query, and how its answer is shaped for drawing. */
+export interface IMomentQuestion extends IMomentQuery {
+  readonly show?: MomentShow;
+  /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
+  readonly smoothing?: number;
+}
+
+/** Whether an answer needs what lies before the steps that are asked for. */
+export function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuestion): boolean {
+  return Boolean(steps) && (show !== 'raw' || smoothing > 1);
+}
+
+/**
+ * Shape groups of the whole run as a question asks: first the greatest groups by their values as they are, then the change from the first value, then
+ * the trailing mean over every step, then the steps that are asked for, and last the steps that a line needs.
+ *
+ * @param groups - Groups of every step of the run where `needsWhole` says so.
+ */
+export function shapeGroups(groups: IMomentGroups, question: IMomentQuestion): IMomentGroups {
+  const { show = 'raw', smoothing = 0, steps, series, points } = question;
+  const whole = needsWhole(question);
+  let shaped =
+    series === undefined ? groups : topGroups(whole && steps ? cutSteps(groups, steps) : groups, series);
+  if (whole && series !== undefined) {
+    const stay = new Set(shaped.keys.map(key => JSON.stringify(key)));
+    const keep = groups.keys.map(key => stay.has(JSON.stringify(key)));
+    shaped = pick(
+      groups,
+      rowsWhere(groups, row => keep[groups.group[row] ?? 0] === true)
+    );
+  }
+  shaped = smoothGroups(showGroups(shaped, show, firstValues(shaped)), smoothing);
+  if (whole && steps) {
+    const { groupsTotal, stepsTotal } = cutSteps(groups, steps);
+    shaped = { ...cutSteps(shaped, steps), groupsTotal, stepsTotal };
+  }
+  return points === undefined ? shaped : decimateGroups(shaped, points);
+}
+
+/** The first finite value of each group, by its key as JSON; a group that never had one is not in here. */
+export function firstValues(groups: IMomentGroups): Map<string, number> {
+  const firsts = new Map<string, number>();
+  const starts = startsOf(groups);
+  groups.keys.forEach((key, group) => {
+    const values = groups.value.subarray(starts[group] ?? 0, starts[group + 1] ?? 0);
+    const first = values.find(value => Number.isFinite(value));
+    if (first !== undefined) {
+      firsts.set(JSON.stringify(key), first);
+    }
+  });
+  return firsts;
+}
+
+/**
+ * Show values against the first one of their group.
+ *
+ * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value and no change in per cent: NaN.
+ */
+export function showGroups(
+  groups: IMomentGroups,
+  show: MomentShow,
+  firsts: ReadonlyMap<string, number>
+): IMomentGroups {
+  if (show === 'raw') {
+    return groups;
+  }
+  const of = groups.keys.map(key => firsts.get(JSON.stringify(key)) ?? Number.NaN);
+  const value = groups.value.slice();
+  const error = groups.error.slice();
+  value.forEach((each, row) => {
+    const first = of[groups.group[row] ?? 0] ?? Number.NaN;
+    const scale = show === 'delta' ? 1 : first === 0 ? Number.NaN : 1 / first;
+    const shown =
+      show === 'relative' ? each * scale : (each - first) * (show === 'percent' ? 100 / Math.abs(first) : 1);
+    value[row] = Number.isNaN(scale) ? Number.NaN : shown;
+    error[row] =
+      (error[row] ?? 0) === 0 ? 0 : (error[row] ?? 0) * Math.abs(scale) * (show === 'percent' ? 100 : 1);
+  });
+  return { ...groups, value, error };
+}
+
+/** Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are. */
+export function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
+  if (points < 2) {
+    return groups;
+  }
+  const value = groups.value.slice();
+  const starts = startsOf(groups);
+  groups.keys.forEach((_, group) => {
+    const [from, to] = [starts[group] ?? 0, starts[group + 1] ?? 0];
+    value.set(trailingMean(groups.value.subarray(from, to), points), from);
+  });
+  return { ...groups, value };
+}
+
+/** The rows of an inclusive range of steps; the totals are those of the range. */
+export function cutSteps(groups: IMomentGroups, [first, last]: readonly [number, number]): IMomentGroups {
+  const inside = (row: number): boolean => {
+    const step = groups.step[row] ?? Number.NaN;
+    return step >= first && step <= last;
+  };
+  const cut = pick(groups, rowsWhere(groups, inside));
+  return { ...cut, groupsTotal: cut.keys.length, stepsTotal: new Set(cut.step).size };
+}
+
+function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolean): Uint32Array {
+  return groups.group.map((_, row) => row).filter(row => inside(row));
+}

@@ -1,0 +1,151 @@
+import { parseName, type ITensorName } from '../protocol/tensor-name';
+import type { IMomentRows, MomentStat } from '../store/moment-source';
+
+type Numbers = Float64Array | Int32Array | Uint8Array;
+type Column = 'count' | 'mean' | 'm2' | 'm3' | 'm4' | 'min' | 'max' | 'nonFinite' | 'rounding';
+
+const COLUMNS = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'rounding'] as const;
+
+/**
+ * The rows of one stat of one run, as columns that are grouped again and again. Rows are ordered by step; what depends on the step alone or on the
+ * name alone is kept once.
+ */
+export class MomentTable {
+  constructor(readonly stat: MomentStat) {}
+
+  get length(): number {
+    return this._length;
+  }
+
+  /** Distinct steps, ascending; a row's `stepCode` is a place in here. */
+  readonly steps: number[] = [];
+  /** Samples consumed at each of them; -1 where nobody said. */
+  readonly samples: number[] = [];
+  readonly names: string[] = [];
+  /** 1 for names that have rows here: other stats' names are in `names` too. */
+  present = new Uint8Array(0);
+  /** Whether any row has rounding, non-finite values or an unknown loss scale: passes over what is 0 everywhere are left out. */
+  readonly any = { rounding: false, nonFinite: false, scaled: false };
+
+  nameId = new Int32Array(0);
+  stepCode = new Int32Array(0);
+  rank = new Int32Array(0);
+  stage = new Int32Array(0);
+  /** 1 where gradients may hold a loss scale that is not known. */
+  scaled = new Uint8Array(0);
+  readonly columns: Record<Column, Float64Array> = {
+    count: new Float64Array(0),
+    mean: new Float64Array(0),
+    m2: new Float64Array(0),
+    m3: new Float64Array(0),
+    m4: new Float64Array(0),
+    min: new Float64Array(0),
+    max: new Float64Array(0),
+    nonFinite: new Float64Array(0),
+    rounding: new Float64Array(0)
+  };
+
+  /** What a name says, read once. */
+  parsed(nameId: number): ITensorName {
+    return (this._parsed[nameId] ??= parseName(this.names[nameId] ?? ''));
+  }
+
+  /** First row of the first step that is not before `step`. */
+  rowFrom(step: number): number {
+    const code = lowerBound(this.steps, step);
+    return lowerBound(this.stepCode.subarray(0, this._length), code);
+  }
+
+  /** Give up the rows of `step` and of every later one. */
+  cut(step: number): void {
+    this._length = this.rowFrom(step);
+    const code = lowerBound(this.steps, step);
+    this.steps.length = code;
+    this.samples.length = code;
+  }
+
+  /** Add rows of this stat, none of which is before those that are here. */
+  append(rows: IMomentRows): void {
+    const from = this._length;
+    const added = rows.step.length;
+    this.grow(from + added);
+    this._length = from + added;
+    for (let id = this.names.length; id < rows.names.length; id += 1) {
+      this.names.push(rows.names[id] ?? '');
+    }
+    if (this.present.length < this.names.length) {
+      const present = new Uint8Array(this.names.length);
+      present.set(this.present);
+      this.present = present;
+    }
+    this.nameId.set(rows.nameId, from);
+    this.rank.set(rows.rank, from);
+    this.stage.set(rows.stage, from);
+    const { columns } = this;
+    for (const name of ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'rounding'] as const) {
+      columns[name].set(rows[name], from);
+    }
+    for (let row = 0; row < added; row += 1) {
+      // Every index is in range: the columns were grown to these rows.
+      const bad = (rows.nanCount[row] as number) + (rows.infCount[row] as number);
+      columns.nonFinite[from + row] = bad;
+      this.any.nonFinite ||= bad !== 0;
+      this.any.rounding ||= (rows.rounding[row] as number) > 0;
+      const scale = rows.lossScale[row] as number;
+      this.scaled[from + row] = Number.isNaN(scale) ? 1 : 0;
+      this.any.scaled ||= Number.isNaN(scale);
+      this.present[rows.nameId[row] as number] = 1;
+      this.stepCode[from + row] = this.codeOf(rows.step[row] as number, rows.samples[row] as number);
+    }
+  }
+
+  private codeOf(step: number, samples: number): number {
+    let code = this.steps.length - 1;
+    if (code < 0 || this.steps[code] !== step) {
+      code += 1;
+      this.steps.push(step);
+      this.samples.push(-1);
+    }
+    if (samples > (this.samples[code] ?? -1)) {
+      this.samples[code] = samples;
+    }
+    return code;
+  }
+
+  private grow(length: number): void {
+    if (length <= this.nameId.length) {
+      return;
+    }
+    // Exactly what is needed at first, for most tables never grow; then by a half.
+    const room = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.5));
+    this.nameId = grown(this.nameId, new Int32Array(room));
+    this.stepCode = grown(this.stepCode, new Int32Array(room));
+    this.rank = grown(this.rank, new Int32Array(room));
+    this.stage = grown(this.stage, new Int32Array(room));
+    this.scaled = grown(this.scaled, new Uint8Array(room));
+    for (const name of COLUMNS) {
+      this.columns[name] = grown(this.columns[name], new Float64Array(room));
+    }
+  }
+
+  private readonly _parsed: ITensorName[] = [];
+  private _length = 0;
+}
+
+function grown<T extends Numbers>(old: T, room: T): T {
+  room.set(old);
+  return room;
+}
+
+function lowerBound(sorted: ArrayLike<number>, value: number): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as number) < value) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
