@@ -175,19 +175,16 @@ def _qkv(layer: nn.Module, config: Any, place: Place) -> Source | str:
         return "The attention of layer {layer} has no fused linear_qkv."
     if getattr(config, "attention_output_gate", False):
         return "The attention of layer {layer} computes a gate beside queries, keys and values, which is not known here."
-    if groups < place.tp_size:
-        return (
-            f"There are fewer query groups ({groups}) than tensor-parallel ranks ({place.tp_size}): "
-            "what linear_qkv gives on one rank is no whole group."
-        )
     head = int(config.kv_channels)
+    whole_groups = _Groups(heads // groups, head)
+    fewer = groups < place.tp_size
     return Source(
         module,
         parts=("q", "k", "v"),
-        split=_Groups(heads // groups, head),
+        split=_PartOfGroup(whole_groups, place.tp) if fewer else whole_groups,
         features=(heads * head, groups * head, groups * head),
         sequence_first=True,
-        shards="features",
+        shards="uneven" if fewer else "features",
     )
 
 
@@ -280,10 +277,33 @@ class _Groups:
     queries: int
     head: int
 
+    @property
+    def sizes(self) -> list[int]:
+        """Features of queries, key and value of one group."""
+        return [self.queries * self.head, self.head, self.head]
+
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
-        sizes = [self.queries * self.head, self.head, self.head]
-        grouped = torch.unflatten(data, -1, (-1, sum(sizes)))
-        return [part.flatten(-2) for part in torch.split(grouped, sizes, dim=-1)]
+        grouped = torch.unflatten(data, -1, (-1, sum(self.sizes)))
+        return [part.flatten(-2) for part in torch.split(grouped, self.sizes, dim=-1)]
+
+
+@dataclass(frozen=True)
+class _PartOfGroup:
+    """Cut what one rank has of a group that lies on several: some of its queries, or of its key and value, or none of one of them."""
+
+    groups: _Groups
+    tp: int
+
+    def __call__(self, data: Tensor) -> Sequence[Tensor]:
+        held = data.shape[-1]
+        # A rank's features never reach into a second group: several ranks share one.
+        first = self.tp * held % sum(self.groups.sizes)
+        parts, begin = [], 0
+        for size in self.groups.sizes:
+            low, high = (min(max(edge - first, 0), held) for edge in (begin, begin + size))
+            parts.append(data[..., low:high])
+            begin += size
+        return parts
 
 
 def _halves(data: Tensor) -> Sequence[Tensor]:

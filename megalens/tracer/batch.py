@@ -69,7 +69,7 @@ class Row(NamedTuple):
     nonfinite: tuple[int, int] | Tensor
     """Counts of NaN and infinity; a tensor of the two where the device counted them."""
     error: Tensor | float = NO_ERROR
-    """Compression error, where it was measured; over a piece where there is a join."""
+    """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
 
 
 class RawRows(NamedTuple):

@@ -280,7 +280,9 @@ class Capture(MicroBatches):
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
             metas = self._describe(probe, key, cuts, parts, shapes, samples)
-        errors = errors_of(probe, parts, outputs, cuts) if flag.measured else [NO_ERROR] * len(parts)
+        errors: Sequence[Tensor | float] = [NO_ERROR] * len(parts)
+        if flag.measured:
+            errors = errors_of(probe, parts, outputs, cuts)
         for meta, values, count, error in zip(metas, outputs, counts, errors, strict=True):
             if isinstance(error, Tensor) and error.is_cuda:
                 error = to_host(error)
@@ -306,6 +308,7 @@ class Capture(MicroBatches):
                 flag.vectors,
                 place.tp,
                 len(place.tp_ranks),
+                flag.error,
             )
             for part, features in zip_longest(parts_of(source, kept), source.features)
         ]

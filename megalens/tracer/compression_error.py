@@ -50,10 +50,52 @@ class CompressionError:
     def __init__(self, compressor: Compressor, vectors: Tensor | None = None) -> None:
         self._compressor = compressor
         self._bases: dict[torch.device, list[Tensor]] = {}
+        self._factors: list[Tensor] = []
         if isinstance(compressor, Projection):
             if vectors is None:
                 raise ValueError("The error of a projection needs its vectors.")
-            self._bases[torch.device("cpu")] = [_basis(layer.double().cpu()) for layer in vectors]
+            both = [_basis(layer.double().cpu()) for layer in vectors]
+            self._bases[torch.device("cpu")] = [basis for basis, _ in both]
+            self._factors = [factor for _, factor in both]
+
+    @property
+    def compressor(self) -> Compressor:
+        """What compresses."""
+        return self._compressor
+
+    @torch.no_grad()
+    def squares(self, data: Tensor, kept: Tensor | None, layer: int = 1) -> Tensor:
+        """Return what adds up over the pieces of a tensor: ``‖x − x̂‖²``, ``‖x‖²`` and how many positions were looked at, ``[3]`` of the type of an error.
+
+        Parameters
+        ----------
+        data : torch.Tensor
+            A piece ``[..., features]``.
+        kept : torch.Tensor or None
+            What the compressor made of this piece alone; None where only ``‖x‖²`` can be said of it.
+        layer : int
+            Counted from 1.
+        """
+        wide = torch.float32 if data.device.type == "mps" else torch.float64
+        with torch.autocast(data.device.type, enabled=False):
+            if data.numel() == 0:
+                return torch.zeros(3, dtype=wide, device=data.device)
+            data = data.detach().reshape(-1, data.shape[-1])
+            rebuild: _Rebuild | None = (lambda x, _: x) if kept is None else self._rebuild(data, layer, wide)
+            if rebuild is None:
+                return torch.full((3,), torch.nan, dtype=wide, device=data.device)
+            small = data if kept is None else kept.detach().reshape(len(data), -1)
+            lost, whole, counted, scale = _sums(data, small, rebuild, wide)
+            nothing = torch.full_like(lost, torch.nan)
+            positions = torch.full_like(lost, float(len(data)))
+            return torch.stack(
+                (torch.where(counted > 0, lost * scale**2, nothing), whole * scale**2, positions)
+            )
+
+    def fitted(self, kept: Tensor, layer: int = 1) -> float:
+        """Return ``‖x̂‖²`` from the products ``kept`` ``[..., vectors]`` of a :class:`Projection` alone."""
+        here = self._factors[layer - 1]
+        return float((kept.reshape(-1, kept.shape[-1]).double() @ here).square().sum())
 
     @torch.no_grad()
     def __call__(self, data: Tensor, kept: Tensor, layer: int = 1) -> Tensor:
@@ -121,6 +163,15 @@ def compression_error(
 
 
 def _relative(data: Tensor, kept: Tensor, rebuild: _Rebuild, wide: torch.dtype) -> Tensor:
+    lost, whole, counted, _ = _sums(data, kept, rebuild, wide)
+    error = torch.where(whole > 0, (lost / whole).sqrt(), lost.sqrt())
+    return torch.where(counted > 0, error, torch.full_like(error, torch.nan))
+
+
+def _sums(
+    data: Tensor, kept: Tensor, rebuild: _Rebuild, wide: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return ``‖x − x̂‖²`` and ``‖x‖²`` over ``scale²``, the positions with anything finite, and ``scale``."""
     rows = max(1, _CHUNK // max(1, data.shape[-1]))
     pairs = list(zip(torch.split(data, rows), torch.split(kept, rows), strict=True))
     zero = torch.zeros((), dtype=wide, device=data.device)
@@ -137,14 +188,13 @@ def _relative(data: Tensor, kept: Tensor, rebuild: _Rebuild, wide: torch.dtype) 
         lost = lost + torch.where(both, x - again, zero).square().sum()
         whole = whole + torch.where(both, x, zero).square().sum()
         counted = counted + both.any()
-    error = torch.where(whole > 0, (lost / whole).sqrt(), lost.sqrt())
-    return torch.where(counted > 0, error, torch.full_like(error, torch.nan))
+    return lost, whole, counted, scale
 
 
-def _basis(vectors: Tensor) -> Tensor:
-    """Return orthonormal rows that span the rows of ``vectors``; none where all are zero."""
-    rows: Tensor
-    _, sizes, rows = torch.linalg.svd(vectors, full_matrices=False)
+def _basis(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Return orthonormal rows that span the rows of ``vectors`` (none where all are zero), and what makes coordinates along them of products with ``vectors``."""
+    columns, sizes, rows = torch.linalg.svd(vectors, full_matrices=False)
     # The usual tolerance of a numerical rank; vectors came as float32.
     tolerance = max(vectors.shape) * torch.finfo(torch.float32).eps * sizes.max()
-    return rows[sizes > tolerance]
+    enough = sizes > tolerance
+    return rows[enough], columns[:, enough] / sizes[enough]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
-from .batch import Batch, Row, RowMeta, identity_of
+from .batch import NO_ERROR, Batch, Row, RowMeta, identity_of
 from .pieces import join_pieces
 from .staging import Stage
 
@@ -32,6 +33,8 @@ class _Pieces:
     identities: list[tuple[Any, ...]]
     values: list[np.ndarray]
     counts: np.ndarray
+    squares: np.ndarray | None
+    """float64 ``[rows, 3]`` where the compression error was measured."""
 
 
 @dataclass
@@ -165,9 +168,7 @@ class Joiner:
                 rows.append(row)
                 continue
             try:
-                rows.append(
-                    self._one(row, [pieces.values[at] for pieces in others], [p.counts[at] for p in others])
-                )
+                rows.append(self._one(row, others, at))
             except (ValueError, RuntimeError) as error:
                 self.lost_rows += 1
                 self._warn(
@@ -180,18 +181,32 @@ class Joiner:
         self.lost_rows += lost
         return [row for row in head.rows if row.meta.join is None]
 
-    def _one(self, row: Row, values: list[np.ndarray], counts: list[np.ndarray]) -> Row:
+    def _one(self, row: Row, others: Sequence[_Pieces], at: int) -> Row:
         meta = row.meta
         assert meta.join is not None
         own = row.values if isinstance(row.values, np.ndarray) else row.values.numpy()
-        whole = join_pieces(meta.join, meta.layer, [own, *values])
+        pieces = [own, *(other.values[at] for other in others)]
+        whole = join_pieces(meta.join, meta.layer, pieces)
         known = self._joined.get((meta, whole.shape))
         if known is None:
             if len(self._joined) > 10_000:
                 self._joined.clear()
             known = self._joined[meta, whole.shape] = meta._replace(shape=tuple(whole.shape), join=None)
-        nan, inf = (int(row.nonfinite[at]) + sum(int(count[at]) for count in counts) for at in (0, 1))
-        return Row(known, whole, (nan, inf), row.error)
+        nan, inf = (
+            int(row.nonfinite[kind]) + sum(int(other.counts[at, kind]) for other in others) for kind in (0, 1)
+        )
+        return Row(known, whole, (nan, inf), self._error(row, others, at, pieces, whole))
+
+    def _error(
+        self, row: Row, others: Sequence[_Pieces], at: int, pieces: Sequence[np.ndarray], whole: np.ndarray
+    ) -> Tensor | float:
+        join = row.meta.join
+        squares = [other.squares[at] for other in others if other.squares is not None]
+        if join is None or row.error is NO_ERROR or len(squares) < len(others):
+            return NO_ERROR
+        # Only tiles that cross the border between ranks are measured here; of all else `whole` is what was joined.
+        joined = whole if join.kernel is None else np.concatenate(pieces, join.axis)
+        return join.error_of([np.asarray(row.error), *squares], joined, whole, row.meta.layer)
 
     def _read(self, rank: int, meta: Mapping[str, Any], payload: memoryview) -> _Pieces:
         number = int(meta["table"])
@@ -203,14 +218,17 @@ class Joiner:
         identities, shapes = self._tables[rank, number]
         n = len(identities)
         counts = np.frombuffer(payload, np.int64, 2 * n).reshape(n, 2)
-        values, at = [], 16 * n
+        values, at, squares = [], 16 * n, None
+        if meta.get("measured"):
+            squares = np.frombuffer(payload, np.float64, 3 * n, at).reshape(n, 3)
+            at += 24 * n
         for shape in shapes:
             size = int(np.prod(shape, dtype=np.int64))
             values.append(np.frombuffer(payload, np.float32, size, at).reshape(shape))
             at += 4 * size
         if at != len(payload):
             raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
-        return _Pieces(identities, values, counts)
+        return _Pieces(identities, values, counts, squares)
 
 
 def pack_pieces(
@@ -240,4 +258,11 @@ def pack_pieces(
     for at, row in enumerate(rows):
         counts[at] = row.nonfinite
     values = [row.values if isinstance(row.values, np.ndarray) else row.values.numpy() for row in rows]
+    if any(row.error is not NO_ERROR for row in rows):
+        meta["measured"] = True
+        squares = np.full((len(rows), 3), np.nan)
+        for at, row in enumerate(rows):
+            if row.error is not NO_ERROR:
+                squares[at] = row.error
+        return meta, [counts, squares, *values]
     return meta, [counts, *values]

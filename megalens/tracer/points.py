@@ -12,7 +12,7 @@ from .place import Place
 
 __all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
 
-Shards = Literal["none", "features", "sequence", "heads"]
+Shards = Literal["none", "features", "uneven", "sequence", "heads"]
 """Along which axis of the ``[B, S, *]`` tensor each tensor-parallel rank holds a piece; ``none`` where every rank holds all of it."""
 
 
@@ -44,7 +44,8 @@ class Source:
         Whether the tensor has one row for all samples and is to be repeated for each (position ids).
     shards : Shards or callable
         How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``; or a function of this rank's tensor ``[B, S, *]`` (before
-        ``split``) where only the tensor itself tells. ``features`` holds of each part by itself, after ``split``.
+        ``split``) where only the tensor itself tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are features of which ranks hold
+        pieces of other sizes, or nothing.
     """
 
     module: nn.Module

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .batch import NO_COUNTS, NO_ERROR
+from .batch import NO_COUNTS
 from .pieces import Cut
 from .points import Shards, Source
 from .probes import Probe
@@ -40,12 +40,20 @@ def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:
 
 def errors_of(
     probe: Probe, parts: Sequence[Tensor], outputs: Sequence[Tensor], cuts: Sequence[Cut]
-) -> list[Tensor | float]:
-    """Return how much the compressor loses of each part; of a piece it would say nothing of the whole."""
+) -> list[Tensor]:
+    """Return how much the compressor loses of each part; of a piece what adds up over the pieces."""
     return [
-        probe.flag.error(*_head(part, output), probe.layer) if cut.join is None else NO_ERROR
+        _error_of(probe, *_head(part, output), cut)
         for part, output, cut in zip(parts, outputs, cuts, strict=True)
     ]
+
+
+def _error_of(probe: Probe, part: Tensor, output: Tensor, cut: Cut) -> Tensor:
+    if cut.join is None:
+        return probe.flag.error(part, output, probe.layer)
+    if cut.error is None:
+        return probe.flag.error.squares(part, None)
+    return cut.error.squares(part, output, probe.layer)
 
 
 def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,7 @@
 """Pieces of tensors that are compressed by rank and joined are what one process would have had."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from megalens.protocol import Empty, NoOp, Projection, Tile
 from megalens.tracer.batch import Batch, Row, RowMeta
+from megalens.tracer.compression_error import CompressionError
 from megalens.tracer.compressors import make_kernel
 from megalens.tracer.joiner import Joiner, pack_pieces
 from megalens.tracer.pieces import cut_of, join_pieces
+from megalens.tracer.tensors import errors_of
 
 COMPRESSORS = [
     Tile(4),
@@ -72,6 +75,48 @@ def test_what_every_rank_holds_needs_no_pieces() -> None:
     assert cut_of("none", whole.shape, 8, Tile(2), kernel, None, 0, 4).join is None
     # A module that gathers its own output gives the whole, whatever its weight is.
     assert cut_of("features", whole.shape, 8, Tile(2), kernel, None, 0, 4).join is None
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
+@pytest.mark.parametrize(
+    ("shards", "shape", "axis"),
+    [("features", (2, 3, 24), -1), ("features", (2, 3, 14), -1), ("sequence", (2, 8, 12), 1)],
+)
+@pytest.mark.parametrize("nan", [False, True])
+def test_what_the_compressor_loses_of_pieces_is_what_it_loses_of_the_whole(
+    compressor, shards, shape, axis, nan
+) -> None:
+    whole = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    if nan:
+        whole[0, 1, 2] = math.nan
+    vectors = torch.nn.functional.normalize(torch.randn(3, 2, shape[-1]), dim=-1)
+    kernel, error = make_kernel(compressor, vectors), CompressionError(compressor, vectors)
+    pieces = whole.chunk(2, axis)
+    cuts = [
+        cut_of(shards, piece.shape, shape[-1], compressor, kernel, vectors, tp, 2, error)
+        for tp, piece in enumerate(pieces)
+    ]
+    probe = SimpleNamespace(flag=SimpleNamespace(error=error), layer=2)
+    outputs = [cut.kernel(piece, 2) for cut, piece in zip(cuts, pieces, strict=True)]
+    metas = [
+        RowMeta(0, "train", 2, "MLP1_mat_mul", "", "", shape, tuple(output.shape), join=cuts[0].join)
+        for output in outputs
+    ]
+    rows = [
+        Row(meta, output, (0, 0), errors_of(probe, [piece], [output], [cut])[0])
+        for meta, output, piece, cut in zip(metas, outputs, pieces, cuts, strict=True)
+    ]
+    joiner = Joiner(range(2), str, pytest.fail)
+    joiner.put(Batch(1), rows[:1], None)
+    meta, arrays = pack_pieces(Batch(1), rows[1:], {})
+    joiner.take(1, meta, memoryview(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)))
+    ((_, (joined,)),) = joiner.ready()
+    expected = float(error(whole, kernel(whole, 2), 2))
+    if nan and isinstance(compressor, Projection) and shards == "features":
+        # The pieces of the position that is not finite cannot be told from the others once they are added up.
+        assert math.isnan(joined.error)
+    else:
+        assert joined.error == pytest.approx(expected, rel=1e-4, nan_ok=True)
 
 
 class Joining:
