@@ -108,8 +108,9 @@ class RunFolder:
             "limits": dict(_LIMITS),
             "versions": header.get("versions") or {},
         }
-        if header.get("origin"):
-            hello["origin"] = header["origin"]
+        for name in ("origin", "statistics"):
+            if header.get(name):
+                hello[name] = header[name]
         try:
             check_message(hello)
         except ProtocolError as error:
@@ -251,7 +252,7 @@ class RunFolder:
     def _last_step(self) -> int:
         newest = 0
         if not self.closed:
-            for stream in ("scalars", "tensors"):
+            for stream in ("scalars", "tensors", "moments"):
                 for batch in self.batches(stream, columns=["step"]):
                     newest = max(newest, *batch.column(0).to_pylist()[-1:])
         return newest

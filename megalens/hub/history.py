@@ -1,12 +1,12 @@
-"""What a viewer that comes late, or comes back, is sent: all scalars and audit rows, and the newest tensors."""
+"""What a viewer that comes late, or comes back, is sent: all scalars and audit rows, and the newest tensors and moments."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,10 @@ from .live_frame import LiveFrame
 
 __all__ = ["Backlog", "History"]
 
+_BOUNDED = ("tensors", "moments")
 _MERGE_FRAMES = 512
 _MERGE_ROWS = 16384
+_WORTH_MERGING = 16
 _LOG_FRAMES = 65536
 
 
@@ -55,6 +57,7 @@ class Backlog:
 class _Merged:
     """Consecutive frames of one stream in one, with where each of them ends."""
 
+    stream: str
     seqs: np.ndarray[tuple[int], np.dtype[np.int64]]
     row_ends: np.ndarray[tuple[int], np.dtype[np.int64]]
     data: bytes
@@ -62,6 +65,10 @@ class _Merged:
     @property
     def seq(self) -> int:
         return int(self.seqs[-1])
+
+    @property
+    def rows(self) -> int:
+        return int(self.row_ends[-1])
 
     def after(self, since: int) -> bytes:
         count = int(np.searchsorted(self.seqs, since, side="right"))
@@ -87,28 +94,34 @@ class History:
     Parameters
     ----------
     limit : int
-        Bytes of ``tensors`` frames to keep.
+        Bytes of ``tensors`` frames to keep, and of ``moments`` frames as many more.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.tensor_bytes = 0
         self._old: list[LiveFrame | _Merged] = []
-        self._open: list[LiveFrame] = []
+        self._open: list[LiveFrame | _Merged] = []
         self._open_rows = 0
-        # Begins with a tensors frame whenever it is not empty.
-        self._recent: deque[LiveFrame] = deque()
-        self._gone = _GoneLog()
+        # By sequence number. Begins with a frame of a bounded stream whenever it is not empty.
+        self._recent: OrderedDict[int, LiveFrame | _Merged] = OrderedDict()
+        self._tail: list[LiveFrame] = []
+        self._bounded = {stream: _Bounded() for stream in _BOUNDED}
 
     def append(self, frame: LiveFrame) -> None:
         """Keep one frame. Sequence numbers must rise."""
-        if frame.stream == "tensors":
-            self.tensor_bytes += frame.size
-            self._recent.append(frame)
-            while self.tensor_bytes > self.limit and self.tensor_bytes > frame.size:
-                self._forget_oldest()
+        kept = self._bounded.get(frame.stream)
+        if kept is not None:
+            self._end_tail()
+            self._recent[frame.seq] = frame
+            kept.frames.append(frame)
+            kept.bytes += frame.size
+            while kept.bytes > self.limit and len(kept.frames) > 1:
+                self._forget_oldest(kept)
         elif self._recent:
-            self._recent.append(frame)
+            self._recent[frame.seq] = frame
+            if self._tail and (self._tail[0].stream != frame.stream or len(self._tail) >= _MERGE_FRAMES):
+                self._end_tail()
+            self._tail.append(frame)
         else:
             self._fold(frame)
 
@@ -120,46 +133,57 @@ class History:
         since : int or None
             Last sequence number that the viewer has; None for a first connection.
         max_bytes : int, optional
-            At most this many bytes of ``tensors`` frames, the newest; all that are kept when absent.
+            At most this many bytes of ``tensors`` frames and as many of ``moments`` frames, the newest; all that are kept when absent.
         """
         start = since or 0
         pieces: list[tuple[LiveFrame | _Merged, int]] = []
         for piece in self._old[bisect_right(self._old, start, key=lambda p: p.seq) :]:
             pieces.append((piece, start))
-        pending = [frame for frame in self._open if frame.seq > start]
+        pending = [piece for piece in self._open if piece.seq > start]
         if pending:
-            pieces.append((_merge(pending), 0))
-        left = self.limit if max_bytes is None else max_bytes
+            pieces.append((_merge(pending), start))
+        room = {stream: _Room(self.limit, max_bytes) for stream in _BOUNDED}
         recent: list[tuple[LiveFrame | _Merged, int]] = []
-        missed = self._gone.after(start)
-        full = False
-        for frame in reversed(self._recent):
-            if frame.seq <= start:
+        missed = _Missed()
+        for kept in self._bounded.values():
+            kept.gone.after(start, missed)
+        for seq in reversed(self._recent):
+            if seq <= start:
                 break
-            if frame.stream == "tensors":
-                # The newest frame is sent even when it alone is larger than the buffer.
-                alone = max_bytes is None and left == self.limit
-                full = full or (frame.size > left and not alone)
-                if full:
-                    missed.add(frame.rows, frame.step)
-                    continue
-                left -= frame.size
-            recent.append((frame, 0))
+            frame = self._recent[seq]
+            if isinstance(frame, LiveFrame) and frame.stream in room and not room[frame.stream].takes(frame):
+                missed.add(frame.rows, frame.step)
+                continue
+            recent.append((frame, start))
         pieces.extend(reversed(recent))
         return Backlog(pieces, missed.frames, missed.rows, missed.first_step, missed.last_step)
 
-    def _forget_oldest(self) -> None:
-        oldest = self._recent.popleft()
-        self.tensor_bytes -= oldest.size
-        self._gone.add(oldest)
-        while self._recent and self._recent[0].stream != "tensors":
-            self._fold(self._recent.popleft())
+    def _forget_oldest(self, kept: _Bounded) -> None:
+        oldest = kept.frames.popleft()
+        kept.bytes -= oldest.size
+        del self._recent[oldest.seq]
+        kept.gone.add(oldest)
+        while self._recent:
+            first = next(iter(self._recent))
+            piece = self._recent[first]
+            if piece.stream in _BOUNDED:
+                break
+            self._fold(self._recent.pop(first))
 
-    def _fold(self, frame: LiveFrame) -> None:
-        if self._open and self._open[0].stream != frame.stream:
+    def _end_tail(self) -> None:
+        """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames apart."""
+        if len(self._tail) >= _WORTH_MERGING:
+            merged = _merge(self._tail)
+            for frame in self._tail:
+                del self._recent[frame.seq]
+            self._recent[merged.seq] = merged
+        self._tail = []
+
+    def _fold(self, piece: LiveFrame | _Merged) -> None:
+        if self._open and self._open[0].stream != piece.stream:
             self._seal()
-        self._open.append(frame)
-        self._open_rows += frame.rows
+        self._open.append(piece)
+        self._open_rows += piece.rows
         if len(self._open) >= _MERGE_FRAMES or self._open_rows >= _MERGE_ROWS:
             self._seal()
 
@@ -168,20 +192,48 @@ class History:
         self._open, self._open_rows = [], 0
 
 
-def _merge(frames: list[LiveFrame]) -> _Merged:
-    headers = [decode_frame(frame.data) for frame in frames]
+@dataclass(slots=True)
+class _Bounded:
+    """The frames of a bounded stream that are kept, oldest first, their bytes, and those that went."""
+
+    frames: deque[LiveFrame] = field(default_factory=deque)
+    bytes: int = 0
+    gone: _GoneLog = field(default_factory=lambda: _GoneLog())
+
+
+class _Room:
+    """How much of a bounded stream one viewer is sent, newest frame first."""
+
+    def __init__(self, limit: int, most: int | None) -> None:
+        self._left = limit if most is None else most
+        # The newest frame is sent even when it alone is larger than the buffer.
+        self._alone = most is None
+        self._full = False
+
+    def takes(self, frame: LiveFrame) -> bool:
+        self._full = self._full or (frame.size > self._left and not self._alone)
+        self._alone = False
+        self._left -= frame.size
+        return not self._full
+
+
+def _merge(pieces: Sequence[LiveFrame | _Merged]) -> _Merged:
+    headers = [decode_frame(piece.data) for piece in pieces]
     table = pa.concat_tables([header.table() for header in headers]).combine_chunks()
-    bits = BIT_CAUGHT_UP | (BIT_MERGED if len(frames) > 1 else 0)
+    seqs = [piece.seqs if isinstance(piece, _Merged) else [piece.seq] for piece in pieces]
+    ends = [piece.row_ends if isinstance(piece, _Merged) else [piece.rows] for piece in pieces]
+    before = np.cumsum([0, *(piece.rows for piece in pieces)])
+    merged = np.concatenate(seqs).astype(np.int64)
     data = encode_frame(
-        frames[0].stream,
+        pieces[0].stream,
         table,
-        step=max(frame.step for frame in frames),
-        seq=frames[-1].seq,
+        step=max(header.step for header in headers),
+        seq=pieces[-1].seq,
         time_us=headers[-1].time_us,
-        bits=bits,
+        bits=BIT_CAUGHT_UP | (BIT_MERGED if len(merged) > 1 else 0),
     )
-    seqs = np.array([frame.seq for frame in frames], dtype=np.int64)
-    return _Merged(seqs, np.cumsum([frame.rows for frame in frames], dtype=np.int64), data)
+    row_ends = np.concatenate([np.asarray(end) + start for end, start in zip(ends, before, strict=False)])
+    return _Merged(pieces[0].stream, merged, row_ends.astype(np.int64), data)
 
 
 @dataclass(slots=True)
@@ -199,7 +251,7 @@ class _Missed:
 
 
 class _GoneLog:
-    """Which frames left the buffer: the newest one by one, older ones in blocks, so that it stays small over days.
+    """Which frames of a stream left the buffer: the newest one by one, older ones in blocks, so that it stays small over days.
 
     A viewer that was away for more than 65,536 frames may be told of one block too many.
     """
@@ -218,8 +270,8 @@ class _GoneLog:
             for values in (self._seqs, self._rows, self._steps):
                 del values[:_LOG_FRAMES]
 
-    def after(self, since: int) -> _Missed:
-        missed = _Missed()
+    def after(self, since: int, missed: _Missed) -> None:
+        """Add what a viewer that has everything up to ``since`` misses."""
         for last, frames, rows, first_step, last_step in self._blocks:
             if last > since:
                 missed.add(rows, first_step, frames)
@@ -228,4 +280,3 @@ class _GoneLog:
         if start < len(self._seqs):
             missed.add(sum(self._rows[start:]), min(self._steps[start:]), len(self._seqs) - start)
             missed.add(0, max(self._steps[start:]), 0)
-        return missed

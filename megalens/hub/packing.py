@@ -15,6 +15,22 @@ __all__ = ["pack_stream", "sync_folder"]
 _GROUP_ROWS = {"tensors": 2048}
 _GROUP_ROWS_ELSE = 131072
 _GROUP_BYTES = 16 * 1024 * 1024
+# Where nearly every number is another one, a dictionary is built in vain; names are many but each comes again at every step.
+_DICTIONARIES: dict[str, list[str]] = {
+    "moments": [
+        "step",
+        "samples",
+        "stat",
+        "name",
+        "rank",
+        "stage",
+        "count",
+        "rounding",
+        "gradient_stage",
+        "loss_scale",
+    ]
+}
+_DICTIONARY_BYTES = 16 * 1024 * 1024
 
 
 def pack_stream(source: Path, stream: str) -> Path:
@@ -76,7 +92,14 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
     rows = size = 0
     with (
         pa.ipc.open_stream(file) as reader,
-        pq.ParquetWriter(partial, stream_schema(stream), compression="zstd", compression_level=3) as writer,
+        pq.ParquetWriter(
+            partial,
+            stream_schema(stream),
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=_DICTIONARIES.get(stream, True),
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+        ) as writer,
     ):
 
         def flush() -> None:

@@ -6,6 +6,8 @@ import time
 from collections import deque
 from typing import Any
 
+import numpy as np
+
 from ..protocol import SUBPROTOCOL, CheckedBody
 from .job import Job
 from .live_frame import LiveFrame
@@ -16,6 +18,7 @@ __all__ = ["RunState"]
 
 _MEAN_STEPS = 32
 _NAMED = 8
+_MOST_COUNT = 2**53
 
 
 class RunState:
@@ -61,6 +64,7 @@ class RunState:
         self._last_step_time: float | None = None
         self._nonfinite = 0
         self._first_nonfinite: dict[str, Any] | None = None
+        self._nonfinite_moments: dict[str, Any] | None = None
         self._step_bytes: dict[int, int] = {}
         self._begins = True
 
@@ -150,6 +154,8 @@ class RunState:
             self._last_step_time = now
             self.step = frame.step if self._begins else max(self.step, frame.step)
             self._begins = False
+        if frame.stream == "moments":
+            self._count_nonfinite_moments(body)
         if frame.stream != "tensors":
             return
         self._count_nonfinite(body)
@@ -186,6 +192,8 @@ class RunState:
         }
         if self._first_nonfinite:
             status["nonfinite"]["first"] = self._first_nonfinite
+        if self._nonfinite_moments:
+            status["nonfinite"]["moments"] = self._nonfinite_moments
         if self._step_bytes:
             # The newest step may lack processes that are still at work on it.
             sizes = [size for step, size in self._step_bytes.items() if step != max(self._step_bytes)]
@@ -246,3 +254,19 @@ class RunState:
             self._first_nonfinite = {
                 name: body.table().column(name)[row].as_py() for name in ("step", "layer", "flag")
             }
+
+    def _count_nonfinite_moments(self, body: CheckedBody) -> None:
+        if body.all_zero("nan_count") and body.all_zero("inf_count"):
+            return
+        nan, inf = (body.numbers(name) for name in ("nan_count", "inf_count"))
+        # Of sums that another program made it is not always known how many there are, only that there are some.
+        unknown = np.isnan(nan) | np.isnan(inf)
+        counts = np.where(unknown, 1.0, nan + inf)
+        row = int((counts > 0).argmax())
+        if not counts[row] > 0:
+            return
+        if self._nonfinite_moments is None:
+            first = {name: body.table().column(name)[row].as_py() for name in ("step", "stat", "name")}
+            first.update(stat=first["stat"][:20], name=first["name"][:500])
+            self._nonfinite_moments = {"count": 0, "first": first}
+        self._nonfinite_moments["count"] += int(min(counts[counts > 0].sum(), _MOST_COUNT))

@@ -87,19 +87,26 @@ class ViewerQueue:
 
 
 class _Coverage:
-    """Which ``tensors`` frames of a full queue newer ones cover, row by row. Each frame costs its own rows, however long the queue."""
+    """Which frames of a full queue may be given up, and which ``tensors`` frames newer ones cover, row by row. Each frame costs its own rows,
+    however long the queue.
+    """
 
     def __init__(self) -> None:
         self._newest: dict[Key, int] = {}
         self._uncovered: dict[int, int] = {}
         self._covered: list[int] = []
-        self._others: list[int] = []
+        self._tensors: list[int] = []
+        self._moments: list[int] = []
 
     def add(self, place: int, item: LiveFrame | str) -> None:
         """Count in a frame that was queued last."""
-        if not isinstance(item, LiveFrame) or item.stream != "tensors":
+        if not isinstance(item, LiveFrame):
             return
-        heappush(self._others, place)
+        if item.stream == "moments":
+            heappush(self._moments, place)
+        if item.stream != "tensors":
+            return
+        heappush(self._tensors, place)
         self._uncovered[place] = len(item.keys)
         if not item.keys:
             heappush(self._covered, place)
@@ -112,21 +119,25 @@ class _Coverage:
                     heappush(self._covered, before)
 
     def victim(self, items: OrderedDict[int, LiveFrame | str], last: int) -> int | None:
-        """Return the place of the oldest frame whose every row is covered by a newer one, else of the oldest that may be given up.
+        """Return the place of the oldest ``tensors`` frame whose every row is covered by a newer one, else of the oldest, else of the oldest
+        ``moments`` frame.
 
-        The frame that came last is the newest of all: it is never the one to go.
+        The frame that came last is the newest of all: it goes only where nothing else may.
         """
         self.forget_sent(items)
-        for heap in (self._covered, self._others):
+        for heap in self._heaps():
             if heap and heap[0] != last:
                 return heappop(heap)
-        return None
+        return last if any(heap and heap[0] == last for heap in self._heaps()) else None
 
     def forget_sent(self, items: OrderedDict[int, LiveFrame | str]) -> None:
         """Forget the frames that are no longer queued."""
-        for heap in (self._covered, self._others):
+        for heap in self._heaps():
             while heap and heap[0] not in items:
                 self._uncovered.pop(heappop(heap), None)
+
+    def _heaps(self) -> tuple[list[int], list[int], list[int]]:
+        return self._covered, self._tensors, self._moments
 
 
 def _size(item: LiveFrame | str) -> int:

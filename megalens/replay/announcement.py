@@ -32,6 +32,7 @@ def announcement(folder: RunFolder, config: dict[str, Any], speed: float | None)
     }
     if speed is not None:
         origin["speed"] = speed
+    told = {"statistics": hello["statistics"]} if "statistics" in hello else {}
     return {
         "type": "announce",
         "rank": 0,
@@ -44,4 +45,5 @@ def announcement(folder: RunFolder, config: dict[str, Any], speed: float | None)
         "versions": hello["versions"],
         "controls": ["pause"],
         "origin": origin,
+        **told,
     }

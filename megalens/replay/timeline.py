@@ -19,7 +19,7 @@ _STEP_SECONDS = 0.1
 _LONGEST_GAP = 60.0
 _CHUNK_BYTES = 24 << 20
 # What took effect at a step, then what the step traced, then what it reported.
-_ORDER = {"audit": 0, "tensors": 1, "scalars": 2}
+_ORDER = {"audit": 0, "tensors": 1, "moments": 2, "scalars": 3}
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ export interface Join {
    */
   run?: string;
   /**
-   * How many bytes of past tensors frames to send at most; scalars and audit always come whole. Absent: the hub's own bound.
+   * How many bytes of past tensors frames to send at most, and of moments frames as many more; scalars and audit always come whole. Absent: the hub's own bound.
    */
   backlog?: number;
 }
@@ -562,7 +562,7 @@ export interface Overhead {
 }
 
 /**
- * Non-finite entries seen so far and where the first one was.
+ * Non-finite entries of traced tensors seen so far and where the first one was.
  */
 export interface NonFinite {
   count: number;
@@ -570,6 +570,18 @@ export interface NonFinite {
     step: number;
     layer: number;
     flag: string;
+  };
+
+  /**
+   * The same of the stream moments: non-finite values of whole tensors at the steps that are logged. Absent: there were none.
+   */
+  moments?: {
+    count: number;
+    first: {
+      step: number;
+      stat: string;
+      name: string;
+    };
   };
 }
 
@@ -994,6 +1006,24 @@ export const MESSAGES_SCHEMA: Schema = {
           additionalProperties: false,
           required: ['step', 'layer', 'flag'],
           properties: { step: { type: 'integer' }, layer: { type: 'integer' }, flag: { type: 'string' } }
+        },
+        moments: {
+          type: 'object',
+          additionalProperties: false,
+          required: ['count', 'first'],
+          properties: {
+            count: { type: 'integer', minimum: 0 },
+            first: {
+              type: 'object',
+              additionalProperties: false,
+              required: ['step', 'stat', 'name'],
+              properties: {
+                step: { type: 'integer' },
+                stat: { type: 'string', maxLength: 20 },
+                name: { type: 'string', maxLength: 500 }
+              }
+            }
+          }
         }
       }
     },

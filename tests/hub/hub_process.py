@@ -243,3 +243,31 @@ def scalars(step, names=("loss",), value=1.5):
         {"step": step, "time": 1.0, "rank": 0, "name": name, "value": value, "unit": ""} for name in names
     ]
     return encode_frame("scalars", pa.Table.from_pylist(rows, stream_schema("scalars")), step=step)
+
+
+def moments(step, names=("decoder.layers.0.mlp.linear_fc1.weight",), stats=("param",), nan=0, inf=0):
+    rows = [
+        {
+            "step": step,
+            "samples": 8 * step,
+            "stat": stat,
+            "name": name,
+            "rank": 0,
+            "stage": 0,
+            "count": 64.0,
+            "mean": float(step),
+            "m2": 64.0,
+            "m3": 0.5,
+            "m4": 192.0,
+            "min": -1.0,
+            "max": 2.0,
+            "nan_count": float(nan),
+            "inf_count": float(inf),
+            "rounding": 0.0,
+            "gradient_stage": "",
+            "loss_scale": 1.0,
+        }
+        for stat in stats
+        for name in names
+    ]
+    return encode_frame("moments", pa.Table.from_pylist(rows, stream_schema("moments")), step=step)

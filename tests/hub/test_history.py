@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from hub_process import scalars, tensors
+from hub_process import moments, scalars, tensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,8 +23,8 @@ def audit(step):
     return encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step)
 
 
-MAKERS = {"t": tensors, "s": scalars, "a": audit}
-SIZE = len(tensors(1))
+MAKERS = {"t": tensors, "m": moments, "s": scalars, "a": audit}
+SIZE, MOMENTS_SIZE = len(tensors(1)), len(moments(1))
 
 
 def fill(history, kinds):
@@ -89,12 +89,15 @@ def test_a_frame_larger_than_the_bound_is_kept_while_it_is_the_newest():
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.text("tsa", max_size=40), st.integers(1, 6), st.integers(0, 40), st.integers(0, 40))
+@given(st.text("tsam", max_size=40), st.integers(1, 6), st.integers(0, 40), st.integers(0, 40))
 def test_a_connection_that_breaks_anywhere_in_catch_up_loses_and_repeats_nothing(
     kinds, bound, since, breaks_after
 ):
     history = History(bound * SIZE)
     fill(history, kinds)
+    kept = [(stream, row) for _, stream, rows in sent(history.backlog(None)) for row in rows]
+    for stream, size in (("tensors", SIZE), ("moments", MOMENTS_SIZE)):
+        assert max(1, bound * SIZE // size) >= sum(name == stream for name, _ in kept)
     since = min(since, len(kinds))
     first = sent(history.backlog(since))[:breaks_after]
     came = [(stream, row) for _, stream, rows in first for row in rows]
@@ -103,10 +106,10 @@ def test_a_connection_that_breaks_anywhere_in_catch_up_loses_and_repeats_nothing
     came += [(stream, row) for _, stream, rows in sent(backlog) for row in rows]
     assert came == sorted(came, key=lambda pair: pair[1])
     assert len(came) == len(set(came))
-    names = {"t": "tensors", "s": "scalars", "a": "audit"}
+    names = {"t": "tensors", "m": "moments", "s": "scalars", "a": "audit"}
     owed = [(names[kind], seq) for seq, kind in enumerate(kinds, 1) if seq > since]
     lost = [pair for pair in owed if pair not in came]
-    assert {stream for stream, _ in lost} <= {"tensors"}
+    assert {stream for stream, _ in lost} <= {"tensors", "moments"}
     assert len(lost) == history.backlog(since).missed_frames
 
 
@@ -116,3 +119,28 @@ def test_many_frames_are_merged_into_few():
     frames = sent(history.backlog(None))
     assert sum(len(rows) for _, stream, rows in frames if stream == "scalars") == 1500
     assert len(frames) < 12
+
+
+def test_moments_have_a_bound_of_their_own():
+    history = History(3 * MOMENTS_SIZE)
+    fill(history, "tm" * 3 + "t" * 40)
+    frames = sent(history.backlog(None))
+    assert [seq for seq, stream, _ in frames if stream == "moments"] == [2, 4, 6]
+    assert history.backlog(None).missed_frames == sum(kind == "t" for kind in "tm" * 3 + "t" * 40) - sum(
+        stream == "tensors" for _, stream, _ in frames
+    )
+    fill_more = moments(50)
+    history.append(LiveFrame(50, "moments", 50, 1, restamp_frame(fill_more, seq=50)))
+    assert [seq for seq, stream, _ in sent(history.backlog(None)) if stream == "moments"] == [4, 6, 50]
+    assert [seq for seq, stream, _ in sent(history.backlog(None, MOMENTS_SIZE)) if stream == "moments"] == [
+        50
+    ]
+
+
+def test_scalars_between_rare_moments_are_merged():
+    history = History(10 * MOMENTS_SIZE)
+    fill(history, ("m" + "s" * 700) * 3)
+    frames = sent(history.backlog(None))
+    assert sum(len(rows) for _, stream, rows in frames if stream == "scalars") == 2100
+    assert len([stream for _, stream, _ in frames if stream == "scalars"]) < 200 + 6
+    assert sent(history.backlog(350))[0][2][0] == 351

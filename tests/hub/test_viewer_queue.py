@@ -1,7 +1,7 @@
 """What a slow viewer is owed."""
 
 import pytest
-from hub_process import scalars, tensors
+from hub_process import moments, scalars, tensors
 
 from megalens.hub.live_frame import LiveFrame
 from megalens.hub.viewer_queue import ViewerQueue
@@ -76,6 +76,28 @@ def test_scalars_that_overflow_alone_end_the_viewer():
     results = [queue.put(live(seq, scalars(seq))) for seq in range(1, 30)]
     assert results[0]
     assert not results[-1]
+
+
+def test_moments_are_given_up_last():
+    size = len(moments(1))
+    queue = ViewerQueue(2 * size + SIZE)
+    for seq in (1, 2):
+        assert queue.put(live(seq, moments(seq)))
+    for seq in range(3, 9):
+        assert queue.put(live(seq, tensors(seq)))
+    assert queue.dropped_rows == 5 * 2
+    assert queue.put("message" * (SIZE // 7))
+    assert queue.put(live(9, moments(9)))
+    assert queue.dropped_rows == 6 * 2 + 1
+    assert [item for item in drain(queue) if isinstance(item, int)] == [2, 9]
+
+
+def test_moments_beside_scalars_that_fill_the_queue_go_and_the_viewer_stays():
+    queue = ViewerQueue(3 * len(scalars(1)))
+    assert all(queue.put(live(seq, scalars(seq))) for seq in (1, 2, 3))
+    assert queue.put(live(4, moments(4)))
+    assert drain(queue) == [1, 2, 3]
+    assert queue.dropped_rows == 1
 
 
 def test_one_frame_larger_than_the_queue_is_taken_when_nothing_else_waits():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from recorded_run import write_run
 from websockets.asyncio.client import connect
@@ -83,6 +85,23 @@ def test_the_same_rows_come_in_the_same_order_with_the_same_steps(tmp_path):
     assert [flag["name"] for flag in after.header["flags"]] == [
         flag["name"] for flag in before.header["flags"]
     ]
+
+
+def test_statistics_come_again_before_the_scalars_of_their_step(tmp_path):
+    folder = write_run(
+        tmp_path / "run", steps=6, layers=1, nonfinite_at=None, statistics={"param": 2}
+    )
+    row = {field.name: 1.5 if field.type == pa.float64() else 0 for field in stream_schema("moments")}
+    row = {**row, "stat": "param", "gradient_stage": "", "nan_count": math.nan, "samples": -1}
+    rows = [{**row, "step": step, "name": f"layers.{n}.weight"} for step in (2, 4, 6) for n in range(3)]
+    table = pa.Table.from_pylist(rows, stream_schema("moments"))
+    pq.write_table(table, folder / "moments.parquet")
+    order = [(chunk.step, chunk.stream) for chunk in Timeline(RunFolder(folder)).chunks()]
+    assert order.index((4, "tensors")) < order.index((4, "moments")) < order.index((4, "scalars"))
+    assert order.count((4, "moments")) == 1
+    after = rerecord(tmp_path, folder)
+    assert str(after.read("moments").to_pylist()) == str(table.to_pylist())
+    assert after.hello()["statistics"] == {"param": 2}
 
 
 def test_streams_are_in_step_with_each_other(tmp_path):
