@@ -94,6 +94,7 @@ export const CommandIDs = {
   openHeatmap: 'megalens:open-heatmap',
   openTrend: 'megalens:open-trend',
   openScalars: 'megalens:open-scalars',
+  openMoments: 'megalens:open-moments',
   exportReport: 'megalens:export-report',
   copyCode: 'megalens:copy-code',
   insertView: 'megalens:insert-view',

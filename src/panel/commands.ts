@@ -51,7 +51,7 @@ export function addPanelCommands(
       icon: args => (args['isPalette'] ? undefined : megalensIcon),
       execute: async args => {
         const { run, options } = splitArguments(args);
-        if (run !== null && (view === 'scalars' || 'flag' in options)) {
+        if (run !== null && (view === 'scalars' || view === 'moments' || 'flag' in options)) {
           return views.open(run, { ...options, view } as ViewOptions);
         }
         const model = await ready();
@@ -64,6 +64,7 @@ export function addPanelCommands(
   open(CommandIDs.openHeatmap, 'heatmap', trans.__('Open Heatmap of a Traced Tensor'));
   open(CommandIDs.openTrend, 'trend', trans.__('Open Layer Trend'));
   open(CommandIDs.openScalars, 'scalars', trans.__('Open Loss and Other Scalars'));
+  open(CommandIDs.openMoments, 'moments', trans.__('Open Statistics of Weights, Gradients and Activations'));
   commands.addCommand(CommandIDs.exportReport, {
     label: trans.__('Export Report…'),
     describedBy: REPORT_ARGS,

@@ -146,7 +146,7 @@ export function runNotice(
   if (control.paused) {
     return pausedNotice(open, trans);
   }
-  if (Object.keys(hello.config.flags).length === 0) {
+  if (Object.keys(hello.config.flags).length === 0 && hello.statistics === undefined) {
     return {
       tone: 'plain',
       sentence: trans.__('Connected, and nothing is traced yet. Tick a tensor below and apply.'),

@@ -143,6 +143,14 @@ export class PanelModel {
     if (view === 'scalars') {
       return { run: open.id, options: { view, ...options } as ViewOptions };
     }
+    if (view === 'moments') {
+      // One that is open stays as it was left.
+      const isOpen = this.host.openViews(open.id).some(each => each.view === view);
+      return {
+        run: open.id,
+        options: { view, ...(isOpen ? {} : { kind: 'overview' }), ...options } as ViewOptions
+      };
+    }
     const flag = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
     return flag === undefined ? null : { run: open.id, options: { view, flag, ...options } as ViewOptions };
   }
@@ -225,6 +233,7 @@ export class PanelModel {
     const traced = Object.keys(open.trace.config.flags);
     return [
       { view: 'scalars' },
+      ...(open.source.hello?.statistics === undefined ? [] : [{ view: 'moments' } as const]),
       ...traced.slice(0, 3).flatMap<ViewOptions>(flag => [
         { view: 'trend', flag },
         { view: 'heatmap', flag, layers: 'all' }

@@ -9,6 +9,7 @@ import { layoutText } from './ranks';
 import { RanksBox } from './ranks-box';
 import { Section } from './section';
 import { Sparkline } from './sparkline';
+import { statisticsText } from './statistics-text';
 import { Term } from './term';
 import { TrainingControls } from './training-controls';
 import { TrustLines } from './trust-lines';
@@ -35,6 +36,7 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
   const { trans } = model;
   const { source, summary } = open;
   const status = source.status;
+  const logged = statisticsText(source.hello?.statistics, trans);
   return (
     <div className="jp-MegalensFigures">
       <p className="jp-MegalensFigures-model">{modelLine(open, trans)}</p>
@@ -75,6 +77,11 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
           {summary.tokensPerSecond !== null && (
             <Term name="" value={trans.__('%1 tok/s', formatCount(summary.tokensPerSecond.value))} />
           )}
+        </p>
+      )}
+      {logged !== '' && (
+        <p className="jp-MegalensFigures-statistics">
+          <Term name={trans.__('statistics')} value={logged} />
         </p>
       )}
       {summary.fault !== null && (

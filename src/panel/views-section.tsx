@@ -1,4 +1,5 @@
 import * as React from 'react';
+import type { ViewOptions } from '../protocol/views.generated';
 import type { PanelModel } from './panel-model';
 import { Section } from './section';
 
@@ -12,9 +13,29 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
     ['heatmap', trans.__('Heatmap'), trans.__('One tensor, position by tile')],
     ['trend', trans.__('Trend'), trans.__('A statistic per layer over steps')],
     ['history', trans.__('History'), trans.__('Layer by step, and the tensor at any of them')],
+    [
+      'moments',
+      trans.__('Moments'),
+      trans.__('Statistics of weights, gradients and activations, grouped as you like')
+    ],
     ['scalars', trans.__('Scalars'), trans.__('Loss and other numbers over steps')]
   ] as const;
   const traced = open.trace.tracing;
+  // Why a view would be empty now, or null.
+  const lacking = (view: ViewOptions['view']): string | null => {
+    switch (view) {
+      case 'scalars':
+        return null;
+      case 'moments':
+        return open.source.hello?.statistics === undefined
+          ? trans.__(
+              'No statistics are logged. In the training script: megalens.log_statistics(model, optimizer)'
+            )
+          : null;
+      default:
+        return traced ? null : trans.__('Nothing is traced yet');
+    }
+  };
   return (
     <Section name="views" title={trans.__('Views')}>
       <div className="jp-MegalensViews">
@@ -24,11 +45,7 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
             type="button"
             className="jp-MegalensButton"
             data-view={view}
-            title={
-              view === 'scalars' || traced
-                ? trans.__('%1. Click for a tab, or drag into a notebook', help)
-                : trans.__('Nothing is traced yet')
-            }
+            title={lacking(view) ?? trans.__('%1. Click for a tab, or drag into a notebook', help)}
             onClick={() => void model.openView(view)}
           >
             {label}

@@ -10,6 +10,7 @@ const IN_PALETTE = [
   CommandIDs.openHeatmap,
   CommandIDs.openTrend,
   CommandIDs.openScalars,
+  CommandIDs.openMoments,
   CommandIDs.exportReport,
   CommandIDs.copyCode,
   CommandIDs.applySettings,

@@ -40,6 +40,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
           words: trans,
           mount: (node, source, view) =>
             mountView(node, source, view, {
+              runs,
               // A tab is as tall as the work area; a cell is as tall as its picture.
               frame: node.closest('.jp-MegalensLazy') ?? undefined,
               translate: (text, ...values) => trans.__(text, ...values),

@@ -1,9 +1,10 @@
 import type { MountView } from './view-host';
 
 /** Mount a view by its name, loading the views on first use. */
-export const mountLazily: MountView = async (node, source, options, words) => {
+export const mountLazily: MountView = async (node, source, options, words, runs) => {
   const { mountView } = await import('../views/registry');
   return mountView(node, source, options, {
+    runs,
     translate: (text, ...args) => words.__(text, ...args.map(String))
   });
 };

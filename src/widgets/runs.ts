@@ -3,7 +3,9 @@ import type { IRunSource } from '../store/source';
 /** What the widgets need of the page's run service (`IMegalensRuns` fits as it is). */
 export interface IViewRuns {
   /** Every run that the server knows. */
-  list(): Promise<readonly { readonly id: string; readonly state: 'live' | 'recorded' | 'gone' }[]>;
+  list(): Promise<
+    readonly { readonly id: string; readonly name: string; readonly state: 'live' | 'recorded' | 'gone' }[]
+  >;
   /** Share in a run's source, live or recorded as the server says. */
   acquire(id: string): Promise<{ readonly source: IRunSource; dispose(): void }>;
 }

@@ -17,12 +17,13 @@ export interface IMountedView {
   dispose(): void;
 }
 
-/** Draws a view into a node. */
+/** Draws a view into a node. `runs` are those that it may compare with. */
 export type MountView = (
   node: HTMLElement,
   source: IRunSource,
   options: ViewOptions,
-  words: IWords
+  words: IWords,
+  runs: IViewRuns
 ) => Promise<IMountedView>;
 
 /** What a cell's view is made of. */
@@ -117,7 +118,7 @@ export class ViewHost extends Widget {
       node.className = 'jp-MegalensCellView-body';
       this._armed = new ArmedChip(lease.source, (text, ...args) => this._words.__(text, ...args.map(String)));
       this.node.replaceChildren(this._armed.node, node);
-      const view = await mount(node, lease.source, this._options, this._words);
+      const view = await mount(node, lease.source, this._options, this._words, runs);
       if (turn !== this._turn || this.isDisposed) {
         view.dispose();
         return;

@@ -47,7 +47,7 @@ export class MemoryRuns implements IViewRuns {
   state: 'live' | 'recorded' | 'gone' = 'live';
   shares = 0;
   list(): ReturnType<IViewRuns['list']> {
-    return Promise.resolve(this.source ? [{ id: this.source.id, state: this.state }] : []);
+    return Promise.resolve(this.source ? [{ id: this.source.id, name: 'gpt-demo', state: this.state }] : []);
   }
   acquire(id: string): ReturnType<IViewRuns['acquire']> {
     const { source } = this;
