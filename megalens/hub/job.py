@@ -91,7 +91,9 @@ class Job:
             "versions": versions,
         }
         if first:
-            merged.update({name: first[name] for name in ("controls", "statistics", "origin") if name in first})
+            merged.update(
+                {name: first[name] for name in ("controls", "statistics", "origin") if name in first}
+            )
         sites = self._union("sites")
         if sites:
             merged["sites"] = sites
