@@ -61,6 +61,13 @@ def whole(tmp_path_factory):
         ("llama", "tensor", 2, 1),
         ("llama", "sequence", 2, 1),
         ("llama", "fsdp2 and tensor", 2, 2),
+        ("gpt2", "ddp", 1, 2),
+        ("gpt2", "fsdp2", 1, 2),
+        ("qwen", "ddp", 1, 2),
+        ("qwen", "fsdp", 1, 2),
+        ("qwen", "fsdp2", 1, 2),
+        ("qwen", "sequence", 2, 1),
+        ("qwen", "fsdp2 and tensor", 2, 2),
     ],
 )
 def test_every_flag_is_what_one_process_has(

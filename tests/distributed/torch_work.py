@@ -19,7 +19,14 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 import megalens
 from megalens.adapters import mesh_place
@@ -36,17 +43,32 @@ def build(kind: str) -> nn.Module:
     torch.manual_seed(0)
     if kind == "gpt":
         return GPT(GPTConfig(vocabulary=_VOCABULARY, layers=2, hidden=32, heads=4, sequence=_SEQUENCE))
-    config = LlamaConfig(
-        vocab_size=_VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=_SEQUENCE,
-        attn_implementation="eager",
-    )
-    return LlamaForCausalLM(config)
+    if kind == "gpt2":
+        dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+        size = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": _SEQUENCE}
+        return GPT2LMHeadModel(
+            GPT2Config(vocab_size=_VOCABULARY, attn_implementation="eager", **size, **dropout)
+        )
+    sizes = {
+        "vocab_size": _VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": _SEQUENCE,
+        "attn_implementation": "eager",
+    }
+    if kind == "qwen":
+        return Qwen2ForCausalLM(Qwen2Config(**sizes))
+    return LlamaForCausalLM(LlamaConfig(**sizes))
+
+
+def layers_of(model: nn.Module) -> Any:
+    """The transformer layers, wherever this kind of model has them."""
+    if hasattr(model, "model"):
+        return model.model.layers
+    return model.transformer.h if hasattr(model, "transformer") else model.blocks
 
 
 def batch(step: int) -> Tensor:
@@ -63,7 +85,7 @@ def spread(model: nn.Module, way: str) -> nn.Module:
         return FullyShardedDataParallel(model, device_id=torch.device("cpu"))
     if way == "fsdp2":
         mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
-        for layer in model.model.layers if hasattr(model, "model") else model.blocks:
+        for layer in layers_of(model):
             fully_shard(layer, mesh=mesh)
         return fully_shard(model, mesh=mesh)
     if way == "fsdp2 and tensor":
