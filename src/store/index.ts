@@ -1,5 +1,6 @@
 export * from './live-run';
 export * from './moment-source';
+export * from './moment-store';
 export * from './recorded-run';
 export * from './row-moments';
 export * from './run-link';

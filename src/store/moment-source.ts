@@ -140,7 +140,11 @@ export interface IMomentGroups {
 /** The stream `moments` of one run. Queries reject with a `StoreError` that says what to do. */
 export interface IMomentSource {
   index(signal?: AbortSignal): Promise<IMomentIndex>;
-  /** The rows, or null where they are too many to be brought here; ask for groups then. */
+  /**
+   * The rows, or null where they are too many to be brought here; ask for groups then.
+   *
+   * `where` says what is enough: rows that it does not match may be among the answer. The columns are the asker's own, to keep or to hand to a worker.
+   */
   rows(
     stats: readonly MomentStat[],
     where?: IMomentFilter,

@@ -1,0 +1,212 @@
+import type { IMomentRows, MomentStat } from './moment-source';
+
+type Numbers = Float64Array | Int32Array;
+
+/** Columns of whole numbers, and of float64. */
+const WHOLE = ['nameId', 'rank', 'stage'] as const;
+const FLOAT = [
+  'step',
+  'samples',
+  'count',
+  'mean',
+  'm2',
+  'm3',
+  'm4',
+  'min',
+  'max',
+  'nanCount',
+  'infCount',
+  'rounding',
+  'lossScale'
+] as const;
+
+/** One row of the stream as it is put in. */
+export type MomentRow = Readonly<Record<(typeof WHOLE)[number] | (typeof FLOAT)[number], number>>;
+
+/** Bytes that one row takes. */
+export const MOMENT_ROW_BYTES = WHOLE.length * 4 + FLOAT.length * 8;
+
+/** The rows of one stat in typed arrays that grow, ordered by step. */
+export class MomentColumns {
+  constructor(readonly stat: MomentStat) {}
+
+  get length(): number {
+    return this._length;
+  }
+
+  /** A column. Valid until the next change. */
+  column(name: (typeof FLOAT)[number]): Float64Array {
+    return this.floats[name].subarray(0, this._length);
+  }
+
+  /** Places in the names. Valid until the next change. */
+  get nameId(): Int32Array {
+    return this.whole.nameId.subarray(0, this._length);
+  }
+
+  /** Put a row in behind those that are there; `sort` brings it to its step. */
+  push(row: MomentRow): void {
+    if (this._length === this.whole.nameId.length) {
+      this.resize(Math.max(1024, Math.ceil(this._length * 1.5)));
+    }
+    const at = this._length;
+    for (const name of WHOLE) {
+      this.whole[name][at] = row[name];
+    }
+    for (const name of FLOAT) {
+      this.floats[name][at] = row[name];
+    }
+    this._length += 1;
+  }
+
+  /** Order the rows by step again, after rows from `from` on were put in; rows of one step stay as they came. */
+  sort(from: number): void {
+    const steps = this.column('step');
+    const least = steps.subarray(from).reduce((low, step) => Math.min(low, step), Infinity);
+    // What is before the rows that came is in order, so that only what they fall into moves.
+    const start = lowerBound(steps.subarray(0, from), least, true);
+    const tail = steps.slice(start);
+    if (isSorted(tail)) {
+      return;
+    }
+    const order = Uint32Array.from(tail, (_, row) => row);
+    order.sort((a, b) => (tail[a] ?? 0) - (tail[b] ?? 0) || a - b);
+    for (const name of WHOLE) {
+      const old = this.whole[name].slice(start, this._length);
+      this.whole[name].set(taken(old, new Int32Array(old.length), order), start);
+    }
+    for (const name of FLOAT) {
+      const old = this.floats[name].slice(start, this._length);
+      this.floats[name].set(taken(old, new Float64Array(old.length), order), start);
+    }
+  }
+
+  /** Keep only the rows at these places, in this order, and give memory back. */
+  take(order: Uint32Array): void {
+    const room = Math.max(1024, order.length);
+    for (const name of WHOLE) {
+      this.whole[name] = taken(this.whole[name], new Int32Array(room), order);
+    }
+    for (const name of FLOAT) {
+      this.floats[name] = taken(this.floats[name], new Float64Array(room), order);
+    }
+    this._length = order.length;
+  }
+
+  /** Copies of the rows of these steps; whoever asked may keep or hand on their memory. */
+  rows(names: readonly string[], [first, last]: readonly [number, number]): IMomentRows {
+    const steps = this.column('step');
+    const [from, to] = [lowerBound(steps, first), lowerBound(steps, last, true)];
+    return {
+      stat: new Array<MomentStat>(to - from).fill(this.stat),
+      names,
+      ...columnsOf(
+        name => this.whole[name].slice(from, to),
+        name => this.floats[name].slice(from, to)
+      )
+    };
+  }
+
+  private resize(room: number): void {
+    for (const name of WHOLE) {
+      this.whole[name] = grown(this.whole[name], new Int32Array(room));
+    }
+    for (const name of FLOAT) {
+      this.floats[name] = grown(this.floats[name], new Float64Array(room));
+    }
+  }
+
+  private readonly whole = empty(WHOLE, () => new Int32Array(0));
+  private readonly floats = empty(FLOAT, () => new Float64Array(0));
+  private _length = 0;
+}
+
+/** First place whose entry is not before `value`, or with `past` the first whose entry is beyond it. */
+export function lowerBound(sorted: Float64Array, value: number, past = false): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const entry = sorted[middle] ?? 0;
+    if (entry < value || (past && entry === value)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/** Rows of several stats as one set, ordered by step; rows of one step in the order of the sets. */
+export function joinRows(parts: readonly IMomentRows[]): IMomentRows {
+  const [only] = parts;
+  if (only !== undefined && parts.length === 1) {
+    return only;
+  }
+  const stat = parts.flatMap(part => part.stat);
+  const step = Float64Array.from(parts.flatMap(part => Array.from(part.step)));
+  const order = Uint32Array.from(step, (_, row) => row).sort(
+    (a, b) => (step[a] ?? 0) - (step[b] ?? 0) || a - b
+  );
+  const gather = <T extends Numbers>(of: (part: IMomentRows) => T, room: T): T => {
+    const all = parts.flatMap(part => Array.from(of(part)));
+    order.forEach((from, to) => {
+      room[to] = all[from] ?? 0;
+    });
+    return room;
+  };
+  const whole = (name: (typeof WHOLE)[number]): Int32Array =>
+    gather(part => part[name], new Int32Array(order.length));
+  const float = (name: (typeof FLOAT)[number]): Float64Array =>
+    gather(part => part[name], new Float64Array(order.length));
+  return {
+    stat: Array.from(order, row => stat[row] ?? 'param'),
+    names: only?.names ?? [],
+    ...columnsOf(whole, float)
+  };
+}
+
+type Columns = Omit<IMomentRows, 'stat' | 'names'>;
+
+function columnsOf(
+  whole: (name: (typeof WHOLE)[number]) => Int32Array,
+  float: (name: (typeof FLOAT)[number]) => Float64Array
+): Columns {
+  return {
+    nameId: whole('nameId'),
+    rank: whole('rank'),
+    stage: whole('stage'),
+    step: float('step'),
+    samples: float('samples'),
+    count: float('count'),
+    mean: float('mean'),
+    m2: float('m2'),
+    m3: float('m3'),
+    m4: float('m4'),
+    min: float('min'),
+    max: float('max'),
+    nanCount: float('nanCount'),
+    infCount: float('infCount'),
+    rounding: float('rounding'),
+    lossScale: float('lossScale')
+  };
+}
+
+function empty<K extends string, T>(names: readonly K[], make: () => T): Record<K, T> {
+  return Object.fromEntries(names.map(name => [name, make()])) as Record<K, T>;
+}
+
+function grown<T extends Numbers>(old: T, room: T): T {
+  room.set(old);
+  return room;
+}
+
+function taken<T extends Numbers>(old: T, room: T, order: Uint32Array): T {
+  order.forEach((from, to) => {
+    room[to] = old[from] ?? 0;
+  });
+  return room;
+}
+
+function isSorted(steps: Float64Array): boolean {
+  return steps.every((step, at) => at === 0 || step >= (steps[at - 1] ?? 0));
+}

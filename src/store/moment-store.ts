@@ -1,0 +1,214 @@
+import type { StreamTable } from '../protocol/frame-table';
+import { joinRows, MomentColumns, MOMENT_ROW_BYTES, type MomentRow } from './moment-columns';
+import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
+import { thinSteps } from './moment-thinning';
+
+/** What can be measured, in the order in which it is offered. */
+export const MOMENT_STATS: readonly MomentStat[] = [
+  'param',
+  'grad',
+  'activation',
+  'dgrad',
+  'residual',
+  'residual_dgrad'
+];
+
+/** Rows that are kept when nobody says otherwise. */
+export const MOMENT_ROWS = 1_500_000;
+
+interface IStat {
+  readonly columns: MomentColumns;
+  /** Newest step of each name and rank: tells rows that come a second time. */
+  readonly newest: Map<number, number>;
+  /** Steps given up to stay within memory, and the newest of them. */
+  thinned: number;
+  thinnedTo: number;
+}
+
+/** The statistics of one live run, by stat and ordered by step, bounded by rows. */
+export class MomentStore {
+  /**
+   * @param limitRows - Beyond this, steps of the older half are given up; those that stand out stay.
+   */
+  constructor(private readonly limitRows = MOMENT_ROWS) {}
+
+  /** Rows that are here. */
+  get length(): number {
+    return [...this.stats.values()].reduce((sum, { columns }) => sum + columns.length, 0);
+  }
+
+  get bytes(): number {
+    return this.length * MOMENT_ROW_BYTES;
+  }
+
+  /** Steps given up to stay within memory, over all stats. What is not 0 is better asked of the recording. */
+  get thinned(): number {
+    return [...this.stats.values()].reduce((sum, { thinned }) => sum + thinned, 0);
+  }
+
+  /**
+   * Add the rows of a frame.
+   *
+   * @param table - Rows of the stream `moments`.
+   * @param again - Whether rows may come that are here already; those are left out.
+   * @returns First and last step, or null when nothing was new.
+   */
+  append(table: StreamTable, again: boolean): [number, number] | null {
+    const cell = reader(table);
+    let [first, last] = [Infinity, -Infinity];
+    const before = new Map<IStat, number>();
+    for (let row = 0; row < table.numRows; row += 1) {
+      const stat = this.stat(String(cell('stat', row)));
+      if (stat === null) {
+        continue;
+      }
+      const read = (name: string): number => Number(cell(name, row));
+      const [nameId, rank, step] = [this.nameId(String(cell('name', row))), read('rank'), read('step')];
+      const series = nameId * 0x200000 + rank + 1;
+      if (again && step <= (stat.newest.get(series) ?? -Infinity)) {
+        continue;
+      }
+      stat.newest.set(series, Math.max(step, stat.newest.get(series) ?? -Infinity));
+      before.set(stat, before.get(stat) ?? stat.columns.length);
+      stat.columns.push(momentRow(read, nameId, rank, step));
+      this.hasSamples ||= read('samples') >= 0;
+      first = Math.min(first, step);
+      last = Math.max(last, step);
+    }
+    if (first > last) {
+      return null;
+    }
+    before.forEach((from, { columns }) => columns.sort(from));
+    while (this.length > this.limitRows && this.thin()) {
+      // Until it fits, or nothing more can go.
+    }
+    this.version += 1;
+    return [first, last];
+  }
+
+  /** What there is, as `IMomentSource.index` answers it. */
+  index(): IMomentIndex {
+    const version = String(this.version);
+    if (this.known?.version === version) {
+      return this.known;
+    }
+    const there = [...this.stats.values()].filter(({ columns }) => columns.length > 0);
+    this.known = {
+      version,
+      stats: there.map(({ columns }) => {
+        const steps = columns.column('step');
+        return {
+          stat: columns.stat,
+          rows: columns.length,
+          first: steps[0] ?? 0,
+          last: steps[steps.length - 1] ?? 0,
+          steps: steps.reduce((sum, step, row) => sum + (row > 0 && step === steps[row - 1] ? 0 : 1), 0)
+        };
+      }),
+      names: this.names.slice(),
+      samples: this.hasSamples,
+      warnings: there.filter(({ thinned }) => thinned > 0).map(warning)
+    };
+    return this.known;
+  }
+
+  /**
+   * The rows of these stats at these steps, as `IMomentSource.rows` answers them: copies, ordered by step within a stat.
+   *
+   * @param steps - Inclusive first and last step.
+   */
+  rows(stats: readonly MomentStat[], steps?: readonly [number, number] | null): IMomentRows {
+    const span = steps ?? ([-Infinity, Infinity] as const);
+    const names = this.names.slice();
+    const parts = stats.map(stat =>
+      (this.stats.get(stat)?.columns ?? new MomentColumns(stat)).rows(names, span)
+    );
+    return joinRows(parts);
+  }
+
+  clear(): void {
+    this.stats.clear();
+    this.names.length = 0;
+    this.nameIds.clear();
+    this.hasSamples = false;
+    this.version += 1;
+  }
+
+  private stat(name: string): IStat | null {
+    const known = MOMENT_STATS.find(stat => stat === name);
+    if (known === undefined) {
+      return null;
+    }
+    const there = this.stats.get(known) ?? {
+      columns: new MomentColumns(known),
+      newest: new Map<number, number>(),
+      thinned: 0,
+      thinnedTo: -1
+    };
+    this.stats.set(known, there);
+    return there;
+  }
+
+  private nameId(name: string): number {
+    const known = this.nameIds.get(name) ?? this.names.length;
+    if (known === this.names.length) {
+      this.names.push(name);
+      this.nameIds.set(name, known);
+    }
+    return known;
+  }
+
+  private thin(): boolean {
+    const [largest] = [...this.stats.values()].sort((a, b) => b.columns.length - a.columns.length);
+    const steps = largest?.columns.column('step');
+    if (largest === undefined || steps === undefined || steps[0] === steps[steps.length - 1]) {
+      return false;
+    }
+    const { rows, steps: gone, newest } = thinSteps(largest.columns);
+    largest.thinned += gone;
+    largest.thinnedTo = Math.max(largest.thinnedTo, newest);
+    largest.columns.take(rows);
+    return gone > 0;
+  }
+
+  private readonly stats = new Map<MomentStat, IStat>();
+  private readonly names: string[] = [];
+  private readonly nameIds = new Map<string, number>();
+  private hasSamples = false;
+  private version = 0;
+  private known: IMomentIndex | null = null;
+}
+
+function warning({ columns, thinned, thinnedTo }: IStat): string {
+  return (
+    `Up to step ${thinnedTo}, ${thinned} steps of ${columns.stat} were given up here to stay within memory. The first step, steps with the largest, ` +
+    'smallest and most sudden values and steps with NaN or infinite values were kept; the recording has all of them.'
+  );
+}
+
+function momentRow(read: (name: string) => number, nameId: number, rank: number, step: number): MomentRow {
+  return {
+    nameId,
+    rank,
+    step,
+    stage: read('stage'),
+    samples: read('samples'),
+    count: read('count'),
+    mean: read('mean'),
+    m2: read('m2'),
+    m3: read('m3'),
+    m4: read('m4'),
+    min: read('min'),
+    max: read('max'),
+    nanCount: read('nan_count'),
+    infCount: read('inf_count'),
+    rounding: read('rounding'),
+    lossScale: read('loss_scale')
+  };
+}
+
+/** Cells of a table by the name of the column, each column looked up once. */
+function reader(table: StreamTable): (name: string, row: number) => unknown {
+  const columns = new Map(table.names.map((name, at) => [name, table.children[at]]));
+  return (name, row) => columns.get(name)?.at(row);
+}
