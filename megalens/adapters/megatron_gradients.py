@@ -1,4 +1,4 @@
-"""The moment in Megatron-Core's step at which gradients are reduced, unscaled and known to be finite, and not yet clipped."""
+"""The moment in a Megatron-Core step at which gradients are reduced, unscaled and known to be finite, and not yet clipped."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["gradients_ready", "has_ready_moment"]
+__all__ = ["ready_moment"]
 
 _PREPARE = "prepare_grads"
+Stop = Callable[[], None]
 
 
-def has_ready_moment(optimizer: Any) -> bool:
-    """Return whether ``optimizer`` is one of Megatron-Core's, which prepares gradients before it clips them."""
-    return callable(getattr(optimizer, _PREPARE, None))
+def ready_moment(optimizer: Any) -> Callable[[Callable[[], None]], Stop] | None:
+    """Return what takes a function to call whenever the gradients are ready, and gives back what stops that; None where ``optimizer`` does not tell the moment.
+
+    Of Megatron-Core's optimizers it is when they have prepared gradients and found them finite, before they clip. One of torch's is called when all is done to gradients that the training does to them.
+    """
+    first = optimizer[0] if isinstance(optimizer, (list, tuple)) and optimizer else optimizer
+    if callable(getattr(first, _PREPARE, None)):
+        return functools.partial(_when_prepared, first)
+    if callable(getattr(first, "register_step_pre_hook", None)):
+        return functools.partial(_before_step, first)
+    return None
 
 
-def gradients_ready(optimizer: Any, then: Callable[[], None]) -> Callable[[], None]:
-    """Call ``then`` whenever ``optimizer`` has prepared finite gradients, before it clips them; what it returns stops that.
+def _when_prepared(optimizer: Any, then: Callable[[], None]) -> Stop:
+    """Stand in for the method ``prepare_grads`` of this very optimizer.
 
-    The method ``prepare_grads`` of this very optimizer is stood in for, and answers what it always does: whether there was an infinite or undefined gradient, for which the step is skipped and ``then`` is not
-    called. A chained optimizer asks all that it is made of, and the step is skipped where one of them says so; so only the outermost is stood in for.
+    It answers what it always does: whether there was an infinite or undefined gradient, for which the step is skipped and ``then`` is not called. A chained optimizer asks all that it is made of, and the step is
+    skipped where one of them says so; so only the outermost is stood in for.
     """
     before: Any = vars(optimizer).get(_PREPARE)
     prepare = getattr(optimizer, _PREPARE)
@@ -44,4 +53,9 @@ def gradients_ready(optimizer: Any, then: Callable[[], None]) -> Callable[[], No
                 setattr(optimizer, _PREPARE, before)
 
     setattr(optimizer, _PREPARE, prepared)
+    return stop
+
+
+def _before_step(optimizer: Any, then: Callable[[], None]) -> Stop:
+    stop: Stop = optimizer.register_step_pre_hook(lambda *_: then()).remove
     return stop

@@ -40,8 +40,10 @@ class Held:
 
 
 def leaf_optimizers(optimizer: Any) -> list[Any]:
-    """Return the optimizers that a chained one is made of, or the optimizer itself."""
+    """Return the optimizers that a chained one or a list is made of, or the optimizer itself."""
     chained = getattr(optimizer, "chained_optimizers", None)
+    if isinstance(optimizer, (list, tuple)):
+        chained = optimizer
     if chained is None:
         return [] if optimizer is None else [optimizer]
     return [leaf for one in chained for leaf in leaf_optimizers(one)]

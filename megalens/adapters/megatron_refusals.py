@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ..protocol import MOMENT_STATS
-from .megatron_gradients import has_ready_moment
+from .megatron_gradients import ready_moment
 from .megatron_masters import leaf_optimizers
 
 __all__ = ["refusals"]
@@ -58,9 +58,10 @@ def _gradients(given: Sequence[nn.Module], optimizer: Any) -> str:
             "The model's DDP leaves each process a piece of the gradients (use_distributed_optimizer), and which one is known to Megatron's distributed optimizer only; "
             f"pass that as optimizer, not {type(optimizer).__name__}."
         )
-    megatron = type(optimizer).__module__.startswith("megatron.core.")
-    if megatron and not has_ready_moment(optimizer):
-        return f"{type(optimizer).__name__} has no prepare_grads, as optimizers of Megatron-Core have from 0.9 on."
+    if optimizer is None:
+        return "Megatron-Core reduces gradients after the backward pass and clips them in the optimizer's step: pass the optimizer, between the two of which they are measured."
+    if ready_moment(optimizer) is None:
+        return f"{type(optimizer).__name__} has neither prepare_grads, as optimizers of Megatron-Core have from 0.9 on, nor register_step_pre_hook, as torch's have."
     return ""
 
 

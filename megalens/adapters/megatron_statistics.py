@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,8 +11,8 @@ from torch import nn
 
 from ..tracer import TracerError
 from ..tracer.statistics.points import ParamPoint, StatisticsPoints
-from .megatron_gradients import gradients_ready, has_ready_moment
-from .megatron_masters import Held, held_parameters, leaf_optimizers
+from .megatron_gradients import ready_moment
+from .megatron_masters import Held, held_parameters
 from .megatron_names import MegatronModule, megatron_modules
 from .megatron_ranks import MegatronRanks
 from .megatron_refusals import refusals
@@ -57,16 +56,14 @@ class MegatronStatistics:
         modules = [at for chunk in chunks for at in megatron_modules(chunk)]
         params = list(_param_points(modules, optimizer, ranks))
         _one_tensor_a_name([point.name for point in params if point.counted], ranks)
-        own = has_ready_moment(optimizer)
-        scale = getattr(optimizer, "get_loss_scale", None)
         return StatisticsPoints(
             params=params,
             sites=list(site_points(modules, ranks)),
             residuals=list(residual_points(modules, ranks)),
             stage=ranks.stage if ranks.stages > 1 else -1,
             unavailable=refusals(given, chunks, optimizer),
-            gradients_ready=partial(gradients_ready, optimizer) if own else None,
-            loss_scale=scale if callable(scale) and leaf_optimizers(optimizer) else None,
+            gradients_ready=ready_moment(optimizer),
+            loss_scale=getattr(optimizer, "get_loss_scale", None),
         )
 
 
