@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from . import adapters
     from .notebook import NotebookRun, connect, open
     from .protocol import BitFlip, Empty, Noise1, Noise2, NoOp, Offset, Projection, ProtocolError, Tile
-    from .tracer import Tracer, trace
+    from .tracer import Tracer, log_statistics, trace
 
 __all__ = [
     "BitFlip",
@@ -30,6 +30,7 @@ __all__ = [
     "adapters",
     "add_arguments",
     "connect",
+    "log_statistics",
     "open",
     "trace",
     "trace_from",
@@ -49,6 +50,7 @@ _HOMES = {
     "connect": ".notebook",
     "open": ".notebook",
     "Tracer": ".tracer",
+    "log_statistics": ".tracer",
     "trace": ".tracer",
     "add_arguments": ".tracer",
     "trace_from": ".tracer",

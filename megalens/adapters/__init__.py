@@ -2,7 +2,7 @@
 
 from .adapter import Adapter
 from .callback import MegalensCallback
-from .find import ADAPTERS, find_adapter
+from .find import ADAPTERS, find_adapter, find_statistics
 from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .megatron_core import MegatronAdapter
 from .plain_torch import GPT_TABLE
@@ -18,6 +18,7 @@ __all__ = [
     "MegalensCallback",
     "MegatronAdapter",
     "find_adapter",
+    "find_statistics",
     "mesh_place",
     "sites_of",
     "torch_place",

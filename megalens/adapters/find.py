@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torch import nn
 
-from ..tracer import TracerError
+from ..tracer import ModelPoints, TracerError
+from ..tracer.statistics.points import StatisticsPoints
 from .adapter import Adapter
 from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .megatron_core import MegatronAdapter
+from .megatron_statistics import MegatronStatistics
 from .plain_torch import GPT_TABLE
+from .torch_statistics import TorchStatistics
 
-__all__ = ["ADAPTERS", "find_adapter"]
+__all__ = ["ADAPTERS", "find_adapter", "find_statistics"]
 
 ADAPTERS: tuple[Adapter | MegatronAdapter, ...] = (MegatronAdapter(), GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
 """The ready adapters, in the order in which they are tried."""
@@ -59,6 +63,35 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
         '      tokens="embedding",                # from the root: its input is the token ids\n'
         "      heads=4, kv_heads=4,               # where model.config does not say\n"
         "  )"
+    )
+
+
+def find_statistics(
+    model: nn.Module | Sequence[nn.Module], optimizer: Any, points: ModelPoints, adapter: Any = None
+) -> StatisticsPoints:
+    """Return what there is to measure in ``model``.
+
+    Parameters
+    ----------
+    model, optimizer
+        As :func:`megalens.log_statistics` takes them.
+    points : ModelPoints
+        Where the layers are and where this process stands.
+    adapter : optional
+        One of the user's own, which is asked first where it has ``statistics_points``.
+
+    Raises
+    ------
+    TracerError
+        When nobody knows.
+    """
+    own = [adapter] if hasattr(adapter, "statistics_points") else []
+    for each in (*own, MegatronStatistics(), TorchStatistics(points)):
+        found: StatisticsPoints | None = each.statistics_points(model, optimizer)
+        if found is not None:
+            return found
+    raise TracerError(
+        "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline stage; these are neither."
     )
 
 

@@ -1,15 +1,16 @@
-"""How ``parallelize_module`` lays a module's output out over the tensor-parallel ranks."""
+"""How ``parallelize_module`` lays a module's input and output out over the tensor-parallel ranks."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
 
 from ..tracer import Shards
 
-__all__ = ["output_shards"]
+__all__ = ["cuts_input", "cuts_output", "output_shards"]
 
 
 def output_shards(*modules: nn.Module | None) -> Shards:
@@ -19,7 +20,7 @@ def output_shards(*modules: nn.Module | None) -> Shards:
     the module. Tensors that are still distributed when they are seen tell it themselves, and come before this.
     """
     for module in modules:
-        placement = None if module is None else _declared(module)
+        placement = None if module is None else _output(module)
         if placement is None:
             continue
         if not placement.is_shard() or placement.dim == 0:
@@ -28,17 +29,42 @@ def output_shards(*modules: nn.Module | None) -> Shards:
     return "none"
 
 
-def _declared(module: nn.Module) -> Any | None:
-    for hook in reversed(list(module._forward_hooks.values())):
+def cuts_output(module: nn.Module) -> bool:
+    """Return whether the parallel style of ``module`` leaves each rank a piece of its output, along any axis."""
+    placement = _output(module)
+    return placement is not None and bool(placement.is_shard())
+
+
+def cuts_input(module: nn.Module) -> bool | None:
+    """Return whether each rank has a piece of what is given to ``module``, before its parallel style takes it; None where no style says so."""
+    hooks = module._forward_pre_hooks.values()
+    placement = _declared(hooks, ("input_layouts", "input_kwarg_layouts"))
+    return None if placement is None else bool(placement.is_shard())
+
+
+def _output(module: nn.Module) -> Any | None:
+    # Of ColwiseParallel, RowwiseParallel and SequenceParallel; of PrepareModuleOutput.
+    return _declared(reversed(list(module._forward_hooks.values())), ("desired_output_layouts",))
+
+
+def _declared(hooks: Iterable[Any], names: Sequence[str]) -> Any | None:
+    for hook in hooks:
         for cell in getattr(hook, "__closure__", None) or ():
             held = cell.cell_contents
-            # Of ColwiseParallel, RowwiseParallel and SequenceParallel; of PrepareModuleOutput.
-            layouts = (
-                held.args[0]
+            found: list[Any] = (
+                [held.args[0]]
                 if isinstance(held, functools.partial) and held.args
-                else getattr(held, "desired_output_layouts", None)
+                else [getattr(held, name, None) for name in names]
             )
-            first = layouts[0] if isinstance(layouts, (tuple, list)) and layouts else layouts
-            if hasattr(first, "is_shard"):
-                return first
+            for layouts in found:
+                placement = _first(layouts)
+                if placement is not None:
+                    return placement
     return None
+
+
+def _first(layouts: Any) -> Any | None:
+    if isinstance(layouts, dict):
+        layouts = tuple(layouts.values())
+    first = layouts[0] if isinstance(layouts, (tuple, list)) and layouts else layouts
+    return first if hasattr(first, "is_shard") else None

@@ -6,6 +6,8 @@ from .launch import add_arguments, trace_from
 from .place import Place
 from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .reductions import parse_reduction
+from .statistics.log_statistics import log_statistics
+from .statistics.logger import StatisticsLogger
 from .trace import trace
 from .tracer import StepHandle, Tracer
 
@@ -21,9 +23,11 @@ __all__ = [
     "Shards",
     "SitePoints",
     "Source",
+    "StatisticsLogger",
     "StepHandle",
     "Tracer",
     "TracerError",
+    "log_statistics",
     "parse_reduction",
     "trace",
 ]

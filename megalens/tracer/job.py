@@ -23,6 +23,10 @@ from .joiner import Joiner
 from .piece_producer import PieceProducer
 from .points import ModelPoints
 from .producer import Producer
+from .statistics.desk import MemberDesk, RootDesk
+from .statistics.gathering import WholeStep
+from .statistics.intervals import Intervals
+from .statistics.names import NameList
 from .version import version
 
 __all__ = ["Job"]
@@ -30,6 +34,7 @@ __all__ = ["Job"]
 _HUB_GONE_SECONDS = 5.0
 _MOST_WARNINGS = 20
 _PARTING_SECONDS = 3.0
+_MOST_EARLY = 256
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""
@@ -52,6 +57,8 @@ class Job:
         How the other processes are found.
     capture : Capture
         The step path.
+    hubless : bool
+        Whether there is no hub and yet something to do: what is logged goes to files.
     """
 
     def __init__(
@@ -67,6 +74,7 @@ class Job:
         folders: Sequence[Path],
         decode: Callable[[int], str] | None,
         controls: Sequence[str],
+        hubless: bool = False,
     ) -> None:
         self._points = points
         self._place = points.place
@@ -86,11 +94,14 @@ class Job:
         self.budget.follow(plan)
         self.crew: Crew | None = None
         self.worker: Producer | PieceProducer | None = None
+        self.statistics: RootDesk | MemberDesk | None = None
+        self._intervals = Intervals()
+        self._early: deque[tuple[int, dict[str, Any], memoryview]] = deque(maxlen=_MOST_EARLY)
         alone = meeting is None
         self.agenda = Agenda(
             plan.starting(1), self._changed_plan, self._abandoned if alone else None, self._waits
         )
-        if address is None and alone:
+        if address is None and alone and not hubless:
             return
         if self._place.leads:
             together = not alone and len(self._place.tp_ranks) > 1
@@ -109,6 +120,7 @@ class Job:
                 hub_is=self._hub_is,
                 moved=self._tell_hub,
                 stepped=self.budget.observe if self._place.rank == 0 else None,
+                hubless=hubless,
             )
         else:
             self.worker = PieceProducer(capture.stages, self._send_pieces)
@@ -121,6 +133,7 @@ class Job:
                 pieces=self._take_pieces,
                 hub=self._hub_came,
                 changed=self._crew_changed,
+                statistics=self._take_statistics,
                 lost=self._pieces_lost,
             )
             if address is not None:
@@ -154,7 +167,39 @@ class Job:
             name=self._name,
             controls=self._controls,
             places=self._places or [self._place.to_message()],
+            statistics=self._intervals.to_message(),
         )
+
+    def log_statistics(
+        self, intervals: Intervals, names: NameList, keep: Callable[[WholeStep], None] | None
+    ) -> None:
+        """Take statistics from now on, and tell the hub.
+
+        Parameters
+        ----------
+        intervals : Intervals
+            What is logged when.
+        names : NameList
+            Of this process's tensors.
+        keep : callable, optional
+            Takes what rank 0 sends, too.
+        """
+        worker, crew = self.worker, self.crew
+        self._intervals = intervals
+        if isinstance(worker, Producer) and self._place.rank == 0:
+            self.statistics = RootDesk(
+                worker,
+                names,
+                rank=0,
+                world_size=self._place.world_size,
+                name=self._name_of,
+                gone=lambda rank: crew is None or crew.roll.gone(rank),
+                keep=keep,
+            )
+        elif worker is not None and crew is not None:
+            self.statistics = MemberDesk(worker, names, crew.send_statistics)
+        if worker is not None:
+            worker.reply(self.announcement)
 
     def applied(self, turn: Turn, step: int) -> None:
         """Follow what is in force from ``step`` on, and tell the hub."""
@@ -302,6 +347,17 @@ class Job:
     def _pieces_lost(self) -> None:
         if isinstance(self.worker, PieceProducer):
             self.worker.describe_anew()
+        if isinstance(self.statistics, MemberDesk):
+            self.statistics.tell_anew()
+
+    def _take_statistics(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        if isinstance(self.statistics, RootDesk):
+            while self._early:
+                self.statistics.take(*self._early.popleft())
+            self.statistics.take(rank, meta, payload)
+        else:
+            # It is ahead of this process, which has not been asked to log yet.
+            self._early.append((rank, meta, payload))
 
     def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         if isinstance(self.worker, Producer):

@@ -10,7 +10,7 @@ import numpy as np
 from .batch import Batch, Row, RowMeta
 from .joiner import pack_pieces
 from .staging import StagePool
-from .worker import Worker
+from .worker import Errand, Worker
 
 __all__ = ["PieceProducer"]
 
@@ -44,6 +44,8 @@ class PieceProducer(Worker):
             # Nobody but rank 0 answers for the settings.
             if isinstance(item, Batch):
                 self._batch(item)
+            elif isinstance(item, Errand):
+                item.run()
 
     def _batch(self, batch: Batch) -> None:
         rows, stage = self._finish(batch)

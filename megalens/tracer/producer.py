@@ -7,7 +7,7 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ..protocol import ProtocolError, encode_frame, encode_message
 from .batch import Batch, Row, split_rows, tensors_table
@@ -18,7 +18,7 @@ from .numbers_out import NumbersOut
 from .recent_steps import RecentSteps
 from .staging import Stage, StagePool
 from .token_texts import TokenTexts
-from .worker import Pieces, Reply, Worker
+from .worker import Errand, Pieces, Reply, Worker
 
 __all__ = ["Control", "Producer"]
 
@@ -30,6 +30,7 @@ _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LAST_SECONDS = 2.0
 _MOST_REFUSALS = 3
 _EARLY_BYTES = 32 << 20
+_MOMENT_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ class Control:
 
     link: Link
     message: dict[str, Any] | ProtocolError | None
+
+
+class IGatherer(Protocol):
+    """Something else in which what several processes sent waits until it is complete."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits."""
+
+    def send_ready(self, *, caught_up: bool = True, everything: bool = False) -> None:
+        """Send what is complete; with ``everything`` wait no more."""
 
 
 class Producer(Worker):
@@ -71,6 +83,8 @@ class Producer(Worker):
         Takes the address of a hub that was started anew.
     stepped : callable, optional
         Takes each step with whether it was traced and how long it took, in ns.
+    hubless : bool
+        Whether no hub will ever be said.
     queue_bytes : int
         Bytes that may wait before the newest rows are given up.
     """
@@ -92,12 +106,15 @@ class Producer(Worker):
         hub_is: Callable[[bool], None] = lambda there: None,
         moved: Callable[[HubAddress], None] = lambda address: None,
         stepped: Callable[[int, bool, int], None] | None = None,
+        hubless: bool = False,
         queue_bytes: int = 64 << 20,
     ) -> None:
         super().__init__(stages, queue_bytes)
         self._joiner = joiner
+        self._gatherers: list[IGatherer] = []
         self._report, self._viewers, self._hub_is, self._moved = report, viewers, hub_is, moved
         self._stepped = stepped
+        self._hubless = hubless
         self._address = address
         self._process = process
         self._rank = rank
@@ -114,7 +131,7 @@ class Producer(Worker):
         self._retry_at = 0.0
         self._numbers = NumbersOut(self.health.warn)
         self._overhead_at = self._status_at = time.monotonic()
-        self._early: list[bytes] | None = [] if address is None else None
+        self._early: list[bytes] | None = [] if address is None and not hubless else None
         self._early_bytes = 0
         self.run_id = None if address is None else address.run_id
         self._thread.start()
@@ -128,6 +145,10 @@ class Producer(Worker):
     def pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Hand over what another rank of the tensor-parallel group sent."""
         self._queue.put(Pieces(rank, meta, payload))
+
+    def gathers(self, gatherer: IGatherer) -> None:
+        """Look after a gatherer from now on, in the thread."""
+        self._gatherers.append(gatherer)
 
     def status_now(self) -> None:
         """Send a ``status`` at once: something happened that viewers should not wait for."""
@@ -170,6 +191,8 @@ class Producer(Worker):
                 self._take_pieces(item)
             elif isinstance(item, Control):
                 self._control(item)
+            elif isinstance(item, Errand):
+                item.run()
             elif isinstance(item, Reply):
                 self._say(item.make())
             elif isinstance(item, HubAddress):
@@ -178,6 +201,8 @@ class Producer(Worker):
                 self._status_at = 0.0
             if self._joiner is not None:
                 self._send_ready()
+            for gatherer in self._gatherers:
+                gatherer.send_ready(caught_up=self._queue.empty())
             if self._link is None and not self.untraced and time.monotonic() >= self._retry_at:
                 self._connect()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
@@ -189,9 +214,9 @@ class Producer(Worker):
             self._say({"type": "goodbye", "reason": "finished"})
 
     def _send_last(self) -> None:
-        """Wait a moment for the pieces of the last step."""
+        """Wait a moment for what other processes have of the last step."""
         deadline = time.monotonic() + _LAST_SECONDS
-        while self._joiner is not None and self._joiner.waiting:
+        while (self._joiner is not None and self._joiner.waiting) or any(g.waiting for g in self._gatherers):
             left = deadline - time.monotonic()
             try:
                 item = self._queue.get(timeout=max(0.0, left))
@@ -199,7 +224,12 @@ class Producer(Worker):
                 item = None
             if isinstance(item, Pieces):
                 self._take_pieces(item)
-            self._send_ready(everything=left <= 0)
+            elif isinstance(item, Errand):
+                item.run()
+            if self._joiner is not None:
+                self._send_ready(everything=left <= 0)
+            for gatherer in self._gatherers:
+                gatherer.send_ready(caught_up=self._queue.empty(), everything=left <= 0)
 
     def _patience(self) -> float:
         if self._link is not None or self.untraced or self._address is None:
@@ -327,6 +357,16 @@ class Producer(Worker):
         table, counts = tensors_table(step, self._rank, rows, self._texts, stage)
         self.health.count_nonfinite(step, rows, counts)
         return self._send_frame("tensors", table, step)
+
+    def send_moments(self, table: Any, step: int) -> None:
+        """Send rows of statistics; in the thread."""
+        for first in range(0, table.num_rows, _MOMENT_ROWS):
+            part = table.slice(first, _MOMENT_ROWS)
+            sent = self._send_frame("moments", part, step)
+            if sent:
+                self.health.sent(step, sent)
+            elif not self._hubless:
+                self.health.lost_rows += part.num_rows
 
     def _send_scalars(self) -> None:
         if self._link is not None:

@@ -15,12 +15,13 @@ from .budget import parse_budget
 from .config import CONTROLS, Plan, change_plan, settings_from
 from .crew import Meeting
 from .errors import TracerError
+from .flags import FLAGS
 from .hub_process import HubAddress, HubProcess, address_from
 from .place import Place
-from .points import IAdapter, ModelPoints
+from .points import FlagPoints, IAdapter, ModelPoints
 from .tracer import Tracer
 
-__all__ = ["trace"]
+__all__ = ["model_points", "trace"]
 
 
 def trace(
@@ -143,6 +144,29 @@ def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
         return points
     rank, world = distributed.get_rank(), distributed.get_world_size()
     return replace(points, place=Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world))
+
+
+def model_points(
+    model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, *, lenient: bool = False
+) -> ModelPoints:
+    """Return the trace points of a model with this process's place in the job.
+
+    Parameters
+    ----------
+    model, adapter
+        As for :func:`trace`.
+    lenient : bool
+        Whether a module that no adapter knows has no trace points, where it otherwise is an error.
+    """
+    try:
+        return _placed(_points(model, adapter), None)
+    except TracerError as error:
+        if not lenient or adapter is not None or not isinstance(model, nn.Module):
+            raise
+        reason = str(error).partition(" Its modules are:")[0][:400]
+        unknown = {flag: FlagPoints(reason=reason) for flag in FLAGS}
+        described = {"name": type(model).__name__, "layers": 0}
+        return _placed(ModelPoints((model,), described, unknown), None)
 
 
 def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:

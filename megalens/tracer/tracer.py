@@ -21,6 +21,7 @@ from .hub_process import HubAddress, HubProcess
 from .job import Job
 from .perturb import Installed, install_perturbations
 from .points import ModelPoints
+from .statistics.logger import StatisticsLogger
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -80,6 +81,8 @@ class Tracer:
         Text of one token id.
     controls : sequence of str
         What viewers may do beyond looking.
+    hubless : bool
+        Whether there is no hub and yet something to do: what is logged goes to files.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Tracer:
         folders: Sequence[Path] = (),
         decode: Callable[[int], str] | None = None,
         controls: Sequence[str] = (),
+        hubless: bool = False,
     ) -> None:
         self._points = points
         self._name = name
@@ -121,7 +125,9 @@ class Tracer:
             folders=folders,
             decode=decode,
             controls=controls,
+            hubless=hubless,
         )
+        self._statistics: StatisticsLogger | None = None
         # Numbers of the first replica, from whoever sends.
         self._logs = self._job.worker is not None and points.place.leads and points.place.dp == 0
         if self._job.worker is not None:
@@ -180,10 +186,14 @@ class Tracer:
         inside = self._depth > 0 or self._phases > 0
         self._phases += 1
         capture.begin(self._started, name)
+        if self._statistics is not None:
+            self._statistics.pause(True)
         try:
             yield
         finally:
             self._phases -= 1
+            if self._statistics is not None:
+                self._statistics.pause(self._phases > 0)
             if inside:
                 capture.resume(saved, scope)
             else:
@@ -293,11 +303,15 @@ class Tracer:
         self._control = self._job.budget.control(self._started)
         self._capture.begin(self._started, "train", turn.held or self._control)
         self._capture.spent_ns += _clock() - now
+        if self._statistics is not None:
+            self._statistics.step_begins(self._started)
 
     def _end_step(self) -> None:
         self._depth -= 1
         if self._depth > 0 or self._closed:
             return
+        if self._statistics is not None:
+            self._statistics.step_ends()
         now = _clock()
         capture = self._capture
         # What the end of a step costs is counted in the next one's time: this one's batch leaves now.
@@ -311,6 +325,8 @@ class Tracer:
     def _abandon_step(self) -> None:
         self._depth = 0
         self._started -= 1
+        if self._statistics is not None:
+            self._statistics.step_abandoned()
         self._flush()
         self._capture.pause()
 
@@ -375,6 +391,8 @@ class Tracer:
         """Leave the model as it was."""
         self._perturb(None)
         self._capture.release()
+        if self._statistics is not None and (self._closed or not self._statistics.keeps):
+            self._statistics.released()
 
     def _warn(self, text: str) -> None:
         self._job.warn(text)

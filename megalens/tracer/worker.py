@@ -14,7 +14,7 @@ from .batch import RAW_BYTES, Batch, Row, count_rows, finish_rows
 from .health import Health
 from .staging import Stage, StagePool
 
-__all__ = ["Pieces", "Reply", "Worker"]
+__all__ = ["Errand", "Pieces", "Reply", "Worker"]
 
 log = logging.getLogger("megalens")
 
@@ -26,6 +26,13 @@ class Reply:
     """A control message to send, in its order among the batches."""
 
     make: Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Errand:
+    """Something to be done in the thread, in its order among the batches."""
+
+    run: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,15 @@ class Worker:
     def reply(self, make: Callable[[], dict[str, Any]]) -> None:
         """Send a control message after the batches that were handed over before."""
         self._queue.put(Reply(make))
+
+    def errand(self, run: Callable[[], None]) -> None:
+        """Have something done after the batches that were handed over before; it must not raise."""
+        self._queue.put(Errand(run))
+
+    @property
+    def alive(self) -> bool:
+        """Whether anybody takes what is handed over."""
+        return self._thread.is_alive()
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
         """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""

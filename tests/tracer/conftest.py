@@ -56,6 +56,7 @@ class SmallHub:
         self.messages: queue.Queue[dict] = queue.Queue()
         self.rows: queue.Queue[dict] = queue.Queue()
         self.scalars: queue.Queue[dict] = queue.Queue()
+        self.moments: queue.Queue[dict] = queue.Queue()
         self.headers: list = []
         self.connections: list = []
         self.seqs: list[int] = []
@@ -85,7 +86,8 @@ class SmallHub:
                 else:
                     frame = decode_frame(data)
                     self.seqs.append(frame.seq)
-                    rows = self.rows if frame.stream == "tensors" else self.scalars
+                    known = {"tensors": self.rows, "moments": self.moments}
+                    rows = known.get(frame.stream, self.scalars)
                     for row in frame.table().to_pylist():
                         rows.put(row)
         except ConnectionClosed:

@@ -37,6 +37,7 @@ class Kind(enum.IntEnum):
     ABORT = 10
     PIECES = 11
     BYE = 12
+    STATISTICS = 13
 
 
 class ChannelError(ConnectionError):

@@ -53,6 +53,8 @@ class Crew:
         Takes where the hub is, as rank 0 said it.
     changed : callable
         Told that somebody came, went or fell silent; for rank 0.
+    statistics : callable
+        Takes what a process has of a step's statistics, as ``pieces`` does; for rank 0.
     lost : callable
         Told that a message with pieces was not sent, and with it perhaps a description that later ones lean on.
     """
@@ -67,12 +69,14 @@ class Crew:
         pieces: Callable[[int, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
+        statistics: Callable[[int, dict[str, Any], memoryview], None] = lambda rank, meta, payload: None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._place = place
         self._meeting = meeting
         self._agenda = agenda
         self._beat, self._pieces, self._hub, self._changed = beat, pieces, hub, changed
+        self._statistics, self._lost = statistics, lost
         self._outbox = Outbox(self._put, lost)
         self.roll = Roll()
         self.agreement = Agreement(agenda, self) if place.rank == 0 else None
@@ -109,8 +113,11 @@ class Crew:
 
     def send_pieces(self, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
         """Send pieces of tensors to the leader of the tensor-parallel group."""
-        payload = np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
-        self._post(self._place.tp_ranks[0], Kind.PIECES, meta, payload)
+        self._post(self._place.tp_ranks[0], Kind.PIECES, meta, _joined(arrays))
+
+    def send_statistics(self, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Send what this process has of a step's statistics to rank 0."""
+        self._post(0, Kind.STATISTICS, meta, _joined(arrays))
 
     @property
     def refused_pieces(self) -> int:
@@ -232,6 +239,8 @@ class Crew:
         match message.kind:
             case Kind.PIECES:
                 self._pieces(rank, meta, message.payload)
+            case Kind.STATISTICS:
+                self._statistics(rank, meta, message.payload)
             case Kind.BEAT if agreement is not None:
                 self.roll.heard(rank, str(meta["state"]), int(meta["step"]), meta)
             case Kind.READY if agreement is not None:
@@ -274,6 +283,8 @@ class Crew:
                 self._agenda.listen_again()
                 self._orphan_since = None
                 self._beat_at = 0.0
+            # What was on its way when an old connection broke may not have arrived.
+            self._lost()
             return
         self.roll.came(rank, str(meta["name"]), dict(meta["place"]))
         if self.agreement is not None:
@@ -365,6 +376,11 @@ class Crew:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(channel)
         channel.close()
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays as bytes, one after another."""
+    return np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
 
 
 def _error(message: Mapping[str, Any], name: str) -> ProtocolError:

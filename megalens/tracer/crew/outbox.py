@@ -10,11 +10,12 @@ from .channel import Kind
 
 __all__ = ["Outbox"]
 
+_KEPT = (Kind.PIECES, Kind.STATISTICS)
 _EARLY_BYTES = 64 << 20
 
 
 class Outbox:
-    """Messages on their way to the crew's thread. Pieces wait for a leader that is not found yet: the first steps may be over before.
+    """Messages on their way to the crew's thread. Pieces and statistics wait for a leader that is not found yet: the first steps may be over before.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class Outbox:
             self._send(message)
         while self._new:
             message = self._new.popleft()
-            if message[1] is not Kind.PIECES or connected(message[0]):
+            if message[1] not in _KEPT or connected(message[0]):
                 self._send(message)
                 continue
             self._early.append(message)
@@ -62,7 +63,7 @@ class Outbox:
                 self._give_up()
 
     def _send(self, message: tuple[int, Kind, dict[str, Any], Any]) -> None:
-        if not self._put(*message) and message[1] is Kind.PIECES:
+        if not self._put(*message) and message[1] in _KEPT:
             self._give_up()
 
     def _give_up(self) -> None:

@@ -47,6 +47,11 @@ class Roll:
             entry.gone = "finished" if finished else "lost"
             entry.heard = time.monotonic()
 
+    def gone(self, rank: int) -> bool:
+        """Return whether a process came and went."""
+        entry = self._entries.get(rank)
+        return entry is not None and entry.gone is not None
+
     def all_left(self, world_size: int, but: int) -> bool:
         """Return whether all processes of a job came and went again, but for one."""
         entries = {rank: entry for rank, entry in list(self._entries.items()) if rank != but}

@@ -1,0 +1,55 @@
+"""How often each statistic is logged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ..errors import TracerError
+
+__all__ = ["Intervals"]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Every how many steps each statistic is logged: at every step whose number it divides; 0 is off.
+
+    Attributes
+    ----------
+    param, grad, activation, dgrad, residual, residual_dgrad : int
+        Steps.
+    """
+
+    param: int = 0
+    grad: int = 0
+    activation: int = 0
+    dgrad: int = 0
+    residual: int = 0
+    residual_dgrad: int = 0
+
+    @classmethod
+    def of(cls, **steps: int | None) -> Intervals:
+        """Return checked intervals; None and numbers below 1 are off.
+
+        Raises
+        ------
+        TracerError
+            When one is no whole number, naming it.
+        """
+        known = {field.name for field in fields(cls)}
+        for stat, every in steps.items():
+            if stat not in known:
+                raise TracerError(f"A statistic is one of {', '.join(sorted(known))}; {stat!r:.50} came.")
+            if every is not None and (not isinstance(every, int) or isinstance(every, bool)):
+                raise TracerError(f"{stat} takes a number of steps, 0 for off; {every!r:.50} came.")
+        return cls(**{stat: max(0, every or 0) for stat, every in steps.items()})
+
+    def due(self, step: int) -> frozenset[str]:
+        """Return the statistics that are logged at ``step``."""
+        return frozenset(stat for stat, every in self.to_message().items() if step % every == 0)
+
+    def to_message(self) -> dict[str, int]:
+        """Return the ``Statistics`` object of messages: what is on."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
+
+    def __bool__(self) -> bool:
+        return bool(self.to_message())

@@ -1,0 +1,88 @@
+"""Which values of a tensor this process has and counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..moments import measure
+
+__all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measure_all", "measurable"]
+
+_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def measurable(tensor: Any) -> bool:
+    """Return whether this is a tensor of numbers that can be measured; ids, masks and empty tensors are not."""
+    return (
+        isinstance(tensor, Tensor)
+        and tensor.dtype in _TYPES
+        and tensor.layout is torch.strided
+        and tensor.device.type != "meta"
+        and tensor.numel() > 0
+    )
+
+
+def local_values(tensor: Tensor) -> Tensor | None:
+    """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are parts of a sum over processes."""
+    placements = getattr(tensor, "placements", None)
+    if placements is None:
+        return _arrived(tensor)
+    if any(placement.is_partial() for placement in placements):
+        return None
+    local: Tensor = tensor._local_tensor  # type: ignore[attr-defined]
+    # to_local() would be a part of the autograd graph; only the values are looked at here.
+    return _arrived(local)
+
+
+def counted_here(tensor: Tensor) -> bool | None:
+    """Return whether this process counts its values of a ``DTensor``: every holder of a shard, of replicas the first. None for a plain tensor."""
+    placements = getattr(tensor, "placements", None)
+    if placements is None:
+        return None
+    at = tensor.device_mesh.get_coordinate()  # type: ignore[attr-defined]
+    if at is None:
+        return False
+    return all(here == 0 or not kind.is_replicate() for here, kind in zip(at, placements, strict=True))
+
+
+def _arrived(tensor: Tensor) -> Tensor:
+    # What a collective of the model's own has not finished writing.
+    wait = getattr(tensor, "trigger_wait", None)
+    return tensor if wait is None else wait()
+
+
+def first_tensor(values: Any) -> Tensor | None:
+    """Return the first output of a module: the tensor itself, or the first of a tuple or mapping."""
+    if isinstance(values, Tensor):
+        return values
+    if isinstance(values, (tuple, list)):
+        return values[0] if values and isinstance(values[0], Tensor) else None
+    if hasattr(values, "values") and callable(values.values):
+        first = next(iter(values.values()), None)
+        return first if isinstance(first, Tensor) else None
+    return None
+
+
+def half_precision() -> bool:
+    """Return whether this is computed in float16, whose gradients need a loss scale."""
+    return any(
+        torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
+        for kind in ("cuda", "cpu")
+    )
+
+
+def measure_all(ids: list[int], tensors: list[Tensor]) -> list[tuple[list[int], Tensor]]:
+    """Measure tensors, each device's in one call; rows with the ids that they belong to."""
+    if not tensors:
+        return []
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) == 1:
+        return [(ids, measure(tensors))]
+    found = []
+    for device in devices:
+        here = [at for at, tensor in enumerate(tensors) if tensor.device == device]
+        found.append(([ids[at] for at in here], measure([tensors[at] for at in here])))
+    return found
