@@ -1,0 +1,52 @@
+"""Where the rows of the stream ``moments`` lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["MomentRows", "Progress", "StatIndex"]
+
+Progress = Callable[[int, int, str], object]
+"""Called with (done, total, what is being done); raise from it to cancel."""
+
+
+@dataclass(frozen=True)
+class StatIndex:
+    """What there is of one stat: rows, the first and last step, how many steps, and the names."""
+
+    stat: str
+    rows: int
+    first: int
+    last: int
+    steps: int
+    names: list[str]
+
+
+class MomentRows(Protocol):
+    """Rows that DuckDB can read, wherever they lie, and that may become more."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there is more."""
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps are known as samples too."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what is superseded, left out or unreadable."""
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Look for what is new, and say whether there was any."""
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is, as it was found by the last refresh."""
+
+    def relation(self, connection: Any) -> str:
+        """Return SQL for the rows, with every column of the stream, after registering with ``connection`` what it needs."""
+
+    def close(self) -> None:
+        """Let go of files. Safe twice."""

@@ -1,0 +1,183 @@
+"""The stream ``moments`` of one run: an index, rows, and groups as SQL merges them. The browser's ``IMomentSource``, on the side of the data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ...protocol import MOMENT_STATS, stream_schema
+from ..errors import ClientError
+from .answer import MomentGroups, answer_groups
+from .name_filter import NameFilter, Where
+from .name_table import NameTable
+from .query import MomentQuery, check_stat
+from .rows import MomentRows, Progress, StatIndex
+from .selection import rows_sql
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["MomentSource"]
+
+
+class MomentSource:
+    """What can be asked of a run's moments. Any thread may ask; one at a time is answered.
+
+    Parameters
+    ----------
+    rows : MomentRows
+        Where they lie.
+    """
+
+    def __init__(self, rows: MomentRows) -> None:
+        self._rows = rows
+        self._names = NameTable()
+        self._lock = threading.RLock()
+        self._duck: duckdb.DuckDBPyConnection | None = None
+        self._closed = False
+
+    @property
+    def version(self) -> str:
+        """Changes whenever a refresh found more."""
+        return self._rows.version
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what is superseded, left out or unreadable."""
+        return self._rows.warnings
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Read what was appended since, and say whether there was any.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with (done, total, what is being done); raise from it to cancel.
+        """
+        with self._lock:
+            return self._rows.refresh(progress)
+
+    def index(self) -> dict[str, Any]:
+        """Return what there is: the answer of the endpoint ``moments``."""
+        with self._lock:
+            stats = self._stats()
+            return {
+                "version": self.version,
+                "stats": [
+                    {
+                        "stat": one.stat,
+                        "rows": one.rows,
+                        "first": one.first,
+                        "last": one.last,
+                        "steps": one.steps,
+                    }
+                    for one in stats.values()
+                ],
+                "names": list(self._names.names),
+                "samples": self._rows.samples,
+                "warnings": list(self._rows.warnings),
+            }
+
+    def names(self, stat: str) -> list[str]:
+        """Return the names of the tensors of which there is a stat."""
+        with self._lock:
+            found = self._stats().get(stat)
+            return [] if found is None else list(found.names)
+
+    def rows(
+        self,
+        stats: Sequence[str],
+        where: Where = None,
+        steps: tuple[int | None, int | None] = (None, None),
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Return rows, ordered by step: the stream's columns, with ``name_id`` (a place in the index's ``names``) for ``name``.
+
+        Raises
+        ------
+        ClientError
+            ``too-large`` where more than ``limit`` rows match, saying how many.
+        """
+        chosen = [check_stat(stat) for stat in stats]
+        found = NameFilter(where)
+        with self._lock, self._connection() as connection:
+            known = self._stats()
+            names = sorted(
+                {name for stat in chosen if stat in known for name in known[stat].names}, key=self._names.id
+            )
+            kept = [name for name, keep in zip(names, found.keep(names), strict=True) if keep]
+            connection.register(
+                "chosen",
+                pa.table(
+                    {
+                        "name": pa.array(kept, pa.utf8()),
+                        "name_id": pa.array(map(self._names.id, kept), pa.int32()),
+                    }
+                ),
+            )
+            selected = rows_sql(self._rows.relation(connection), "chosen", chosen, found, *steps)
+            if limit is not None:
+                count = connection.execute(f"SELECT count(*) FROM ({selected})").fetchall()[0][0]
+                if count > limit:
+                    raise ClientError(
+                        f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or fewer steps.",
+                        code="too-large",
+                        field="limit_rows",
+                    )
+            columns = ", ".join(
+                "name_id" if name == "name" else f'"{name}"' for name in stream_schema("moments").names
+            )
+            table = connection.sql(f"SELECT {columns} FROM ({selected}) ORDER BY step").to_arrow_table()
+        fields = [
+            pa.field("name_id", pa.int32()) if field.name == "name" else field
+            for field in stream_schema("moments")
+        ]
+        return table.cast(pa.schema(fields))
+
+    def groups(self, query: MomentQuery) -> MomentGroups:
+        """Return merged groups: see :class:`MomentGroups`.
+
+        Raises
+        ------
+        ClientError
+            ``mixed`` when a group would hold both inputs and outputs of modules.
+        """
+        with self._lock, self._connection() as connection:
+            stats = self._stats()
+            return answer_groups(connection, self._rows.relation(connection), stats, query)
+
+    def close(self) -> None:
+        """Let go of everything. Safe twice."""
+        with self._lock:
+            self._closed = True
+            self._rows.close()
+            if self._duck is not None:
+                self._duck.close()
+                self._duck = None
+
+    def _stats(self) -> dict[str, StatIndex]:
+        found = {one.stat: one for one in self._rows.stats()}
+        ordered = {stat: found[stat] for stat in MOMENT_STATS if stat in found}
+        for one in ordered.values():
+            self._names.add(one.names)
+        return ordered
+
+    @contextmanager
+    def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        if self._closed:
+            raise ClientError("This run was closed. Open it again.", code="closed")
+        if self._duck is None:
+            import duckdb
+
+            self._duck = duckdb.connect()
+            self._duck.execute("SET preserve_insertion_order = false")
+        # What a query registers goes with its cursor.
+        cursor = self._duck.cursor()
+        try:
+            yield cursor
+        finally:
+            cursor.close()
