@@ -1,3 +1,4 @@
+import { MomentDesk } from './moment-desk';
 import { answer, type Buffers, type WorkerRequest } from './worker-port';
 
 /** The worker's side of the page; its types are not those of a page. */
@@ -8,6 +9,8 @@ interface IWorkerScope {
 
 const scope = globalThis as unknown as IWorkerScope;
 
+const desk = new MomentDesk();
+
 scope.onmessage = event => {
-  scope.postMessage(...answer(event.data));
+  scope.postMessage(...answer(event.data, desk));
 };

@@ -1,32 +1,73 @@
-import type { IMomentGroups, IMomentSource } from '../store/moment-source';
-import { MomentTable } from './moment-table';
-import { groupTables, statsOf } from './moment-ratio';
-import { needsWhole, shapeGroups, type IMomentQuestion } from './moment-shape';
+import type {
+  IMomentFilter,
+  IMomentGroups,
+  IMomentQuery,
+  IMomentSource,
+  MomentStat
+} from '../store/moment-source';
+import { badOf, type IFirstBad } from './first-bad';
+import { statsOf } from './moment-ratio';
+import { firstValues, showGroups, smoothGroups, type IMomentQuestion } from './moment-shape';
+import { pageShelf, type MomentShelf } from './moment-shelf';
 
 /**
- * Group the statistics of a run: from its rows where they can be brought here, else as the server groups them.
+ * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as the server groups them.
  *
  * @param source - The run's moments.
  * @param question - What is asked and how it is shaped.
+ * @param shelf - Where rows are kept; one that the page shares when absent.
  * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter one group.
  * @throws StoreError when the source cannot answer.
  */
 export async function groupMoments(
   source: IMomentSource,
   question: IMomentQuestion,
+  signal?: AbortSignal,
+  shelf: MomentShelf = pageShelf
+): Promise<IMomentGroups> {
+  const answer = await shelf.ask(
+    source,
+    statsOf(question),
+    tables => ({ kind: 'group', tables, question }),
+    signal
+  );
+  return answer?.kind === 'groups' ? answer.groups : fromServer(source, question, signal);
+}
+
+/**
+ * Find the first step at which tensors have values that are not finite, and their names.
+ *
+ * @param where - Which tensors; all of them when absent.
+ * @returns null where everything is finite.
+ */
+export async function firstBad(
+  source: IMomentSource,
+  stat: MomentStat,
+  where?: IMomentFilter,
+  signal?: AbortSignal,
+  shelf: MomentShelf = pageShelf
+): Promise<IFirstBad | null> {
+  const answer = await shelf.ask(source, [stat], ([table = '']) => ({ kind: 'bad', table, where }), signal);
+  if (answer?.kind === 'bad') {
+    return answer.bad;
+  }
+  const query: IMomentQuery = { stat, statistic: 'nonfinite', by: ['name'], mixed: true, points: 4 };
+  return badOf(await source.groups(where === undefined ? query : { ...query, where }, signal));
+}
+
+/** The server thins lines out, keeping each group's first step; what is shown against it is made of that. */
+async function fromServer(
+  source: IMomentSource,
+  { show = 'raw', smoothing = 0, ...query }: IMomentQuestion,
   signal?: AbortSignal
 ): Promise<IMomentGroups> {
-  const tables: MomentTable[] = [];
-  for (const stat of statsOf(question)) {
-    const rows = await source.rows([stat], undefined, null, signal);
-    signal?.throwIfAborted();
-    if (rows === null) {
-      return source.groups(question, signal);
-    }
-    const table = new MomentTable(stat);
-    table.append(rows);
-    tables.push(table);
+  const groups = await source.groups(query, signal);
+  let firsts = new Map<string, number>();
+  if (show !== 'raw') {
+    const { series: _, ...all } = query;
+    firsts = firstValues(
+      query.steps ? await source.groups({ ...all, steps: null, points: 4 }, signal) : groups
+    );
   }
-  const query = needsWhole(question) ? { ...question, steps: null } : question;
-  return shapeGroups(groupTables(tables, query), question);
+  return smoothGroups(showGroups(groups, show, firsts), smoothing);
 }

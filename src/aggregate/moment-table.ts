@@ -4,6 +4,11 @@ import type { IMomentRows, MomentStat } from '../store/moment-source';
 type Numbers = Float64Array | Int32Array | Uint8Array;
 type Column = 'count' | 'mean' | 'm2' | 'm3' | 'm4' | 'min' | 'max' | 'nonFinite' | 'rounding';
 
+/** Rows as they are put in: `names` are those from place `namesFrom` on, the earlier ones being known. */
+export interface IRowPart extends Omit<IMomentRows, 'stat'> {
+  readonly namesFrom: number;
+}
+
 const COLUMNS = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'rounding'] as const;
 
 /**
@@ -65,14 +70,14 @@ export class MomentTable {
   }
 
   /** Add rows of this stat, none of which is before those that are here. */
-  append(rows: IMomentRows): void {
+  append(rows: IRowPart): void {
     const from = this._length;
     const added = rows.step.length;
     this.grow(from + added);
     this._length = from + added;
-    for (let id = this.names.length; id < rows.names.length; id += 1) {
-      this.names.push(rows.names[id] ?? '');
-    }
+    rows.names.forEach((name, at) => {
+      this.names[rows.namesFrom + at] = name;
+    });
     if (this.present.length < this.names.length) {
       const present = new Uint8Array(this.names.length);
       present.set(this.present);

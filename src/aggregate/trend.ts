@@ -5,7 +5,7 @@ import { halfWidth, joinUnits } from './interval';
 import { mergeMoments, momentsOf } from './moments';
 import { isSelective, selectedOf, type ISelection, type IUnits } from './selection';
 import { STATISTICS, emptySums, readStatistic, type Statistic } from './statistics';
-import { WorkQueue } from './work-queue';
+import { pageQueue, type WorkQueue } from './work-queue';
 
 /** A statistic per step and layer, as columns ordered by step, then layer. All arrays have one length. */
 export interface ITrend {
@@ -115,8 +115,6 @@ export async function trendOf(
   }
   return trend(rows, statistic, selection);
 }
-
-const pageQueue = new WorkQueue();
 
 /** The same trend, one series for each layer, layers ascending. */
 export function byLayer(columns: ITrend): ILayerTrend[] {

@@ -1,4 +1,5 @@
 import { AggregateError } from './aggregate-error';
+import { MomentDesk, type DeskAnswer, type DeskQuestion } from './moment-desk';
 import { isKnown, momentsOf, remember } from './moments';
 import { packTensors, packedMoments, unpackMoments } from './moments-pack';
 import { rollup, type IRollup, type IRollupRows } from './rollup';
@@ -22,8 +23,11 @@ export const WORKER_ROWS = 100_000;
 // Bounds the copy that is on its way.
 const PACK_VALUES = 8 << 20;
 
+/** Where tables of moments are kept. */
+export type DeskPlace = 'here' | 'worker';
+
 interface IWaiting {
-  /** Does the same work here. */
+  /** Does the same work here, or throws where it cannot be done here. */
   readonly inPlace: () => WorkerAnswer;
   resolve(answer: WorkerAnswer): void;
   reject(error: Error): void;
@@ -89,6 +93,35 @@ export class WorkQueue {
     }
   }
 
+  /** Where tables of many rows are kept: in the worker where there is one. */
+  async placeOf(): Promise<DeskPlace> {
+    return (await this.workerFor(Infinity)) === null ? 'here' : 'worker';
+  }
+
+  /**
+   * Ask the desk that keeps tables of moments, here or in the worker.
+   *
+   * @param place - As `placeOf` said when the tables were loaded.
+   * @param buffers - Memory that the worker takes over.
+   * @throws AggregateError as the desk; `lost` when the worker that kept the tables broke.
+   */
+  async desk(place: DeskPlace, question: DeskQuestion, buffers: Buffers): Promise<DeskAnswer> {
+    if (place === 'here') {
+      return this.here.ask(question);
+    }
+    const worker = await this.workerFor(Infinity);
+    if (worker === null) {
+      throw lost();
+    }
+    const answer = await this.ask(worker, { kind: 'desk', question }, buffers, () => {
+      throw lost();
+    });
+    if (answer.kind !== 'desk') {
+      throw lost();
+    }
+    return answer.answer;
+  }
+
   get isDisposed(): boolean {
     return this._isDisposed;
   }
@@ -138,7 +171,7 @@ export class WorkQueue {
     const entry = this.waiting.get(reply.id);
     this.waiting.delete(reply.id);
     if ('error' in reply) {
-      entry?.reject(new AggregateError(reply.error));
+      entry?.reject(new AggregateError(reply.error, reply.code));
     } else {
       entry?.resolve(reply.answer);
     }
@@ -162,6 +195,7 @@ export class WorkQueue {
     entries.forEach(each);
   }
 
+  private readonly here = new MomentDesk();
   private readonly waiting = new Map<number, IWaiting>();
   private worker: Promise<IAggregateWorker | null> | null = null;
   private asked = 0;
@@ -172,6 +206,13 @@ function closed(): AggregateError {
   return new AggregateError('The aggregation was closed. Open the view again.');
 }
 
+function lost(): AggregateError {
+  return new AggregateError('The worker that kept the rows broke. Ask again.', 'lost');
+}
+
 async function browserWorker(): Promise<IAggregateWorker | null> {
   return typeof Worker === 'undefined' ? null : (await import('./open-worker')).openWorker();
 }
+
+/** The queue that a page shares. */
+export const pageQueue = new WorkQueue();

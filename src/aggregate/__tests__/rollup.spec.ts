@@ -1,9 +1,4 @@
 /** @jest-environment node */
-import { buildSync } from 'esbuild';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import type { ITensorRow } from '../../store/source';
 import {
   AggregateError,
@@ -18,46 +13,12 @@ import {
   type IAggregateWorker,
   type Statistic
 } from '..';
+import { NodeWorkers } from './node-workers';
 
-const folder = mkdtempSync(join(tmpdir(), 'megalens-rollup-'));
-const bundle = join(folder, 'aggregate-worker.mjs');
-const opened: Worker[] = [];
+const workers = new NodeWorkers();
+const nodeWorker = (file?: string): IAggregateWorker => workers.open(file);
 
-beforeAll(() => {
-  const source = join(__dirname, '../aggregate-worker.ts');
-  const built = buildSync({
-    entryPoints: [source],
-    bundle: true,
-    write: false,
-    format: 'esm',
-    platform: 'neutral'
-  });
-  // The worker's own file, with the two names of a browser worker's scope tied to Node's port.
-  const port =
-    "import { parentPort } from 'node:worker_threads';\n" +
-    'globalThis.postMessage = (message, transfer) => parentPort.postMessage(message, transfer);\n' +
-    "parentPort.on('message', data => globalThis.onmessage({ data }));\n";
-  writeFileSync(bundle, port + (built.outputFiles[0]?.text ?? ''));
-});
-
-afterAll(async () => {
-  await Promise.all(opened.map(worker => worker.terminate()));
-  rmSync(folder, { recursive: true });
-});
-
-function nodeWorker(file = bundle): IAggregateWorker {
-  const worker = new Worker(file);
-  opened.push(worker);
-  const face: IAggregateWorker = {
-    onmessage: null,
-    onerror: null,
-    postMessage: (message, transfer) => worker.postMessage(message, transfer as ArrayBuffer[]),
-    terminate: () => worker.terminate()
-  };
-  worker.on('message', data => face.onmessage?.({ data }));
-  worker.on('error', error => face.onerror?.(error));
-  return face;
-}
+afterAll(() => workers.dispose());
 
 function rows(length: number): { step: Float64Array; layer: Int32Array; value: Float64Array } {
   return {
@@ -151,7 +112,7 @@ describe('the work queue', () => {
   it('does many rows in place where no worker starts, or where it breaks', async () => {
     const none = new WorkQueue(() => Promise.resolve(null));
     expect(await none.roll(many, ['mean'])).toEqual(rollup(many, ['mean']));
-    const broken = new WorkQueue(async () => nodeWorker(join(folder, 'not-there.mjs')));
+    const broken = new WorkQueue(async () => nodeWorker(workers.missing));
     expect(await broken.roll(many, ['mean'])).toEqual(rollup(many, ['mean']));
     none.dispose();
     broken.dispose();

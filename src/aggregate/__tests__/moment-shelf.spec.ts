@@ -1,0 +1,229 @@
+/** @jest-environment node */
+import type { IMomentQuery, IMomentRows } from '../../store';
+import {
+  firstBad,
+  groupMoments,
+  MomentShelf,
+  WorkQueue,
+  WORKER_ROWS,
+  type IAggregateWorker,
+  type IMomentQuestion
+} from '..';
+import { RowSource, lines, momentRows, type IRow } from './moment-rows';
+import { NodeWorkers } from './node-workers';
+
+const workers = new NodeWorkers();
+afterAll(() => workers.dispose());
+
+const QUESTION: IMomentQuery = { stat: 'grad', statistic: 'mean', by: ['name'] };
+const noWorker = (): Promise<IAggregateWorker> => Promise.reject(new Error('no worker is needed'));
+const steps = (from: number, to: number, more: IRow = {}): IRow[] =>
+  Array.from({ length: to - from + 1 }, (_, at) => ({ step: from + at, mean: from + at, ...more }));
+
+/** Columns of many rows without a million objects: 50 names a step. */
+class LargeSource extends RowSource {
+  constructor(readonly count: number) {
+    super([]);
+  }
+
+  override async index(): ReturnType<RowSource['index']> {
+    const stat = {
+      stat: 'grad' as const,
+      rows: this.count,
+      first: 0,
+      last: this.count / 50,
+      steps: this.count / 50
+    };
+    return { version: '1', stats: [stat], names: this.labels, samples: false, warnings: [] };
+  }
+
+  override async rows(): Promise<IMomentRows> {
+    this.asked.push(null);
+    const floats = (of: (row: number) => number): Float64Array => {
+      const column = new Float64Array(this.count);
+      for (let row = 0; row < this.count; row += 1) {
+        column[row] = of(row);
+      }
+      return column;
+    };
+    return {
+      ...momentRows([]),
+      names: this.labels,
+      nameId: Int32Array.from(floats(row => row % 50)),
+      rank: new Int32Array(this.count),
+      stage: new Int32Array(this.count),
+      step: floats(row => Math.floor(row / 50)),
+      samples: floats(() => -1),
+      count: floats(() => 3),
+      mean: floats(row => Math.sin(row)),
+      m2: floats(row => 2 + Math.cos(row)),
+      m3: floats(row => Math.sin(3 * row)),
+      m4: floats(() => 4),
+      min: floats(() => NaN),
+      max: floats(() => NaN),
+      nanCount: floats(row => (row === 777 ? 1 : 0)),
+      infCount: floats(() => 0),
+      rounding: floats(() => 0),
+      lossScale: floats(() => 1)
+    };
+  }
+
+  private readonly labels = Array.from({ length: 50 }, (_, at) => `layers.${at % 5}.w${at}`);
+}
+
+describe('the rows of a run', () => {
+  const shelved = (
+    limit?: number
+  ): ((source: RowSource, question?: Partial<IMomentQuestion>) => Promise<unknown>) => {
+    const shelf = new MomentShelf(new WorkQueue(noWorker), limit);
+    return async (source, question) =>
+      lines(await groupMoments(source, { ...QUESTION, ...question }, undefined, shelf));
+  };
+
+  it('are brought once, whatever is asked of them', async () => {
+    const ask = shelved();
+    const source = new RowSource(steps(1, 3));
+    expect(await ask(source)).toEqual({ w: { 1: 1, 2: 2, 3: 3 } });
+    expect(await ask(source, { by: [], statistic: 'l2', where: { name: 'v' } })).toEqual({});
+    expect(await ask(source, { steps: [2, 2] })).toEqual({ w: { 2: 2 } });
+    await Promise.all([
+      ask(source, { by: ['layer'] }),
+      ask(source, { stat: 'param' }),
+      ask(source, { stat: 'param' })
+    ]);
+    expect(source.asked).toEqual([null, null]);
+  });
+
+  it('are added to from the newest step on, which may have come in part', async () => {
+    const ask = shelved();
+    const source = new RowSource(steps(1, 3));
+    await ask(source);
+    source.add([{ step: 3, name: 'late', mean: 30 }, ...steps(4, 5)]);
+    expect(await ask(source)).toEqual({ late: { 3: 30 }, w: { 1: 1, 2: 2, 3: 3, 4: 4, 5: 5 } });
+    expect(source.asked).toEqual([null, [3, Number.MAX_SAFE_INTEGER]]);
+    await ask(source);
+    expect(source.asked).toHaveLength(2);
+  });
+
+  it('are brought anew where earlier ones are not what they were', async () => {
+    const ask = shelved();
+    const source = new RowSource(steps(1, 5));
+    await ask(source);
+    source.all = [...steps(1, 2), ...steps(3, 6, { mean: 9 })];
+    source.add([{ step: 1, name: 'older', mean: 1 }]);
+    expect(await ask(source)).toEqual({ older: { 1: 1 }, w: { 1: 1, 2: 2, 3: 9, 4: 9, 5: 9, 6: 9 } });
+    source.all = steps(1, 3);
+    source.add([]);
+    expect(await ask(source)).toEqual({ w: { 1: 1, 2: 2, 3: 3 } });
+  });
+
+  it('are given up where they are many, those asked for longest ago first', async () => {
+    const ask = shelved(8);
+    const [a, b] = [new RowSource(steps(1, 5)), new RowSource(steps(1, 4))];
+    await ask(a);
+    await ask(b);
+    await ask(b);
+    expect(await ask(a)).toEqual({ w: { 1: 1, 2: 2, 3: 3, 4: 4, 5: 5 } });
+    expect([a.asked.length, b.asked.length]).toEqual([2, 1]);
+  });
+
+  it('stay where they are when there are too many: the server answers, and is not asked for them again', async () => {
+    const ask = shelved();
+    const source = new RowSource(steps(1, 5, { name: 'w' }));
+    const local = await groupMoments(source, QUESTION, undefined, new MomentShelf(new WorkQueue(noWorker)));
+    source.server = local;
+    source.asked.length = 0;
+    expect(await ask(source, { show: 'delta', smoothing: 2, points: 100 })).toEqual({
+      w: { 1: 0, 2: 0.5, 3: 1.5, 4: 2.5, 5: 3.5 }
+    });
+    await ask(source, { show: 'percent', steps: [2, 5], series: 3 });
+    expect(source.asked).toHaveLength(1);
+    expect(source.serverAsked).toEqual([
+      { ...QUESTION, points: 100 },
+      { ...QUESTION, steps: [2, 5], series: 3 },
+      { ...QUESTION, steps: null, points: 4 }
+    ]);
+  });
+
+  it('are not waited for by who gave up', async () => {
+    const shelf = new MomentShelf(new WorkQueue(noWorker));
+    const source = new RowSource(steps(1, 3));
+    const control = new AbortController();
+    const asked = groupMoments(source, QUESTION, control.signal, shelf);
+    control.abort();
+    await expect(asked).rejects.toMatchObject({ name: 'AbortError' });
+    expect((await groupMoments(source, QUESTION, undefined, shelf)).keys).toEqual([['w']]);
+  });
+});
+
+describe('many rows', () => {
+  const large = (): LargeSource => new LargeSource(WORKER_ROWS + 50);
+
+  it('are kept in the worker, which gives the same answers', async () => {
+    const here = new MomentShelf(new WorkQueue(() => Promise.resolve(null)));
+    const queue = new WorkQueue(async () => workers.open());
+    const there = new MomentShelf(queue);
+    const [a, b] = [large(), large()];
+    const questions: IMomentQuestion[] = [
+      { ...QUESTION, by: ['layer'], statistic: 'kurtosis' },
+      { ...QUESTION, by: [], statistic: 'l2', points: 50 },
+      { ...QUESTION, series: 3, show: 'relative', smoothing: 5, steps: [10, 100] }
+    ];
+    for (const question of questions) {
+      const found = await groupMoments(a, question, undefined, there);
+      expect(found).toEqual(await groupMoments(b, question, undefined, here));
+    }
+    expect(await firstBad(a, 'grad', undefined, undefined, there)).toEqual({
+      step: 15,
+      names: ['layers.2.w27']
+    });
+    expect(a.asked).toHaveLength(1);
+    expect(workers.opened).toHaveLength(1);
+    await expect(
+      groupMoments(a, { ...QUESTION, where: { layer: 'x' } }, undefined, there)
+    ).rejects.toMatchObject({ name: 'AggregateError', code: 'invalid' });
+    queue.dispose();
+  });
+
+  it('are brought to the page where the worker breaks, before or after it got them', async () => {
+    const broken = new WorkQueue(async () => workers.open(workers.missing));
+    const source = large();
+    const found = await groupMoments(source, { ...QUESTION, by: [] }, undefined, new MomentShelf(broken));
+    expect(found.step).toHaveLength(source.count / 50);
+    const faces: IAggregateWorker[] = [];
+    const dies = new WorkQueue(async () => {
+      faces.push(workers.open());
+      return faces[0] ?? null;
+    });
+    const shelf = new MomentShelf(dies);
+    await groupMoments(source, QUESTION, undefined, shelf);
+    faces[0]?.onerror?.(new Error('out of memory'));
+    expect(await groupMoments(source, { ...QUESTION, by: [] }, undefined, shelf)).toEqual(found);
+    expect(faces).toHaveLength(1);
+  });
+});
+
+describe('the first bad step', () => {
+  const rows: IRow[] = [
+    { step: 1, name: 'layers.2.w', mean: 1 },
+    { step: 7, name: 'layers.10.w', mean: Infinity, nanCount: NaN, infCount: NaN },
+    { step: 7, name: 'layers.2.w', nanCount: 1 },
+    { step: 8, name: 'layers.1.w', infCount: 1, rank: 3 }
+  ];
+  const shelf = new MomentShelf(new WorkQueue(noWorker));
+
+  it('is named with its tensors, from the rows or from the server', async () => {
+    const source = new RowSource(rows);
+    const bad = { step: 7, names: ['layers.2.w', 'layers.10.w'] };
+    expect(await firstBad(source, 'grad', undefined, undefined, shelf)).toEqual(bad);
+    expect(await firstBad(source, 'grad', { rank: '3' }, undefined, shelf)).toEqual({
+      step: 8,
+      names: ['layers.1.w']
+    });
+    expect(await firstBad(source, 'grad', { layer: '0' }, undefined, shelf)).toBeNull();
+    expect(await firstBad(source, 'param', undefined, undefined, shelf)).toBeNull();
+    const server = new RowSource(rows);
+    server.server = await groupMoments(source, { ...QUESTION, statistic: 'nonfinite' }, undefined, shelf);
+    expect(await firstBad(server, 'grad', undefined, undefined, shelf)).toEqual(bad);
+  });
+});
