@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -28,6 +28,9 @@ from .query import Query
 from .run import Run
 from .status import Status
 from .version import own_version
+
+if TYPE_CHECKING:
+    from .moments import MomentSource
 
 __all__ = ["LiveRun"]
 
@@ -74,6 +77,7 @@ class LiveRun(Run):
         self._announced_drops = 0
         self._restarts: list[str] = []
         self._said_goodbye = False
+        self._moments: MomentSource | None = None
         self._link = Link(target, self)
 
     # What the run is
@@ -146,6 +150,16 @@ class LiveRun(Run):
         if self._bad:
             found.append(f"{self._bad} messages could not be read.")
         return found
+
+    @property
+    def moment_source(self) -> MomentSource:
+        """What can be asked of the statistics: of what arrived here, and of the recording where this machine has one."""
+        if self._moments is None:
+            from .moments import LiveRows, MomentSource
+
+            self._moments = MomentSource(LiveRows(lambda: self._read("moments", Query()), self._folder))
+            self._moments.refresh()
+        return self._moments
 
     # What can be asked of it
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -13,6 +13,9 @@ from .query import Query
 from .run import Run
 from .run_folder import RunFolder
 from .status import Status
+
+if TYPE_CHECKING:
+    from .moments import MomentSource
 
 __all__ = ["RecordedRun", "open_run"]
 
@@ -24,6 +27,7 @@ class RecordedRun(Run):
         self._folder = folder
         self._hello = folder.hello()
         self._status: dict[str, Any] | None = None
+        self._moments: MomentSource | None = None
 
     @property
     def live(self) -> bool:
@@ -61,8 +65,21 @@ class RecordedRun(Run):
             f"This run is recorded and ends at step {self.step}: {wanted} will not come.", code="closed"
         )
 
+    @property
+    def moment_source(self) -> MomentSource:
+        """What can be asked of the statistics; read on the first use."""
+        if self._moments is None:
+            from .moments import MomentSource, RecordedRows
+
+            self._moments = MomentSource(RecordedRows(self._folder.path))
+            self._moments.refresh()
+        return self._moments
+
     def close(self) -> None:
-        """Nothing is held open. Safe twice."""
+        """Let go of what is held of the statistics; everything stays readable. Safe twice."""
+        if self._moments is not None:
+            self._moments.close()
+            self._moments = None
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         return self._folder.read(stream, query)

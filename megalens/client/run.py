@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +16,11 @@ from .controls import Controls
 from .errors import ClientError
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from .moments import MomentSource
 
 __all__ = ["Run"]
 
@@ -194,6 +199,53 @@ class Run(Controls):
             As in :meth:`tensors`.
         """
         return self._read("scalars", Query.of(name=name, steps=steps))
+
+    def moments(
+        self,
+        stat: str | Sequence[str] = "grad",
+        group_by: Any = ("layer",),
+        steps: StepChoice = None,
+        where: Any = None,
+        mixed: bool = False,
+    ) -> DataFrame:
+        """Return statistics of groups of tensors, merged exactly as if the values themselves had been grouped.
+
+        Parameters
+        ----------
+        stat : str or sequence of str
+            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``.
+        group_by : sequence
+            Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named
+            ones become columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.
+        steps : int, (first, last) or range, optional
+            As in :meth:`tensors`.
+        where : mapping or callable, optional
+            Which tensors take part, by the same columns: ``{"layer": 2, "role": "output"}``, ``{"layer": "0-3", "family": ["mlp"]}``,
+            ``{"name": r"fc1"}``; or a function of the name.
+        mixed : bool
+            Let inputs and outputs of modules enter one group. The same values may count twice then, so it is refused without this.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each step and group: ``stat``, ``step``, the columns of the group, ``count, mean, variance, std, l2, rms, skewness, kurtosis, excess_kurtosis,
+            nan_count, inf_count``, then ``min, max, variance_error, kurtosis_error, samples, scaled``; see ``docs/statistics.md``. NaN is no answer: count 0, or not known.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when the run has none of that stat.
+        """
+        from .moments import moment_frame
+
+        source = self.moment_source
+        source.refresh()
+        return moment_frame(source, stat, group_by, steps, where, mixed, live=self.live)
+
+    @property
+    @abstractmethod
+    def moment_source(self) -> MomentSource:
+        """What can be asked of the run's statistics without pandas: an index, rows and groups as Arrow tables."""
 
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""

@@ -1,0 +1,107 @@
+"""Groups of moments as a ``pandas.DataFrame``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...protocol import MOMENT_STATS, read_moments
+from ..errors import ClientError
+from ..query import Query, StepChoice
+from .answer import MERGED, MomentGroups
+from .name_filter import Where
+from .query import MomentQuery, check_stat
+from .source import MomentSource
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["FRAME_COLUMNS", "moment_frame"]
+
+FRAME_COLUMNS = (
+    "count",
+    "mean",
+    "variance",
+    "std",
+    "l2",
+    "rms",
+    "skewness",
+    "kurtosis",
+    "excess_kurtosis",
+    "nan_count",
+    "inf_count",
+    "min",
+    "max",
+    "variance_error",
+    "kurtosis_error",
+    "samples",
+    "scaled",
+)
+"""Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
+consumed (-1 where nobody said) and whether a loss scale that is not known may be in the values.
+"""
+
+
+def moment_frame(
+    source: MomentSource,
+    stat: str | Sequence[str],
+    group_by: Any,
+    steps: StepChoice,
+    where: Where,
+    mixed: bool,
+    *,
+    live: bool = False,
+) -> DataFrame:
+    """Return one row for each stat, step and group, in that order.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that gets no more rows has nothing of that stat.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ClientError(
+            "run.moments gives a pandas.DataFrame, and pandas is not installed: pip install pandas. run.moment_source.groups gives Arrow tables.",
+            code="unreadable",
+        ) from error
+    bounds = Query.of(steps=steps)
+    if isinstance(group_by, str) or callable(group_by) or not hasattr(group_by, "__iter__"):
+        group_by = [group_by]
+    stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
+    queries = [
+        MomentQuery.of(one, "mean", list(group_by), None, where, bounds.first, bounds.last, mixed=mixed)
+        for one in stats
+    ]
+    present = [one for one in MOMENT_STATS if source.names(one)]
+    absent = [one for one in stats if one not in present]
+    if absent and not live:
+        what = (
+            f"It has {', '.join(present)}."
+            if present
+            else "It has no statistics at all; see megalens.log_statistics."
+        )
+        raise ClientError(
+            f"This run has no statistics of {absent[0]}. {what}", code="not-found", field="stat"
+        )
+    frames = [_frame(pd, one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+def _frame(pd: Any, stat: str, groups: MomentGroups) -> Any:
+    table = groups.table
+    merged = {name: table[name].to_numpy() for name in MERGED}
+    read = read_moments(merged)
+    keys = table.column_names[: table.column_names.index("step")]
+    columns: dict[str, Any] = {"step": table["step"].to_numpy()}
+    for name in keys:
+        column = table[name].to_pandas()
+        if table[name].null_count and pd.api.types.is_numeric_dtype(column):
+            # Not float: a layer stays a whole number beside those that have none.
+            column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
+        columns[name] = column
+    columns |= {name: read[name] if name in read else table[name].to_numpy() for name in FRAME_COLUMNS}
+    frame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
+    frame.insert(0, "stat", stat)
+    return frame

@@ -1,0 +1,171 @@
+"""``run.moments``: statistics of groups as a table, of recorded and live runs."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from recorded_run import write, write_run
+
+from megalens.client import ClientError, open_run
+from megalens.protocol import encode_frame, parse_name, stream_schema
+
+COLUMNS = [
+    *(
+        "count",
+        "mean",
+        "variance",
+        "std",
+        "l2",
+        "rms",
+        "skewness",
+        "kurtosis",
+        "excess_kurtosis",
+        "nan_count",
+        "inf_count",
+    ),
+    *("min", "max", "variance_error", "kurtosis_error", "samples", "scaled"),
+]
+NAMES = [
+    "embedding.weight",
+    *(
+        f"decoder.layers.{layer}.{item}"
+        for layer in (0, 2, 10)
+        for item in ("mlp.linear_fc1.weight", "mlp.experts.linear_fc1.weight7")
+    ),
+]
+
+
+def values_of(name, step, stat):
+    return np.random.default_rng(NAMES.index(name) * 1000 + step * 10 + len(stat)).normal(
+        step, 1 + len(stat), 50
+    )
+
+
+def rows(steps=3, stats=("param", "grad")):
+    made = []
+    for step in range(1, steps + 1):
+        for stat in stats:
+            for name in NAMES:
+                values = values_of(name, step, stat)
+                d = values - values.mean()
+                made.append(
+                    {
+                        **{
+                            "step": step,
+                            "samples": step * 16,
+                            "stat": stat,
+                            "name": name,
+                            "rank": 1,
+                            "stage": -1,
+                        },
+                        **{"count": 50.0, "mean": values.mean()},
+                        **{f"m{power}": (d**power).sum() for power in (2, 3, 4)},
+                        **{
+                            "min": values.min(),
+                            "max": values.max(),
+                            "nan_count": 0.0,
+                            "inf_count": 0.0,
+                            "rounding": 0.0,
+                        },
+                        **{"gradient_stage": "pre_clip" if stat == "grad" else "", "loss_scale": 1.0},
+                    }
+                )
+    return made
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = write_run(tmp_path / "run", steps=3)
+    write(folder, "moments", rows())
+    with open_run(folder) as run:
+        yield run
+
+
+def test_one_row_a_step_and_group_with_the_statistics_of_the_values(run):
+    frame = run.moments("grad", ["layer"])
+    assert list(frame.columns) == ["stat", "step", "layer", *COLUMNS]
+    assert frame["step"].tolist() == [1] * 4 + [2] * 4 + [3] * 4
+    assert [
+        None if value is None or value != value else int(value)
+        for value in frame["layer"].astype(object).where(frame["layer"].notna(), None)
+    ][:4] == [0, 2, 10, None]
+    for entry in frame.to_dict("records"):
+        layer = None if entry["layer"] is None or entry["layer"] != entry["layer"] else entry["layer"]
+        layer = None if str(layer) == "<NA>" else layer
+        values = np.concatenate(
+            [values_of(name, entry["step"], "grad") for name in NAMES if parse_name(name).layer == layer]
+        )
+        d = values - values.mean()
+        assert entry["count"] == len(values)
+        assert entry["mean"] == pytest.approx(values.mean())
+        assert entry["std"] == pytest.approx(values.std())
+        assert entry["l2"] == pytest.approx(np.linalg.norm(values))
+        assert entry["kurtosis"] == pytest.approx((d**4).mean() / values.var() ** 2)
+        assert entry["skewness"] == pytest.approx((d**3).mean() / values.var() ** 1.5)
+        assert (entry["min"], entry["max"]) == (values.min(), values.max())
+        assert entry["samples"] == entry["step"] * 16
+        assert entry["scaled"] is False
+
+
+def test_several_stats_regular_expressions_and_functions_of_the_name(run):
+    frame = run.moments(["grad", "param"], [], steps=2)
+    assert frame[["stat", "step", "count"]].values.tolist() == [["grad", 2, 350.0], ["param", 2, 350.0]]
+    frame = run.moments(group_by=[r"layers\.(?P<depth>\d+)\..*\.(linear_\w+)\."], steps=1)
+    assert frame[["depth", "capture_2"]].values.tolist() == [
+        ["0", "linear_fc1"],
+        ["2", "linear_fc1"],
+        ["10", "linear_fc1"],
+    ]
+
+    def half(name):
+        return "late" if ".10." in name else "early"
+
+    assert run.moments(group_by=[half, "expert"], steps=1)[["half", "count"]].values.tolist() == [
+        ["early", 100.0],
+        ["early", 150.0],
+        ["late", 50.0],
+        ["late", 50.0],
+    ]
+    assert run.moments(group_by="name", where={"layer": 2}, steps=(3, None))["name"].tolist() == sorted(
+        name for name in NAMES if ".2." in name
+    )
+    assert run.moments(group_by="name", where={"layer": 77}).empty
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"stat": "weights"}, "param, grad, activation"),
+        ({"stat": "dgrad"}, "It has param, grad"),
+        ({"group_by": ["colour"]}, "none of name, layer"),
+        ({"where": {"colour": 1}}, "It has name, layer"),
+        ({"steps": "x"}, r"one step, \(first, last\)"),
+        ({"group_by": 3}, "3 is none of name"),
+    ],
+)
+def test_what_cannot_be_answered_says_what_could(run, arguments, said):
+    with pytest.raises(ClientError, match=said):
+        run.moments(**arguments)
+
+
+def test_a_run_without_statistics_says_how_to_log_them(tmp_path):
+    with pytest.raises(ClientError, match="log_statistics"):
+        open_run(write_run(tmp_path / "run", steps=2)).moments()
+
+
+@pytest.mark.slow
+def test_a_live_run_answers_from_what_arrived_and_from_the_recording(live, attach, tmp_path):
+    """The hub records on this machine: what it recorded and what arrived are one, and no row counts twice."""
+    hub = live("--record", str(tmp_path / "record"))
+    run = attach()
+    assert run.moments().empty
+    schema = stream_schema("moments")
+    for step in range(1, 4):
+        table = pa.Table.from_pylist([entry for entry in rows(3) if entry["step"] == step], schema=schema)
+        hub.send(encode_frame("moments", table, step=step))
+        hub.step()
+        run.wait(step, timeout=20)
+    frame = run.moments("grad", [])
+    assert frame[["step", "count"]].values.tolist() == [[1, 350.0], [2, 350.0], [3, 350.0]]
+    assert run.moment_source.index()["stats"][1]["rows"] == 21
+    run.close()
+    assert len(run.moments("grad", [])) == 3
