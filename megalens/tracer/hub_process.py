@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -175,12 +175,15 @@ def _environment() -> dict[str, str]:
 
 def _read_line(descriptor: int, until: float) -> str:
     data = b""
-    while not data.endswith(b"\n") and len(data) < 65536:
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
-            break
-        piece = os.read(descriptor, 4096)
-        if not piece:
-            break
-        data += piece
+    # Not select(), which takes no descriptor above 1023: a training may have that many files open.
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while not data.endswith(b"\n") and len(data) < 65536:
+            left = until - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                break
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                break
+            data += piece
     return data.decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import time
 from pathlib import Path
@@ -100,3 +101,17 @@ def test_a_hub_that_cannot_start_says_why(gpt, tmp_path, own_hub) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TracerError, match=r"Could not start the hub: .*Pass hub=None"):
         trace(gpt, record=tmp_path / "file" / "runs")
+
+
+def test_a_hub_starts_from_a_training_that_has_many_files_open(gpt, own_hub) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 2048), limits[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with trace(gpt, linger=0.1) as tracer:
+            own_hub.add(tracer.hub_pid)
+            assert tracer.run_id is not None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
