@@ -5,11 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 from megatron_on_cpu import CPU_CONFIG, let_megatron_train_on_cpu
-from shape import MICRO_BATCHES, SAMPLES, SEQUENCE, VOCABULARY, Shape
-from torch import Tensor, nn
+from shape import MICRO_BATCHES, SAMPLES, SEQUENCE, VOCABULARY, Optimizer, Shape
+from torch import Tensor, distributed, nn
 
 let_megatron_train_on_cpu()
 
@@ -21,9 +22,11 @@ from megatron.core.distributed import (  # noqa: E402
 )
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
 from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
+from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer  # noqa: E402
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed  # noqa: E402
 from megatron.core.transformer import TransformerConfig  # noqa: E402
+from megatron.core.transformer.module import Float16Module  # noqa: E402
 
 __all__ = ["MegatronJob"]
 
@@ -38,15 +41,27 @@ def micro_batch(step: int, number: int) -> Tensor:
 
 
 class MegatronJob:
-    """One process's share of the job. The default process group is up already."""
+    """One process's share of the job. The default process group is up already.
 
-    def __init__(self, shape: Shape) -> None:
+    Parameters
+    ----------
+    shape : Shape
+        The model and its layout.
+    optimizer : Optimizer, optional
+        Plain gradient descent by hand where there is none.
+    """
+
+    def __init__(self, shape: Shape, optimizer: Optimizer | None = None) -> None:
         self.shape = shape
+        settings = optimizer or Optimizer()
+        dtype = getattr(torch, settings.dtype)
         parallel_state.initialize_model_parallel(
             shape.tp,
             shape.pp,
             virtual_pipeline_model_parallel_size=shape.vpp,
             expert_model_parallel_size=shape.ep,
+            expert_tensor_parallel_size=shape.expert_tp,
+            context_parallel_size=shape.context,
         )
         model_parallel_cuda_manual_seed(1)
         self.config = config = TransformerConfig(
@@ -63,15 +78,23 @@ class MegatronJob:
             moe_router_topk=2,
             moe_router_load_balancing_type="none",
             moe_token_dispatcher_type="alltoall",
+            moe_shared_expert_intermediate_size=shape.hidden if shape.shared_expert else None,
             hidden_dropout=0.0,
             attention_dropout=0.0,
             tensor_model_parallel_size=shape.tp,
             pipeline_model_parallel_size=shape.pp,
             virtual_pipeline_model_parallel_size=shape.vpp,
             expert_model_parallel_size=shape.ep,
+            expert_tensor_parallel_size=shape.expert_tp,
+            bf16=dtype is torch.bfloat16,
+            fp16=dtype is torch.float16,
+            params_dtype=dtype,
             sequence_parallel=shape.sequence_parallel,
-            pipeline_dtype=torch.float32,
-            recompute_granularity="full" if shape.recompute else None,
+            pipeline_dtype=dtype,
+            recompute_granularity="full" if shape.recompute else "selective" if shape.recompute_mlp else None,
+            recompute_modules=["core_attn", "moe" if shape.experts else "mlp"]
+            if shape.recompute_mlp
+            else None,
             recompute_method="uniform" if shape.recompute else None,
             recompute_num_layers=1 if shape.recompute else None,
             # Gloo still reads what is sent while the interleaved schedule goes on.
@@ -85,10 +108,22 @@ class MegatronJob:
         bare = [self._chunk(config, number if shape.vpp else None) for number in stages]
         for chunk in bare:
             _fill(chunk, shape)
-        ddp = DistributedDataParallelConfig(overlap_grad_reduce=False, use_distributed_optimizer=False)
-        self.chunks = [DistributedDataParallel(config, ddp, chunk) for chunk in bare]
+        if shape.tied and shape.pp > 1:
+            for chunk in bare:
+                # Copies to the last stage what the first one was filled with.
+                chunk.setup_embeddings_and_output_layer()
+        ddp = DistributedDataParallelConfig(
+            overlap_grad_reduce=False,
+            use_distributed_optimizer=settings.distributed,
+            grad_reduce_in_fp32=dtype is not torch.float32,
+        )
+        inner = bare if dtype is torch.float32 else [Float16Module(config, chunk) for chunk in bare]
+        self.chunks = [DistributedDataParallel(config, ddp, chunk) for chunk in inner]
         config.finalize_model_grads_func = finalize_model_grads
-        config.grad_scale_func = None
+        self.updated: bool | None = None
+        self.norm: float | None = None
+        self.optimizer = None if optimizer is None else self._optimizer(optimizer)
+        config.grad_scale_func = None if self.optimizer is None else self.optimizer.scale_loss
 
     def _chunk(self, config: TransformerConfig, number: int | None) -> GPTModel:
         spec = get_gpt_layer_local_spec(
@@ -101,23 +136,38 @@ class MegatronJob:
             SEQUENCE,
             pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=number),
             post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=number),
-            share_embeddings_and_output_weights=False,
+            share_embeddings_and_output_weights=self.shape.tied,
             position_embedding_type="rope" if self.shape.swiglu else "learned_absolute",
             vp_stage=number,
         )
 
+    def _optimizer(self, settings: Optimizer) -> Any:
+        config = OptimizerConfig(
+            optimizer=settings.kind,
+            lr=_RATE if settings.kind == "sgd" else _RATE / 100,
+            weight_decay=0.0,
+            sgd_momentum=0.0,
+            clip_grad=settings.clip,
+            use_distributed_optimizer=settings.distributed,
+            params_dtype=self.config.params_dtype,
+            bf16=self.config.bf16,
+            fp16=self.config.fp16,
+            loss_scale=settings.loss_scale,
+        )
+        return get_megatron_optimizer(config, self.chunks)
+
     def train(self, step: int) -> float | None:
         """One optimizer step; the mean loss of this replica's micro-batches, where this stage knows it."""
         replica, replicas = (
-            parallel_state.get_data_parallel_rank(),
-            parallel_state.get_data_parallel_world_size(),
+            parallel_state.get_data_parallel_rank(with_context_parallel=True),
+            parallel_state.get_data_parallel_world_size(with_context_parallel=True),
         )
         share = MICRO_BATCHES // replicas
         numbers = range(replica * share, (replica + 1) * share)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         losses = get_forward_backward_func()(
-            forward_step_func=_forward_step,
+            forward_step_func=partial(_forward_step, parts=self.shape.context),
             data_iterator=[iter([micro_batch(step, number) for number in numbers]) for _ in self.chunks],
             model=self.chunks,
             num_microbatches=share,
@@ -125,38 +175,51 @@ class MegatronJob:
             micro_batch_size=SAMPLES,
             forward_only=False,
         )
-        with torch.no_grad():
-            for chunk in self.chunks:
-                for parameter in chunk.parameters():
-                    parameter -= _RATE * parameter.main_grad
+        if self.optimizer is not None:
+            self.updated, self.norm, _ = self.optimizer.step()
+            self.optimizer.zero_grad()
+        else:
+            with torch.no_grad():
+                for chunk in self.chunks:
+                    for parameter in chunk.parameters():
+                        parameter -= _RATE * parameter.main_grad
         return float(torch.stack([row["loss"] for row in losses]).mean()) if losses else None
 
     def close(self) -> None:
-        """Give the groups back."""
+        """Give the groups back, with their sockets."""
         parallel_state.destroy_model_parallel()
+        everybody = distributed.group.WORLD
+        for group in list(distributed.distributed_c10d._world.pg_map):
+            if group is not everybody:
+                distributed.destroy_process_group(group)
 
 
 def _forward_step(
-    data: Iterator[Tensor], model: nn.Module
+    data: Iterator[Tensor], model: nn.Module, parts: int
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]]:
     batch = next(data)
     ids, labels = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
     positions = torch.arange(SEQUENCE).expand(SAMPLES, SEQUENCE)
     mask = torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)[None, None]
-    return model(ids, positions, mask, labels=labels), partial(_mean)
+    return model(ids, positions, mask, labels=labels), partial(_mean, parts)
 
 
-def _mean(losses: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-    loss = losses.float().mean()
+def _mean(parts: int, losses: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    # The schedule adds up what context-parallel ranks have of one loss.
+    loss = losses.float().mean() / parts
     # Copied: the schedule divides the loss in place.
     return loss, {"loss": loss.detach().clone()}
 
 
 def _fill(chunk: GPTModel, shape: Shape) -> None:
     """Give every parameter its piece of a whole one that depends on nothing but its name over all stages and experts."""
-    rank, size = (
+    dense = (
         parallel_state.get_tensor_model_parallel_rank(),
         parallel_state.get_tensor_model_parallel_world_size(),
+    )
+    of_experts = (
+        parallel_state.get_expert_tensor_parallel_rank(),
+        parallel_state.get_expert_tensor_parallel_world_size(),
     )
     first = chunk.decoder.layers[0].layer_number - 1 if len(chunk.decoder.layers) else 0
     expert = 0
@@ -167,6 +230,10 @@ def _fill(chunk: GPTModel, shape: Shape) -> None:
         for at, (word, offset) in {2: ("layers", first), 6: ("local_experts", expert)}.items():
             if len(local) > at and local[at - 1] == word:
                 local[at] = str(int(local[at]) + offset)
+        rank, size = of_experts if "local_experts" in local else dense
+        if shape.tied and local[0] == "output_layer":
+            # Comes from the first stage when both copies are made equal.
+            continue
         generator = torch.Generator().manual_seed(zlib.crc32(".".join(local).encode()))
         split = parameter.partition_dim if getattr(parameter, "tensor_model_parallel", False) else None
         whole_shape = list(parameter.shape)

@@ -4,6 +4,7 @@ Megatron-Core asks for CUDA in places that need none of it. :func:`let_megatron_
 
 - the current device is the CPU, and what is allocated or moved to ``"cuda"`` stays there;
 - its random number tracker keeps states of the CPU's generator;
+- a tensor's type says that it is a CUDA tensor, which optimizers look at;
 - streams and events do nothing, which is right where nothing runs beside the caller;
 - with sequence parallelism its wrapper of torch's norms refuses; a plain norm whose parameters say that they belong to a part of the
   sequence is what it would be with Apex.
@@ -75,6 +76,7 @@ def let_megatron_train_on_cpu() -> None:
     for name in ("zeros", "ones", "empty", "full", "tensor", "arange", "rand", "randn"):
         setattr(torch, name, _on_cpu(getattr(torch, name)))
     torch.Tensor.cuda = lambda self, *_, **__: self  # type: ignore[method-assign, assignment]
+    torch.Tensor.type = _as_cuda(torch.Tensor.type)  # type: ignore[method-assign, assignment]
     torch.Tensor.to = _on_cpu(torch.Tensor.to)  # type: ignore[method-assign]
     torch.distributed.all_to_all_single = _with_lists(torch.distributed.all_to_all_single)
     _change_megatron()
@@ -90,6 +92,17 @@ def _on_cpu(make: Callable[..., Any]) -> Callable[..., Any]:
         return make(*(_CPU if _is_cuda(arg) else arg for arg in args), **kwargs)
 
     return made
+
+
+def _as_cuda(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the name of a tensor's type be that of its CUDA counterpart."""
+
+    @functools.wraps(kind)
+    def named(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        found = kind(self, *args, **kwargs)
+        return found.replace("torch.", "torch.cuda.", 1) if isinstance(found, str) else found
+
+    return named
 
 
 def _is_cuda(value: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["LAYOUTS", "MICRO_BATCHES", "SAMPLES", "SEQUENCE", "STEPS", "VOCABULARY", "Shape"]
+__all__ = ["LAYOUTS", "MICRO_BATCHES", "SAMPLES", "SEQUENCE", "STEPS", "VOCABULARY", "Optimizer", "Shape"]
 
 VOCABULARY, SEQUENCE, SAMPLES, MICRO_BATCHES, STEPS = 64, 16, 2, 2, 2
 """Of the whole job; data-parallel replicas share the micro-batches of a step."""
@@ -27,14 +27,61 @@ class Shape:
     ep: int = 1
     sequence_parallel: bool = False
     recompute: bool = False
+    recompute_mlp: bool = False
+    """Whether activations of the MLP, or of the experts, are computed again in the backward pass."""
+    tied: bool = False
+    """Whether the embedding is the output layer's weight too."""
+    shared_expert: bool = False
+    expert_tp: int | None = None
+    context: int = 1
+    """Context-parallel ranks: groups and parameters as if there were some; each has sequences of its own, since the attention that runs on the CPU exchanges no positions."""
 
     @property
     def processes(self) -> int:
-        return self.tp * self.pp * self.dp
+        return self.tp * self.pp * self.dp * self.context
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that share the micro-batches of a step."""
+        return self.dp * self.context
 
     def alone(self) -> Shape:
         """The same model in one process."""
-        return Shape(self.layers, self.hidden, self.heads, self.groups, self.swiglu, self.experts)
+        return Shape(
+            self.layers,
+            self.hidden,
+            self.heads,
+            self.groups,
+            self.swiglu,
+            self.experts,
+            tied=self.tied,
+            shared_expert=self.shared_expert,
+        )
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Which of Megatron-Core's optimizers trains it.
+
+    Attributes
+    ----------
+    kind : str
+        ``sgd`` or ``adam``.
+    clip : float
+        Largest norm of the gradients.
+    distributed : bool
+        Whether data-parallel ranks update a piece each.
+    dtype : str
+        ``float32``, or ``bfloat16`` or ``float16`` with float32 master weights.
+    loss_scale : float or None
+        Constant factor of the loss.
+    """
+
+    kind: str = "sgd"
+    clip: float = 0.5
+    distributed: bool = False
+    dtype: str = "float32"
+    loss_scale: float | None = None
 
 
 LAYOUTS: dict[str, Shape] = {
