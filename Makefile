@@ -36,7 +36,7 @@ browser:
 	@bash scripts/ensure-browser.sh
 
 clean: ## Remove everything that make made
-	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/report/runtime megalens/_version.py tsconfig.tsbuildinfo
+	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/report/runtime megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
 .make/python: requirements.lock
 	@mkdir -p .make
@@ -54,7 +54,7 @@ clean: ## Remove everything that make made
 	npm run --silent clean:lib && npm run --silent build:lib && npm run --silent build:report
 	@touch $@
 
-.make/build: .make/python .make/lib pyproject.toml
+.make/build: .make/python .make/lib pyproject.toml $(wildcard megalens/tracer/moments/native/*.cpp megalens/tracer/moments/native/*.inc megalens/tracer/moments/native/build.py) scripts/build_kernel.py
 	npm run --silent build:labextension
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@jupyter-builder develop . --overwrite > .make/develop.log 2>&1 || { cat .make/develop.log; exit 1; }

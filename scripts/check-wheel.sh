@@ -5,12 +5,14 @@ cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # From a copy: a build writes the version's module, which a suite beside it may just be importing.
+# Without install.json, which a second editable install writes through jupyter-builder's link, and which the build adds from elsewhere.
 mkdir "$work/source"
-tar -c --exclude=./node_modules --exclude=./.venv --exclude=./.git --exclude=./megalens-runs --exclude=./.demo . | tar -x -C "$work/source"
+tar -c --exclude=./node_modules --exclude=./.venv --exclude=./.git --exclude=./megalens-runs --exclude=./.demo --exclude=./megalens/labextension/install.json . | tar -x -C "$work/source"
 .venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation -w "$work/dist" "$work/source" 2>&1 | grep -v '^WARNING: Location' || true
 wheel=$(echo "$work"/dist/megalens-*.whl)
 [ -f "$wheel" ] || { echo "no wheel was built"; exit 1; }
 base=$PWD/.venv/bin/python
+compiler=$(command -v c++ || command -v g++ || command -v clang++ || true)
 "$base" -m venv --without-pip "$work/venv"
 # Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
 mkdir "$work/bin"
@@ -32,5 +34,16 @@ python - <<'P'
 from importlib.resources import files
 runtime = files("megalens.report") / "runtime" / "report-runtime.js"
 assert runtime.is_file(), "the wheel lacks the report runtime"
+P
+# Where there was a compiler the wheel holds the kernel, loads it without torch, and says that it is for one platform; else it is for any.
+python - "$wheel" "$compiler" <<'P'
+import ctypes, sys
+from importlib.resources import files
+library = files("megalens") / "tracer" / "moments" / "native" / "libmegalens_moments.so"
+wheel, compiler = sys.argv[1:]
+assert library.is_file() == bool(compiler), f"a compiler: {compiler or 'none'}; the kernel in the wheel: {library.is_file()}"
+assert wheel.endswith("-py3-none-any.whl") != library.is_file(), wheel
+if library.is_file():
+    assert ctypes.CDLL(str(library)).megalens_moments_level() in (0, 1)
 P
 echo "1 passed"

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import TracerError
 from .columns import COLUMNS, TYPES
+from .native import library
 from .plain import measure_plainly
 
 __all__ = ["kernel_name", "measure"]
@@ -37,15 +38,38 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
     """
     for tensor in tensors:
         _check(tensor, tensors[0].device)
-    if not tensors:
-        return torch.empty((0, COLUMNS), dtype=torch.float64)
-    with torch.no_grad():
+    # Rows outlive the pass that they were measured in, so they are no inference tensors.
+    with torch.inference_mode(False), torch.no_grad():
+        if not tensors:
+            return torch.empty((0, COLUMNS), dtype=torch.float64)
+        if tensors[0].device.type == "cpu":
+            return _on_cpu(tensors)
         return torch.stack([measure_plainly(tensor) for tensor in tensors])
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:
-    """Return what measures on a device: ``plain``."""
+    """Return what measures on a device: ``native (AVX2)``, ``native (portable)`` or ``plain``."""
+    kernel = library.load()
+    if torch.device(device).type == "cpu" and not isinstance(kernel, str):
+        return kernel.name
     return "plain"
+
+
+def _on_cpu(tensors: Sequence[Tensor]) -> Tensor:
+    kernel = library.load()
+    if isinstance(kernel, str):
+        return torch.stack([measure_plainly(tensor) for tensor in tensors])
+    items = [kernel.describe(tensor) for tensor in tensors]
+    known = [item for item in items if item is not None]
+    if len(known) == len(items):
+        return kernel.measure(known)
+    measured = iter(kernel.measure(known))
+    return torch.stack(
+        [
+            measure_plainly(each) if item is None else next(measured)
+            for each, item in zip(tensors, items, strict=True)
+        ]
+    )
 
 
 def _check(tensor: Tensor, device: torch.device) -> None:

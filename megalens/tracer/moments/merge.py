@@ -45,18 +45,22 @@ def merge_rows(rows: Tensor) -> Tensor:
         n, mean, m2, m3, m4 = (torch.where(there, column, 0.0) for column in (n, mean, m2, m3, m4))
         count = n.sum(0)
         middle = (n * mean).sum(0) / count
+        none = count == 0
+        low = _or_nan(torch.where(there, low, torch.inf), none, largest=False)
+        high = _or_nan(torch.where(there, high, -torch.inf), none, largest=True)
+        # Equal values have no spread, not even by the rounding of their mean.
+        middle = torch.where(low == high, low, middle)
         # A row that is its group's only one lies at no distance, also where the mean is not finite.
         d = torch.where(there & (mean != middle), mean - middle, 0.0)
         d2 = d * d
-        none = count == 0
         merged = (
             count,
             middle,
             (m2 + n * d2).sum(0),
             (m3 + 3 * d * m2 + n * d2 * d).sum(0),
             (m4 + 4 * d * m3 + 6 * d2 * m2 + n * d2 * d2).sum(0),
-            _or_nan(torch.where(there, low, torch.inf), none, largest=False),
-            _or_nan(torch.where(there, high, -torch.inf), none, largest=True),
+            low,
+            high,
             nan_count.sum(0),
             inf_count.sum(0),
         )

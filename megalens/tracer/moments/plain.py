@@ -32,14 +32,14 @@ def _row(values: Tensor) -> Tensor:
     nan_count = nan.sum().double()
     count = finite.sum().double()
     mean = torch.where(finite, x, 0.0).sum() / count
+    low = high = mean
+    if values.numel():
+        low, high = torch.where(finite, x, torch.inf).amin(), torch.where(finite, x, -torch.inf).amax()
+        low, high = (torch.where(count > 0, end, torch.nan) for end in (low, high))
+        # Equal values have no spread, not even by the rounding of their mean.
+        mean = torch.where(low == high, low, mean)
     d = torch.where(finite, x - mean, 0.0)
     d2 = d * d
-    if values.numel():
-        low = torch.where(finite, x, torch.inf).amin()
-        high = torch.where(finite, x, -torch.inf).amax()
-        low, high = (torch.where(count > 0, end, torch.nan) for end in (low, high))
-    else:
-        low = high = mean
     inf_count = values.numel() - count - nan_count
     return torch.stack(
         [count, mean, d2.sum(), (d2 * d).sum(), (d2 * d2).sum(), low, high, nan_count, inf_count]

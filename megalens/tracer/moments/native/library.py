@@ -1,0 +1,134 @@
+"""Loading the kernel for CPUs and calling it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..columns import COLUMNS, TYPES
+from .build import FOLDER, LIBRARY, source_hash
+
+__all__ = ["NativeKernel", "load"]
+
+_LEVELS = ("portable", "AVX2")
+_TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
+_ITEM = 5
+"""Integers that describe a tensor: struct Item of moments.cpp."""
+
+Item = tuple[int, int, int, int, int]
+
+
+class NativeKernel:
+    """The loaded library.
+
+    Parameters
+    ----------
+    path : Path
+        Where it lies.
+    level : int, optional
+        Set of instructions, 0 for what every processor has; the best that this one has when absent.
+
+    Raises
+    ------
+    OSError
+        When it cannot be loaded, was compiled from another source, or another user could have put it there.
+    """
+
+    def __init__(self, path: Path, level: int | None = None) -> None:
+        _check_owner(path)
+        # Not loaded by name: nothing on a search path or in the working directory can stand in for it.
+        library = ctypes.CDLL(str(path.resolve(strict=True)))
+        library.megalens_moments_source.restype = ctypes.c_char_p
+        if library.megalens_moments_source() != source_hash().encode():
+            raise OSError(f"{path} was compiled from another version of its source")
+        self._measure = library.megalens_moments
+        self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]  # fmt: skip
+        self._parallel = _openmp_of_torch()
+        self.level = library.megalens_moments_level() if level is None else level
+
+    @property
+    def name(self) -> str:
+        """Such as ``native (AVX2)``."""
+        return f"native ({_LEVELS[self.level]})"
+
+    def describe(self, tensor: Tensor) -> Item | None:
+        """Return where a tensor's values lie, or None where the library cannot read them: subclasses, which keep theirs elsewhere."""
+        if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_neg():
+            return None
+        layout = _layout(tensor)
+        if layout is None:
+            return None
+        address = tensor.data_ptr()
+        if not address and tensor.numel():
+            return None
+        return (address, *layout, _TYPE_NUMBERS[tensor.dtype])
+
+    def measure(self, items: Sequence[Item]) -> Tensor:
+        """Return a row for each item, float64 ``[n, 9]``; the tensors must live until then."""
+        out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
+        numbers = (ctypes.c_int64 * (_ITEM * len(items)))(*(number for item in items for number in item))
+        if self._measure(
+            numbers, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
+        ):
+            raise MemoryError(
+                f"Expected memory for the pieces of {len(items)} tensors; the system has none left."
+            )
+        return out
+
+
+@cache
+def load(path: Path = FOLDER / LIBRARY) -> NativeKernel | str:
+    """Return the kernel, or why there is none."""
+    if os.environ.get("MEGALENS_KERNEL") == "plain":
+        return "MEGALENS_KERNEL=plain"
+    try:
+        return NativeKernel(path)
+    except (OSError, AttributeError) as error:
+        return str(error)
+
+
+def _check_owner(path: Path) -> None:
+    if os.name != "posix":
+        return
+    for each in (path, path.parent):
+        info = each.stat()
+        if info.st_mode & stat.S_IWOTH:
+            raise OSError(f"every user may write {each}, so it is not loaded")
+
+
+def _layout(tensor: Tensor) -> tuple[int, int, int] | None:
+    """Rows, values in a row, and values from the start of one row to the next; the order of values does not matter."""
+    if tensor.is_contiguous():
+        return 1, tensor.numel(), 0
+    steps = sorted(zip(tensor.stride(), tensor.shape, strict=True), reverse=True)
+    merged: list[tuple[int, int]] = []
+    for stride, size in steps:
+        if size == 1:
+            continue
+        if merged and merged[-1][0] == stride * size:
+            merged[-1] = (stride, merged[-1][1] * size)
+        else:
+            merged.append((stride, size))
+    if merged[-1][0] != 1:
+        merged.append((1, 1))
+    if len(merged) == 1:
+        return 1, merged[0][1], 0
+    if len(merged) == 2:
+        return merged[0][1], merged[1][1], merged[0][0]
+    return None
+
+
+def _openmp_of_torch() -> int | None:
+    """Address of the entrance to the OpenMP runtime that torch runs on: one pool of threads for both, and torch's limit on them holds."""
+    try:
+        entrance = ctypes.CDLL(torch._C.__file__).GOMP_parallel
+    except (OSError, AttributeError, TypeError):
+        return None
+    return ctypes.cast(entrance, ctypes.c_void_p).value

@@ -1,0 +1,242 @@
+// Count, mean, central moments, extremes and non-finite counts of tensors, in one pass over memory, on several threads.
+//
+// A plain shared library without Python, torch or the C++ runtime: ../native.py hands it addresses. Results do not depend on the number of
+// threads: tensors are cut into the same pieces, which are merged in the same order, however many work on them.
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#ifndef SOURCE
+#define SOURCE "unknown"
+#endif
+
+namespace {
+
+constexpr int BLOCK = 8192;       // bytes: this block and the next, which is fetched meanwhile, lie in a first-level cache
+constexpr int VALUES = BLOCK / 2; // of the narrowest type
+constexpr int64_t PIECE = 65536;  // values that a thread takes at a time: whole blocks of every type
+constexpr int RUN = 32;           // additions in a row in float32
+constexpr int THREADS = 256;      // at most, without OpenMP
+
+struct Moments {
+  double count, mean, m2, m3, m4, low, high, nan_count, inf_count;
+};
+
+// Pairwise update: Pébay 2008, SAND2008-6212, equations 2.1 and 3.1 for p = 2, 3, 4.
+void merge(Moments &into, double n, double mean, double m2, double m3, double m4, double low, double high) {
+  if (into.count == 0) {
+    into = {n, mean, m2, m3, m4, low, high, into.nan_count, into.inf_count};
+    return;
+  }
+  double k = into.count, all = k + n, d = mean - into.mean, a = k / all * d, b = n / all * d;
+  into.m4 += m4 + k * b * b * b * b + n * a * a * a * a + 6 * (a * a * m2 + b * b * into.m2) + 4 * (a * m3 - b * into.m3);
+  into.m3 += m3 + n * a * a * a - k * b * b * b + 3 * (a * m2 - b * into.m2);
+  into.m2 += m2 + n * a * a + k * b * b;
+  into.mean += b;
+  into.count = all;
+  into.low = low < into.low ? low : into.low;
+  into.high = high > into.high ? high : into.high;
+}
+
+float from_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+uint32_t to_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  return bits;
+}
+
+// The power of two at or below a positive number, within float32's range.
+double power_of_two_below(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, 8);
+  int64_t exponent = (bits >> 52) - 1023;
+  exponent = exponent < -126 ? -126 : exponent > 126 ? 126 : exponent;
+  bits = (exponent + 1023) << 52;
+  memcpy(&x, &bits, 8);
+  return x;
+}
+
+}  // namespace
+
+#define NS portable
+#define TARGET
+#define BYTES 16
+#define HALF_CONVERSION 0
+#include "block.inc"
+#undef NS
+#undef TARGET
+#undef BYTES
+#undef HALF_CONVERSION
+
+#if defined(__x86_64__)
+#define NS avx2
+#define TARGET __attribute__((target("avx2,fma,f16c")))
+#define BYTES 32
+#define HALF_CONVERSION 1
+#include "block.inc"
+#endif
+
+namespace {
+
+// One tensor: `rows` runs of `columns` neighbouring values, `stride` values apart. Mirrored in ../native.py.
+struct Item {
+  const char *data;
+  int64_t rows, columns, stride, type;
+};
+
+typedef void (*MeasureBlock)(const char *, int, const char *, Moments &);
+
+const MeasureBlock PORTABLE[] = {portable::measure_block<portable::Float32>, portable::measure_block<portable::BFloat16>,
+                                 portable::measure_block<portable::Float16>, portable::measure_block<portable::Float64>};
+#if defined(__x86_64__)
+const MeasureBlock AVX2[] = {avx2::measure_block<avx2::Float32>, avx2::measure_block<avx2::BFloat16>,
+                             avx2::measure_block<avx2::Float16>, avx2::measure_block<avx2::Float64>};
+#endif
+const int SIZES[] = {4, 2, 2, 8};
+
+int best_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") ? 1 : 0;
+#else
+  return 0;
+#endif
+}
+
+const MeasureBlock *blocks_of(int level) {
+#if defined(__x86_64__)
+  if (level == 1) return AVX2;
+#endif
+  return PORTABLE;
+}
+
+// Copies values [at, at + n) of an item whose rows do not touch.
+void gather(const Item &item, int64_t at, int n, char *to) {
+  const int size = SIZES[item.type];
+  while (n) {
+    int64_t row = at / item.columns, column = at % item.columns, left = item.columns - column;
+    int take = left < n ? int(left) : n;
+    memcpy(to, item.data + (row * item.stride + column) * size, int64_t(take) * size);
+    to += take * size;
+    at += take;
+    n -= take;
+  }
+}
+
+struct Piece {
+  const Item *item;
+  int64_t at, n;
+  Moments moments;
+};
+
+void measure_piece(Piece &piece, const MeasureBlock *blocks) {
+  const Item &item = *piece.item;
+  const MeasureBlock measure = blocks[item.type];
+  const int size = SIZES[item.type];
+  const int most = BLOCK / size;
+  alignas(64) char gathered[BLOCK];
+  for (int64_t done = 0; done < piece.n; done += most) {
+    const int n = piece.n - done < most ? int(piece.n - done) : most;
+    if (item.rows == 1) {
+      const char *from = item.data + (piece.at + done) * size;
+      measure(from, n, from + n * size, piece.moments);
+    } else {
+      gather(item, piece.at + done, n, gathered);
+      measure(gathered, n, gathered, piece.moments);
+    }
+  }
+}
+
+struct Work {
+  Piece *pieces;
+  int64_t count;
+  int64_t next;
+  const MeasureBlock *blocks;
+};
+
+void take_pieces(void *given) {
+  Work &work = *(Work *)given;
+  for (;;) {
+    int64_t i = __atomic_fetch_add(&work.next, 1, __ATOMIC_RELAXED);
+    if (i >= work.count) return;
+    measure_piece(work.pieces[i], work.blocks);
+  }
+}
+
+void *in_thread(void *given) {
+  take_pieces(given);
+  return nullptr;
+}
+
+void in_threads(Work &work, int threads) {
+  pthread_t others[THREADS];
+  int started = 0;
+  // A thread that cannot be started leaves its share to the rest.
+  while (started < threads - 1 && started < THREADS && !pthread_create(&others[started], nullptr, in_thread, &work)) started++;
+  take_pieces(&work);
+  while (started) pthread_join(others[--started], nullptr);
+}
+
+int64_t pieces_of(const Item &item) { return (item.rows * item.columns + PIECE - 1) / PIECE; }
+
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+// What this library was compiled from.
+const char *megalens_moments_source() { return SOURCE; }
+
+// The best set of instructions that this processor has: 1 for AVX2, 0 for what every one has.
+int megalens_moments_level() { return best_level(); }
+
+// Writes one row of nine figures for each item. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
+// of threads, or null. Returns 0, or 1 where memory ran out.
+int megalens_moments(const Item *items, int64_t count, double *out, int threads, int level,
+                     void (*parallel)(void (*)(void *), void *, unsigned, unsigned)) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < count; i++) total += pieces_of(items[i]);
+  Piece *pieces = (Piece *)calloc(total ? total : 1, sizeof(Piece));
+  if (!pieces) return 1;
+  Piece *piece = pieces;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t n = items[i].rows * items[i].columns;
+    for (int64_t at = 0; at < n; at += PIECE) *piece++ = {&items[i], at, n - at < PIECE ? n - at : PIECE, {}};
+  }
+  Work work = {pieces, total, 0, blocks_of(level)};
+  if (threads > total) threads = int(total);
+  if (threads <= 1)
+    take_pieces(&work);
+  else if (parallel)
+    parallel(take_pieces, &work, unsigned(threads), 0);
+  else
+    in_threads(work, threads);
+  piece = pieces;
+  for (int64_t i = 0; i < count; i++) {
+    Moments all = {};
+    for (int64_t left = pieces_of(items[i]); left; left--, piece++) {
+      const Moments &m = piece->moments;
+      all.nan_count += m.nan_count;
+      all.inf_count += m.inf_count;
+      if (m.count) merge(all, m.count, m.mean, m.m2, m.m3, m.m4, m.low, m.high);
+    }
+    if (!all.count) all.mean = all.low = all.high = __builtin_nan("");
+    memcpy(out + i * 9, &all, sizeof all);
+  }
+  free(pieces);
+  return 0;
+}
+
+}  // extern "C"
+#pragma GCC visibility pop
