@@ -201,13 +201,13 @@ export class Chart implements IDisposable {
   }
 
   /** Return the picture as SVG text, light, with its title and caption inside. */
-  async toSVG(words: ICaption): Promise<string> {
-    return this._export(words, view => view.toSVG());
+  async toSVG(words: ICaption, recipe = this._recipe): Promise<string> {
+    return this._export(words, recipe, view => view.toSVG());
   }
 
   /** Return the picture as a PNG data URL at twice its size, light, with its title and caption inside. */
-  async toPNG(words: ICaption): Promise<string> {
-    return this._export(words, async view => (await view.toCanvas(2)).toDataURL('image/png'));
+  async toPNG(words: ICaption, recipe = this._recipe): Promise<string> {
+    return this._export(words, recipe, async view => (await view.toCanvas(2)).toDataURL('image/png'));
   }
 
   dispose(): void {
@@ -220,11 +220,13 @@ export class Chart implements IDisposable {
     this.node.replaceChildren();
   }
 
-  private async _export<T>(words: ICaption, draw: (view: View) => Promise<T>): Promise<T> {
+  private async _export<T>(words: ICaption, from: IRecipe, draw: (view: View) => Promise<T>): Promise<T> {
     const recipe: IRecipe = {
-      ...this._recipe,
-      datasets: frozen(this._recipe.datasets),
-      params: { ...this._recipe.params, title: words.title, caption: [...words.caption] }
+      ...from,
+      width: this._recipe.width,
+      height: this._recipe.height,
+      datasets: frozen(from.datasets),
+      params: { ...this._recipe.params, ...from.params, title: words.title, caption: [...words.caption] }
     };
     const view = await headless(fill(recipe, { hover: true }), themeConfig(LIGHT_THEME));
     try {

@@ -1,5 +1,5 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import { Chart, readTheme, watchTheme, Zoom, type IPlace, type IZoomOptions } from '../charts';
+import { Chart, readTheme, watchTheme, Zoom, type IFrame, type IPlace, type IZoomOptions } from '../charts';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IPointed } from '../store/run-link';
 import type { IRunSource, SourceChange } from '../store/source';
@@ -7,9 +7,10 @@ import { toCode } from './code';
 import type { IContent, IMark, IMoved, Loaded } from './content';
 import { Cursor } from './cursor';
 import { copyText } from './dom';
+import { Drawing } from './drawing';
 import { fitRecipe } from './fit-recipe';
 import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
-import { Menu, type IMenuItem } from './menu';
+import { Menu } from './menu';
 import { withOrigin } from './origin-words';
 import { Pace } from './pace';
 import { Shell } from './shell';
@@ -25,7 +26,7 @@ import { Toolbar, type Control } from './toolbar';
 import type { ITip } from './tooltip';
 import { untranslated, type Translate } from './translate';
 import type { IView, IViewHost } from './view';
-import { viewMenu } from './view-menu';
+import { viewMenu, type IMenuActions } from './view-menu';
 import { watchSize } from './watch-size';
 import { ViewError } from './view-error';
 import { zoomKey } from './zoom-keys';
@@ -49,8 +50,8 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._options = options;
     const menu = new Menu(
       this.t('More actions'),
-      () => this._menu(),
-      reason => this._fail(reason)
+      () => viewMenu(this, `${source.name}-${options.view}`, this.plain(), this.menuActions(), this.t),
+      reason => this.fail(reason)
     );
     this._toolbar = new Toolbar(this.t('View settings'), menu.node);
     this._toolbar.node.hidden = host.toolbar !== undefined;
@@ -91,7 +92,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   settled(): Promise<void> {
-    return this._drawn;
+    return this._drawing.ended;
   }
 
   summary(): string {
@@ -100,13 +101,13 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   async toSVG(): Promise<string> {
     const [chart, content] = await this._picture();
-    return chart.toSVG(content);
+    return chart.toSVG(content, content.printed?.());
   }
 
   /** The picture with title and caption as a PNG data URL. */
   async toPNG(): Promise<string> {
     const [chart, content] = await this._picture();
-    return chart.toPNG(content);
+    return chart.toPNG(content, content.printed?.());
   }
 
   /** The Python call that makes this view. */
@@ -128,16 +129,16 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._zoom?.dispose();
     this._chart?.dispose();
     this._shell.root.remove();
-    this._resolveDrawn();
+    this._drawing.end();
     Signal.clearData(this);
   }
 
   abstract pointedBy(mark: IMark): IPointed;
 
   abstract marksOf(at: IPointed): ILinkedMarks;
-  /** Read and draw again, now. */
-  refresh(): void {
-    this._request(true);
+  /** Read and draw again, now or with the next picture. */
+  refresh(now = true): void {
+    this._request(now);
   }
 
   /** The options as the union that all views share. */
@@ -190,6 +191,21 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     return readTheme(this._shell.root).dark;
   }
 
+  /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
+  protected get drawsWhileDragged(): boolean {
+    return false;
+  }
+
+  /** Pixels of the first plot; null while nothing is drawn. */
+  protected get frame(): IFrame | null {
+    return this._chart?.frames()[0] ?? null;
+  }
+
+  /** What is shown was changed by zooming or moving. */
+  protected zoomed(): void {
+    // Most pictures hold all that can be zoomed into.
+  }
+
   /** Width in pixels that the picture may take; 640 where the page has no layout. */
   protected get width(): number {
     return this._shell.stage.clientWidth || 640;
@@ -197,20 +213,20 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   protected readonly t: Translate;
 
-  private _menu(): IMenuItem[] {
+  /** What the menu can do beside copying and saving. */
+  protected menuActions(): IMenuActions {
     const { x0 = 0, x1 = 0 } = this._zoom?.domain ?? {};
     const chooses = this._linked.canChoose && this._zoom?.isZoomed;
-    const actions = {
+    return {
       resetZoom: () => this._zoom?.reset(),
       chooseShown: chooses ? () => this._linked.chooseSpan([x0, x1]) : undefined,
       exportReport: this.host.exportReport
     };
-    return viewMenu(this, `${this.source.name}-${this._options.view}`, this.plain(), actions, this.t);
   }
 
   private async _picture(): Promise<[Chart, IContent]> {
     await this.settled();
-    if (this._chart === null || this._content === null) {
+    if (!this._chart || !this._content?.recipe) {
       throw new ViewError(this.t('There is no picture to export yet. %1', this.summary()));
     }
     return [this._chart, this._content];
@@ -247,15 +263,12 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   /** Ask for a drawing; `settled` waits for it from now on. */
   private _request(now: boolean): void {
-    if (this._isSettled) {
-      this._isSettled = false;
-      this._drawn = new Promise(resolve => (this._resolveDrawn = resolve));
-    }
+    this._drawing.begin();
     this._pace.request(now);
   }
 
   private async _refresh(): Promise<void> {
-    if (this._zoom?.isDragging) {
+    if (this._zoom?.isDragging && !this.drawsWhileDragged) {
       // The picture must not change under the hand; the next frame will.
       this._pace.request();
       return;
@@ -278,7 +291,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
         this._show(this._linked.emptied(loaded.state));
       }
     } catch (reason) {
-      this._fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
+      this.fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
     } finally {
       clearTimeout(slow);
     }
@@ -289,14 +302,14 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       ...this.controls(),
       ...this._linked.controls()
     ]);
-    renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
+    renderState(this._shell.banner, this._content && this._link(), reason => this.fail(reason));
     if (options === this._options) {
-      this._isSettled = true;
-      this._resolveDrawn();
+      this._drawing.end();
     }
   }
 
-  private _fail(reason: unknown): void {
+  /** Say that something went wrong, with the way to try it again. */
+  protected fail(reason: unknown): void {
     if (!this._isDisposed) {
       this._show(errorState(reason, this._actions, this.t));
     }
@@ -314,7 +327,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._shell.present(null);
     this._cursor.clear();
     this._linked.place(null, null);
-    renderState(this._shell.state, link ?? state, reason => this._fail(reason));
+    renderState(this._shell.state, link ?? state, reason => this.fail(reason));
   }
 
   private async _draw(content: IContent): Promise<void> {
@@ -322,6 +335,9 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     renderState(this._shell.state, null, () => undefined);
     this._shell.present(content);
     const recipe = fitRecipe(content, this._zoom, this.host.frame?.clientHeight ?? 0);
+    if (recipe === null) {
+      return;
+    }
     if (this._chart === null) {
       const { renderer = 'canvas' } = this.host;
       const chart = await Chart.mount(this._shell.plot, recipe, {
@@ -335,7 +351,10 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       this._chart = chart;
       this._zoom = new Zoom(chart, this._zoomOptions);
       this._zoom.extent(content.extent.x, content.extent.y);
-      this._zoom.changed.connect(() => void chart.settled().then(() => this._place()));
+      this._zoom.changed.connect(() => {
+        void chart.settled().then(() => this._place());
+        this.zoomed();
+      });
     } else {
       await this._chart.apply(recipe);
     }
@@ -364,7 +383,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       this._linked.tell(moved.mark);
       this._shell.say(said ? `${moved.said}. ${said}` : moved.said);
       if (moved.copy !== undefined) {
-        void copyText(moved.copy).catch(reason => this._fail(reason));
+        void copyText(moved.copy).catch(reason => this.fail(reason));
       }
       void this._chart?.settled().then(() => this._place());
     }
@@ -384,9 +403,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   private _chart: Chart | null = null;
   private _zoom: Zoom | null = null;
   private _abort: AbortController | null = null;
-  private _isSettled = false;
-  private _resolveDrawn: () => void = () => undefined;
-  private _drawn = new Promise<void>(resolve => (this._resolveDrawn = resolve));
+  private readonly _drawing = new Drawing();
   private _isDisposed = false;
   private readonly _pace = new Pace(() => this._refresh());
   private readonly _actions: IStateActions;

@@ -10,7 +10,7 @@ export interface ISeries {
 }
 
 /** The largest sustained change of a series. */
-interface IMove {
+export interface IMove {
   layer: number;
   rises: boolean;
   from: number;
@@ -24,7 +24,7 @@ interface IMove {
 const TAIL = 0.05;
 
 /** Return the largest rise or fall of a series, cut to where most of it happens; null when fewer than two values are finite. */
-function largestMove({ layer, steps, values }: ISeries): IMove | null {
+export function largestMove({ layer, steps, values }: ISeries): IMove | null {
   let [low, high]: [number, number] = [-1, -1];
   let best: { at: number; to: number; size: number } | null = null;
   for (let place = 0; place < values.length; place++) {

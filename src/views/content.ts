@@ -3,7 +3,14 @@ import type { IState } from './states';
 
 /** What a view found to draw. */
 export interface IContent {
-  recipe: IRecipe;
+  /** Null where `body` is all that is shown. */
+  recipe: IRecipe | null;
+  /** The same for an exported picture, where the page draws it in a way of its own. */
+  printed?: () => IRecipe;
+  /** What is shown that is not a picture, such as a table. */
+  body?: HTMLElement;
+  /** What to know about the picture and to act on, above it. */
+  notes?: readonly INote[];
   /** Plots above one another, which share the height; 1 unless told. */
   rows?: number;
   /** What the data cover, for zooming. */
@@ -14,6 +21,14 @@ export interface IContent {
   summary: string;
   /** Hue beside the title. */
   swatch?: string;
+}
+
+/** A sentence with an action. */
+export interface INote {
+  text: string;
+  /** What the sentence is about in the colour of non-finite values, or plain. */
+  tone?: 'nonfinite';
+  action: { label: string; run: () => void };
 }
 
 /** A picture, or why there is none. */

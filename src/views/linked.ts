@@ -41,7 +41,7 @@ export interface ILinkedView {
   /** What is marked until something else is chosen; absent where nothing can be. */
   pinned?(): IMark | null;
   /** How steps lie on the x axis; absent where it has none. */
-  stepAxis?(): IStepAxis;
+  stepAxis?(): IStepAxis | undefined;
   /** Read and draw again, now. */
   refresh(): void;
 }
@@ -79,7 +79,7 @@ export class Linked implements IDisposable {
 
   /** Whether steps can be chosen in this view. */
   get canChoose(): boolean {
-    return this._link !== undefined && this._view.stepAxis !== undefined;
+    return this._link !== undefined && this._axis !== undefined;
   }
 
   /** Steps that this view must keep to: those chosen in another view. */

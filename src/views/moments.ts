@@ -1,116 +1,262 @@
-import { COLORS, formatFull, formatInteger, type IPlace, type Row } from '../charts';
-import type { MomentsOptions, ViewOptions } from '../protocol/views.generated';
-import type { IMomentGroups } from '../store/moment-source';
-import type { IPointed } from '../store/run-link';
-import type { IRunSource, SourceChange } from '../store/source';
-import { BaseView } from './base';
-import type { IMark, IMoved, Loaded } from './content';
-import type { ILinkedMarks } from './linked';
-import type { Control } from './toolbar';
-import type { ITip } from './tooltip';
-import type { IViewHost, Mount } from './view';
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { MomentsOptions } from '../protocol/views.generated';
+import type { IRunSource } from '../store/source';
+import { toCode } from './code';
+import { element } from './dom';
+import { Menu } from './menu';
+import { filterControls } from './moments/filter-controls';
+import { LayersPane } from './moments/layers-pane';
+import { LinesPane } from './moments/lines-pane';
+import { MapPane } from './moments/map-pane';
+import { mainControls, type IControlFacts } from './moments/moment-controls';
+import { MovesPane } from './moments/moves-pane';
+import { NameFacts } from './moments/name-facts';
+import { OtherRuns } from './moments/other-runs';
+import type { IPaneHost, MomentPane } from './moments/pane';
+import { TablePane } from './moments/table-pane';
+import type { MomentOptions } from './moments/words';
+import { stackPNG, stackSVG } from './stack';
+import { renderState } from './states';
+import { Toolbar, type Control } from './toolbar';
+import { untranslated, type Translate } from './translate';
+import type { IView, IViewHost, Mount } from './view';
+import { ViewError } from './view-error';
+import { viewMenu } from './view-menu';
 
-/** The explorer of the stream `moments`. */
-class MomentsView extends BaseView<MomentsOptions> {
+type Pane = new (
+  node: HTMLElement,
+  source: IRunSource,
+  options: MomentOptions,
+  host: IPaneHost
+) => MomentPane;
+
+/** A pane of an explorer and which of the explorer's options it is given otherwise. */
+interface IPart {
+  readonly pane: Pane;
+  readonly instead?: Partial<MomentOptions>;
+}
+
+/** What each kind is made of. The first pane is the one whose zoom the menu means. */
+const PARTS: Readonly<Record<MomentOptions['kind'], readonly IPart[]>> = {
+  overview: [
+    { pane: LinesPane, instead: { kind: 'lines', by: [] } },
+    { pane: MovesPane },
+    { pane: LinesPane, instead: { kind: 'lines', by: ['family'] } }
+  ],
+  lines: [{ pane: LinesPane }],
+  tensors: [{ pane: LinesPane }],
+  layers: [{ pane: LayersPane }],
+  layer_map: [{ pane: MapPane }],
+  item_map: [{ pane: MapPane }],
+  table: [{ pane: TablePane }]
+};
+
+interface IMounted {
+  readonly part: IPart;
+  readonly node: HTMLElement;
+  readonly pane: MomentPane;
+}
+
+/** The explorer of the stream `moments`: a toolbar, a line of filters that folds, and the panes of the chosen kind. */
+class MomentsView implements IView<MomentsOptions> {
   constructor(
-    node: HTMLElement,
-    source: IRunSource,
-    options: Required<MomentsOptions>,
-    host: IViewHost = {}
+    readonly node: HTMLElement,
+    private readonly _source: IRunSource,
+    options: MomentOptions,
+    private readonly _host: IViewHost = {}
   ) {
-    super(node, source, options, host, { axes: 'x', least: 4 });
-  }
-
-  pointedBy(mark: IMark): IPointed {
-    return { step: mark.x[0], layer: null };
-  }
-
-  marksOf({ step }: IPointed): ILinkedMarks {
-    return { marks: step === null ? [] : [{ facet: null, x: [step, step], y: null }] };
-  }
-
-  protected plain(): ViewOptions {
-    return this.options;
-  }
-
-  protected concerns(change: SourceChange): boolean {
-    return change.kind === 'rows' && change.stream === 'moments';
-  }
-
-  protected controls(): Control[] {
-    return [{ kind: 'name', id: 'run', text: this.source.name }];
-  }
-
-  protected probe(place: IPlace): IMark | null {
-    const step = Math.round(place.x);
-    return { facet: ['panel', 0], x: [step, step], y: null };
-  }
-
-  protected tipOf(mark: IMark): ITip | null {
-    const { keys, group, step, value } = this._groups;
-    const places = Array.from(step.keys()).filter(at => step[at] === mark.x[0]);
-    const lines = places.slice(0, 12).map(at => ({
-      name: keys[group[at] ?? 0]?.join(', ') ?? '',
-      value: formatFull(value[at] ?? NaN)
-    }));
-    return lines.length > 0 ? { heading: this.t('step %1', formatInteger(mark.x[0])), lines } : null;
-  }
-
-  protected move(): IMoved | null {
-    return null;
-  }
-
-  protected async load(signal: AbortSignal): Promise<Loaded> {
-    const { stat, statistic, by, pattern, where, ratio, mixed, series } = this.options;
-    const steps = this.within(this.options.steps);
-    const groups = await this.source.moments?.groups(
-      { stat, statistic, by, pattern, where, ratio, mixed, series, steps, points: 2000 },
-      signal
+    this._options = options;
+    this._t = _host.translate ?? untranslated;
+    const t = this._t;
+    const menu = new Menu(
+      t('More actions'),
+      () => {
+        const first = this._panes[0]?.pane.menu ?? { resetZoom: () => undefined };
+        return viewMenu(this, `${_source.name}-moments`, this._options, first, t);
+      },
+      reason => this._fail(reason)
     );
-    if (groups === undefined || groups.step.length === 0) {
-      const action = { label: this.t('Check again'), run: () => this.actions.retry() };
-      return { state: { kind: 'empty', sentence: this.t('This run has no statistics yet.'), action } };
-    }
-    this._groups = groups;
-    const { keys, group, step, value } = groups;
-    const rows: Row[] = Array.from(step, (x, at) => ({
-      x,
-      name: keys[group[at] ?? 0]?.join(', ') ?? '',
-      value: Number.isFinite(value[at]) ? value[at] : null,
-      panel: 0,
-      kind: Number.isFinite(value[at]) ? 'line' : 'nonfinite',
-      color: COLORS.nonfinite[0]
-    }));
-    const x = [step.reduce((a, b) => Math.min(a, b)), step.reduce((a, b) => Math.max(a, b))] as const;
-    return {
-      content: {
-        recipe: {
-          template: 'scalars',
-          texts: { xTitle: this.t('step'), xLabel: 'datum.label', yScale: this.options.transform },
-          params: { x0: x[0], x1: x[1], headers: { 0: statistic } },
-          datasets: { rows }
-        },
-        extent: { x, y: [0, 1] },
-        title: this.t('%1 %2, steps %3 to %4', stat, statistic, formatInteger(x[0]), formatInteger(x[1])),
-        caption: [],
-        summary: this.t('%1 groups', keys.length)
-      }
-    };
+    this._toolbar = new Toolbar(t('View settings'), menu.node);
+    this._filters = new Toolbar(t('Filters'), null);
+    this._filters.node.hidden = true;
+    this._others = new OtherRuns(_host.runs ?? null, () => this._panes.forEach(({ pane }) => pane.renew()));
+    node.append(
+      element(
+        'div',
+        { class: 'jp-MegalensMoments' },
+        this._toolbar.node,
+        this._filters.node,
+        this._failure,
+        this._body
+      )
+    );
+    this._mount();
+    void this._listRuns();
   }
 
-  private _groups: IMomentGroups = {
-    keys: [],
-    group: new Uint32Array(),
-    step: new Float64Array(),
-    samples: new Float64Array(),
-    value: new Float64Array(),
-    count: new Float64Array(),
-    nonFinite: new Float64Array(),
-    error: new Float64Array(),
-    scaled: new Uint8Array(),
-    groupsTotal: 0,
-    stepsTotal: 0
-  };
+  get options(): Readonly<MomentOptions> {
+    return this._options;
+  }
+
+  get changed(): ISignal<this, Readonly<MomentOptions>> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  async update(options: Partial<MomentsOptions>): Promise<void> {
+    const next = { ...this._options, ...options };
+    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
+      const before = this._options;
+      this._options = next;
+      this._changed.emit(next);
+      if (PARTS[before.kind].some((part, at) => part.pane !== PARTS[next.kind][at]?.pane)) {
+        this._mount();
+      } else {
+        this._panes.forEach(({ part, pane }) => void pane.update({ ...next, ...part.instead }));
+      }
+    }
+    await this.settled();
+  }
+
+  async settled(): Promise<void> {
+    await Promise.all(this._panes.map(({ pane }) => pane.settled()));
+  }
+
+  summary(): string {
+    return [...new Set(this._panes.map(({ pane }) => pane.summary()))].filter(Boolean).join(' ');
+  }
+
+  code(): string {
+    return toCode(this._options, this._host.variable);
+  }
+
+  async toSVG(): Promise<string> {
+    const pictures = await this._pictures(pane => pane.toSVG());
+    return pictures.length === 1 ? (pictures[0] ?? '') : stackSVG(pictures);
+  }
+
+  /** The pictures with titles and captions as a PNG data URL. */
+  async toPNG(): Promise<string> {
+    const pictures = await this._pictures(pane => pane.toPNG());
+    return pictures.length === 1 ? (pictures[0] ?? '') : stackPNG(pictures);
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._unmount();
+    this._others.dispose();
+    this.node.replaceChildren();
+    Signal.clearData(this);
+  }
+
+  private async _pictures(draw: (pane: MomentPane) => Promise<string>): Promise<string[]> {
+    const charts = this._panes.filter(({ part }) => part.pane !== TablePane && part.pane !== MovesPane);
+    if (charts.length === 0) {
+      throw new ViewError(this._t('A table has no picture. Download it as CSV, or draw lines.'));
+    }
+    return Promise.all(charts.map(({ pane }) => draw(pane)));
+  }
+
+  private _mount(): void {
+    this._unmount();
+    const parts = PARTS[this._options.kind];
+    const { frame, ...host } = this._host;
+    this._panes = parts.map((part, at) => {
+      const node = element('div', { class: 'jp-MegalensMoments-pane' });
+      this._body.append(node);
+      const pane = new part.pane(
+        node,
+        this._source,
+        { ...this._options, ...part.instead },
+        {
+          ...host,
+          ...(frame && parts.length === 1 ? { frame } : {}),
+          choose: options => void this.update(options),
+          others: this._others,
+          toolbar: chips => this._show(at, chips)
+        }
+      );
+      return { part, node, pane };
+    });
+  }
+
+  private _unmount(): void {
+    this._panes.forEach(({ pane }) => pane.dispose());
+    this._panes = [];
+    this._body.replaceChildren();
+  }
+
+  /** Show the controls as things are now, and behind the first pane only panes that have something to add. */
+  private _show(at: number, chips: readonly Control[]): void {
+    const states = this._panes.map(({ node }) => node.firstElementChild?.getAttribute('data-state'));
+    this._panes.forEach(({ node }, place) => {
+      node.hidden = place > 0 && states[place] === 'none' && states[0] === 'none';
+    });
+    if (at === 0) {
+      this._chips = chips;
+      this._draw();
+    }
+  }
+
+  private _draw(): void {
+    const t = this._t;
+    const pane = this._panes[0]?.pane;
+    const facts: IControlFacts = {
+      source: this._source,
+      options: this._options,
+      index: pane?.index ?? null,
+      names: this._names.of(pane?.index?.names ?? [], this._options.stat),
+      steps: pane?.steps ?? new Float64Array(),
+      runs: this._runs,
+      choose: options => void this.update(options)
+    };
+    const fold = (open: boolean): void => {
+      this._filters.node.hidden = !open;
+      void this._listRuns();
+      this._draw();
+    };
+    const open = !this._filters.node.hidden;
+    this._toolbar.update([...mainControls(facts, open, fold, t), ...this._chips]);
+    this._filters.update(open ? filterControls(facts, t) : []);
+  }
+
+  /** Learn which runs there are to compare with; those of when the filters were opened last. */
+  private async _listRuns(): Promise<void> {
+    const runs = await this._host.runs?.list().catch(() => null);
+    if (runs && !this._isDisposed) {
+      this._runs = runs.filter(({ id }) => id !== this._source.id);
+      this._draw();
+    }
+  }
+
+  private _fail(reason: unknown): void {
+    const dismiss = {
+      label: this._t('Dismiss'),
+      run: () => renderState(this._failure, null, () => undefined)
+    };
+    const sentence = reason instanceof Error ? reason.message : String(reason);
+    renderState(this._failure, { kind: 'error', sentence, action: dismiss }, () => undefined);
+  }
+
+  private _options: MomentOptions;
+  private _panes: IMounted[] = [];
+  private _chips: readonly Control[] = [];
+  private _runs: IControlFacts['runs'] = null;
+  private _isDisposed = false;
+  private readonly _t: Translate;
+  private readonly _toolbar: Toolbar;
+  private readonly _filters: Toolbar;
+  private readonly _others: OtherRuns;
+  private readonly _names = new NameFacts();
+  private readonly _failure = element('div', { class: 'jp-MegalensBanner', hidden: '' });
+  private readonly _body = element('div', { class: 'jp-MegalensMoments-body' });
+  private readonly _changed = new Signal<this, Readonly<MomentOptions>>(this);
 }
 
 /** Explore the statistics of a run. */

@@ -1,4 +1,4 @@
-import type { IContent } from './content';
+import type { IContent, INote } from './content';
 import { element } from './dom';
 import type { Translate } from './translate';
 
@@ -18,7 +18,9 @@ export class Shell {
       toolbar,
       this.banner,
       this._title,
+      this._notes,
       this._stage,
+      this._body,
       this.state,
       this._caption,
       this._live
@@ -41,9 +43,12 @@ export class Shell {
   /** Write title and caption of a picture; null where there is none. */
   present(content: IContent | null): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
+    this._writeNotes(content?.notes ?? []);
+    this._body.replaceChildren(...(content?.body ? [content.body] : []));
     if (content === null) {
       return;
     }
+    this._stage.hidden = content.recipe === null;
     this._title.textContent = content.title;
     if (content.swatch) {
       const swatch = element('span', { class: 'jp-MegalensSwatch' });
@@ -59,8 +64,30 @@ export class Shell {
     this._live.textContent = text;
   }
 
+  private _writeNotes(notes: readonly INote[]): void {
+    const key = JSON.stringify(notes);
+    if (this._notes.dataset['notes'] !== key) {
+      this._notes.dataset['notes'] = key;
+      this._notes.hidden = notes.length === 0;
+      this._notes.replaceChildren(...notes.map(noteLine));
+    }
+  }
+
+  private readonly _notes = element('div', { class: 'jp-MegalensNotes', hidden: '' });
+  private readonly _body = element('div', { class: 'jp-MegalensBody' });
   private readonly _title = element('h3', { class: 'jp-MegalensView-title' });
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
   private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
   private readonly _stage: HTMLElement;
+}
+
+function noteLine({ text, tone, action }: INote): HTMLElement {
+  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
+  button.addEventListener('click', () => action.run());
+  return element(
+    'p',
+    { class: `jp-MegalensNote jp-mod-${tone ?? 'plain'}` },
+    element('span', {}, text),
+    button
+  );
 }

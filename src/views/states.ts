@@ -10,6 +10,10 @@ export interface IState {
   kind: 'loading' | 'empty' | 'stale' | 'disconnected' | 'error';
   sentence: string;
   action: { label: string; run: () => void | Promise<void> };
+  /** Other ways on. */
+  more?: readonly IState['action'][];
+  /** Lines to copy into a script. */
+  code?: string;
 }
 
 /** What the actions of states do. */
@@ -162,7 +166,8 @@ export function renderState(
   failed: (reason: unknown) => void
 ): void {
   node.hidden = state === null;
-  const key = state === null ? '' : `${state.kind}\n${state.sentence}\n${state.action.label}`;
+  const key =
+    state === null ? '' : `${state.kind}\n${state.sentence}\n${state.action.label}\n${state.code ?? ''}`;
   if (node.dataset['state'] === key) {
     return;
   }
@@ -173,15 +178,21 @@ export function renderState(
   }
   node.dataset['kind'] = state.kind;
   node.setAttribute('role', state.kind === 'error' ? 'alert' : 'status');
-  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, state.action.label);
+  const buttons = [state.action, ...(state.more ?? [])].map(action => actionButton(action, failed));
+  const code = state.code === undefined ? [] : [element('pre', {}, state.code)];
+  node.append(element('p', {}, state.sentence), ...code, ...buttons);
+}
+
+function actionButton(action: IState['action'], failed: (reason: unknown) => void): HTMLElement {
+  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
   button.addEventListener('click', () => {
     button.disabled = true;
     void Promise.resolve()
-      .then(() => state.action.run())
+      .then(() => action.run())
       .catch(failed)
       .finally(() => {
         button.disabled = false;
       });
   });
-  node.append(element('p', {}, state.sentence), button);
+  return button;
 }

@@ -18,6 +18,8 @@ export type Control =
       value: string;
       suggestions: readonly string[];
       valid: (value: string) => boolean;
+      /** Spaces are part of the text; otherwise they are dropped. */
+      spaced?: boolean;
       change: (value: string) => void;
     }
   | {
@@ -35,6 +37,14 @@ export type Control =
       text: string;
       title: string;
       remove: () => void;
+    }
+  | {
+      kind: 'toggle';
+      id: string;
+      text: string;
+      title: string;
+      pressed: boolean;
+      change: (pressed: boolean) => void;
     }
   | {
       kind: 'steps';
@@ -115,7 +125,8 @@ function mountText(first: Control): IMounted {
   const node = labelled(first.kind === 'text' ? first.label : '', input, list);
   let current = first;
   const take = (): void => {
-    const value = input.value.replace(/\s/g, '');
+    const spaced = current.kind === 'text' && current.spaced === true;
+    const value = spaced ? input.value.trim() : input.value.replace(/\s/g, '');
     const valid = current.kind === 'text' && current.valid(value);
     input.setAttribute('aria-invalid', String(!valid));
     if (valid && current.kind === 'text') {
@@ -237,20 +248,42 @@ function mountChip(first: Control): IMounted {
   };
 }
 
+function mountToggle(first: Control): IMounted {
+  const node = element('button', { class: 'jp-MegalensButton jp-mod-toggle', type: 'button' });
+  let current = first;
+  node.addEventListener('click', () => current.kind === 'toggle' && current.change(!current.pressed));
+  return {
+    node,
+    update: control => {
+      current = control;
+      if (control.kind === 'toggle') {
+        node.textContent = control.text;
+        node.title = control.title;
+        node.setAttribute('aria-expanded', String(control.pressed));
+      }
+    }
+  };
+}
+
 const MOUNTS = {
   name: mountName,
   select: mountSelect,
   text: mountText,
   number: mountNumber,
   steps: mountSteps,
-  chip: mountChip
+  chip: mountChip,
+  toggle: mountToggle
 };
 
 /** One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. */
 export class Toolbar {
-  constructor(label: string, menu: HTMLElement) {
+  constructor(label: string, menu: HTMLElement | null) {
     this._menu = menu;
-    this.node = element('div', { class: 'jp-MegalensToolbar', role: 'toolbar', 'aria-label': label }, menu);
+    this.node = element(
+      'div',
+      { class: 'jp-MegalensToolbar', role: 'toolbar', 'aria-label': label },
+      ...(menu ? [menu] : [])
+    );
   }
 
   readonly node: HTMLElement;
@@ -279,6 +312,6 @@ export class Toolbar {
     });
   }
 
-  private readonly _menu: HTMLElement;
+  private readonly _menu: HTMLElement | null;
   private readonly _mounted = new Map<string, IMounted>();
 }

@@ -11,6 +11,7 @@ import type {
   SourceChange,
   StepsQuery
 } from '../../store/source';
+import { MemoryMoments, type IMomentRow } from './memory-moments';
 import { TensorStore } from '../../store/tensor-store';
 
 /** A run whose rows are in memory: a whole IRunSource, small enough to know every number. */
@@ -28,6 +29,7 @@ export class MemoryRun implements IRunSource {
   limitBytes = 1 << 24;
   sampledEvery = 1;
   failure: Error | null = null;
+  moments: MemoryMoments | undefined = new MemoryMoments();
   readonly asked: ITensorQuery[] = [];
   readonly patches: ConfigPatch[] = [];
 
@@ -40,6 +42,13 @@ export class MemoryRun implements IRunSource {
     this.rows.push(...rows.map(rowOf));
     const last = this.rows[this.rows.length - 1]?.step ?? 0;
     this._changed.emit({ kind: 'rows', stream: 'tensors', firstStep: last, lastStep: last });
+  }
+
+  /** Let statistics arrive. */
+  log(...rows: IMomentRow[]): void {
+    this.moments?.add(...rows);
+    const last = rows[rows.length - 1]?.step ?? 0;
+    this._changed.emit({ kind: 'rows', stream: 'moments', firstStep: last, lastStep: last });
   }
 
   connect(connection: ConnectionState): void {

@@ -1,0 +1,25 @@
+/** A drawing that was asked for and others wait for. */
+export class Drawing {
+  /** Resolves when everything asked for is drawn. */
+  get ended(): Promise<void> {
+    return this._ended;
+  }
+
+  /** Something was asked for: waiting begins, unless it goes on. */
+  begin(): void {
+    if (this._isOver) {
+      this._isOver = false;
+      this._ended = new Promise(resolve => (this._resolve = resolve));
+    }
+  }
+
+  /** All is drawn, or never will be. */
+  end(): void {
+    this._isOver = true;
+    this._resolve();
+  }
+
+  private _isOver = false;
+  private _resolve: () => void = () => undefined;
+  private _ended = new Promise<void>(resolve => (this._resolve = resolve));
+}

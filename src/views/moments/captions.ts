@@ -1,0 +1,146 @@
+import { formatInteger, formatNumber } from '../../charts';
+import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
+import type { Translate } from '../translate';
+import { placeNear } from './line';
+import { keyWords, statisticWords, type MomentOptions } from './words';
+
+/** Most warnings of a run that a caption repeats. */
+const MOST_WARNINGS = 4;
+
+/** Say what was left out of what is drawn: steps and series. */
+export function omittedWords(groups: IMomentGroups, unit: string, t: Translate): string[] {
+  const lines: string[] = [];
+  const drawn = new Set(groups.step).size;
+  if (groups.stepsTotal > drawn) {
+    lines.push(
+      t(
+        '%1 of %2 steps are drawn; every minimum and maximum is kept.',
+        formatInteger(drawn),
+        formatInteger(groups.stepsTotal)
+      )
+    );
+  }
+  if (groups.groupsTotal > groups.keys.length) {
+    lines.push(
+      t(
+        '%1 of %2 %3 are drawn: those with the largest values.',
+        formatInteger(groups.keys.length),
+        formatInteger(groups.groupsTotal),
+        unit
+      )
+    );
+  }
+  return lines;
+}
+
+/** Say how sure the numbers are: an unknown loss scale, and what raw sums in single precision lost. */
+export function trustWords(groups: IMomentGroups, options: MomentOptions, t: Translate): string[] {
+  const lines: string[] = [];
+  if (groups.scaled.includes(1)) {
+    lines.push(
+      t(
+        'These gradients may hold a loss scale that nobody recorded: compare them with one another, not with others.'
+      )
+    );
+  }
+  let worst = -1;
+  groups.error.forEach((error, at) => {
+    worst = error > (worst < 0 ? 0 : (groups.error[worst] ?? 0)) ? at : worst;
+  });
+  if (worst >= 0) {
+    const key = groups.keys[groups.group[worst] ?? 0] ?? [];
+    lines.push(
+      t(
+        'Made of raw sums in single precision: at worst the %1 is known to ± %2 (of %3, at step %4, where it is %5).',
+        statisticWords(options.statistic, t),
+        formatNumber(groups.error[worst] ?? NaN, 2),
+        formatNumber(groups.value[worst] ?? NaN, 3),
+        formatInteger(groups.step[worst] ?? 0),
+        keyWords(key, options.by ?? [], t)
+      )
+    );
+  }
+  return lines;
+}
+
+/** Say what is unusual about a run's files, and what the options do that is not literal. */
+export function optionWords(options: MomentOptions, index: IMomentIndex | null, t: Translate): string[] {
+  const warnings = index?.warnings ?? [];
+  const lines: string[] = [];
+  if (options.mixed) {
+    lines.push(t('Inputs and outputs of modules are mixed: the same values may count twice.'));
+  }
+  if (options.smoothing > 1) {
+    lines.push(
+      t('Trailing mean of %1 points; the numbers themselves are faint.', formatInteger(options.smoothing))
+    );
+  }
+  if (options.show === 'relative' || options.show === 'percent') {
+    lines.push(t('A series whose first value is 0 has no such number.'));
+  }
+  lines.push(...warnings.slice(0, MOST_WARNINGS));
+  if (warnings.length > MOST_WARNINGS) {
+    lines.push(t('%1 more notes on this run.', formatInteger(warnings.length - MOST_WARNINGS)));
+  }
+  return lines;
+}
+
+/** Say how many values were not finite, and how they are marked. */
+export function nonFiniteWords(groups: IMomentGroups, t: Translate): string[] {
+  const steps = new Set<number>();
+  groups.nonFinite.forEach((count, at) => {
+    if (count !== 0 || groups.value[at] === Infinity || groups.value[at] === -Infinity) {
+      steps.add(groups.step[at] ?? 0);
+    }
+  });
+  return steps.size === 0
+    ? []
+    : [
+        t(
+          steps.size === 1
+            ? 'Values that are not finite at %1 step, marked along the top; statistics are over the finite ones.'
+            : 'Values that are not finite at %1 steps, marked along the top; statistics are over the finite ones.',
+          formatInteger(steps.size)
+        )
+      ];
+}
+
+/** A stretch of the x axis in which every step has values that are not finite. */
+export interface IStretch {
+  readonly x: number;
+  readonly x2: number;
+  readonly count: number;
+}
+
+/**
+ * Return the stretches with values that are not finite, over all groups.
+ *
+ * @param steps - Every step that was logged, ascending: neighbours in it are one stretch.
+ * @param xOf - Where a step lies on the x axis.
+ */
+export function badStretches(
+  groups: IMomentGroups,
+  steps: ArrayLike<number>,
+  xOf: (step: number) => number
+): IStretch[] {
+  const counts = new Map<number, number>();
+  groups.nonFinite.forEach((count, at) => {
+    const infinite = groups.value[at] === Infinity || groups.value[at] === -Infinity;
+    if (count !== 0 || infinite) {
+      const step = groups.step[at] ?? 0;
+      counts.set(step, (counts.get(step) ?? 0) + (count > 0 ? count : 1));
+    }
+  });
+  const found: (IStretch & { place: number })[] = [];
+  for (const [step, count] of [...counts].sort(([a], [b]) => a - b)) {
+    const place = placeNear(steps, step);
+    const last = found[found.length - 1];
+    const x = xOf(step);
+    if (last && place <= last.place + 1) {
+      found[found.length - 1] = { x: last.x, x2: x, count: last.count + count, place };
+    } else {
+      found.push({ x, x2: x, count, place });
+    }
+  }
+  return found.map(({ x, x2, count }) => ({ x, x2, count }));
+}

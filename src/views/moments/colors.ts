@@ -1,0 +1,42 @@
+import { COLORS } from '../../charts';
+import type { IMomentLine } from './line';
+
+/** Dashes of the runs of a comparison, pixels; this run's lines are solid. */
+const DASHES: readonly (readonly number[])[] = [
+  [1, 0],
+  [6, 3],
+  [2, 3],
+  [8, 3, 2, 3],
+  [12, 4],
+  [4, 2],
+  [1, 2],
+  [10, 2, 2, 2]
+];
+
+/** Return the dash of a run's lines. */
+export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.length] ?? [1, 0];
+
+/**
+ * Return the colour of each line. Groups keep their colour over all runs; one group in several runs takes a colour a run. Few groups that have no
+ * order are told apart by the palette that is safe for colour-blind people; layers, and many groups, by an ordered scale.
+ */
+export function lineColors(lines: readonly IMomentLine[], dark: boolean): string[] {
+  const tone = dark ? 'dark' : 'light';
+  const [palette, ramp] = [COLORS.categorical[tone], COLORS.layers[tone]];
+  const keys = [...new Set(lines.map(line => JSON.stringify(line.key)))];
+  const places = new Map(keys.map((key, at) => [key, at]));
+  if (keys.length === 1) {
+    return lines.map(line => palette[line.run % palette.length] ?? palette[0]);
+  }
+  const layers = lines.map(line => line.layer).filter(layer => layer !== null);
+  const layered = layers.length === lines.length && new Set(layers).size === keys.length;
+  const [first, last] = [Math.min(...layers), Math.max(...layers)];
+  const stop = (share: number): string => ramp[Math.round(share * (ramp.length - 1))] ?? ramp[0];
+  return lines.map(line => {
+    if (layered && line.layer !== null) {
+      return stop(last === first ? 0 : (line.layer - first) / (last - first));
+    }
+    const at = places.get(JSON.stringify(line.key)) ?? 0;
+    return keys.length <= palette.length ? (palette[at] ?? palette[0]) : stop(at / (keys.length - 1));
+  });
+}

@@ -1,0 +1,54 @@
+import type { IMomentGroups, IMomentRows, MomentColumn } from '../../store/moment-source';
+
+/** Write groups as comma-separated values, all their digits, with the statistic under its name. */
+export function groupsCsv(groups: IMomentGroups, by: readonly MomentColumn[], statistic: string): string {
+  const head = [...by, 'step', 'samples', statistic, 'count', 'nonfinite', 'error'];
+  const lines = Array.from(groups.step, (step, at) => [
+    ...(groups.keys[groups.group[at] ?? 0] ?? []).map(cell),
+    step,
+    groups.samples[at] ?? -1,
+    number(groups.value[at]),
+    number(groups.count[at]),
+    number(groups.nonFinite[at]),
+    number(groups.error[at])
+  ]);
+  return [head, ...lines].map(line => line.join(',')).join('\n') + '\n';
+}
+
+/** Write the rows themselves as comma-separated values: the columns of the stream. */
+export function rowsCsv(rows: IMomentRows): string {
+  const columns: Record<string, (at: number) => string | number> = {
+    step: at => rows.step[at] ?? 0,
+    samples: at => rows.samples[at] ?? -1,
+    stat: at => cell(rows.stat[at] ?? ''),
+    name: at => cell(rows.names[rows.nameId[at] ?? 0] ?? ''),
+    rank: at => rows.rank[at] ?? -1,
+    stage: at => rows.stage[at] ?? -1,
+    count: at => number(rows.count[at]),
+    mean: at => number(rows.mean[at]),
+    m2: at => number(rows.m2[at]),
+    m3: at => number(rows.m3[at]),
+    m4: at => number(rows.m4[at]),
+    min: at => number(rows.min[at]),
+    max: at => number(rows.max[at]),
+    nan_count: at => number(rows.nanCount[at]),
+    inf_count: at => number(rows.infCount[at]),
+    rounding: at => number(rows.rounding[at]),
+    loss_scale: at => number(rows.lossScale[at])
+  };
+  const lines = Array.from(rows.step, (_, at) =>
+    Object.values(columns)
+      .map(read => read(at))
+      .join(',')
+  );
+  return [Object.keys(columns).join(','), ...lines].join('\n') + '\n';
+}
+
+/** A number as pandas and spreadsheets read it. */
+const number = (value = NaN): string =>
+  Number.isNaN(value) ? 'nan' : value === Infinity ? 'inf' : value === -Infinity ? '-inf' : String(value);
+
+function cell(value: string | number | null): string {
+  const text = value === null ? '' : String(value);
+  return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+}

@@ -1,0 +1,274 @@
+import type { MomentFilter } from '../../protocol/views.generated';
+import { formatInteger } from '../../charts';
+import { isLayerText } from '../layers';
+import type { Control } from '../toolbar';
+import type { Translate } from '../translate';
+import type { IControlFacts } from './moment-controls';
+
+const SHOWS = ['raw', 'relative', 'delta', 'percent'] as const;
+const RATIOS = ['none', 'grad_to_param', 'gain'] as const;
+const COMPARES = ['overlay', 'difference', 'ratio'] as const;
+const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
+const SERIES = [5, 10, 20, 40, 100, 200, 500];
+
+/** The line that folds: which tensors take part, what their numbers are shown beside, and other runs. */
+export function filterControls(facts: IControlFacts, t: Translate): Control[] {
+  return [...whichTensors(facts, t), ...howShown(facts, t), ...otherRuns(facts, t)];
+}
+
+function whichTensors({ options, names, choose }: IControlFacts, t: Translate): Control[] {
+  const where: MomentFilter = options.where ?? {};
+  const set = (change: MomentFilter): void => choose({ where: without({ ...where, ...change }) });
+  const ranges = (
+    id: 'layer' | 'expert' | 'stage' | 'rank',
+    label: string,
+    known: readonly number[] = []
+  ): Control => ({
+    kind: 'text',
+    id,
+    label,
+    value: where[id] ?? 'all',
+    suggestions: ['all', ...known.slice(0, 100).map(String)],
+    valid: text => text === '' || isLayerText(text),
+    change: text => set({ [id]: text })
+  });
+  const word = (id: 'family' | 'kind' | 'stack', label: string, known: readonly string[]): Control[] => {
+    const now = where[id] ?? [];
+    const shown = now.length > 1 ? [now.join(', ')] : [];
+    return known.length < 2 && now.length === 0
+      ? []
+      : [
+          {
+            kind: 'select',
+            id: `where-${id}`,
+            label,
+            value: now.join(', '),
+            options: [
+              { value: '', text: t('all') },
+              ...[...new Set([...shown, ...now.slice(0, shown.length ? 0 : 1), ...known])].map(value => ({
+                value,
+                text: value
+              }))
+            ],
+            change: value => set({ [id]: value === '' ? [] : known.includes(value) ? [value] : now })
+          }
+        ];
+  };
+  const roles = where.role ?? [];
+  return [
+    ranges('layer', t('Layers'), names.layers),
+    ...word('family', t('Family'), names.family),
+    ...word('kind', t('Kind'), names.kind),
+    ...word('stack', t('Stack'), names.stack),
+    ...(names.hasRoles || roles.length > 0
+      ? [
+          {
+            kind: 'select',
+            id: 'role',
+            label: t('Role'),
+            value: roles.length === 1 ? (roles[0] ?? '') : options.mixed ? 'mixed' : '',
+            options: [
+              { value: '', text: t('each') },
+              { value: 'input', text: t('inputs') },
+              { value: 'output', text: t('outputs') },
+              { value: 'mixed', text: t('mixed') }
+            ],
+            change: value =>
+              choose({
+                mixed: value === 'mixed',
+                where: without({ ...where, role: value === 'input' || value === 'output' ? [value] : [] })
+              })
+          } satisfies Control
+        ]
+      : []),
+    ...(names.hasExperts || where.expert ? [ranges('expert', t('Experts'))] : []),
+    ranges('stage', t('Stages')),
+    ranges('rank', t('Ranks')),
+    {
+      kind: 'text',
+      id: 'name',
+      label: t('Name has'),
+      value: where.name ?? '',
+      suggestions: [],
+      spaced: true,
+      valid: isPattern,
+      change: name => set({ name })
+    },
+    {
+      kind: 'text',
+      id: 'pattern',
+      label: t('Group pattern'),
+      value: options.pattern ?? '',
+      suggestions: ['layers\\.(\\d+)\\.', '(q|k|v)_proj'],
+      spaced: true,
+      valid: isPattern,
+      change: pattern => {
+        const rest = (options.by ?? []).filter(column => column !== 'capture');
+        choose(pattern === '' ? { pattern: null, by: rest } : { pattern, by: ['capture'], kind: 'lines' });
+      }
+    }
+  ];
+}
+
+function howShown({ options, index, choose }: IControlFacts, t: Translate): Control[] {
+  const shows = {
+    raw: t('as they are'),
+    relative: t('times the first'),
+    delta: t('minus the first'),
+    percent: t('change in %')
+  };
+  const ratios = {
+    none: t('none'),
+    grad_to_param: t('gradient over parameter'),
+    gain: t('gain of a module')
+  };
+  const has = (stat: string): boolean =>
+    index?.stats.some(each => each.stat === stat && each.rows > 0) ?? false;
+  const gains = options.stat === 'activation' || options.stat === 'dgrad';
+  const steps = options.steps;
+  const numbers = (known: readonly number[], now: number): number[] =>
+    [...new Set([...known, now])].sort((a, b) => a - b);
+  return [
+    {
+      kind: 'select',
+      id: 'ratio',
+      label: t('Ratio'),
+      value: options.ratio,
+      options: RATIOS.map(value => ({
+        value,
+        text: ratios[value],
+        disabled:
+          value !== options.ratio &&
+          ((value === 'gain' && !gains) || (value === 'grad_to_param' && !(has('grad') && has('param'))))
+      })),
+      change: value => choose({ ratio: RATIOS.find(each => each === value) ?? 'none' })
+    },
+    {
+      kind: 'select',
+      id: 'show',
+      label: t('Values'),
+      value: options.show,
+      options: SHOWS.map(value => ({ value, text: shows[value] })),
+      change: value => choose({ show: SHOWS.find(each => each === value) ?? 'raw' })
+    },
+    {
+      kind: 'select',
+      id: 'smoothing',
+      label: t('Smoothing'),
+      value: String(options.smoothing),
+      options: numbers(SMOOTHINGS, options.smoothing).map(each => ({
+        value: String(each),
+        text: each < 2 ? t('none') : t('%1 points', each)
+      })),
+      change: value => choose({ smoothing: Number(value) })
+    },
+    {
+      kind: 'select',
+      id: 'x',
+      label: t('Over'),
+      value: options.x,
+      options: [
+        { value: 'step', text: t('steps') },
+        {
+          value: 'samples',
+          text: t('samples'),
+          disabled: index !== null && !index.samples && options.x === 'step'
+        }
+      ],
+      change: value => choose({ x: value === 'samples' ? 'samples' : 'step' })
+    },
+    ...(options.kind === 'layers'
+      ? [
+          {
+            kind: 'select',
+            id: 'marks',
+            label: t('As'),
+            value: options.marks,
+            options: [
+              { value: 'lines', text: t('lines') },
+              { value: 'bars', text: t('bars') }
+            ],
+            change: value => choose({ marks: value === 'bars' ? 'bars' : 'lines' })
+          } satisfies Control
+        ]
+      : []),
+    {
+      kind: 'select',
+      id: 'series',
+      label: t('At most'),
+      value: String(options.series),
+      options: numbers(SERIES, options.series).map(each => ({
+        value: String(each),
+        text: t('%1 series', each)
+      })),
+      change: value => choose({ series: Number(value) })
+    },
+    ...(steps === null
+      ? []
+      : [
+          {
+            kind: 'chip',
+            id: 'steps-chip',
+            text: t('steps %1–%2', formatInteger(steps[0] ?? 0), formatInteger(steps[1] ?? 0)),
+            title: t('Show all steps again'),
+            remove: () => choose({ steps: null })
+          } satisfies Control
+        ])
+  ];
+}
+
+function otherRuns({ options, runs, source, choose }: IControlFacts, t: Translate): Control[] {
+  if (runs === null && options.runs.length === 0) {
+    return [];
+  }
+  const known = runs ?? [];
+  const nameOf = (id: string): string => known.find(each => each.id === id)?.name ?? id;
+  const compares = { overlay: t('drawn over it'), difference: t('minus it'), ratio: t('over it') };
+  return [
+    {
+      kind: 'select',
+      id: 'runs',
+      label: t('Compare with'),
+      value: '',
+      options: [
+        { value: '', text: options.runs.length > 0 ? t('another run…') : t('no run') },
+        ...known
+          .filter(each => each.id !== source.id && !options.runs.includes(each.id))
+          .map(each => ({ value: each.id, text: each.name }))
+      ],
+      change: id => id !== '' && choose({ runs: [...options.runs, id].slice(0, 8) })
+    },
+    ...options.runs.map((id): Control => ({
+      kind: 'chip',
+      id: `run-${id}`,
+      text: nameOf(id),
+      title: t('Compare with it no more'),
+      remove: () => choose({ runs: options.runs.filter(each => each !== id) })
+    })),
+    ...(options.runs.length === 0
+      ? []
+      : [
+          {
+            kind: 'select',
+            id: 'compare',
+            label: t('Others are'),
+            value: options.compare,
+            options: COMPARES.map(value => ({ value, text: compares[value] })),
+            change: value => choose({ compare: COMPARES.find(each => each === value) ?? 'overlay' })
+          } satisfies Control
+        ])
+  ];
+}
+
+/** A filter without members that say nothing. */
+function without(where: MomentFilter): MomentFilter {
+  return Object.fromEntries(Object.entries(where).filter(([, value]) => value.length > 0 && value !== 'all'));
+}
+
+function isPattern(text: string): boolean {
+  try {
+    return new RegExp(text) instanceof RegExp;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,248 @@
+import { COLORS, formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
+import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IPointed } from '../../store/run-link';
+import type { IMark, IMoved, Loaded } from '../content';
+import type { ILinkedMarks } from '../linked';
+import type { ITip } from '../tooltip';
+import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
+import { lineColors } from './colors';
+import { finiteRange, placeNear, type IMomentLine } from './line';
+import { lineRecipe } from './line-recipe';
+import { moveAmong, moveOf, tipLines, valueWords, type IPoint } from './line-tips';
+import { MomentPane } from './pane';
+import type { MomentReader } from './reader';
+import { padded, scaleOf } from './scale';
+import { axisWords, byWords, capital, keyWords, quantityWords } from './words';
+
+/** Share of a layer's place that its bars take. */
+const BARS = 0.8;
+
+/** Groups at one step over the layers, as lines or bars. */
+export class LayersPane extends MomentPane {
+  /** The step that is drawn; null where nothing is. */
+  get shownStep(): number | null {
+    return this._step;
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    return { step: this._step, layer: (mark.x[0] + mark.x[1]) / 2 };
+  }
+
+  marksOf({ layer }: IPointed): ILinkedMarks {
+    return { marks: layer === null ? [] : [markOf(layer)] };
+  }
+
+  protected override get by(): readonly MomentColumn[] {
+    return ['layer', ...super.by.filter(column => column !== 'layer')];
+  }
+
+  protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
+    const { options, by, t } = this;
+    const within = this.within(options.steps);
+    const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
+    const step = steps[options.step === null ? steps.length - 1 : placeNear(steps, options.step)];
+    if (step === undefined) {
+      return { state: this.nothing() };
+    }
+    this._step = step;
+    const question = { ...this.question(by), smoothing: 0, steps: [step, step] as const };
+    const groups = await reader.groups(question, signal);
+    const others = await Promise.all(
+      this.otherRuns.map(async run => (run.reader ? run.reader.groups(question, signal) : null))
+    );
+    const rest = by.slice(1);
+    const several = this.otherRuns.length > 0;
+    const named = (run: number, name: string): string =>
+      several ? `${[this.source.name, ...this.otherRuns.map(each => each.name)][run] ?? ''} · ${name}` : name;
+    const lines = [groups, ...others].flatMap((each, run) =>
+      each ? acrossLayers(each, run, key => named(run, keyWords(key, rest, t))) : []
+    );
+    const left = lines.length - options.series;
+    this._lines = largest(lines, options.series);
+    if (this._lines.length === 0) {
+      const action = { label: t('Draw lines'), run: () => this.choose({ kind: 'lines' }) };
+      return { state: { kind: 'empty', sentence: t('Nothing here lies in layers.'), action } };
+    }
+    const unlayered = groups.keys.filter(([layer]) => layer === null).length;
+    const title = t(
+      rest.length === 0 ? '%1 by layer, step %3' : '%1 by layer and %2, step %3',
+      capital(quantityWords(options, t)),
+      byWords(rest, t),
+      formatInteger(step)
+    );
+    const wanted = options.step;
+    return {
+      content: {
+        ...this._compose(rest),
+        title,
+        caption: [
+          ...(wanted !== null && wanted !== step
+            ? [t('Nothing was logged at step %1; this is the nearest one.', formatInteger(wanted))]
+            : []),
+          ...(left > 0 ? [t('%1 series are left out: the smallest ones.', formatInteger(left))] : []),
+          ...(unlayered > 0 ? [t('Tensors outside of the layers are left out.')] : []),
+          ...(options.runs.length > 0 && options.compare !== 'overlay'
+            ? [t('Over layers runs are drawn over one another.')]
+            : []),
+          ...omittedWords({ ...groups, groupsTotal: groups.keys.length }, '', t),
+          ...optionWords({ ...options, smoothing: 0 }, this.index, t),
+          ...nonFiniteWords(groups, t),
+          ...trustWords(groups, { ...options, by: [...by] }, t)
+        ],
+        summary: this._summary(title),
+        notes: await this.notes(reader, signal)
+      }
+    };
+  }
+
+  protected probe(place: IPlace): IMark | null {
+    const layer = Math.round(place.x);
+    return this._lines.some(line => line.x.includes(layer)) ? markOf(layer) : null;
+  }
+
+  protected tipOf(mark: IMark): ITip | null {
+    const layer = (mark.x[0] + mark.x[1]) / 2;
+    const color = (line: IMomentLine): string => this._colors[this._lines.indexOf(line)] ?? '#000';
+    const lines = tipLines(this._lines, layer, null, color, this.t);
+    return lines.length === 0 ? null : { heading: this.t('layer %1', layer), lines };
+  }
+
+  protected move(key: string): IMoved | null {
+    const at = this._at === null && moveOf(key) ? { line: 0, at: 0 } : moveAmong(key, this._at, this._lines);
+    const line = at && this._lines[at.line];
+    if (at === null || !line) {
+      return null;
+    }
+    this._at = at;
+    const layer = line.x[at.at] ?? 0;
+    const value = valueWords(line, at.at, this.t);
+    const said = this.t('layer %1, %2: %3', layer, line.name, value);
+    return key === 'copy' ? { said, mark: markOf(layer), copy: value } : { said, mark: markOf(layer) };
+  }
+
+  private _compose(rest: readonly MomentColumn[]): {
+    recipe: IRecipe;
+    extent: { x: [number, number]; y: [number, number] };
+  } {
+    const { options, t } = this;
+    const lines = this._lines;
+    const bars = options.marks === 'bars';
+    const range = finiteRange(lines);
+    const log = options.transform === 'log';
+    const scale = scaleOf(options.transform, range?.[0] ?? 0);
+    // Bars are read by their length, so that they begin at 0 unless the axis is logarithmic.
+    const y = padded(range && bars && !log ? [Math.min(0, range[0]), Math.max(0, range[1])] : range, log);
+    const layers = lines.flatMap(line => [...line.x]);
+    const x: [number, number] = [Math.min(...layers) - 0.5, Math.max(...layers) + 0.5];
+    this._colors = lineColors(lines, this.isDark);
+    const bad = lines.flatMap(line =>
+      Array.from(line.x).flatMap((at, place) => {
+        const count = line.nonFinite[place] ?? 0;
+        return count !== 0 || Math.abs(line.value[place] ?? 0) === Infinity ? [{ x: at, x2: at, count }] : [];
+      })
+    );
+    const texts = {
+      xTitle: t('layer'),
+      yTitle: axisWords(options, [], t),
+      colorTitle: capital(rest.length === 0 ? t('layers') : byWords(rest, t)),
+      yScale: scale
+    };
+    const recipe = lineRecipe({ lines: bars ? [] : lines, colors: this._colors, bad, x, y, texts }, null);
+    const key = lines.map((line, at) => ({
+      name: line.name,
+      color: this._colors[at] ?? COLORS.nonfinite[0]
+    }));
+    const base = log ? y[0] : 0;
+    return {
+      recipe: bars ? { ...recipe, datasets: { ...recipe.datasets, bars: this._bars(base), key } } : recipe,
+      extent: { x, y }
+    };
+  }
+
+  private _bars(base: number): Row[] {
+    const width = BARS / this._lines.length;
+    return this._lines.flatMap((line, at) =>
+      Array.from(line.x).flatMap((layer, place) => {
+        const value = line.value[place] ?? NaN;
+        const left = layer - BARS / 2 + at * width;
+        return Number.isFinite(value)
+          ? [{ x: left, x2: left + width * 0.92, value, base, name: line.name, color: this._colors[at] }]
+          : [];
+      })
+    );
+  }
+
+  private _summary(title: string): string {
+    let best: { line: IMomentLine; at: number } | null = null;
+    for (const line of this._lines) {
+      line.value.forEach((value, at) => {
+        const size = best ? Math.abs(best.line.value[best.at] ?? 0) : -1;
+        if (Number.isFinite(value) && Math.abs(value) > size) {
+          best = { line, at };
+        }
+      });
+    }
+    const found = best as { line: IMomentLine; at: number } | null;
+    return found
+      ? this.t(
+          '%1. The largest magnitude, %2, is in layer %3 (%4).',
+          title,
+          valueWords(found.line, found.at, this.t),
+          found.line.x[found.at] ?? 0,
+          found.line.name
+        )
+      : this.t('%1. Nothing is finite.', title);
+  }
+
+  private _step: number | null = null;
+  private _lines: readonly IMomentLine[] = [];
+  private _colors: readonly string[] = [];
+  private _at: IPoint | null = null;
+}
+
+const markOf = (layer: number): IMark => ({ facet: null, x: [layer - 0.5, layer + 0.5], y: null });
+
+/** Turn groups by layer and more, at one step, into a line over the layers for each of the rest. */
+function acrossLayers(
+  groups: IMomentGroups,
+  run: number,
+  name: (key: readonly (string | number | null)[]) => string
+): IMomentLine[] {
+  const rest = new Map<string, number[]>();
+  groups.group.forEach((group, row) => {
+    const [layer, ...key] = groups.keys[group] ?? [];
+    if (typeof layer === 'number') {
+      const id = JSON.stringify(key);
+      rest.set(id, [...(rest.get(id) ?? []), row]);
+    }
+  });
+  return [...rest].map(([id, rows]) => {
+    const key: (string | number | null)[] = JSON.parse(id);
+    const layerOf = (row: number): number => Number(groups.keys[groups.group[row] ?? 0]?.[0] ?? NaN);
+    rows.sort((a, b) => layerOf(a) - layerOf(b));
+    const column = (values: Float64Array): Float64Array => Float64Array.from(rows, row => values[row] ?? NaN);
+    return {
+      key,
+      name: name(key),
+      run,
+      layer: null,
+      step: column(groups.step),
+      x: Float64Array.from(rows, layerOf),
+      value: column(groups.value),
+      nonFinite: column(groups.nonFinite),
+      error: column(groups.error),
+      count: column(groups.count)
+    };
+  });
+}
+
+/** The lines with the largest magnitudes, in their order. */
+function largest(lines: readonly IMomentLine[], most: number): readonly IMomentLine[] {
+  if (lines.length <= most) {
+    return lines;
+  }
+  const size = (line: IMomentLine): number =>
+    line.value.reduce((best, value) => (Number.isNaN(value) ? best : Math.max(best, Math.abs(value))), -1);
+  const kept = new Set([...lines].sort((a, b) => size(b) - size(a)).slice(0, most));
+  return lines.filter(line => kept.has(line));
+}

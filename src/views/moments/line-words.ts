@@ -1,0 +1,119 @@
+import { formatInteger, formatNumber } from '../../charts';
+import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
+import { largestMove } from '../change-words';
+import type { Translate } from '../translate';
+import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
+import type { IOtherRun } from './other-runs';
+import type { ILines } from './read-lines';
+import { axisWords, byWords, capital, quantityWords, type MomentOptions } from './words';
+
+/** What words are about. */
+export interface ILineSubject {
+  readonly options: MomentOptions;
+  readonly by: readonly MomentColumn[];
+  readonly read: ILines;
+  readonly others: readonly IOtherRun[];
+  readonly index: IMomentIndex | null;
+}
+
+/** Say what is drawn: `Gradient L2 by layer, steps 1 to 3 000`. */
+export function titleWords(
+  options: MomentOptions,
+  by: readonly MomentColumn[],
+  steps: ArrayLike<number>,
+  t: Translate
+): string {
+  const quantity = capital(quantityWords(options, t));
+  const what = by.length === 0 ? t('%1 of all tensors', quantity) : t('%1 by %2', quantity, byWords(by, t));
+  let [first, last] = [Infinity, -Infinity];
+  for (let at = 0; at < steps.length; at += 1) {
+    first = Math.min(first, steps[at] ?? first);
+    last = Math.max(last, steps[at] ?? last);
+  }
+  return first === last
+    ? t('%1, step %2', what, formatInteger(first))
+    : t('%1, steps %2 to %3', what, formatInteger(first), formatInteger(last));
+}
+
+/** Say what of the lines is not literal. */
+export function lineCaption({ options, by, read, others, index }: ILineSubject, t: Translate): string[] {
+  const unit =
+    by.length === 0 ? t('series') : by.length === 1 && by[0] === 'name' ? t('tensors') : t('series');
+  const compared = others.filter(each => !read.without.includes(each.name)).map(each => each.name);
+  return [
+    ...omittedWords(read.base, unit, t),
+    ...(compared.length === 0
+      ? []
+      : options.compare === 'overlay'
+        ? [t('Compared with %1: dashes tell the runs apart.', compared.join(', '))]
+        : options.compare === 'difference'
+          ? [t('%1 minus this run.', compared.join(', '))]
+          : [t('%1 over this run.', compared.join(', '))]),
+    ...(read.between > 0
+      ? [
+          t(
+            'Where this run has no such point, what lies between its neighbours is taken: %1 times.',
+            formatInteger(read.between)
+          )
+        ]
+      : []),
+    ...(read.without.length > 0 ? [t('Nothing to compare in %1.', read.without.join(', '))] : []),
+    ...(read.scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : []),
+    ...optionWords(options, index, t),
+    ...nonFiniteWords(read.base, t),
+    ...trustWords(read.base, { ...options, by: [...by] }, t)
+  ];
+}
+
+/** Say what the lines did: `Gradient kurtosis rose from 3.1 to 9.8 between step 900 and 1 100 in layer 7`. */
+export function lineSummary({ options, read, others }: ILineSubject, t: Translate): string {
+  const name = capital(
+    axisWords(
+      options,
+      others.map(each => each.id),
+      t
+    )
+  );
+  const moves = read.lines.flatMap((line, at) => {
+    const move = largestMove({ layer: at, steps: line.step, values: line.value });
+    return move ? [{ ...move, name: line.name }] : [];
+  });
+  const strongest = moves.reduce<(typeof moves)[number] | null>(
+    (best, move) => (best && best.size >= move.size ? best : move),
+    null
+  );
+  if (strongest === null) {
+    const known = read.lines.some(line => line.value.filter(Number.isFinite).length > 1);
+    return known
+      ? t('%1 stayed the same in every series.', name)
+      : t('%1 has too few finite values to say how it moved.', name);
+  }
+  const { from, to, first, last, rises, size } = strongest;
+  const where = strongest.name;
+  if (size < 0.1 * Math.max(Math.abs(from), Math.abs(to))) {
+    const [lo, hi] = [Math.min(from, to), Math.max(from, to)];
+    return t(
+      '%1 stayed about the same; it moved most in %2, between %3 and %4.',
+      name,
+      where,
+      formatNumber(lo, 3),
+      formatNumber(hi, 3)
+    );
+  }
+  const together = moves.filter(
+    move => move.rises === rises && move.size >= size / 2 && move.first <= last && move.last >= first
+  ).length;
+  const more = together > 1 ? t(', and likewise in %1 more', formatInteger(together - 1)) : '';
+  return t(
+    rises
+      ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7.'
+      : '%1 fell from %2 to %3 between step %4 and %5 in %6%7.',
+    name,
+    formatNumber(from, 3),
+    formatNumber(to, 3),
+    formatInteger(first),
+    formatInteger(last),
+    where,
+    more
+  );
+}

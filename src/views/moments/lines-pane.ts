@@ -1,0 +1,276 @@
+import { formatInteger, type IPlace } from '../../charts';
+import type { MomentColumn } from '../../store/moment-source';
+import type { IPointed } from '../../store/run-link';
+import type { IContent, IMark, IMoved, INote, Loaded } from '../content';
+import type { ILinkedMarks, IStepAxis } from '../linked';
+import type { ITip } from '../tooltip';
+import { heightOf } from '../trace';
+import { StepAxis } from './axes';
+import { lineColors } from './colors';
+import { Detail } from './detail';
+import { placeNear, type IMomentLine } from './line';
+import { LinePaper } from './line-paper';
+import { lineRecipe } from './line-recipe';
+import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
+import { lineCaption, lineSummary, titleWords } from './line-words';
+import { MomentPane } from './pane';
+import { namedLines, readLines, type ILines } from './read-lines';
+import type { MomentReader } from './reader';
+import { axisWords, byWords, capital } from './words';
+
+/** A line this near to the pointer is the one that is pointed at, pixels. */
+const NEAR_PIXELS = 14;
+/** Most lines of one layer that are marked when another view points at it. */
+const MOST_TRACES = 8;
+const HEIGHT = 300;
+
+/** Groups of tensors over steps or samples, one line each, of this run and of those it is compared with. */
+export class LinesPane extends MomentPane {
+  pointedBy(mark: IMark): IPointed {
+    return { step: this._axis.stepNear(mark.x[0]), layer: this._near?.layer ?? null };
+  }
+
+  marksOf({ layer, step }: IPointed): ILinkedMarks {
+    const x = step === null ? null : this._axis.xOf(step);
+    const { y, scale } = this._read ?? UNREAD;
+    const found = layer === null ? [] : this._lines.filter(line => line.layer === layer);
+    return {
+      marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }],
+      traces: found.slice(0, MOST_TRACES).map(line => ({
+        color: this._colorOf(line),
+        points: Array.from(line.x, (at, place) => [at, heightOf(line.value[place] ?? NaN, y, scale)] as const)
+      }))
+    };
+  }
+
+  stepAxis(): IStepAxis {
+    return {
+      stepsIn: span => this._axis.stepsIn(span),
+      spanOf: ([first, last]) => [this._axis.xOf(first), this._axis.xOf(last)]
+    };
+  }
+
+  protected override get by(): readonly MomentColumn[] {
+    return this.options.kind === 'tensors' ? ['name'] : super.by;
+  }
+
+  protected override get drawsWhileDragged(): boolean {
+    return true;
+  }
+
+  protected override zoomed(): void {
+    this.refresh(false);
+  }
+
+  protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
+    const { options, t } = this;
+    // Under a hand that drags nothing may jump: what came meanwhile is drawn when it lets go.
+    const held = this.zoom?.isDragging === true && this._read !== null;
+    if (!held) {
+      this._axis = new StepAxis(this.total ?? NOTHING, options.x);
+      if (!this._axis.isKnown) {
+        const action = { label: t('Show steps'), run: () => this.choose({ x: 'step' }) };
+        const sentence = t('This run does not say how many samples were consumed.');
+        return { state: { kind: 'empty', sentence, action } };
+      }
+      const question = this.question(this.by);
+      const versions = [reader, ...this.otherRuns.map(each => each.reader)].map(each => each?.version);
+      const key = JSON.stringify([question, options, versions, this.isDark]);
+      // What is drawn already stays the same object, so that it is not painted again.
+      if (key !== this._key || this._read === null) {
+        const read = await readLines({ ...this._query(reader), question }, signal, t);
+        if (read === null) {
+          return { state: this.nothing() };
+        }
+        this._key = key;
+        this._read = read;
+        this._colors = lineColors(read.lines, this.isDark);
+      }
+      this._notes = await this.notes(reader, signal);
+    }
+    const lines = await this._detailed(reader, signal, held);
+    return { content: this._compose(lines) };
+  }
+
+  protected probe(place: IPlace): IMark | null {
+    const step = this._axis.stepNear(place.x);
+    const x = this._axis.xOf(step);
+    const { y, scale } = this._read ?? UNREAD;
+    const part = (place.y - y[0]) / (y[1] - y[0]);
+    let [best, least]: [IMomentLine | null, number] = [null, NEAR_PIXELS / place.frame.height];
+    for (const line of this._lines) {
+      const value = line.value[placeNear(line.x, x)] ?? NaN;
+      const away = Math.abs(heightOf(value, y, scale) - part);
+      if (away <= least) {
+        [best, least] = [line, away];
+      }
+    }
+    this._near = best;
+    const nearest = best ?? this._lines[0];
+    const shown = nearest?.x[placeNear(nearest.x, x)] ?? x;
+    return { facet: null, x: [shown, shown], y: null };
+  }
+
+  protected tipOf(mark: IMark): ITip | null {
+    const lines = tipLines(this._lines, mark.x[0], this._near, line => this._colorOf(line), this.t);
+    const step = formatInteger(this._axis.stepNear(mark.x[0]));
+    const heading =
+      this.options.x === 'samples'
+        ? this.t('step %1, %2 samples', step, formatInteger(mark.x[0]))
+        : this.t('step %1', step);
+    return lines.length === 0 ? null : { heading, lines };
+  }
+
+  protected move(key: string): IMoved | null {
+    const at = moveAmong(key, this._at, this._lines);
+    const line = at && this._lines[at.line];
+    if (at === null || !line) {
+      return null;
+    }
+    this._at = at;
+    this._near = line;
+    const x = line.x[at.at] ?? 0;
+    this.zoom?.reveal(x, 0);
+    const value = valueWords(line, at.at, this.t);
+    const quantity = axisWords(this.options, this.options.runs, this.t);
+    const said = this.t(
+      'step %1, %2: %3 %4',
+      formatInteger(line.step[at.at] ?? 0),
+      line.name,
+      quantity,
+      value
+    );
+    const mark: IMark = { facet: null, x: [x, x], y: null };
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  private _query(reader: MomentReader): Omit<Parameters<typeof readLines>[0], 'question'> {
+    return {
+      options: this.options,
+      by: this.by,
+      name: this.source.name,
+      reader,
+      others: this.otherRuns,
+      axis: this._axis,
+      steps: this.steps
+    };
+  }
+
+  /** The lines with what is shown now in full detail, where the whole leaves steps out. */
+  private async _detailed(
+    reader: MomentReader,
+    signal: AbortSignal,
+    held: boolean
+  ): Promise<readonly IMomentLine[]> {
+    const [read, zoom] = [this._read, this.zoom];
+    if (!read?.leftOut || !zoom?.isZoomed) {
+      return read?.lines ?? [];
+    }
+    const key = `${reader.version} ${JSON.stringify(read.question)}`;
+    const { x0, x1 } = zoom.domain;
+    const shown = this._axis.stepsIn([x0, x1]);
+    const width = x1 - x0;
+    const steps = this._axis.stepsIn([x0 - width, x1 + width]);
+    if (shown && steps && !this._detail.covers(key, shown)) {
+      const query = this._query(reader);
+      const readers = [reader, ...this.otherRuns.map(each => each.reader)];
+      const asked = Promise.all(
+        readers.map(async (each, run) =>
+          each ? namedLines(query, await each.groups({ ...read.question, steps }, signal), run, this.t) : []
+        )
+      ).then(lines => this._detail.take(key, steps, lines.flat()));
+      if (!held) {
+        await asked;
+      } else {
+        // What is shown coarsely meanwhile is drawn again when the answer is there.
+        asked.then(
+          () => this.refresh(false),
+          () => undefined
+        );
+      }
+    }
+    const refined = this._detail.refine(key, read.lines);
+    return refined.every((line, at) => line === read.lines[at]) ? read.lines : this._same(refined);
+  }
+
+  /** Lines that were painted already stay the same object, so that they are not painted again. */
+  private _same(lines: readonly IMomentLine[]): readonly IMomentLine[] {
+    const same =
+      this._lines.length === lines.length &&
+      lines.every((line, at) => {
+        const before = this._lines[at];
+        return (
+          before?.name === line.name &&
+          before.x.length === line.x.length &&
+          before.x[0] === line.x[0] &&
+          before.x[(line.x.length >> 1) - 1] === line.x[(line.x.length >> 1) - 1] &&
+          before.value[line.x.length >> 1] === line.value[line.x.length >> 1]
+        );
+      });
+    return same ? this._lines : lines;
+  }
+
+  private _compose(lines: readonly IMomentLine[]): IContent {
+    const { options, by, t, _read: read } = this;
+    if (read === null) {
+      throw new Error('Expected lines that were read and found none.');
+    }
+    this._lines = lines;
+    const subject = { options, by, read, others: this.otherRuns, index: this.index };
+    const wish = {
+      lines,
+      colors: this._colors,
+      bad: read.bad,
+      x: read.x,
+      y: read.y,
+      texts: {
+        xTitle: options.x === 'step' ? t('step') : t('samples'),
+        yTitle: axisWords(options, options.runs, t),
+        colorTitle: capital(byWords(by, t)),
+        yScale: read.scale
+      }
+    };
+    const { x0, x1 } = this.zoom?.isZoomed ? this.zoom.domain : { x0: read.x[0], x1: read.x[1] };
+    const frame = this.frame ?? { width: Math.max(200, this.width - 200), height: HEIGHT };
+    const pictures =
+      this.host.renderer === 'svg'
+        ? null
+        : this._paper.paint({
+            lines,
+            colors: this._colors,
+            y: read.y,
+            scale: read.scale,
+            shown: [x0, x1],
+            full: read.x,
+            width: frame.width,
+            height: frame.height
+          });
+    return {
+      recipe: { ...lineRecipe(wish, pictures), painted: this._paper.painted },
+      printed: () => lineRecipe(wish, null),
+      extent: { x: read.x, y: read.y },
+      title: titleWords(options, by, read.base.step, t),
+      caption: lineCaption(subject, t),
+      summary: lineSummary(subject, t),
+      notes: this._notes
+    };
+  }
+
+  private _colorOf(line: IMomentLine): string {
+    return this._colors[this._lines.indexOf(line)] ?? '#000';
+  }
+
+  private _axis = new StepAxis(NOTHING, 'step');
+  private _read: ILines | null = null;
+  private _lines: readonly IMomentLine[] = [];
+  private _colors: readonly string[] = [];
+  private _key = '';
+  private _notes: readonly INote[] = [];
+  private _near: IMomentLine | null = null;
+  private _at: IPoint | null = null;
+  private readonly _detail = new Detail();
+  private readonly _paper = new LinePaper();
+}
+
+const UNREAD = { y: [0, 1], scale: 'linear' } as const;
+const NOTHING = { step: new Float64Array(), samples: new Float64Array() };

@@ -1,0 +1,299 @@
+import { ColorScale, formatInteger, legend, lowMagnitude, Pictures, type IPlace } from '../../charts';
+import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IPointed } from '../../store/run-link';
+import type { IContent, IMark, IMoved, Loaded } from '../content';
+import type { ILinkedMarks, IStepAxis } from '../linked';
+import type { ITip } from '../tooltip';
+import { StepAxis } from './axes';
+import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
+import { linesOf, type IMomentLine } from './line';
+import { hold, moveOf, valueWords } from './line-tips';
+import { titleWords } from './line-words';
+import { cellsOf, type ICells } from './map-cells';
+import { MomentPane } from './pane';
+import type { MomentReader } from './reader';
+import { axisWords, keyWords } from './words';
+
+/** Most steps that one group brings; of more the extremes of each stretch. */
+const MOST_POINTS = 4096;
+/** Most item types that have a row. */
+const MOST_ITEMS = 200;
+/** Pixels of a row, and of the whole. */
+const ROW = { height: 15, least: 120, most: 560 };
+/** Rows this low have no room for a label each. */
+const LABEL_PIXELS = 12;
+const MOST_LETTERS = 30;
+
+/** Layers, or item types, over steps or samples, as one picture. */
+export class MapPane extends MomentPane {
+  pointedBy(mark: IMark): IPointed {
+    const layer = mark.y === null ? null : this._groups?.keys[Math.round((mark.y[0] + mark.y[1]) / 2)]?.[0];
+    return {
+      step: this._axis.stepNear((mark.x[0] + mark.x[1]) / 2),
+      layer: this.by[0] === 'layer' && typeof layer === 'number' ? layer : null
+    };
+  }
+
+  marksOf({ layer, step }: IPointed): ILinkedMarks {
+    const x = step === null ? null : this._axis.xOf(step);
+    const row = layer === null || this.by[0] !== 'layer' ? -1 : this._rowOf(layer);
+    const [cells] = [this._cells];
+    return {
+      marks: [
+        ...(x === null ? [] : [{ facet: null, x: [x, x] as const, y: null }]),
+        ...(row < 0 || !cells
+          ? []
+          : [
+              {
+                facet: null,
+                x: [cells.x, cells.x + cells.columns * cells.width] as const,
+                y: [row - 0.5, row + 0.5] as const
+              }
+            ])
+      ]
+    };
+  }
+
+  stepAxis(): IStepAxis {
+    return {
+      stepsIn: span => this._axis.stepsIn(span),
+      spanOf: ([first, last]) => {
+        const half = (this._cells?.width ?? 0) / 2;
+        return [this._axis.xOf(first) - half, this._axis.xOf(last) + half];
+      }
+    };
+  }
+
+  protected override get by(): readonly MomentColumn[] {
+    return [this.options.kind === 'layer_map' ? 'layer' : 'item_type'];
+  }
+
+  protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
+    const { options, by, t } = this;
+    this._axis = new StepAxis(this.total ?? NOTHING, options.x);
+    if (!this._axis.isKnown) {
+      const action = { label: t('Show steps'), run: () => this.choose({ x: 'step' }) };
+      const sentence = t('This run does not say how many samples were consumed.');
+      return { state: { kind: 'empty', sentence, action } };
+    }
+    const question = this._zoomed(this.question(by, MOST_POINTS));
+    const items = Math.max(options.series, MOST_ITEMS);
+    const groups = await reader.groups(
+      options.kind === 'layer_map' ? question : { ...question, series: items },
+      signal
+    );
+    if (groups.step.length === 0) {
+      return { state: this.nothing() };
+    }
+    const same = groups === this._groups && this._drawn === JSON.stringify(options);
+    if (!same || this._cells === null) {
+      this._drawn = JSON.stringify(options);
+      this._groups = groups;
+      this._lines = linesOf(groups, { options, by, run: 0, name: key => keyWords(key, by, t) });
+      const xs = options.x === 'step' ? groups.step : groups.samples;
+      const places = [...new Set(xs)].sort((a, b) => a - b);
+      this._cells = cellsOf(groups, row => xs[row] ?? 0, places);
+    }
+    return { content: await this._compose(groups, this._cells, reader, signal) };
+  }
+
+  protected probe(place: IPlace): IMark | null {
+    const cells = this._cells;
+    const row = Math.round(place.y);
+    if (!cells || row < 0 || row >= cells.rows) {
+      return null;
+    }
+    return this._markOf(row, Math.floor((place.x - cells.x) / cells.width));
+  }
+
+  protected tipOf(mark: IMark): ITip | null {
+    const [cells, groups] = [this._cells, this._groups];
+    if (!cells || !groups || mark.y === null) {
+      return null;
+    }
+    const row = Math.round((mark.y[0] + mark.y[1]) / 2);
+    const column = Math.round((mark.x[0] - cells.x) / cells.width);
+    const name = keyWords(groups.keys[row] ?? [], this.by, this.t);
+    const at = cells.source[row * cells.columns + column] ?? -1;
+    if (at < 0) {
+      return { heading: name, lines: [{ name: this.t('no data'), value: '' }] };
+    }
+    const step = this.t('step %1', formatInteger(groups.step[at] ?? 0));
+    return { heading: name, lines: [{ name: step, value: this._valueAt(at) }] };
+  }
+
+  protected move(key: string): IMoved | null {
+    const [by, cells, groups] = [moveOf(key), this._cells, this._groups];
+    if (by === undefined || !cells || !groups) {
+      return null;
+    }
+    const before = this._at;
+    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), cells.rows);
+    const column = hold((before?.column ?? cells.columns - 1) + (before ? by[0] : 0), cells.columns);
+    this._at = { row, column };
+    const mark = this._markOf(row, column);
+    const name = keyWords(groups.keys[row] ?? [], this.by, this.t);
+    const at = cells.source[row * cells.columns + column] ?? -1;
+    const value = at < 0 ? this.t('no data') : this._valueAt(at);
+    const x = cells.x + (column + 0.5) * cells.width;
+    this.zoom?.reveal(x, row);
+    const step = at < 0 ? this._axis.stepNear(x) : (groups.step[at] ?? 0);
+    const said = this.t('step %1, %2: %3', formatInteger(step), name, value);
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  protected override zoomed(): void {
+    this.refresh(false);
+  }
+
+  private async _compose(
+    groups: IMomentGroups,
+    cells: ICells,
+    reader: MomentReader,
+    signal: AbortSignal
+  ): Promise<IContent> {
+    const { options, by, t } = this;
+    const values = this._lines.map(line => line.value);
+    const range = extentOf(cells);
+    const scale = new ColorScale(
+      range,
+      options.transform,
+      options.transform === 'log' ? lowMagnitude(values) : NaN
+    );
+    const unfinished = cells.values.some(
+      (value, cell) => cells.missing[cell] === 0 && !Number.isFinite(value)
+    );
+    const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
+    const strip = legend(scale, unfinished, words);
+    const [x0, x1] = [cells.x, cells.x + cells.columns * cells.width];
+    const [y0, y1] = [-0.5, cells.rows - 0.5];
+    const height = Math.min(ROW.most, Math.max(ROW.least, cells.rows * ROW.height));
+    const every = Math.ceil(LABEL_PIXELS / (height / cells.rows));
+    const rowAt = Array.from(groups.keys.keys()).filter(row => row % every === 0);
+    const picture = this._pictures.draw(0, cells, scale);
+    const subject = { ...options, by: [...by] };
+    this._half = this.zoom?.isZoomed ? this._half : cells.width / 2;
+    const [first, last] = this.within(options.steps) ?? [-Infinity, Infinity];
+    const xs = Array.from(
+      this.steps.filter(step => step >= first && step <= last),
+      step => this._axis.xOf(step)
+    );
+    const whole: [number, number] = [(xs[0] ?? 0) - this._half, (xs[xs.length - 1] ?? 0) + this._half];
+    return {
+      recipe: {
+        template: 'moment-map',
+        texts: {
+          xTitle: options.x === 'step' ? t('step') : t('samples'),
+          yTitle: by[0] === 'layer' ? t('layer') : t('item type'),
+          legendTitle: axisWords(options, [], t)
+        },
+        params: {
+          x0,
+          x1,
+          y0,
+          y1,
+          rowAt,
+          rowText: rowAt.map(row => labelOf(groups.keys[row]?.[0] ?? null, t('none'))),
+          ...strip.params
+        },
+        datasets: { pictures: [{ ...picture, x: x0, x2: x1, y: y0, y2: y1 }], legend: strip.rows },
+        painted: this._pictures.painted,
+        height
+      },
+      extent: { x: whole, y: [y0, y1] },
+      title: titleWords(options, by, groups.step, t),
+      caption: [
+        ...(cells.merged
+          ? [
+              t(
+                'A column stands for several steps: the one that is not finite or farthest from the middle of its row is drawn.'
+              )
+            ]
+          : []),
+        ...omittedWords(groups, t('item types'), t),
+        ...(options.runs.length > 0 ? [t('A map shows one run; choose lines to compare.')] : []),
+        ...optionWords(options, this.index, t),
+        ...nonFiniteWords(groups, t),
+        ...trustWords(groups, subject, t)
+      ],
+      summary: this._summary(groups, cells),
+      notes: await this.notes(reader, signal)
+    };
+  }
+
+  /** Ask for what is shown, and as much again on either side, where not every step could be brought. */
+  private _zoomed(question: ReturnType<MomentPane['question']>): ReturnType<MomentPane['question']> {
+    const { zoom } = this;
+    if (!zoom?.isZoomed || !this._groups) {
+      return question;
+    }
+    const { x0, x1 } = zoom.domain;
+    const steps = this._axis.stepsIn([x0 - (x1 - x0), x1 + (x1 - x0)]);
+    const leftOut = this.steps.length > MOST_POINTS / 4;
+    return steps && leftOut ? { ...question, steps } : question;
+  }
+
+  private _summary(groups: IMomentGroups, cells: ICells): string {
+    let best = -1;
+    groups.value.forEach((value, at) => {
+      if (Number.isFinite(value) && (best < 0 || Math.abs(value) > Math.abs(groups.value[best] ?? 0))) {
+        best = at;
+      }
+    });
+    const range = extentOf(cells);
+    if (best < 0 || range === null) {
+      return this.t('No value is finite.');
+    }
+    return this.t(
+      'The largest magnitude, %1, is at step %2 in %3.',
+      this._valueAt(best),
+      formatInteger(groups.step[best] ?? 0),
+      keyWords(groups.keys[groups.group[best] ?? 0] ?? [], this.by, this.t)
+    );
+  }
+
+  private _valueAt(row: number): string {
+    const group = this._groups?.group[row] ?? 0;
+    const line = this._lines.find(
+      each => JSON.stringify(each.key) === JSON.stringify(this._groups?.keys[group])
+    );
+    const at = line ? line.step.indexOf(this._groups?.step[row] ?? NaN) : -1;
+    return line && at >= 0 ? valueWords(line, at, this.t) : '';
+  }
+
+  private _markOf(row: number, column: number): IMark {
+    const { x = 0, width = 1 } = this._cells ?? {};
+    return { facet: null, x: [x + column * width, x + (column + 1) * width], y: [row - 0.5, row + 0.5] };
+  }
+
+  private _rowOf(layer: number): number {
+    return this._groups?.keys.findIndex(([key]) => key === layer) ?? -1;
+  }
+
+  private _axis = new StepAxis(NOTHING, 'step');
+  private _groups: IMomentGroups | null = null;
+  private _lines: readonly IMomentLine[] = [];
+  private _cells: ICells | null = null;
+  private _drawn = '';
+  private _half = 0.5;
+  private _at: { row: number; column: number } | null = null;
+  private readonly _pictures = new Pictures();
+}
+
+const NOTHING = { step: new Float64Array(), samples: new Float64Array() };
+
+function extentOf({ values }: ICells): [number, number] | null {
+  let [lo, hi] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value - value === 0) {
+      lo = Math.min(lo, value);
+      hi = Math.max(hi, value);
+    }
+  }
+  return lo <= hi ? [lo, hi] : null;
+}
+
+function labelOf(value: string | number | null, none: string): string {
+  const text = value === null ? none : String(value);
+  return text.length <= MOST_LETTERS ? text : `…${text.slice(1 - MOST_LETTERS)}`;
+}

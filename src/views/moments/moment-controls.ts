@@ -1,0 +1,155 @@
+import type { MomentsOptions } from '../../protocol/views.generated';
+import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
+import type { IRunSource } from '../../store/source';
+import { stepsControl, transformControl } from '../controls';
+import type { Control } from '../toolbar';
+import type { Translate } from '../translate';
+import type { INameFacts } from './name-facts';
+import { byWords, capital, STATISTICS, STATS, statisticWords, statsWords, type MomentOptions } from './words';
+
+/** What the controls are made of. */
+export interface IControlFacts {
+  readonly source: IRunSource;
+  readonly options: MomentOptions;
+  readonly index: IMomentIndex | null;
+  readonly names: INameFacts;
+  /** Every step that was logged. */
+  readonly steps: Float64Array;
+  /** Other runs; null where there are none to compare with. */
+  readonly runs: readonly { readonly id: string; readonly name: string }[] | null;
+  readonly choose: (options: Partial<MomentsOptions>) => void;
+}
+
+/** Groupings that are offered; any other that the options name is offered beside them. */
+const GROUPINGS: readonly (readonly MomentColumn[])[] = [
+  [],
+  ['layer'],
+  ['family'],
+  ['kind'],
+  ['item_type'],
+  ['module_type'],
+  ['stack'],
+  ['role'],
+  ['layer', 'role'],
+  ['layer', 'family'],
+  ['layer', 'kind'],
+  ['expert'],
+  ['layer', 'expert'],
+  ['stage'],
+  ['rank'],
+  ['name']
+];
+
+/** The first line of controls: what is drawn. */
+export function mainControls(
+  facts: IControlFacts,
+  open: boolean,
+  fold: (open: boolean) => void,
+  t: Translate
+): Control[] {
+  const { source, options, index, choose } = facts;
+  return [
+    { kind: 'name', id: 'run', text: source.name },
+    {
+      kind: 'select',
+      id: 'stat',
+      label: t('Of'),
+      value: options.stat,
+      options: STATS.map(stat => {
+        const known = index?.stats.some(each => each.stat === stat && each.rows > 0) ?? true;
+        const words = statsWords(stat, t);
+        return {
+          value: stat,
+          text: words,
+          disabled: !known,
+          ...(known ? {} : { title: t('Not logged in this run') })
+        };
+      }),
+      change: value => {
+        const stat = STATS.find(each => each === value) ?? 'grad';
+        const gains = stat === 'activation' || stat === 'dgrad';
+        choose({ stat, ...(options.ratio === 'gain' && !gains ? { ratio: 'none' } : {}) });
+      }
+    },
+    {
+      kind: 'select',
+      id: 'statistic',
+      label: t('Statistic'),
+      value: options.statistic,
+      options: STATISTICS.map(value => ({ value, text: statisticWords(value, t) })),
+      change: value => choose({ statistic: STATISTICS.find(each => each === value) ?? 'l2' })
+    },
+    ...byControl(facts, t),
+    {
+      kind: 'select',
+      id: 'kind',
+      label: t('Draw'),
+      value: options.kind,
+      options: KINDS.map(value => ({ value, text: kindWords(value, t) })),
+      change: value => choose({ kind: KINDS.find(each => each === value) ?? 'lines' })
+    },
+    ...(options.kind === 'table'
+      ? []
+      : [transformControl(t('Scale'), options.transform, transform => choose({ transform }), t)]),
+    ...(options.kind === 'layers'
+      ? [stepsControl(Array.from(facts.steps), options.step, source.connection, step => choose({ step }), t)]
+      : []),
+    {
+      kind: 'toggle',
+      id: 'more',
+      text: foldWords(options, open, t),
+      title: open ? t('Hide filters and what else can be set') : t('Filters and what else can be set'),
+      pressed: open,
+      change: fold
+    }
+  ];
+}
+
+const KINDS = ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'] as const;
+
+function kindWords(kind: (typeof KINDS)[number], t: Translate): string {
+  const words: Record<(typeof KINDS)[number], string> = {
+    overview: t('overview'),
+    lines: t('lines'),
+    layers: t('layers at a step'),
+    layer_map: t('layer × step'),
+    item_map: t('item × step'),
+    tensors: t('single tensors'),
+    table: t('table')
+  };
+  return words[kind];
+}
+
+function byControl({ options, choose }: IControlFacts, t: Translate): Control[] {
+  if (!['lines', 'layers', 'table'].includes(options.kind)) {
+    return [];
+  }
+  const now = options.by ?? [];
+  const known = [...GROUPINGS, ...(options.pattern === null ? [] : [['capture'] as const])];
+  const groupings = known.some(each => each.join() === now.join()) ? known : [...known, now];
+  return [
+    {
+      kind: 'select',
+      id: 'by',
+      label: t('By'),
+      value: now.join(),
+      options: groupings.map(by => ({ value: by.join(), text: byWords(by, t) })),
+      change: value => choose({ by: [...(groupings.find(each => each.join() === value) ?? [])] })
+    }
+  ];
+}
+
+/** Name the fold by what is set behind it. */
+function foldWords(options: MomentOptions, open: boolean, t: Translate): string {
+  const set = [
+    ...Object.values(options.where ?? {}).filter(each => each.length > 0 && each !== 'all'),
+    ...(options.pattern === null ? [] : [1]),
+    ...(options.steps === null ? [] : [1]),
+    ...(options.show === 'raw' ? [] : [1]),
+    ...(options.ratio === 'none' ? [] : [1]),
+    ...(options.smoothing > 1 ? [1] : []),
+    ...options.runs
+  ].length;
+  const mark = open ? '▴' : '▾';
+  return set === 0 ? `${t('More')} ${mark}` : `${capital(t('more'))} (${set}) ${mark}`;
+}

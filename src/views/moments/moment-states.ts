@@ -1,0 +1,151 @@
+import { formatInteger } from '../../charts';
+import type { MomentsOptions } from '../../protocol/views.generated';
+import type { IMomentIndex, MomentStat } from '../../store/moment-source';
+import type { IRunSource } from '../../store/source';
+import { copyText } from '../dom';
+import type { IState, IStateActions } from '../states';
+import type { Translate } from '../translate';
+import { capital, STATS, statsWords, type MomentOptions } from './words';
+
+type Choose = (options: Partial<MomentsOptions>) => void;
+
+/** What logs statistics in a training script. */
+export const SNIPPET = 'import megalens\nmegalens.log_statistics(model, optimizer, param=1, grad=1)';
+
+/** Say why a run has no statistics at all. */
+export function emptyMoments(
+  source: IRunSource,
+  index: IMomentIndex | null,
+  { stat }: MomentOptions,
+  actions: IStateActions,
+  t: Translate
+): IState {
+  const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
+  const logged = source.hello?.statistics ?? {};
+  const every = logged[stat] ?? Object.values(logged)[0];
+  const again = { label: t('Check again'), run: () => actions.retry() };
+  if (open && every !== undefined) {
+    const what = logged[stat] === undefined ? (STATS.find(each => logged[each] !== undefined) ?? stat) : stat;
+    return {
+      kind: 'empty',
+      sentence:
+        every === 1
+          ? t('%1 are logged every step; the first has not arrived yet.', capital(statsWords(what, t)))
+          : t(
+              '%1 are logged every %2 steps; the first of these has not been reached yet.',
+              capital(statsWords(what, t)),
+              formatInteger(every)
+            ),
+      action: again
+    };
+  }
+  const copy = { label: t('Copy these lines'), run: () => copyText(SNIPPET) };
+  const [warning] = index?.warnings ?? [];
+  return {
+    kind: 'empty',
+    sentence:
+      warning ??
+      (open
+        ? t('This training logs no statistics. Two lines in its script do:')
+        : t('No statistics were logged in this run. Two lines in the training script do that:')),
+    code: SNIPPET,
+    action: copy,
+    more: [again]
+  };
+}
+
+/** Say that a run has other statistics than the chosen ones, and offer these. */
+export function lacksStat(
+  source: IRunSource,
+  index: IMomentIndex,
+  stat: MomentStat,
+  choose: Choose,
+  t: Translate
+): IState {
+  const present = STATS.filter(each => index.stats.some(known => known.stat === each && known.rows > 0));
+  const every = source.hello?.statistics?.[stat];
+  const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
+  const name = capital(statsWords(stat, t));
+  return {
+    kind: 'empty',
+    sentence:
+      open && every !== undefined
+        ? t(
+            '%1 are logged every %2 steps; the first of these has not been reached yet.',
+            name,
+            formatInteger(every)
+          )
+        : t(
+            '%1 were not logged in this run; there are %2.',
+            name,
+            present.map(each => statsWords(each, t)).join(', ')
+          ),
+    action: show(present[0] ?? 'grad'),
+    more: present.slice(1).map(show)
+  };
+
+  function show(each: MomentStat): IState['action'] {
+    return { label: t('Show %1', statsWords(each, t)), run: () => choose({ stat: each, ratio: 'none' }) };
+  }
+}
+
+/** Say that inputs and outputs are not mixed unless that is asked for. */
+export function mixedState(sentence: string, options: MomentOptions, choose: Choose, t: Translate): IState {
+  const only = (role: 'input' | 'output'): (() => void) => {
+    return () => choose({ where: { ...options.where, role: [role] } });
+  };
+  return {
+    kind: 'empty',
+    sentence,
+    action: { label: t('Outputs only'), run: only('output') },
+    more: [
+      { label: t('Inputs only'), run: only('input') },
+      { label: t('Group by role'), run: () => choose({ by: [...(options.by ?? []), 'role'] }) },
+      { label: t('Mix them'), run: () => choose({ mixed: true }) }
+    ]
+  };
+}
+
+/** Say that the filter, or the pattern, says nothing that can be asked. */
+export function wrongFilter(sentence: string, options: MomentOptions, choose: Choose, t: Translate): IState {
+  const clear = { label: t('Clear filter and pattern'), run: () => choose(cleared(options)) };
+  return { kind: 'error', sentence, action: clear };
+}
+
+/** Say that nothing is left to draw. */
+export function nothingMatches(
+  options: MomentOptions,
+  actions: IStateActions,
+  choose: Choose,
+  t: Translate
+): IState {
+  const filtered = Object.keys(options.where ?? {}).length > 0 || options.pattern !== null;
+  if (filtered) {
+    return {
+      kind: 'empty',
+      sentence: t('No tensor of this run matches the filter.'),
+      action: { label: t('Clear filter and pattern'), run: () => choose(cleared(options)) }
+    };
+  }
+  return options.steps === null
+    ? {
+        kind: 'empty',
+        sentence: t('There is nothing to draw for this choice.'),
+        action: { label: t('Check again'), run: () => actions.retry() }
+      }
+    : {
+        kind: 'empty',
+        sentence: t(
+          'Nothing was logged in steps %1 to %2.',
+          formatInteger(options.steps[0] ?? 0),
+          formatInteger(options.steps[1] ?? 0)
+        ),
+        action: { label: t('Show all steps'), run: () => choose({ steps: null }) }
+      };
+}
+
+/** Options without filter and pattern; a grouping that needs the pattern goes with it. */
+function cleared(options: MomentOptions): Partial<MomentsOptions> {
+  const by = (options.by ?? []).filter(column => column !== 'capture');
+  return { where: {}, pattern: null, by };
+}

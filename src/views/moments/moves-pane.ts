@@ -1,0 +1,128 @@
+import { formatInteger, formatNumber } from '../../charts';
+import type { IMomentGroups } from '../../store/moment-source';
+import type { Loaded } from '../content';
+import { BodyPane } from './body-pane';
+import { DataTable, type ITableColumn } from './data-table';
+import { spans } from './line';
+import type { MomentReader } from './reader';
+import { capital, quantityWords } from './words';
+
+/** Tensors that are listed. */
+const MOST_MOVES = 15;
+
+/** How one tensor's statistic moved from its first to its last value. */
+export interface IMove {
+  readonly name: string;
+  readonly first: number;
+  readonly last: number;
+  readonly delta: number;
+  /** Change in parts of the first value; NaN where that is 0. */
+  readonly relative: number;
+  /** First step with values that are not finite; NaN where there is none. */
+  readonly badAt: number;
+}
+
+/** How each tensor moved, those that moved most first; one that is not finite any more before all others. */
+export function movesOf(groups: IMomentGroups): IMove[] {
+  const moves = spans(groups).flatMap(([from, to], at): IMove[] => {
+    const values = groups.value.subarray(from, to);
+    const first = values.find(Number.isFinite) ?? NaN;
+    const last = values[values.length - 1] ?? NaN;
+    const bad = groups.nonFinite.subarray(from, to).findIndex(count => count !== 0);
+    const delta = last - first;
+    const known = Number.isFinite(first) && to - from > 1;
+    return known || bad >= 0
+      ? [
+          {
+            name: String(groups.keys[at]?.[0] ?? ''),
+            first,
+            last,
+            delta,
+            relative: first === 0 ? NaN : delta / Math.abs(first),
+            badAt: bad < 0 ? NaN : (groups.step[from + bad] ?? NaN)
+          }
+        ]
+      : [];
+  });
+  const size = ({ delta }: IMove): number => (Number.isFinite(delta) ? Math.abs(delta) : Infinity);
+  return moves.sort((a, b) => size(b) - size(a) || 0);
+}
+
+/** The tensors whose statistic moved most between the first and the last step. */
+export class MovesPane extends BodyPane {
+  protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
+    const { options, t } = this;
+    const groups = await reader.groups({ ...this.question(['name'], 4), show: 'raw', smoothing: 0 }, signal);
+    const moves = movesOf(groups);
+    if (moves.length === 0) {
+      const action = { label: t('Check again'), run: () => this.actions.retry() };
+      return { state: { kind: 'empty', sentence: t('Moves are known once there are two steps.'), action } };
+    }
+    const quantity = quantityWords(options, t);
+    this._table.show(this._columns(moves), Math.min(MOST_MOVES, moves.length));
+    const [most] = moves;
+    const title = t('Largest moves of %1 between first and last step', quantity);
+    return {
+      content: {
+        recipe: null,
+        body: this._table.node,
+        extent: { x: [0, 1], y: [0, 1] },
+        title,
+        caption:
+          moves.length > MOST_MOVES
+            ? [t('%1 of %2 tensors are listed.', MOST_MOVES, formatInteger(moves.length))]
+            : [],
+        summary: t(
+          '%1 moved most in %2: from %3 to %4.',
+          capital(quantity),
+          most?.name ?? '',
+          formatNumber(most?.first ?? NaN, 3),
+          formatNumber(most?.last ?? NaN, 3)
+        )
+      }
+    };
+  }
+
+  private _columns(moves: readonly IMove[]): ITableColumn[] {
+    const { t } = this;
+    const number = (title: string, read: (move: IMove) => number, text = formatNumber): ITableColumn => ({
+      title,
+      isNumber: true,
+      text: row => {
+        const move = moves[row];
+        return move ? text(read(move)) : '';
+      },
+      sortBy: row => {
+        const move = moves[row];
+        return move ? read(move) : NaN;
+      }
+    });
+    return [
+      {
+        title: t('tensor'),
+        text: row => moves[row]?.name ?? '',
+        sortBy: row => moves[row]?.name ?? '',
+        press: row => this.open(moves[row]?.name ?? '')
+      },
+      number(t('first'), move => move.first),
+      number(t('last'), move => move.last),
+      number(t('change'), move => move.delta),
+      number(
+        t('change, %'),
+        move => 100 * move.relative,
+        value => (Number.isNaN(value) ? '–' : formatNumber(value, 3))
+      ),
+      ...(moves.some(move => !Number.isNaN(move.badAt))
+        ? [
+            number(
+              t('not finite from step'),
+              move => move.badAt,
+              value => (Number.isNaN(value) ? '' : formatInteger(value))
+            )
+          ]
+        : [])
+    ];
+  }
+
+  private readonly _table = new DataTable(this.t);
+}

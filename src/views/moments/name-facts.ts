@@ -1,0 +1,45 @@
+import { parseName } from '../../protocol/tensor-name';
+import type { MomentStat } from '../../store/moment-source';
+
+/** What the filters offer: what there is among the names of what was measured. */
+export interface INameFacts {
+  readonly family: readonly string[];
+  readonly kind: readonly string[];
+  readonly stack: readonly string[];
+  readonly layers: readonly number[];
+  readonly hasRoles: boolean;
+  readonly hasExperts: boolean;
+}
+
+/** Most suggestions of a field. */
+const MOST = 200;
+
+/** Read names once, and again only when there are more. */
+export class NameFacts {
+  /** What the names of one stat say. Parameters and their gradients have no role, all else has one. */
+  of(names: readonly string[], stat: MomentStat): INameFacts {
+    if (this._facts === null || this._count !== names.length || this._stat !== stat) {
+      this._count = names.length;
+      this._stat = stat;
+      const sites = stat !== 'param' && stat !== 'grad';
+      const said = names.map(parseName).filter(each => (each.role !== null) === sites);
+      const words = (read: (name: ReturnType<typeof parseName>) => string): string[] =>
+        [...new Set(said.map(read))].sort().slice(0, MOST);
+      this._facts = {
+        family: words(each => each.family),
+        kind: words(each => each.kind),
+        stack: words(each => each.stack),
+        layers: [...new Set(said.flatMap(each => (each.layer === null ? [] : [each.layer])))].sort(
+          (a, b) => a - b
+        ),
+        hasRoles: said.some(each => each.role !== null),
+        hasExperts: said.some(each => each.expert !== null)
+      };
+    }
+    return this._facts;
+  }
+
+  private _facts: INameFacts | null = null;
+  private _count = -1;
+  private _stat: MomentStat | null = null;
+}

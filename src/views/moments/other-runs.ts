@@ -1,0 +1,91 @@
+import type { IDisposable } from '@lumino/disposable';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { IViewRuns } from '../view';
+import { MomentReader } from './reader';
+
+/** Another run that is compared with. */
+export interface IOtherRun {
+  readonly id: string;
+  readonly name: string;
+  /** Null where it has no statistics. */
+  readonly reader: MomentReader | null;
+}
+
+interface IShare {
+  readonly source: IRunSource;
+  dispose(): void;
+}
+
+/** Shares in the other runs of a comparison: taken when one is named, given back when it is not any more. */
+export class OtherRuns implements IDisposable {
+  /**
+   * @param _runs Where runs come from; null where there is one only.
+   * @param _changed Called when one of them has more statistics.
+   */
+  constructor(
+    private readonly _runs: IViewRuns | null,
+    private readonly _changed: () => void
+  ) {}
+
+  /** Return the runs named by their ids. Rejects when one cannot be opened. */
+  async open(ids: readonly string[]): Promise<IOtherRun[]> {
+    for (const id of [...this._shares.keys()].filter(each => !ids.includes(each))) {
+      this._release(id);
+    }
+    const runs = this._runs;
+    if (runs === null) {
+      return [];
+    }
+    return Promise.all(
+      ids.map(async id => {
+        let share = this._shares.get(id);
+        if (share === undefined) {
+          share = runs.acquire(id);
+          this._shares.set(id, share);
+          share.then(
+            ({ source }) => source.changed.connect(this._onChange, this),
+            () => this._shares.delete(id)
+          );
+        }
+        const { source } = await share;
+        let reader = this._readers.get(source);
+        if (reader === undefined && source.moments) {
+          reader = new MomentReader(source.moments);
+          this._readers.set(source, reader);
+        }
+        return { id, name: source.name, reader: reader ?? null };
+      })
+    );
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    this._isDisposed = true;
+    [...this._shares.keys()].forEach(id => this._release(id));
+  }
+
+  private _release(id: string): void {
+    const share = this._shares.get(id);
+    this._shares.delete(id);
+    void share?.then(
+      taken => {
+        taken.source.changed.disconnect(this._onChange, this);
+        taken.dispose();
+      },
+      () => undefined
+    );
+  }
+
+  private _onChange(_: IRunSource, change: SourceChange): void {
+    if (change.kind === 'rows' && change.stream === 'moments') {
+      this._changed();
+    }
+  }
+
+  private readonly _shares = new Map<string, Promise<IShare>>();
+  private readonly _readers = new WeakMap<IRunSource, MomentReader>();
+  private _isDisposed = false;
+}

@@ -1,0 +1,234 @@
+import type { IMomentQuestion } from '../../aggregate';
+import { AggregateError } from '../../aggregate';
+import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/moment-source';
+import type { IRunSource, SourceChange } from '../../store/source';
+import { BaseView } from '../base';
+import type { INote, Loaded } from '../content';
+import type { IState, IStateActions } from '../states';
+import type { Control } from '../toolbar';
+import type { IViewHost } from '../view';
+import type { IMenuActions } from '../view-menu';
+import { noteOfBad } from './bad-note';
+import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
+import type { IOtherRun, OtherRuns } from './other-runs';
+import { MomentReader } from './reader';
+import type { MomentOptions } from './words';
+
+/** What a pane shares with the explorer that it is part of. */
+export interface IPaneHost extends IViewHost {
+  /** Changes options of the explorer: a pane has none of its own. */
+  choose(options: Partial<MomentsOptions>): void;
+  readonly others: OtherRuns;
+}
+
+/** Most places on the step slider and in the search for the first bad step. */
+const MOST_STEPS = 50_000;
+
+/** What all panes of the explorer share: what there is, refusals, notes, and whose options they have. */
+export abstract class MomentPane extends BaseView<MomentsOptions> {
+  constructor(
+    node: HTMLElement,
+    source: IRunSource,
+    options: MomentOptions,
+    protected readonly pane: IPaneHost
+  ) {
+    super(node, source, options, pane, { axes: 'x', least: 4 });
+  }
+
+  /** One of the runs has more: read again. */
+  renew(): void {
+    this._isStale = true;
+    this.refresh(false);
+  }
+
+  /** What the run has; null before it was asked. */
+  get index(): IMomentIndex | null {
+    return this._index;
+  }
+
+  /** What the explorer's menu can do with this pane. */
+  get menu(): IMenuActions {
+    return this.menuActions();
+  }
+
+  /** Steps at which something that matches the filter was logged, ascending. */
+  get steps(): Float64Array {
+    return this._total?.step ?? new Float64Array();
+  }
+
+  protected override get actions(): IStateActions {
+    const actions = super.actions;
+    const retry = (): void => {
+      this._isStale = true;
+      actions.retry();
+    };
+    return { ...actions, retry };
+  }
+
+  protected plain(): ViewOptions {
+    return this.options;
+  }
+
+  protected concerns(change: SourceChange): boolean {
+    const concerned = change.kind === 'rows' && change.stream === 'moments';
+    this._isStale ||= concerned;
+    return concerned;
+  }
+
+  protected controls(): Control[] {
+    return [];
+  }
+
+  protected override choose(options: Partial<MomentsOptions>): void {
+    this.pane.choose(options);
+  }
+
+  /** Read and draw what the explorer's options ask for, once it is known that there is something. */
+  protected abstract fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded>;
+
+  /** Columns that make a group in this pane. */
+  protected get by(): readonly MomentColumn[] {
+    return this.options.by ?? [];
+  }
+
+  /** The question that the options ask, of the chosen steps. */
+  protected question(by: readonly MomentColumn[], points?: number): IMomentQuestion {
+    const { stat, statistic, pattern, where, ratio, mixed, show, smoothing } = this.options;
+    const steps = this.within(this.options.steps);
+    return {
+      stat,
+      statistic,
+      by,
+      pattern,
+      where: where ?? {},
+      ratio,
+      mixed,
+      show,
+      smoothing,
+      steps,
+      ...(points === undefined ? {} : { points })
+    };
+  }
+
+  protected async load(signal: AbortSignal): Promise<Loaded> {
+    const { moments } = this.source;
+    if (moments === undefined) {
+      return { state: emptyMoments(this.source, null, this.options, this.actions, this.t) };
+    }
+    this._reader ??= new MomentReader(moments);
+    const reader = this._reader;
+    const stale = this._isStale || this._index === null;
+    const index = stale || this._index === null ? await reader.index(signal) : this._index;
+    this._isStale = false;
+    this._index = index;
+    const wanted = this.options.ratio === 'grad_to_param' ? 'grad' : this.options.stat;
+    if (index.stats.every(each => each.rows === 0)) {
+      return { state: emptyMoments(this.source, index, this.options, this.actions, this.t) };
+    }
+    if (!index.stats.some(each => each.stat === wanted && each.rows > 0)) {
+      return { state: lacksStat(this.source, index, wanted, options => this.choose(options), this.t) };
+    }
+    try {
+      this._total = await reader.groups(this._everything(wanted), signal);
+      if (this._total.step.length === 0) {
+        return { state: this.nothing() };
+      }
+      this.otherRuns = await this.pane.others.open(this.options.runs);
+      await Promise.all(
+        this.otherRuns.map(({ reader: other }) =>
+          stale || other?.version === '' ? other?.index(signal) : null
+        )
+      );
+      return await this.fill(reader, signal);
+    } catch (reason) {
+      signal.throwIfAborted();
+      const state = this._refused(reason);
+      if (state === null) {
+        throw reason;
+      }
+      return { state };
+    }
+  }
+
+  /** What to say where no tensor is left to draw. */
+  protected nothing(): IState {
+    return nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
+  }
+
+  /** Steps and samples of everything that matches the filter. */
+  protected get total(): IMomentGroups | null {
+    return this._total;
+  }
+
+  /** The first non-finite values, if there are some, with the way there. */
+  protected async notes(reader: MomentReader, signal: AbortSignal): Promise<INote[]> {
+    const total = this._total;
+    const note = total && (await noteOfBad(reader, total, this.options, signal, this.t));
+    return note
+      ? [
+          {
+            text: note.text,
+            tone: 'nonfinite',
+            action: { label: this.t('Go there'), run: () => this.goTo(note.name, note.step) }
+          }
+        ]
+      : [];
+  }
+
+  /** Show one tensor at one step. */
+  protected goTo(name: string, step: number): void {
+    this.choose({ ...oneTensor(name), step, steps: around(this.steps, step) });
+  }
+
+  /** Show one tensor over all steps. */
+  protected open(name: string): void {
+    this.choose(oneTensor(name));
+  }
+
+  protected otherRuns: readonly IOtherRun[] = [];
+
+  private _everything(stat: MomentOptions['stat']): IMomentQuestion {
+    const { pattern, where } = this.options;
+    return {
+      stat,
+      statistic: 'nonfinite',
+      by: [],
+      pattern,
+      where: where ?? {},
+      mixed: true,
+      steps: null,
+      points: MOST_STEPS
+    };
+  }
+
+  private _refused(reason: unknown): IState | null {
+    if (!(reason instanceof Error) || !('code' in reason)) {
+      return null;
+    }
+    const choose = (options: Partial<MomentsOptions>): void => this.choose(options);
+    if (reason.code === 'mixed') {
+      return mixedState(reason.message, this.options, choose, this.t);
+    }
+    return reason instanceof AggregateError && reason.code === 'invalid'
+      ? wrongFilter(reason.message, this.options, choose, this.t)
+      : null;
+  }
+
+  private _reader: MomentReader | null = null;
+  private _index: IMomentIndex | null = null;
+  private _isStale = true;
+  private _total: IMomentGroups | null = null;
+}
+
+/** What shows one tensor and nothing else. */
+function oneTensor(name: string): Partial<MomentsOptions> {
+  const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+  return { kind: 'tensors', where: { name: `^${escaped}$` } };
+}
+
+/** Some steps on either side of one, so that it can be seen among others. */
+function around(steps: Float64Array, step: number): [number, number] {
+  const at = steps.indexOf(step);
+  return [steps[Math.max(0, at - 50)] ?? step, steps[Math.min(steps.length - 1, at + 50)] ?? step];
+}

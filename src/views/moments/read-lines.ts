@@ -1,0 +1,108 @@
+import type { IMomentQuestion } from '../../aggregate';
+import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { Translate } from '../translate';
+import type { StepAxis } from './axes';
+import { badStretches, type IStretch } from './captions';
+import { compareLines } from './compare';
+import { finiteRange, linesOf, type IMomentLine } from './line';
+import type { IOtherRun } from './other-runs';
+import type { MomentReader } from './reader';
+import { padded, scaleOf, wide } from './scale';
+import { keyWords, type MomentOptions } from './words';
+
+/** Where lines come from. */
+export interface ILinesQuery {
+  readonly options: MomentOptions;
+  readonly by: readonly MomentColumn[];
+  /** Without `points` and `series`. */
+  readonly question: IMomentQuestion;
+  readonly name: string;
+  readonly reader: MomentReader;
+  readonly others: readonly IOtherRun[];
+  readonly axis: StepAxis;
+  /** Every step that was logged. */
+  readonly steps: Float64Array;
+}
+
+/** Whole lines, and what is drawn around them. */
+export interface ILines {
+  /** What was asked of this run. */
+  readonly question: IMomentQuestion;
+  /** This run's groups. */
+  readonly base: IMomentGroups;
+  readonly lines: readonly IMomentLine[];
+  /** Points of a comparison that lie between two of this run's. */
+  readonly between: number;
+  /** Other runs that have nothing to compare. */
+  readonly without: readonly string[];
+  readonly bad: readonly IStretch[];
+  readonly x: [number, number];
+  readonly y: [number, number];
+  readonly scale: string;
+  /** Whether more detail can be read for a stretch of steps. */
+  readonly leftOut: boolean;
+}
+
+/** Most points of all lines together, the least and most of one, and the most of one that is compared. */
+const POINTS = { all: 240_000, least: 400, most: 2000, compared: 20_000 };
+
+/** Read the lines that options ask for, of this run and of those it is compared with; null where there are none. */
+export async function readLines(
+  query: ILinesQuery,
+  signal: AbortSignal,
+  t: Translate
+): Promise<ILines | null> {
+  const { options, reader, others, axis } = query;
+  const compares = options.compare !== 'overlay' && others.length > 0;
+  const runs = 1 + others.length;
+  const fair = Math.floor(POINTS.all / Math.max(1, options.series * runs));
+  const points = compares ? POINTS.compared : Math.max(POINTS.least, Math.min(POINTS.most, fair));
+  const question = { ...query.question, series: options.series, points };
+  const read = async (from: MomentReader, run: number): Promise<[IMomentGroups, IMomentLine[]]> => {
+    const groups = await from.groups(question, signal);
+    const raw = options.smoothing > 1 ? await from.groups({ ...question, smoothing: 0 }, signal) : null;
+    return [groups, namedLines(query, groups, run, t, raw)];
+  };
+  const [base, own] = await read(reader, 0);
+  const rest = await Promise.all(
+    others.map(async ({ reader: other }, at) => (other ? (await read(other, at + 1))[1] : []))
+  );
+  const compared =
+    compares && options.compare !== 'overlay' ? compareLines(own, rest.flat(), options.compare) : null;
+  const lines = compared?.lines ?? [...own, ...rest.flat()];
+  if (lines.length === 0) {
+    return null;
+  }
+  const range = finiteRange(lines);
+  const ends = lines.flatMap(({ x }) => [x[0] ?? 0, x[x.length - 1] ?? 0]);
+  return {
+    question,
+    base,
+    lines,
+    between: compared?.between ?? 0,
+    without: others.filter((_, at) => rest[at]?.length === 0).map(each => each.name),
+    bad: badStretches(base, query.steps, step => axis.xOf(step)),
+    x: wide([Math.min(...ends), Math.max(...ends)]),
+    y: padded(range, options.transform === 'log'),
+    scale: scaleOf(options.transform, range?.[0] ?? 0),
+    leftOut: !compares && base.stepsTotal > new Set(base.step).size
+  };
+}
+
+/** Turn groups of one of the runs into lines with names; with the run's where there are several. */
+export function namedLines(
+  { options, by, name, others }: Pick<ILinesQuery, 'options' | 'by' | 'name' | 'others'>,
+  groups: IMomentGroups,
+  run: number,
+  t: Translate,
+  raw: IMomentGroups | null = null
+): IMomentLine[] {
+  const runs = [name, ...others.map(each => each.name)];
+  return linesOf(groups, {
+    options,
+    by,
+    run,
+    ...(raw ? { raw } : {}),
+    name: key => (others.length > 0 ? `${runs[run] ?? ''} · ${keyWords(key, by, t)}` : keyWords(key, by, t))
+  });
+}

@@ -1,0 +1,50 @@
+import { groupMoments, type IMomentQuestion } from '../../aggregate';
+import type { IMomentGroups, IMomentIndex, IMomentSource } from '../../store/moment-source';
+
+/** Answers that are kept: those of one picture and its last few places. */
+const MOST_KEPT = 24;
+
+/**
+ * Asks one run for groups and keeps the last answers, so that zooming, hovering and a new theme ask nothing twice. What is kept is
+ * forgotten when the run has more.
+ */
+export class MomentReader {
+  constructor(readonly source: IMomentSource) {}
+
+  /** What the answers are of. */
+  get version(): string {
+    return this._version ?? '';
+  }
+
+  /** What there is, as of now. */
+  async index(signal?: AbortSignal): Promise<IMomentIndex> {
+    const index = await this.source.index(signal);
+    if (index.version !== this._version) {
+      this._version = index.version;
+      this._kept.clear();
+    }
+    return index;
+  }
+
+  /** Groups as of the last `index`. A question that fails is asked anew. */
+  groups(query: IMomentQuestion, signal?: AbortSignal): Promise<IMomentGroups> {
+    const key = JSON.stringify(query);
+    const kept = this._kept.get(key);
+    if (kept) {
+      return kept;
+    }
+    const asked = groupMoments(this.source, query, signal);
+    asked.catch(() => this._kept.get(key) === asked && this._kept.delete(key));
+    this._kept.set(key, asked);
+    for (const old of this._kept.keys()) {
+      if (this._kept.size <= MOST_KEPT) {
+        break;
+      }
+      this._kept.delete(old);
+    }
+    return asked;
+  }
+
+  private _version: string | null = null;
+  private readonly _kept = new Map<string, Promise<IMomentGroups>>();
+}

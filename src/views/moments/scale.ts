@@ -1,0 +1,18 @@
+/** Leave a little air above and below; an axis without finite values shows 0 to 1. */
+export function padded(range: readonly [number, number] | null, log: boolean): [number, number] {
+  const [lo, hi] = range ?? [0, 1];
+  if (log && lo > 0) {
+    return lo === hi ? [lo / 2, hi * 2] : [lo / 1.1, hi * 1.1];
+  }
+  const air = (hi - lo || Math.abs(hi) || 1) * 0.05;
+  return [lo >= 0 ? Math.max(0, lo - air) : lo - air, hi + air];
+}
+
+/** Name the template's scale: a logarithmic one needs numbers above 0. */
+export function scaleOf(transform: 'linear' | 'log', low: number): 'linear' | 'log' | 'symlog' {
+  return transform === 'linear' ? 'linear' : low > 0 ? 'log' : 'symlog';
+}
+
+/** Widen a range that is one point. */
+export const wide = ([from, to]: readonly [number, number]): [number, number] =>
+  from === to ? [from - 0.5, to + 0.5] : [from, to];

@@ -1,0 +1,146 @@
+import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
+import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { INote, Loaded } from '../content';
+import { saveFile } from '../dom';
+import { BodyPane } from './body-pane';
+import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
+import { groupsCsv, rowsCsv } from './csv';
+import { DataTable, type ITableColumn } from './data-table';
+import { titleWords } from './line-words';
+import type { MomentReader } from './reader';
+import type { Translate } from '../translate';
+import { axisWords, columnWords, type MomentOptions } from './words';
+
+/** Most rows that a table holds; a download holds all. */
+const MOST_ROWS = 100_000;
+
+/** The groups as a table, to be put in order and downloaded. */
+export class TablePane extends BodyPane {
+  protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
+    const { options, by, t } = this;
+    const points = Math.max(4, Math.floor(MOST_ROWS / options.series));
+    const question = { ...this.question(by), series: options.series };
+    const groups = await reader.groups({ ...question, points }, signal);
+    if (groups.step.length === 0) {
+      return { state: this.nothing() };
+    }
+    this._table.show(columnsOf(groups, by, options, this.t), groups.step.length);
+    const title = titleWords(options, by, groups.step, t);
+    const saveGroups: INote = {
+      text: t('%1 rows.', formatInteger(groups.step.length)),
+      action: {
+        label: t('Download these groups as CSV'),
+        run: () =>
+          void this._save('groups', async () =>
+            groupsCsv(await reader.groups(question), by, options.statistic)
+          )
+      }
+    };
+    const saveRows: INote = {
+      text: t(
+        '%1 tensors at %2 steps.',
+        formatInteger(this.index?.names.length ?? 0),
+        formatInteger(this.steps.length)
+      ),
+      action: { label: t('Download the rows as CSV'), run: () => void this._save('rows', () => this._rows()) }
+    };
+    return {
+      content: {
+        recipe: null,
+        body: this._table.node,
+        extent: { x: [0, 1], y: [0, 1] },
+        title,
+        caption: [
+          ...omittedWords(groups, t('groups'), t),
+          ...optionWords(options, this.index, t),
+          ...nonFiniteWords(groups, t),
+          ...trustWords(groups, { ...options, by: [...by] }, t)
+        ],
+        summary: t('%1: a table of %2 rows.', title, formatInteger(groups.step.length)),
+        notes: [...(await this.notes(reader, signal)), saveGroups, saveRows]
+      }
+    };
+  }
+
+  private async _rows(): Promise<string> {
+    const { stat, where } = this.options;
+    const steps = this.within(this.options.steps);
+    const rows = await this.source.moments?.rows([stat], where ?? {}, steps);
+    if (!rows) {
+      throw new Error(
+        this.t(
+          'These rows are too many for a page. Choose fewer steps or tensors, or read them with run.moments().'
+        )
+      );
+    }
+    return rowsCsv(rows);
+  }
+
+  private async _save(what: string, write: () => Promise<string>): Promise<void> {
+    try {
+      const url = URL.createObjectURL(new Blob([await write()], { type: 'text/csv' }));
+      saveFile(`${this.source.name}-${this.options.stat}-${what}.csv`, url);
+      URL.revokeObjectURL(url);
+    } catch (reason) {
+      this.fail(reason);
+    }
+  }
+
+  private readonly _table = new DataTable(this.t);
+}
+
+function columnsOf(
+  groups: IMomentGroups,
+  by: readonly MomentColumn[],
+  options: MomentOptions,
+  t: Translate
+): ITableColumn[] {
+  const keyAt = (row: number, at: number): string | number | null =>
+    groups.keys[groups.group[row] ?? 0]?.[at] ?? null;
+  const value = (row: number): number => groups.value[row] ?? NaN;
+  return [
+    ...by.map((column, at): ITableColumn => ({
+      title: columnWords(column, t),
+      text: row => String(keyAt(row, at) ?? '–'),
+      sortBy: row => keyAt(row, at) ?? ''
+    })),
+    {
+      title: t('step'),
+      isNumber: true,
+      text: row => formatInteger(groups.step[row] ?? 0),
+      sortBy: row => groups.step[row] ?? 0
+    },
+    {
+      title: axisWords(options, [], t),
+      isNumber: true,
+      text: row =>
+        groups.count[row] === 0 && Number.isNaN(value(row))
+          ? '–'
+          : formatFull(Number(value(row).toPrecision(9))),
+      sortBy: value
+    },
+    {
+      title: t('values'),
+      isNumber: true,
+      text: row => formatCount(groups.count[row] ?? 0),
+      sortBy: row => groups.count[row] ?? 0
+    },
+    {
+      title: t('not finite'),
+      isNumber: true,
+      text: row =>
+        Number.isNaN(groups.nonFinite[row]) ? t('some') : formatInteger(groups.nonFinite[row] ?? 0),
+      sortBy: row => (Number.isNaN(groups.nonFinite[row]) ? Infinity : (groups.nonFinite[row] ?? 0))
+    },
+    ...(groups.error.some(error => error > 0)
+      ? [
+          {
+            title: t('known to ±'),
+            isNumber: true,
+            text: (row: number) => formatNumber(groups.error[row] ?? 0, 2),
+            sortBy: (row: number) => groups.error[row] ?? 0
+          }
+        ]
+      : [])
+  ];
+}

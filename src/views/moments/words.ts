@@ -1,0 +1,155 @@
+import type { MomentsOptions } from '../../protocol/views.generated';
+import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/moment-source';
+import type { Translate } from '../translate';
+
+/** All options of the explorer. */
+export type MomentOptions = Required<MomentsOptions>;
+
+/** What can be measured, in the order of the picker. */
+export const STATS: readonly MomentStat[] = [
+  'param',
+  'grad',
+  'activation',
+  'dgrad',
+  'residual',
+  'residual_dgrad'
+];
+
+/** Statistics in the order of the picker. */
+export const STATISTICS: readonly MomentStatistic[] = [
+  'l2',
+  'rms',
+  'mean',
+  'std',
+  'variance',
+  'skewness',
+  'kurtosis',
+  'excess_kurtosis',
+  'min',
+  'max',
+  'nonfinite'
+];
+
+/** Name what was measured: `gradient`. */
+export function statWords(stat: MomentStat, t: Translate): string {
+  const words: Record<MomentStat, string> = {
+    param: t('parameter'),
+    grad: t('gradient'),
+    activation: t('activation'),
+    dgrad: t('activation gradient'),
+    residual: t('residual stream'),
+    residual_dgrad: t('residual stream gradient')
+  };
+  return words[stat];
+}
+
+/** Name several of what was measured: `gradients`. */
+export function statsWords(stat: MomentStat, t: Translate): string {
+  const words: Record<MomentStat, string> = {
+    param: t('parameters'),
+    grad: t('gradients'),
+    activation: t('activations'),
+    dgrad: t('activation gradients'),
+    residual: t('residual streams'),
+    residual_dgrad: t('residual stream gradients')
+  };
+  return words[stat];
+}
+
+/** Name a statistic. */
+export function statisticWords(statistic: MomentStatistic, t: Translate): string {
+  const words: Record<MomentStatistic, string> = {
+    l2: t('L2'),
+    rms: t('RMS'),
+    mean: t('mean'),
+    variance: t('variance'),
+    std: t('standard deviation'),
+    skewness: t('skewness'),
+    kurtosis: t('kurtosis'),
+    excess_kurtosis: t('excess kurtosis'),
+    min: t('minimum'),
+    max: t('maximum'),
+    nonfinite: t('non-finite values')
+  };
+  return words[statistic];
+}
+
+/** Name a column by which tensors are grouped. */
+export function columnWords(column: MomentColumn, t: Translate): string {
+  const words: Record<MomentColumn, string> = {
+    name: t('tensor'),
+    layer: t('layer'),
+    stack: t('stack'),
+    family: t('family'),
+    kind: t('kind'),
+    module_type: t('module type'),
+    item_type: t('item type'),
+    role: t('role'),
+    expert: t('expert'),
+    rank: t('rank'),
+    stage: t('stage'),
+    capture: t('pattern')
+  };
+  return words[column];
+}
+
+/** Name a grouping: `layer and role`; the total where there is none. */
+export function byWords(by: readonly MomentColumn[], t: Translate): string {
+  const words = by.map(column => columnWords(column, t));
+  const last = words.pop();
+  return last === undefined ? t('total') : words.length === 0 ? last : t('%1 and %2', words.join(', '), last);
+}
+
+/** Columns whose numbers say nothing without their name. */
+const NUMBERED: readonly MomentColumn[] = ['layer', 'expert', 'rank', 'stage'];
+
+/** Name a group by its key: `layer 3 · output`. */
+export function keyWords(key: MomentKey, by: readonly MomentColumn[], t: Translate): string {
+  if (key.length === 0) {
+    return t('all tensors');
+  }
+  return key
+    .map((value, at) => {
+      const column = by[at] ?? 'name';
+      if (value === null) {
+        return t('no %1', columnWords(column, t));
+      }
+      return NUMBERED.includes(column) ? `${columnWords(column, t)} ${value}` : String(value);
+    })
+    .join(' · ');
+}
+
+/** Name the quantity that is drawn, before it is shown relative to anything: `gradient L2`. */
+export function quantityWords({ stat, statistic, ratio }: MomentOptions, t: Translate): string {
+  const name = statisticWords(statistic, t);
+  switch (ratio) {
+    case 'grad_to_param':
+      return t('gradient over parameter %1', name);
+    case 'gain':
+      return stat === 'dgrad'
+        ? t('backward gain of %1 (input over output)', name)
+        : t('gain of %1 (output over input)', name);
+    case 'none':
+      return `${statWords(stat, t)} ${name}`;
+  }
+}
+
+/** Name the vertical axis, with what the numbers are relative to. */
+export function axisWords(options: MomentOptions, others: readonly string[], t: Translate): string {
+  const quantity = quantityWords(options, t);
+  const shown =
+    options.show === 'raw'
+      ? quantity
+      : options.show === 'relative'
+        ? t('%1, times its first value', quantity)
+        : options.show === 'delta'
+          ? t('%1, change since the first value', quantity)
+          : t('%1, change since the first value, %', quantity);
+  if (others.length === 0 || options.compare === 'overlay') {
+    return shown;
+  }
+  return options.compare === 'difference' ? t('difference of %1', shown) : t('ratio of %1', shown);
+}
+
+/** Begin with a capital. */
+export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
