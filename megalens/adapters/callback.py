@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from contextlib import ExitStack
 from numbers import Real
 from typing import Any
 
-from ..tracer import Tracer, trace
+from ..tracer import StatisticsLogger, Tracer, log_statistics, trace
 
 __all__ = ["MegalensCallback"]
 
@@ -19,21 +21,38 @@ class MegalensCallback:
 
     Parameters
     ----------
+    statistics : mapping, optional
+        Those arguments of :func:`megalens.log_statistics` that are not the trainer's own to know: ``{"param": 1, "grad": 1, "activation": 100}``. Gradients are measured before
+        the trainer clips them, its loss scale is divided out, and the samples that it has consumed are recorded. In a job of several processes each needs the callback.
     **options
         Those of :func:`megalens.trace`.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, statistics: Mapping[str, Any] | None = None, **options: Any) -> None:
         self._options = options
+        self._statistics = statistics
         self._open = ExitStack()
         self.tracer: Tracer | None = None
         """The tracer, once the training has begun."""
+        self.logger: StatisticsLogger | None = None
+        """The statistics logger, where there is one."""
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_: Any
+    ) -> None:
         """Begin to trace the model."""
-        if self.tracer is None and getattr(state, "is_world_process_zero", True):
-            options = dict(self._options)
-            options.setdefault("name", getattr(args, "run_name", None))
+        if self.tracer is not None:
+            return
+        options = dict(self._options)
+        options.setdefault("name", getattr(args, "run_name", None))
+        if self._statistics is not None:
+            own = {
+                "loss_scale": getattr(optimizer, "scaler", None),
+                "samples": lambda: _consumed(args, state),
+            }
+            self.logger = log_statistics(model, optimizer, **{**own, **self._statistics}, **options)
+            self.tracer = self.logger.tracer
+        elif getattr(state, "is_world_process_zero", True):
             self.tracer = trace(model, **options)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -72,9 +91,11 @@ class MegalensCallback:
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """End the run."""
         self._open.close()
+        if self.logger is not None:
+            self.logger.close()
         if self.tracer is not None:
             self.tracer.close()
-            self.tracer = None
+        self.tracer = self.logger = None
 
     def __getattr__(self, name: str) -> Any:
         # A trainer calls every event there is, also those that later versions add.
@@ -86,6 +107,17 @@ class MegalensCallback:
         self._open.close()
         if self.tracer is not None and getattr(control, "should_evaluate", False):
             self._open.enter_context(self.tracer.phase("eval"))
+
+
+def _consumed(args: Any, state: Any) -> int:
+    """Return the samples that the trainer has consumed over all processes; -1 where it does not say."""
+    sizes = [
+        getattr(args, name, None)
+        for name in ("train_batch_size", "gradient_accumulation_steps", "world_size")
+    ]
+    if not all(isinstance(size, int) for size in sizes):
+        return -1
+    return int(state.global_step) * math.prod(sizes)
 
 
 def _ignore(*args: Any, **kwargs: Any) -> None:

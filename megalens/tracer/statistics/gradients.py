@@ -38,6 +38,8 @@ class GradientMoment:
         Where an adapter knows the moment itself: takes what to call then, returns what takes it away. The gradients are unscaled there.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
+    warn : callable
+        Takes a sentence for the user.
     """
 
     def __init__(
@@ -49,10 +51,11 @@ class GradientMoment:
         scale: LossScale,
         ready: Callable[[Callable[[], None]], Callable[[], None]] | None,
         spent: Callable[[Callable[[], None]], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._params, self._ids = tuple(params), tuple(ids)
         self._scaler = scale
-        self._spent = spent
+        self._spent, self._warn = spent, warn
         self._on = False
         self._scale: Scale = 1.0
         self._passes = 0
@@ -151,12 +154,21 @@ class GradientMoment:
     def _measure(self, stage: str, *, divide: bool) -> None:
         ids: list[int] = []
         tensors: list[Tensor] = []
+        sums: list[str] = []
         for at, point in zip(self._ids, self._params, strict=True):
             gradient = point.gradient()
-            values = None if gradient is None else local_values(gradient)
-            if values is not None and measurable(values):
+            if gradient is None:
+                continue
+            values = local_values(gradient)
+            if values is None:
+                sums.append(point.name)
+            elif measurable(values):
                 ids.append(at)
                 tensors.append(values)
+        if sums:
+            self._warn(
+                f"Gradients of {len(sums)} parameters are left out: no process has them, only parts of their sum ({sums[0]})."
+            )
         part = Part("grad", gradient_stage=stage, scale=self._scale, divide=divide)
         for measured, rows in measure_all(ids, tensors):
             part.add(measured, rows)

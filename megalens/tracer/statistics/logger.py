@@ -93,7 +93,14 @@ class StatisticsLogger:
         self._gradients: GradientMoment | None = None
         if intervals.grad:
             self._gradients = GradientMoment(
-                self._counted, self._ids, roots, optimizers, scale, points.gradients_ready, self._spent
+                self._counted,
+                self._ids,
+                roots,
+                optimizers,
+                scale,
+                points.gradients_ready,
+                self._spent,
+                tracer._warn,
             )
         self.failures = 0
         if tracer._statistics is not None:

@@ -1,0 +1,171 @@
+"""Statistics of a Hugging Face model, in a real trainer that clips."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import megalens
+from megalens.adapters import MegalensCallback
+
+pytestmark = pytest.mark.slow
+
+ALL = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1)
+
+
+class Windows(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        ids = (torch.arange(9) * 7 + index) % 60
+        return {"input_ids": ids, "labels": ids}
+
+
+class Before(transformers.TrainerCallback):
+    """Keeps the gradients as backward passes leave them: a trainer calls nobody between those and clipping."""
+
+    def __init__(self) -> None:
+        self.gradients: list[dict[str, torch.Tensor]] = []
+        self._last: dict[str, torch.Tensor] = {}
+
+    def on_train_begin(self, args, state, control, model=None, **_) -> None:
+        for name, parameter in model.named_parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda p, name=name: self._last.update({name: p.grad.clone()})
+            )
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_) -> None:
+        self.gradients.append(dict(self._last))
+        largest = max(float(p.grad.abs().max()) for p in model.parameters())
+        assert largest < 1e-3
+
+
+def model(**more) -> transformers.GPT2LMHeadModel:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 4}
+    return transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0, **more)
+    )
+
+
+def records(folder: Path, stat: str) -> list[dict]:
+    (file,) = folder.glob(f"training_stats/{stat}_raw_moments_by_*/rank0.jsonl")
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def raw(tensor: torch.Tensor) -> list[float]:
+    x = tensor.detach().double().numpy().reshape(-1)
+    return [len(x), *(float((x**power).sum()) for power in (1, 2, 3, 4))]
+
+
+def near(values: dict[str, float], tensor: torch.Tensor) -> None:
+    wanted = np.array(raw(tensor))
+    found = np.array([values[name] for name in ("count", "sum_1", "sum_2", "sum_3", "sum_4")])
+    size = np.sqrt(wanted[2] / wanted[0])
+    assert np.all(np.abs(found - wanted) <= 1e-5 * wanted[0] * size ** np.arange(5)), (found, wanted)
+
+
+def test_a_trainer_logs_gradients_before_it_clips_them_and_the_samples_it_consumed(tmp_path) -> None:
+    def train(*callbacks, folder: str) -> list[float]:
+        arguments = transformers.TrainingArguments(
+            str(tmp_path / folder),
+            max_steps=3,
+            per_device_train_batch_size=2,
+            gradient_accumulation_steps=2,
+            # Far below any gradient, so that clipping is seen.
+            max_grad_norm=1e-3,
+            logging_steps=1,
+            eval_strategy="steps",
+            eval_steps=2,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+        )
+        trainer = transformers.Trainer(
+            model(), arguments, train_dataset=Windows(), eval_dataset=Windows(), callbacks=list(callbacks)
+        )
+        trainer.train()
+        assert not any(module._forward_hooks for module in trainer.model.modules())
+        return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+
+    plain = train(folder="plain")
+    jsonl = tmp_path / "statistics"
+    before = Before()
+    callback = MegalensCallback(statistics={**ALL, "jsonl": jsonl}, hub=None)
+    assert train(before, callback, folder="logged") == plain
+    assert callback.tracer is None
+    gradients = records(jsonl, "grad")
+    assert [record["iter"] for record in gradients] == [1, 2, 3]
+    assert [record["consumed_train_samples"] for record in gradients] == [4, 8, 12]
+    for record, kept in zip(gradients, before.gradients, strict=True):
+        assert record["gradient_stage"] == "pre_clip"
+        assert record["values"].keys() == kept.keys()
+        for name, gradient in kept.items():
+            near(record["values"][name], gradient)
+    # Two micro-batches of two samples of nine tokens; the evaluations between the steps are not in it.
+    for record in records(jsonl, "residual"):
+        assert record["values"].keys() == {
+            "transformer.h/input0",
+            "transformer.h.0/output0",
+            "transformer.h.1/output0",
+        }
+        assert {values["count"] for values in record["values"].values()} == {2 * 2 * 9 * 24}
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_sites_of_a_hugging_face_model_are_those_of_its_modules(tmp_path, reentrant: bool) -> None:
+    network = model(attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
+    ids = torch.arange(18).reshape(2, 9) % 60
+    seen: dict[str, list[torch.Tensor]] = {}
+    gradients: dict[str, list[torch.Tensor]] = {}
+    wanted = {
+        name: module
+        for name, module in network.named_modules()
+        if isinstance(module, (nn.Embedding, nn.Linear, transformers.pytorch_utils.Conv1D))
+    }
+    handles = []
+    for name, module in wanted.items():
+
+        def forward(module, args, output, name=name) -> None:
+            seen[f"{name}/input0"], seen[f"{name}/output0"] = [args[0].detach()], [output.detach()]
+
+        def backward(module, came, went, name=name) -> None:
+            gradients[f"{name}/output0"] = [went[0]]
+            if came[0] is not None:
+                gradients[f"{name}/input0"] = [came[0]]
+
+        handles += [module.register_forward_hook(forward), module.register_full_backward_hook(backward)]
+    network(ids, labels=ids).loss.backward()
+    for handle in handles:
+        handle.remove()
+    network.zero_grad()
+    # The same again, computed twice and with a learning rate of nothing.
+    network.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    optimizer = torch.optim.SGD(network.parameters(), 0.0)
+    logger = megalens.log_statistics(network, optimizer, **ALL, hub=None, jsonl=tmp_path)
+    with logger, logger.step():
+        network.train()
+        network(ids, labels=ids).loss.backward()
+        optimizer.step()
+    for stat, found in (("activation", seen), ("dgrad", gradients)):
+        (record,) = records(tmp_path, stat)
+        values = record["values"]
+        expected = {
+            name: tensors[0]
+            for name, tensors in found.items()
+            if tensors[0].is_floating_point() and name != "lm_head/output0"
+        }
+        assert values.keys() == expected.keys()
+        for name, tensor in expected.items():
+            near(values[name], tensor)
+    (record,) = records(tmp_path, "param")
+    assert record["values"].keys() == dict(network.named_parameters()).keys()
+    assert "lm_head.weight" not in record["values"]

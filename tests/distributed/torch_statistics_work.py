@@ -1,0 +1,71 @@
+"""What each process of a test of statistics does: it trains models that torch's own tools cut, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_work
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+import megalens
+from megalens.demo.model import GPT, GPTConfig
+
+__all__ = ["STEPS", "trained"]
+
+STEPS = 2
+_ALL = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1)
+
+
+def trained(rank: int, ways: Sequence[tuple[str, str, int]], folder: Path) -> list[list[str]]:
+    """Train each (kind, way, replicas) into a folder of its own; the warnings of each."""
+    return [_train(kind, way, replicas, folder / f"{kind} {way} {replicas}") for kind, way, replicas in ways]
+
+
+def _train(kind: str, way: str, replicas: int, folder: Path) -> list[str]:
+    model = _spread(_build(kind), way)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with megalens.log_statistics(model, optimizer, **_ALL, hub=None, jsonl=folder, samples=4) as statistics:
+        # In one process the replicas' samples are micro-batches, and their gradients add up where others are averaged.
+        alone = way == "none"
+        place = statistics.tracer._points.place
+        for step in range(1, STEPS + 1):
+            chunks = torch_work.batch(step).chunk(replicas)
+            with statistics.step():
+                for ids in chunks if alone else (chunks[place.dp],):
+                    _loss(model, ids).backward()
+                for parameter in model.parameters() if alone else ():
+                    parameter.grad /= replicas
+                # Clipping is no collective here: every process makes the gradients small alike.
+                for parameter in model.parameters():
+                    parameter.grad *= 0.5
+                optimizer.step()
+                optimizer.zero_grad()
+    return list(statistics.tracer.status()["warnings"])
+
+
+def _build(kind: str) -> nn.Module:
+    if kind != "gpt":
+        return torch_work.build(kind)
+    torch.manual_seed(0)
+    # Rows that do not divide: shards of them are of unequal size.
+    return GPT(GPTConfig(vocabulary=51, layers=2, hidden=12, heads=2, sequence=16))
+
+
+def _spread(model: nn.Module, way: str) -> nn.Module:
+    if way != "hsdp":
+        return torch_work.spread(model, way)
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def _loss(model: nn.Module, ids: Tensor) -> Any:
+    out = model(ids)
+    logits = out if isinstance(out, Tensor) else out.logits
+    return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
