@@ -11,7 +11,9 @@ from typing import Any
 from torch import nn
 
 from .errors import TracerError
+from .launch_statistics import add_statistics_arguments, statistics_settings
 from .plan import CONTROLS
+from .statistics.log_statistics import log_statistics
 from .trace import trace
 from .tracer import Tracer
 
@@ -62,12 +64,19 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "linger": (float, "seconds for which the hub stays for viewers once the training is over"),
 }
 
+# Settings of what is traced beside statistics.
+_TRACING = ("flags", "layers", "every", "samples", "adapter")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--megalens``, ``--megalens-port``, ``--megalens-flags`` and their like to a launch script's parser.
 
     ``--tensor-tracer-port PORT`` means the same as ``--megalens-port PORT``: trace, with the hub on this port of rank 0's host. Each also has an
     environment variable (``MEGALENS_FLAGS`` for ``--megalens-flags``), over which the argument has precedence.
+
+    ``--log-param-stats-interval``, ``--log-wgrad-stats-interval``, ``--log-activation-stats-interval``, ``--log-dgrad-stats-interval``, ``--log-residual-stats-interval``,
+    ``--log-residual-grad-stats-interval`` and ``--statistics-log-dir`` log statistics (``MEGALENS_LOG_PARAM_STATS_INTERVAL`` and so on). Those that the parser has already are left as they are, and followed: whoever
+    added them writes files of their own, so that these statistics are then shown and recorded only.
     """
     group = parser.add_argument_group("megalens", "see inside the run from JupyterLab")
     group.add_argument("--megalens", action="store_true", default=None, help="trace this run")
@@ -89,15 +98,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar=name.upper(),
             help=words,
         )
+    add_statistics_arguments(parser, group)
 
 
 def trace_from(
     args: argparse.Namespace | None,
     model: nn.Module | list[nn.Module],
     environment: Mapping[str, str] = os.environ,
+    *,
+    optimizer: Any = None,
+    loss_scale: Any = None,
+    samples_per_step: Any = None,
     **settings: Any,
 ) -> Tracer:
-    """Return :func:`megalens.trace` as the arguments and the environment want it; a tracer that does nothing where neither asks for one.
+    """Return :func:`megalens.trace` as the arguments and the environment want it, with statistics where they ask for some; a tracer that does nothing where neither asks for anything.
 
     Parameters
     ----------
@@ -107,23 +121,58 @@ def trace_from(
         As for :func:`megalens.trace`.
     environment : mapping
         ``MEGALENS=1`` or ``MEGALENS_PORT`` trace; the others are ``MEGALENS_`` and the setting's name.
+    optimizer : optional
+        What updates the model, for statistics of gradients; so are the next two.
+    loss_scale : GradScaler, number or callable, optional
+        By what the loss is multiplied, where the optimizer does not say.
+    samples_per_step : int or callable, optional
+        ``samples`` of :func:`megalens.log_statistics`; ``args.global_batch_size`` where it is absent and does not grow.
     **settings
         For :func:`megalens.trace`, where neither argument nor variable says anything else.
 
     Raises
     ------
     TracerError
-        When a variable cannot be read, naming it.
+        When a variable cannot be read, naming it, or when the model cannot have statistics that were asked for.
     """
+    statistics = statistics_settings(args, environment)
     given = {**settings, **_from_environment(environment)}
     for name in (*_SETTINGS, "port"):
         if hasattr(args, f"megalens_{name}"):
             given[name] = getattr(args, f"megalens_{name}")
     port = given.pop("port", None)
     asked = getattr(args, "megalens", None) or environment.get("MEGALENS", "0") not in ("", "0")
-    if not asked and port is None:
+    traces = asked or port is not None
+    if not traces and not statistics.intervals:
         return trace(model, hub=None)
-    return trace(model, hub_port=port or 0, **given)
+    given["hub_port"] = port or 0
+    if not statistics.intervals:
+        return trace(model, **given)
+    if samples_per_step is None and not getattr(args, "rampup_batch_size", None):
+        samples_per_step = getattr(args, "global_batch_size", None)
+    wanted = {
+        **statistics.intervals,
+        "loss_scale": loss_scale,
+        "samples": samples_per_step,
+        "jsonl": statistics.folder if statistics.writes else None,
+        "adapter": given.get("adapter"),
+    }
+    if traces:
+        tracer = trace(model, **given)
+        try:
+            log_statistics(model, optimizer, tracer=tracer, **wanted)
+        except BaseException:
+            tracer.close()
+            raise
+    else:
+        # Also of a model whose trace points nobody knows.
+        options = {name: value for name, value in given.items() if name not in _TRACING}
+        tracer = log_statistics(model, optimizer, **options, **wanted).tracer
+    if statistics.writes and statistics.folder is None:
+        tracer._warn(
+            "Statistics are shown, and recorded where the run is, but not written as JSON lines: give --statistics-log-dir, --tensorboard-dir or --save to have them so."
+        )
+    return tracer
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
