@@ -63,7 +63,7 @@ def _on_cpu(tensors: Sequence[Tensor]) -> Tensor:
     known = [item for item in items if item is not None]
     if len(known) == len(items):
         return kernel.measure(known)
-    measured = iter(kernel.measure(known))
+    measured = iter(kernel.measure(known) if known else ())
     return torch.stack(
         [
             measure_plainly(each) if item is None else next(measured)
