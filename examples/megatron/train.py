@@ -29,6 +29,11 @@ from megatron.core.distributed import (  # noqa: E402
 )
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
 from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
+from megatron.core.optimizer import (  # noqa: E402
+    MegatronOptimizer,
+    OptimizerConfig,
+    get_megatron_optimizer,
+)
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed  # noqa: E402
 from megatron.core.transformer import TransformerConfig  # noqa: E402
@@ -48,6 +53,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--hidden-size", type=int, default=64)
     parser.add_argument("--train-iters", type=int, default=200)
     parser.add_argument("--num-microbatches", type=int, default=4)
+    parser.add_argument("--clip-grad", type=float, default=1.0)
+    parser.add_argument("--use-distributed-optimizer", action="store_true")
+    parser.add_argument("--tensorboard-dir")
     megalens.add_arguments(parser)
     return parser.parse_args()
 
@@ -78,7 +86,19 @@ def model_of(args: argparse.Namespace) -> DistributedDataParallel:
     if not ON_CPU:
         model.cuda()
     config.finalize_model_grads_func = finalize_model_grads
-    return DistributedDataParallel(config, DistributedDataParallelConfig(), model)
+    sharded = DistributedDataParallelConfig(use_distributed_optimizer=args.use_distributed_optimizer)
+    return DistributedDataParallel(config, sharded, model)
+
+
+def optimizer_of(args: argparse.Namespace, model: DistributedDataParallel) -> MegatronOptimizer:
+    """Build the optimizer, which also clips gradients."""
+    config = OptimizerConfig(
+        optimizer="adam",
+        lr=1e-3,
+        clip_grad=args.clip_grad,
+        use_distributed_optimizer=args.use_distributed_optimizer,
+    )
+    return get_megatron_optimizer(config, [model])
 
 
 def batches(replica: int) -> Iterator[torch.Tensor]:
@@ -118,11 +138,18 @@ def main() -> None:
     torch.manual_seed(1 + parallel_state.get_pipeline_model_parallel_rank())
     model_parallel_cuda_manual_seed(1)
     model = model_of(args)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    optimizer = optimizer_of(args, model)
+    replicas = parallel_state.get_data_parallel_world_size()
     data = batches(parallel_state.get_data_parallel_rank())
     schedule = get_forward_backward_func()
 
-    tracer = megalens.trace_from(args, model, name="megatron-gpt")
+    tracer = megalens.trace_from(
+        args,
+        model,
+        name="megatron-gpt",
+        optimizer=optimizer,
+        samples_per_step=replicas * args.num_microbatches * SAMPLES,
+    )
     for step in range(1, args.train_iters + 1):
         with tracer.step():
             model.zero_grad_buffer()
@@ -135,8 +162,6 @@ def main() -> None:
                 micro_batch_size=SAMPLES,
                 forward_only=False,
             )
-            for parameter in model.parameters():
-                parameter.grad = parameter.main_grad
             optimizer.step()
             if losses:
                 # Only the last stage of the pipeline has them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ def test_the_example_trains_and_records_all_stages_with_one_command(tmp_path: Pa
         *(str(ROOT / "examples/megatron/train.py"), "--pipeline-model-parallel-size", "2"),
         *("--train-iters", "20", "--tensor-tracer-port", "0", "--megalens-flags", "HiddenStates"),
         *("--megalens-record", str(tmp_path / "runs"), "--megalens-linger", "0.1"),
+        *("--log-wgrad-stats-interval", "5", "--log-residual-stats-interval", "10"),
+        *("--tensorboard-dir", str(tmp_path / "board")),
     ]
     environment = {
         **os.environ,
@@ -35,3 +38,18 @@ def test_the_example_trains_and_records_all_stages_with_one_command(tmp_path: Pa
     last = run.tensors("HiddenStates", steps=20).to_pylist()
     assert sorted({(row["layer"], row["rank"]) for row in last}) == [(1, 0), (2, 0), (3, 1), (4, 1)]
     assert run.scalars("loss", steps=20)["rank"].to_pylist() == [1]
+    stats = tmp_path / "board" / "training_stats"
+    gradients, residuals = (
+        [json.loads(line) for line in (stats / name / "rank0.jsonl").open()]
+        for name in ("grad_raw_moments_by_param", "residual_raw_moments_by_layer")
+    )
+    assert [(line["iter"], line["consumed_train_samples"]) for line in gradients] == [
+        (5, 40),
+        (10, 80),
+        (15, 120),
+        (20, 160),
+    ]
+    layers = {f"decoder.layers.{layer}.mlp.linear_fc1.weight" for layer in range(4)}
+    assert layers < gradients[0]["values"].keys()
+    ends = ["decoder/input0", *(f"decoder.layers.{layer}/output0" for layer in range(4))]
+    assert [list(line["values"]) for line in residuals] == [ends[1:] + ends[:1]] * 2
