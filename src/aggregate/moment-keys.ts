@@ -12,7 +12,7 @@ export type Side = 'input' | 'output';
 export interface INameCodes {
   /** Code of each name; -1 where it takes no part. */
   readonly code: Int32Array;
-  /** What the columns of names say for each code; rank and stage, which rows say, are null. */
+  /** What the columns of names say for each code, in order; rank and stage, which rows say, are null. */
   readonly keys: readonly MomentKey[];
 }
 
@@ -62,7 +62,12 @@ export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | 
       'mixed'
     );
   }
-  return { code, keys };
+  const order = keys.map((_, at) => at).sort((a, b) => compareKeys(keys[a] ?? [], keys[b] ?? []));
+  const place = new Int32Array(keys.length);
+  order.forEach((at, to) => {
+    place[at] = to;
+  });
+  return { code: code.map(at => (at < 0 ? -1 : (place[at] ?? -1))), keys: order.map(at => keys[at] ?? []) };
 }
 
 /** Name of the module of which a tensor is an input or an output. */

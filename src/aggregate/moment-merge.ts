@@ -87,6 +87,26 @@ export function mergeRows(
   };
 }
 
+/** Rows of which no two are merged: views of their columns. */
+export function rowsAsTheyAre(table: MomentTable, first: number, rows: number): IMergedMoments {
+  const of = (name: Exclude<keyof IMergedMoments, 'm2Error' | 'm4Error'>): Float64Array =>
+    table.columns[name].subarray(first, first + rows);
+  const own = Int32Array.from({ length: table.any.rounding ? rows : 0 }, (_, row) => row);
+  const [m2Error, m4Error] = table.any.rounding ? errors(table, first, own, rows) : [NONE, NONE];
+  return {
+    count: of('count'),
+    mean: of('mean'),
+    m2: of('m2'),
+    m3: of('m3'),
+    m4: of('m4'),
+    min: of('min'),
+    max: of('max'),
+    nonFinite: of('nonFinite'),
+    m2Error,
+    m4Error
+  };
+}
+
 /** The worst case of sums of x² and x⁴ that are each off by a row's rounding. */
 function errors(
   { columns }: MomentTable,

@@ -11,19 +11,25 @@ export type MomentAxis = 'step' | 'samples';
  * Groups that have values which are not finite or not known come first of all, so that no diverged tensor is left out. The order of groups stays.
  *
  * @param series - How many may stay.
+ * @param steps - Inclusive range of the steps whose values are looked at; all of them when absent.
  */
-export function topGroups(groups: IMomentGroups, series: number): IMomentGroups {
+export function topGroups(
+  groups: IMomentGroups,
+  series: number,
+  [first, last]: readonly [number, number] = [-Infinity, Infinity]
+): IMomentGroups {
   if (groups.keys.length <= series) {
     return groups;
   }
   const size = new Float64Array(groups.keys.length).fill(-1);
-  groups.group.forEach((group, row) => {
-    const value = groups.value[row] ?? Number.NaN;
-    const whole = groups.nonFinite[row] === 0;
-    const magnitude =
-      whole && Number.isFinite(value) ? Math.abs(value) : whole && Number.isNaN(value) ? -1 : Infinity;
-    size[group] = Math.max(size[group] ?? -1, magnitude);
-  });
+  for (let row = 0; row < groups.group.length; row += 1) {
+    // Every index is in range: rows name groups that have keys.
+    const step = groups.step[row] as number;
+    if (step >= first && step <= last) {
+      const group = groups.group[row] as number;
+      size[group] = Math.max(size[group] as number, magnitude(groups, row));
+    }
+  }
   const stay = new Uint8Array(groups.keys.length);
   Array.from(size, (_, group) => group)
     .sort((a, b) => (size[b] ?? 0) - (size[a] ?? 0) || a - b)
@@ -33,8 +39,17 @@ export function topGroups(groups: IMomentGroups, series: number): IMomentGroups 
     });
   return pick(
     groups,
-    groups.group.map((_, row) => row).filter(row => stay[groups.group[row] ?? 0] === 1)
+    rowsWhere(groups, row => stay[groups.group[row] as number] === 1)
   );
+}
+
+/** How much a point stands out: no data does not, what is not finite or not known does most. */
+function magnitude(groups: IMomentGroups, row: number): number {
+  const value = groups.value[row] as number;
+  if (groups.nonFinite[row] !== 0) {
+    return Infinity;
+  }
+  return Number.isNaN(value) ? -1 : Math.abs(value);
 }
 
 /**
@@ -50,37 +65,54 @@ export function decimateGroups(
   axis: MomentAxis = 'step'
 ): IMomentGroups {
   const starts = startsOf(groups);
-  const kept: number[] = [];
-  groups.keys.forEach((_, group) => {
+  const stay = new Uint8Array(groups.step.length).fill(1);
+  for (let group = 0; group < groups.keys.length; group += 1) {
     const [from, to] = [starts[group] ?? 0, starts[group + 1] ?? 0];
-    const value = groups.value.subarray(from, to);
-    const stay = new Set(decimate(groups[axis].subarray(from, to), value, points).kept);
-    if (stay.size < value.length) {
-      value.forEach((each, at) => {
-        if (groups.nonFinite[from + at] !== 0 || each === Infinity || each === -Infinity) {
-          stay.add(at);
-        }
+    if (to - from > points) {
+      const { kept } = decimate(groups[axis].subarray(from, to), groups.value.subarray(from, to), points);
+      stay.fill(0, from, to);
+      kept.forEach(at => {
+        stay[from + at] = 1;
       });
+      for (let row = from; row < to; row += 1) {
+        const value = groups.value[row] as number;
+        if (groups.nonFinite[row] !== 0 || value === Infinity || value === -Infinity) {
+          stay[row] = 1;
+        }
+      }
     }
-    kept.push(...[...stay].sort((a, b) => a - b).map(at => from + at));
-  });
-  return kept.length === groups.step.length ? groups : pick(groups, Uint32Array.from(kept));
+  }
+  const kept = rowsWhere(groups, row => stay[row] === 1);
+  return kept.length === groups.step.length ? groups : pick(groups, kept);
+}
+
+/** The ascending places of the rows that a test lets through. */
+export function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolean): Uint32Array {
+  const rows = new Uint32Array(groups.group.length);
+  let kept = 0;
+  for (let row = 0; row < rows.length; row += 1) {
+    if (inside(row)) {
+      rows[kept] = row;
+      kept += 1;
+    }
+  }
+  return rows.slice(0, kept);
 }
 
 /** The rows at these ascending places, and the groups that they are in; the totals stay those of before. */
 export function pick(groups: IMomentGroups, rows: Uint32Array): IMomentGroups {
   const codes = new Int32Array(groups.keys.length).fill(-1);
   const keys: IMomentGroups['keys'][number][] = [];
-  const group = rows.map(row => {
-    const old = groups.group[row] ?? 0;
-    if ((codes[old] ?? -1) < 0) {
+  const group = new Uint32Array(rows.length);
+  for (let at = 0; at < rows.length; at += 1) {
+    const old = groups.group[rows[at] as number] as number;
+    if ((codes[old] as number) < 0) {
       codes[old] = keys.length;
       keys.push(groups.keys[old] ?? []);
     }
-    return codes[old] ?? 0;
-  });
-  const of = (column: Float64Array): Float64Array =>
-    Float64Array.from(rows, row => column[row] ?? Number.NaN);
+    group[at] = codes[old] as number;
+  }
+  const of = (column: Float64Array): Float64Array => gather(column, rows, new Float64Array(rows.length));
   return {
     ...groups,
     keys,
@@ -91,6 +123,13 @@ export function pick(groups: IMomentGroups, rows: Uint32Array): IMomentGroups {
     count: of(groups.count),
     nonFinite: of(groups.nonFinite),
     error: of(groups.error),
-    scaled: Uint8Array.from(rows, row => groups.scaled[row] ?? 0)
+    scaled: gather(groups.scaled, rows, new Uint8Array(rows.length))
   };
+}
+
+function gather<T extends Float64Array | Uint8Array>(column: T, rows: Uint32Array, to: T): T {
+  for (let at = 0; at < rows.length; at += 1) {
+    to[at] = column[rows[at] as number] as number;
+  }
+  return to;
 }

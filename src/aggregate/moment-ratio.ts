@@ -1,7 +1,8 @@
 import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
-import { emptyGroups, groupRows, type IPart } from './group-rows';
+import { emptyGroups, groupRows } from './group-rows';
 import { moduleOf, type Side } from './moment-keys';
+import type { IPart } from './moment-row-groups';
 import type { MomentTable } from './moment-table';
 
 // A table of this many bytes costs less than a set of the pairs that are there.
@@ -140,9 +141,10 @@ export function divide(above: IMomentGroups, below: IMomentGroups): IMomentGroup
 /** Where each group starts among the rows; one entry more than there are groups. */
 export function startsOf(groups: IMomentGroups): Uint32Array {
   const starts = new Uint32Array(groups.keys.length + 1);
-  groups.group.forEach(group => {
-    starts[group + 1] = (starts[group + 1] ?? 0) + 1;
-  });
+  for (let row = 0; row < groups.group.length; row += 1) {
+    // Every index is in range: rows name groups that have keys.
+    (starts[(groups.group[row] as number) + 1] as number) += 1;
+  }
   for (let at = 1; at < starts.length; at += 1) {
     starts[at] = (starts[at] ?? 0) + (starts[at - 1] ?? 0);
   }

@@ -1,7 +1,7 @@
 import type { MomentsOptions } from '../protocol/views.generated';
 import type { IMomentGroups, IMomentQuery } from '../store/moment-source';
 import { startsOf } from './moment-ratio';
-import { decimateGroups, pick, topGroups } from './moment-pick';
+import { decimateGroups, pick, rowsWhere, topGroups } from './moment-pick';
 import { trailingMean } from './trailing-mean';
 
 /** How values are shown: as they are, divided by the first of the series, minus it, or the change from it in per cent. */
@@ -26,22 +26,12 @@ export function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuesti
  * @param groups - Groups of every step of the run where `needsWhole` says so.
  */
 export function shapeGroups(groups: IMomentGroups, question: IMomentQuestion): IMomentGroups {
-  const { show = 'raw', smoothing = 0, steps, series, points } = question;
-  const whole = needsWhole(question);
-  let shaped =
-    series === undefined ? groups : topGroups(whole && steps ? cutSteps(groups, steps) : groups, series);
-  if (whole && series !== undefined) {
-    const stay = new Set(shaped.keys.map(key => JSON.stringify(key)));
-    const keep = groups.keys.map(key => stay.has(JSON.stringify(key)));
-    shaped = pick(
-      groups,
-      rowsWhere(groups, row => keep[groups.group[row] ?? 0] === true)
-    );
-  }
-  shaped = smoothGroups(showGroups(shaped, show, firstValues(shaped)), smoothing);
-  if (whole && steps) {
-    const { groupsTotal, stepsTotal } = cutSteps(groups, steps);
-    shaped = { ...cutSteps(shaped, steps), groupsTotal, stepsTotal };
+  const { show = 'raw', smoothing = 0, series, points } = question;
+  const steps = needsWhole(question) ? question.steps : null;
+  const top = series === undefined ? groups : topGroups(groups, series, steps ?? undefined);
+  let shaped = smoothGroups(showGroups(top, show, show === 'raw' ? new Map() : firstValues(top)), smoothing);
+  if (steps) {
+    shaped = { ...pick(shaped, rowsAt(shaped, steps)), ...totalsAt(groups, steps) };
   }
   return points === undefined ? shaped : decimateGroups(shaped, points);
 }
@@ -102,16 +92,23 @@ export function smoothGroups(groups: IMomentGroups, points: number): IMomentGrou
   return { ...groups, value };
 }
 
-/** The rows of an inclusive range of steps; the totals are those of the range. */
-export function cutSteps(groups: IMomentGroups, [first, last]: readonly [number, number]): IMomentGroups {
-  const inside = (row: number): boolean => {
-    const step = groups.step[row] ?? Number.NaN;
-    return step >= first && step <= last;
-  };
-  const cut = pick(groups, rowsWhere(groups, inside));
-  return { ...cut, groupsTotal: cut.keys.length, stepsTotal: new Set(cut.step).size };
+/** Places of the rows of an inclusive range of steps. */
+function rowsAt(groups: IMomentGroups, [first, last]: readonly [number, number]): Uint32Array {
+  const { step } = groups;
+  return rowsWhere(groups, row => (step[row] as number) >= first && (step[row] as number) <= last);
 }
 
-function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolean): Uint32Array {
-  return groups.group.map((_, row) => row).filter(row => inside(row));
+/** How many groups and steps there are in a range of steps. */
+function totalsAt(
+  groups: IMomentGroups,
+  steps: readonly [number, number]
+): Pick<IMomentGroups, 'groupsTotal' | 'stepsTotal'> {
+  const rows = rowsAt(groups, steps);
+  const there = new Set<number>();
+  const seen = new Uint8Array(groups.keys.length);
+  for (const row of rows) {
+    there.add(groups.step[row] ?? 0);
+    seen[groups.group[row] ?? 0] = 1;
+  }
+  return { groupsTotal: seen.reduce((sum, each) => sum + each, 0), stepsTotal: there.size };
 }

@@ -27,16 +27,18 @@ interface IEntry {
 /**
  * Brings rows of moments from their sources once, keeps them by run and stat, and adds to them what is new.
  *
- * From `WORKER_ROWS` rows on in any stat of a run, all of the run's are in the worker.
+ * Where any stat of a run has many rows, all of the run's are in the worker.
  */
 export class MomentShelf {
   /**
    * @param queue - Where the tables are kept.
    * @param limitRows - Bound of all rows.
+   * @param workerRows - With more rows than this in any stat, a run's tables are in the worker.
    */
   constructor(
     private readonly queue: WorkQueue,
-    private readonly limitRows = SHELF_ROWS
+    private readonly limitRows = SHELF_ROWS,
+    private readonly workerRows = WORKER_ROWS
   ) {}
 
   /**
@@ -75,7 +77,7 @@ export class MomentShelf {
     signal?: AbortSignal
   ): Promise<DeskAnswer | null> {
     const index = await source.index(signal);
-    const large = index.stats.some(({ rows }) => rows > WORKER_ROWS);
+    const large = index.stats.some(({ rows }) => rows > this.workerRows);
     const place = large ? await this.queue.placeOf() : 'here';
     const entries = stats.map(stat => this.entry(source, stat));
     for (const entry of entries) {

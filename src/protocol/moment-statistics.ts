@@ -32,7 +32,8 @@ interface IReading {
   readonly power: 0 | 1 | 2 | 4;
 }
 
-const at = (column: Float64Array, group: number): number => column[group] ?? Number.NaN;
+// A column that the statistic does not need may be empty; those that it reads have an entry for each group.
+const at = (column: Float64Array, group: number): number => column[group] as number;
 const exact: Read = () => 0;
 
 /** Mean of the finite values; non-finite where raw sums were. */
@@ -158,11 +159,27 @@ export function readMoment(of: IMergedMoments, group: number, statistic: MomentS
     : Number.NaN;
 }
 
+/** One statistic of every group. */
+export function readMoments(of: IMergedMoments, statistic: MomentStatisticName): Float64Array {
+  const read = READINGS[statistic].value;
+  const always = statistic === 'nonfinite';
+  const values = new Float64Array(of.count.length);
+  for (let group = 0; group < values.length; group += 1) {
+    values[group] = at(of.count, group) > 0 || always ? read(of, group) : Number.NaN;
+  }
+  return values;
+}
+
 /** How far that statistic may be off by the rounding of raw sums, in its own unit: 0 where it is exact, Infinity where nothing of it is left. */
 export function readMomentError(of: IMergedMoments, group: number, statistic: MomentStatisticName): number {
-  if (!(at(of.m2Error, group) > 0 || at(of.m4Error, group) > 0)) {
+  if (of.m2Error.length === 0 || !(at(of.m2Error, group) > 0 || at(of.m4Error, group) > 0)) {
     return 0;
   }
   const error = READINGS[statistic].error(of, group);
   return Number.isNaN(error) ? Infinity : error;
+}
+
+/** How far one statistic of every group may be off. */
+export function readMomentErrors(of: IMergedMoments, statistic: MomentStatisticName): Float64Array {
+  return of.count.map((_, group) => readMomentError(of, group, statistic));
 }

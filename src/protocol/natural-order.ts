@@ -1,37 +1,56 @@
+const [ZERO, NINE] = [48, 57];
+
 /**
  * Compare two texts with numbers inside of them as numbers: `layers.2` before `layers.10`. The order is that of Python's `natural_key`.
  *
  * @returns Negative, 0 or positive, as a sort takes it.
  */
 export function compareNatural(a: string, b: string): number {
-  const left = partsOf(a);
-  const right = partsOf(b);
-  for (let at = 0; at < left.length && at < right.length; at += 1) {
-    const order = compareParts(left[at] ?? '', right[at] ?? '');
-    if (order !== 0) {
-      return order;
+  let [left, right] = [0, 0];
+  while (left < a.length && right < b.length) {
+    const [one, other] = [a.charCodeAt(left), b.charCodeAt(right)];
+    if (!isDigit(one) || !isDigit(other)) {
+      if (one !== other) {
+        return isDigit(one) ? -1 : isDigit(other) ? 1 : one - other;
+      }
+      left += 1;
+      right += 1;
+      continue;
+    }
+    const [fromLeft, fromRight] = [pastZeros(a, left), pastZeros(b, right)];
+    left = pastDigits(a, fromLeft);
+    right = pastDigits(b, fromRight);
+    // By length first: numbers may be longer than a float64 counts.
+    const lengths = left - fromLeft - (right - fromRight);
+    for (let at = 0; lengths === 0 && at < left - fromLeft; at += 1) {
+      const order = a.charCodeAt(fromLeft + at) - b.charCodeAt(fromRight + at);
+      if (order !== 0) {
+        return order;
+      }
+    }
+    if (lengths !== 0) {
+      return lengths;
     }
   }
-  return left.length - right.length;
+  return a.length - left - (b.length - right);
 }
 
-function partsOf(text: string): string[] {
-  return text.match(/[0-9]+|[^0-9]+/g) ?? [];
-}
-
-function compareParts(a: string, b: string): number {
-  const [numberA, numberB] = [isDigits(a), isDigits(b)];
-  if (numberA !== numberB) {
-    return numberA ? -1 : 1;
+function pastZeros(text: string, from: number): number {
+  let at = from;
+  while (text.charCodeAt(at) === ZERO) {
+    at += 1;
   }
-  if (!numberA) {
-    return a < b ? -1 : a > b ? 1 : 0;
-  }
-  // By length first: numbers may be longer than a float64 counts.
-  const [left, right] = [a.replace(/^0+/, ''), b.replace(/^0+/, '')];
-  return left.length - right.length || (left < right ? -1 : left > right ? 1 : 0);
+  return at;
 }
 
-function isDigits(part: string): boolean {
-  return /^[0-9]/.test(part);
+function pastDigits(text: string, from: number): number {
+  let at = from;
+  while (isDigit(text.charCodeAt(at))) {
+    at += 1;
+  }
+  return at;
+}
+
+function isDigit(code: number): boolean {
+  return code >= ZERO && code <= NINE;
 }
