@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ class MomentSource:
         self._names = NameTable()
         self._lock = threading.RLock()
         self._duck: duckdb.DuckDBPyConnection | None = None
+        self._asking: duckdb.DuckDBPyConnection | None = None
         self._closed = False
 
     @property
@@ -150,6 +151,16 @@ class MomentSource:
             stats = self._stats()
             return answer_groups(connection, self._rows.relation(connection), stats, query)
 
+    def interrupt(self) -> None:
+        """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
+        import duckdb
+
+        asking = self._asking
+        if asking is not None:
+            # It may have been answered this moment.
+            with suppress(duckdb.Error):
+                asking.interrupt()
+
     def close(self) -> None:
         """Let go of everything. Safe twice."""
         with self._lock:
@@ -170,14 +181,22 @@ class MomentSource:
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         if self._closed:
             raise ClientError("This run was closed. Open it again.", code="closed")
-        if self._duck is None:
-            import duckdb
+        import duckdb
 
+        if self._duck is None:
             self._duck = duckdb.connect()
             self._duck.execute("SET preserve_insertion_order = false")
         # What a query registers goes with its cursor.
-        cursor = self._duck.cursor()
+        cursor = self._asking = self._duck.cursor()
         try:
             yield cursor
+        except duckdb.InterruptException as error:
+            raise ClientError("The question was given up.", code="cancelled") from error
+        except duckdb.IOException as error:
+            raise ClientError(
+                "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
+                code="unreadable",
+            ) from error
         finally:
+            self._asking = None
             cursor.close()
