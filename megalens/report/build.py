@@ -80,7 +80,7 @@ def build_report(
     for place, options in enumerate(checked):
         where = f"views[{place}]"
         if progress:
-            progress(place, total, f"Reading {options.get('flag', 'scalars')}")
+            progress(place, total, f"Reading {options.get('flag') or options['view']}")
         pictures += make_pictures(run, options, where, room=room, progress=_within(progress, place, total))
     facts = read_facts(run)
     heading = title or facts.name

@@ -12,7 +12,17 @@ import numpy.typing as npt
 from ..protocol import contract_json
 from .words import number_text
 
-__all__ = ["NONFINITE", "ColorScale", "color_table", "hex_color", "legend", "low_magnitude", "palette"]
+__all__ = [
+    "NONFINITE",
+    "ColorScale",
+    "both_tones",
+    "color_table",
+    "hex_color",
+    "legend",
+    "low_magnitude",
+    "one_tone",
+    "palette",
+]
 
 _SLICES = 128
 _MOST_SAMPLES = 4096
@@ -21,6 +31,19 @@ _MOST_SAMPLES = 4096
 def palette(role: str) -> Any:
     """Return the colours of one role of ``protocol/charts/colors.json``."""
     return contract_json("charts/colors.json")[role]
+
+
+def both_tones(colors: dict[str, list[str]], place: int) -> str:
+    """Return the colour at a place of a palette for light and for dark pages, as CSS that follows the page."""
+    return f"light-dark({colors['light'][place]}, {colors['dark'][place]})"
+
+
+def one_tone(color: str, tone: str) -> str:
+    """Return what :func:`both_tones` made for one of them; any other colour as it is."""
+    if not color.startswith("light-dark("):
+        return color
+    light, dark = color.removeprefix("light-dark(").removesuffix(")").split(", ")
+    return dark if tone == "dark" else light
 
 
 NONFINITE: tuple[str, str] = tuple(palette("nonfinite"))

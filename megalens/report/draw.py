@@ -13,6 +13,7 @@ from .captions import origin_words
 from .errors import ReportError
 from .heatmap import heatmap_picture
 from .history import history_pictures
+from .moments import moments_pictures
 from .picture import Picture
 from .scalars import scalars_picture
 from .trend import trend_picture
@@ -55,11 +56,15 @@ def make_pictures(
     room: int = 0,
     progress: Callable[[float], object] | None = None,
 ) -> list[Picture]:
-    """Read and shape what one view shows: one picture, of a history two. As :func:`make_picture`."""
-    if options["view"] != "history":
+    """Read and shape what one view shows: one picture, of a history and of the explorer's overview two. As :func:`make_picture`."""
+    if options["view"] not in ("history", "moments"):
         return [make_picture(run, options, where, room=room, progress=progress)]
     with _naming(where):
-        pictures = history_pictures(run, options, room=room, progress=progress)
+        pictures = (
+            history_pictures(run, options, room=room, progress=progress)
+            if options["view"] == "history"
+            else moments_pictures(run, options, progress=progress)
+        )
     return [replace(each, caption=[*origin_words(run.origin), *each.caption]) for each in pictures]
 
 
@@ -90,8 +95,6 @@ def make_picture(
             picture = heatmap_picture(run, options, room=room)
         elif options["view"] == "trend":
             picture = trend_picture(run, options, progress=progress)
-        elif options["view"] == "moments":
-            raise ReportError(f"{where}: statistics cannot be drawn here yet.", view=where)
         else:
             picture = scalars_picture(run, options)
         return replace(picture, caption=[*origin_words(run.origin), *picture.caption])

@@ -85,10 +85,22 @@ def pack_frame(frame: Frame) -> dict[str, Any]:
     }
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not rows:
         return {}
-    return {name: [_short(row.get(name)) for row in rows] for name in rows[0]}
+    return {name: _column([_short(row.get(name)) for row in rows]) for name in rows[0]}
+
+
+def _column(values: list[Any]) -> Any:
+    """Return the values, or where few texts or lists say everything, these and their places."""
+    if not all(isinstance(value, str | list) for value in values):
+        return values
+    texts = [json.dumps(value) for value in values]
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) * 4 > len(values):
+        return values
+    places = {text: place for place, text in enumerate(distinct)}
+    return {"distinct": [json.loads(text) for text in distinct], "places": [places[text] for text in texts]}
 
 
 def _short(value: Any) -> Any:

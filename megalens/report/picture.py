@@ -9,6 +9,7 @@ from typing import Any
 import vl_convert
 
 from ..protocol import contract_json
+from .colors import one_tone
 from .errors import ReportError
 from .theme import LIGHT, Theme
 
@@ -110,7 +111,7 @@ class Picture:
         if data:
             spec["datasets"] = {
                 **spec["datasets"],
-                **{name: list(rows) for name, rows in self.datasets.items()},
+                **{name: _toned(rows, theme) for name, rows in self.datasets.items()},
             }
         spec["config"] = theme.config()
         if not title:
@@ -176,3 +177,14 @@ class Picture:
         return ReportError(
             f"Could not draw {self.title}: {str(error)[:300]}. Choose other options for this view."
         )
+
+
+def _toned(rows: Sequence[Mapping[str, Any]], theme: Theme) -> list[Mapping[str, Any]]:
+    """Return rows with colours of one tone, unless the page around them chooses."""
+    if (
+        theme.background == "transparent"
+        or not rows
+        or not str(rows[0].get("color", "")).startswith("light-dark(")
+    ):
+        return list(rows)
+    return [{**row, "color": one_tone(str(row["color"]), theme.tone)} for row in rows]

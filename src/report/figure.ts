@@ -5,7 +5,15 @@ import { canUnpack } from './half';
 import { LiveChart } from './live-chart';
 import type { ILiveView, IPayload } from './payload';
 import { Steps, stepWords } from './steps';
-import { cellTips, scalarTips, trendCellTips, trendTips, type Tips } from './tips';
+import {
+  cellTips,
+  momentCellTips,
+  momentTips,
+  scalarTips,
+  trendCellTips,
+  trendTips,
+  type Tips
+} from './tips';
 
 /**
  * Make one figure of the page live: the running chart takes the place of the static picture, which stays when anything fails.
@@ -72,6 +80,10 @@ function tipsOf(live: ILiveView, steps: Steps): Tips {
       return trendCellTips(live);
     case 'scalars':
       return scalarTips(live);
+    case 'moment-lines':
+      return momentTips(live);
+    case 'moment-map':
+      return momentCellTips(live);
   }
 }
 

@@ -1,7 +1,13 @@
 import type { Spec } from 'vega';
 
 /** Rows kept by column: a third of the size of a list of objects. */
-export type Columns = Readonly<Record<string, readonly unknown[]>>;
+export type Columns = Readonly<Record<string, readonly unknown[] | IDistinct>>;
+
+/** A column of few distinct values: these, and the place of each row's. */
+export interface IDistinct {
+  readonly distinct: readonly unknown[];
+  readonly places: readonly number[];
+}
 
 /** One step of a heatmap: every layer's matrix, row-major, as half floats, deflated, base64. */
 export interface IFrameData {
@@ -16,7 +22,7 @@ export interface IFrameData {
 export interface ILiveView {
   /** Id of the figure in the page. */
   readonly id: string;
-  readonly template: 'heatmap' | 'trend-lines' | 'trend-heatmap' | 'scalars';
+  readonly template: 'heatmap' | 'trend-lines' | 'trend-heatmap' | 'scalars' | 'moment-lines' | 'moment-map';
   /** Compiled Vega, with empty datasets. */
   readonly spec: Spec;
   readonly datasets: Readonly<Record<string, Columns>>;
@@ -29,7 +35,7 @@ export interface ILiveView {
   readonly transform?: 'linear' | 'log';
   readonly tokens?: readonly string[];
   readonly frames?: readonly IFrameData[];
-  /** Layer × step cells of a trend. */
+  /** Layer × step cells of a trend, or those of groups: `layer` numbers them, `name` names them. */
   readonly cells?: Columns;
 }
 
@@ -43,9 +49,12 @@ export interface IPayload {
 
 /** Turn columns into rows. */
 export function rowsOf(columns: Columns): Record<string, unknown>[] {
-  const names = Object.keys(columns);
-  const length = columns[names[0] ?? '']?.length ?? 0;
+  const plain = Object.entries(columns).map(
+    ([name, column]) =>
+      [name, 'places' in column ? column.places.map(place => column.distinct[place]) : column] as const
+  );
+  const length = plain[0]?.[1].length ?? 0;
   return Array.from({ length }, (_, at) =>
-    Object.fromEntries(names.map(name => [name, columns[name]?.[at]]))
+    Object.fromEntries(plain.map(([name, values]) => [name, values[at]]))
   );
 }

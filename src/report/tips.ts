@@ -63,8 +63,42 @@ export function scalarTips(live: ILiveView): Tips {
       'name',
       'x'
     );
-    return listed(byName, place, String, live.axes.x.startsWith('time'));
+    return listed(byName, place, String, live.axes.x.startsWith('time') ? timeWords : undefined);
   };
+}
+
+/** Tooltips of groups of tensors: every group at the nearest place, the nearest group to the pointer first. */
+export function momentTips(live: ILiveView): Tips {
+  const rows = rowsOf(live.datasets['rows'] ?? {}).filter(row => row['opacity'] === 1);
+  const byName = series([...rows, ...rowsOf(live.datasets['bars'] ?? {})], 'name', 'x');
+  const heading = (x: number): string => `${live.axes.x} ${formatInteger(x)}`;
+  return place => {
+    const near = [...byName].sort((a, b) => away(a[1], place) - away(b[1], place));
+    return listed(new Map(near), place, String, heading);
+  };
+}
+
+/** Tooltips of a group × step picture. */
+export function momentCellTips(live: ILiveView): Tips {
+  const rows = rowsOf(live.cells ?? {});
+  const names = new Map(rows.map(row => [row['layer'], String(row['name'])]));
+  const byRow = series(rows, 'layer', 'step');
+  return place => {
+    const row = Math.round(place.y);
+    const found = nearest(byRow.get(row) ?? [], place.x);
+    return (
+      found && {
+        heading: `${names.get(row) ?? ''}, step ${formatInteger(found.x)}`,
+        lines: [line('value', found.value)]
+      }
+    );
+  };
+}
+
+/** How far a line is from the pointer, upwards or downwards. */
+function away(points: readonly IPoint[], { x, y }: IPlace): number {
+  const value = nearest(points, x)?.value ?? NaN;
+  return Number.isFinite(value) ? Math.abs(value - y) : Infinity;
 }
 
 interface IPoint {
@@ -93,7 +127,7 @@ function listed(
   all: ReadonlyMap<unknown, readonly IPoint[]>,
   place: IPlace,
   name: (key: unknown) => string,
-  time = false
+  headingOf = (x: number): string => `step ${formatInteger(x)}`
 ): ITip | null {
   const at = nearest(
     [...all.values()].flatMap(points => nearest(points, place.x) ?? []),
@@ -106,11 +140,13 @@ function listed(
     const point = nearest(points, at.x);
     return point ? [line(name(key), point.value)] : [];
   });
-  const heading = time
-    ? new Date(at.x).toISOString().replace('T', ' ').slice(0, 19)
-    : `step ${formatInteger(at.x)}`;
+  const heading = headingOf(at.x);
   const more = all.size - MOST_LINES;
   return { heading, lines: more > 0 ? [...lines, { name: `${more} more`, value: '' }] : lines };
+}
+
+function timeWords(x: number): string {
+  return new Date(x).toISOString().replace('T', ' ').slice(0, 19);
 }
 
 function line(name: string, value: number): { name: string; value: string } {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from ...protocol import MOMENT_STATS, read_moments
 from ..errors import ClientError
 from ..query import Query, StepChoice
@@ -16,7 +18,7 @@ from .source import MomentSource
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["FRAME_COLUMNS", "moment_frame"]
+__all__ = ["FRAME_COLUMNS", "check_present", "group_frame", "moment_frame"]
 
 FRAME_COLUMNS = (
     "count",
@@ -59,13 +61,6 @@ def moment_frame(
     ClientError
         ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that gets no more rows has nothing of that stat.
     """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ClientError(
-            "run.moments gives a pandas.DataFrame, and pandas is not installed: pip install pandas. run.moment_source.groups gives Arrow tables.",
-            code="unreadable",
-        ) from error
     bounds = Query.of(steps=steps)
     if isinstance(group_by, str) or callable(group_by) or not hasattr(group_by, "__iter__"):
         group_by = [group_by]
@@ -74,9 +69,20 @@ def moment_frame(
         MomentQuery.of(one, "mean", list(group_by), None, where, bounds.first, bounds.last, mixed=mixed)
         for one in stats
     ]
+    if not live:
+        check_present(source, stats)
+    frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
+    if len(frames) == 1:
+        return frames[0]
+    joined: DataFrame = _pandas().concat(frames, ignore_index=True)
+    return joined
+
+
+def check_present(source: MomentSource, stats: Sequence[str]) -> None:
+    """Raise :class:`ClientError` ``not-found`` when a run has nothing of one of some stats."""
     present = [one for one in MOMENT_STATS if source.names(one)]
     absent = [one for one in stats if one not in present]
-    if absent and not live:
+    if absent:
         what = (
             f"It has {', '.join(present)}."
             if present
@@ -85,11 +91,21 @@ def moment_frame(
         raise ClientError(
             f"This run has no statistics of {absent[0]}. {what}", code="not-found", field="stat"
         )
-    frames = [_frame(pd, one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
-    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
-def _frame(pd: Any, stat: str, groups: MomentGroups) -> Any:
+def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFrame:
+    """Return one row for each step and group.
+
+    Parameters
+    ----------
+    stat : str
+        What was measured.
+    groups : MomentGroups
+        The groups.
+    **more : ndarray
+        Further columns, one entry for each row of the groups' table.
+    """
+    pd = _pandas()
     table = groups.table
     merged = {name: table[name].to_numpy() for name in MERGED}
     read = read_moments(merged)
@@ -102,6 +118,18 @@ def _frame(pd: Any, stat: str, groups: MomentGroups) -> Any:
             column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
         columns[name] = column
     columns |= {name: read[name] if name in read else table[name].to_numpy() for name in FRAME_COLUMNS}
-    frame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
+    columns |= more
+    frame: DataFrame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
     frame.insert(0, "stat", stat)
     return frame
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ClientError(
+            "run.moments gives a pandas.DataFrame, and pandas is not installed: pip install pandas. run.moment_source.groups gives Arrow tables.",
+            code="unreadable",
+        ) from error
+    return pandas

@@ -1,6 +1,6 @@
 import { fromHalf } from '../half';
 import { rowsOf, type ILiveView } from '../payload';
-import { cellTips, scalarTips, trendCellTips, trendTips } from '../tips';
+import { cellTips, momentCellTips, momentTips, scalarTips, trendCellTips, trendTips } from '../tips';
 
 const frame = { left: 0, top: 0, width: 10, height: 10 };
 const live = (more: Partial<ILiveView>): ILiveView => ({
@@ -40,6 +40,14 @@ describe('the columns of a page', () => {
       { step: 2, value: null }
     ]);
     expect(rowsOf({})).toEqual([]);
+  });
+
+  it('are short where few values are distinct', () => {
+    expect(rowsOf({ name: { distinct: ['a', 'b'], places: [0, 0, 1] }, x: [1, 2, 3] })).toEqual([
+      { name: 'a', x: 1 },
+      { name: 'a', x: 2 },
+      { name: 'b', x: 3 }
+    ]);
   });
 });
 
@@ -96,5 +104,41 @@ describe('tooltips of a report', () => {
     expect(tips({ frame: { ...frame, facet: { panel: 1 } }, x: 1.9, y: 0 })?.lines).toEqual([
       { name: 'speed', value: '8\u2009700' }
     ]);
+  });
+
+  it('say every group of tensors at the step, the nearest to the pointer first', () => {
+    const rows = {
+      x: [10, 20, 10, 20, 10],
+      name: ['layer 0', 'layer 0', 'layer 1', 'layer 1', 'layer 0'],
+      value: [1, 2, 5, null, 7],
+      opacity: [1, 1, 1, 1, 0.25]
+    };
+    const tips = momentTips(live({ datasets: { rows }, axes: { x: 'step', y: 'gradient L2' } }));
+    expect(tips({ frame: { ...frame, facet: {} }, x: 11, y: 4 })).toEqual({
+      heading: 'step 10',
+      lines: [
+        { name: 'layer 1', value: '5' },
+        { name: 'layer 0', value: '1' }
+      ]
+    });
+    expect(tips({ frame: { ...frame, facet: {} }, x: 19, y: 4 })?.lines).toEqual([
+      { name: 'layer 0', value: '2' },
+      { name: 'layer 1', value: 'NaN' }
+    ]);
+  });
+
+  it('name the group of a cell', () => {
+    const cells = {
+      step: [10, 20, 10],
+      layer: [0, 0, 1],
+      name: ['mlp.weight', 'mlp.weight', 'attn.weight'],
+      value: [1, 2, null]
+    };
+    const tips = momentCellTips(live({ template: 'moment-map', cells }));
+    expect(tips({ frame: { ...frame, facet: {} }, x: 18, y: 0.3 })).toEqual({
+      heading: 'mlp.weight, step 20',
+      lines: [{ name: 'value', value: '2' }]
+    });
+    expect(tips({ frame: { ...frame, facet: {} }, x: 18, y: 3 })).toBeNull();
   });
 });

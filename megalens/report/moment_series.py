@@ -1,0 +1,140 @@
+"""Groups of tensors over steps, as the explorer draws them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .points import thin
+from .scalars import trailing_mean
+
+__all__ = ["Series", "SeriesGroups", "largest", "shown", "smoothed", "thinned"]
+
+Column = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One group over steps; every array has one entry a step.
+
+    Attributes
+    ----------
+    key : tuple
+        One value for each column of the grouping; None where names do not have it.
+    step, samples : ndarray
+        Ascending steps; samples consumed, -1 where nobody said.
+    value : ndarray
+        The statistic or the ratio; NaN where there is none.
+    count, nonfinite : ndarray
+        Finite values, and NaN and infinite ones; NaN where it is not known how many of them there are.
+    error : ndarray
+        How far the value may be off by the rounding of raw sums.
+    scaled : ndarray
+        Where a loss scale that is not known may be in the values.
+    """
+
+    key: tuple[Any, ...]
+    step: Column
+    samples: Column
+    value: Column
+    count: Column
+    nonfinite: Column
+    error: Column
+    scaled: npt.NDArray[np.bool_]
+
+    @property
+    def bad(self) -> npt.NDArray[np.bool_]:
+        """Steps with values that are not finite, or of which that is not known."""
+        found: npt.NDArray[np.bool_] = (self.nonfinite != 0) | np.isinf(self.value)
+        return found
+
+    def at(self, places: npt.NDArray[Any]) -> Series:
+        """Return the steps at these places."""
+        columns = ("step", "samples", "value", "count", "nonfinite", "error", "scaled")
+        return replace(self, **{name: getattr(self, name)[places] for name in columns})
+
+
+@dataclass(frozen=True)
+class SeriesGroups:
+    """Groups in natural order of their keys.
+
+    Attributes
+    ----------
+    by : sequence of str
+        The columns of the keys.
+    series : sequence of Series
+        One for each group.
+    groups_total, steps_total : int
+        How many there were before the largest groups were chosen and steps were left out; 0 where none were.
+    """
+
+    by: Sequence[str]
+    series: Sequence[Series]
+    groups_total: int = 0
+    steps_total: int = 0
+
+    @property
+    def steps(self) -> Column:
+        """Every step of any group, ascending."""
+        every: Column = np.unique(np.concatenate([np.empty(0), *(each.step for each in self.series)]))
+        return every
+
+    def each(self, change: Callable[[Series], Series]) -> SeriesGroups:
+        """Return the groups with every series changed; empty ones are left out."""
+        changed = [change(each) for each in self.series]
+        return replace(self, series=[each for each in changed if len(each.step)])
+
+
+def largest(groups: SeriesGroups, most: int) -> SeriesGroups:
+    """Keep the groups of the greatest magnitudes; those with values that are not finite, or not known, come first of all."""
+    if len(groups.series) <= most:
+        return groups
+
+    def size(series: Series) -> float:
+        if series.bad.any():
+            return math.inf
+        finite = np.abs(series.value[np.isfinite(series.value)])
+        return float(finite.max()) if len(finite) else -1.0
+
+    sizes = [size(series) for series in groups.series]
+    stay = set(sorted(range(len(sizes)), key=lambda place: (-sizes[place], place))[:most])
+    return replace(groups, series=[each for place, each in enumerate(groups.series) if place in stay])
+
+
+def shown(series: Series, show: str) -> Series:
+    """Return values as they are, over the first finite one of the series, minus it, or the change from it in per cent. Over a first value of 0 there is nothing."""
+    if show == "raw":
+        return series
+    finite = series.value[np.isfinite(series.value)]
+    first = float(finite[0]) if len(finite) else math.nan
+    with np.errstate(all="ignore"):
+        if show == "delta":
+            return replace(series, value=series.value - first)
+        scale = math.nan if first == 0 else 1 / first
+        if show == "relative":
+            return replace(series, value=series.value * scale, error=series.error * abs(scale))
+        return replace(
+            series, value=(series.value - first) * 100 * abs(scale), error=series.error * 100 * abs(scale)
+        )
+
+
+def smoothed(series: Series, points: int) -> Series:
+    """Return trailing means over so many steps; what is not finite stays."""
+    if points < 2:
+        return series
+    mean = trailing_mean(series.value, points)
+    return replace(series, value=np.where(np.isfinite(series.value), mean, series.value))
+
+
+def thinned(series: Series, most: int) -> Series:
+    """Return about so many steps, with every minimum and maximum that a picture of that width could show, and both ends of every stretch that is not finite."""
+    if len(series.step) <= most:
+        return series
+    gap = ~np.isfinite(series.value) | series.bad
+    edge = gap & ~(np.concatenate(([False], gap[:-1])) & np.concatenate((gap[1:], [False])))
+    return series.at(np.union1d(thin(series.value, most), np.flatnonzero(edge)))

@@ -1,0 +1,120 @@
+"""The explorer in a cell: the picture that the notebook keeps, and the same rows as a table."""
+
+import numpy as np
+import pytest
+from explored_run import BAD, BAD_STEP, SPIKE_STEP, values_of_tensor, write_explored_run
+from pandas.testing import assert_frame_equal
+from recorded_run import RUN_ID
+
+import megalens
+from megalens.client import ClientError
+from megalens.widgets import VIEW_MIME, Moments, WidgetError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    with megalens.open(write_explored_run(tmp_path_factory.mktemp("runs") / RUN_ID)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({"stat": "grad"}, ("grad", ["layer"], {})),
+        ({"stat": "kurtosis", "by": ["layer", "kind"]}, ("grad", ["layer", "kind"], {})),
+        ({"stat": "param", "statistic": "max", "by": []}, ("param", [], {})),
+        (
+            {"stat": "activation", "by": "role", "where": {"layer": range(2)}, "steps": (10, 20)},
+            ("activation", ["role"], {"where": {"layer": "0-1"}, "steps": (10, 20)}),
+        ),
+        (
+            {"stat": "activation", "mixed": True, "kind": "table"},
+            ("activation", ["layer"], {"mixed": True}),
+        ),
+        (
+            {"stat": "grad", "kind": "tensors", "where": {"name": "mlp"}},
+            ("grad", ["name"], {"where": {"name": "mlp"}}),
+        ),
+        ({"stat": "grad", "kind": "item_map"}, ("grad", ["item_type"], {})),
+        ({"stat": "residual", "kind": "layers", "step": 12}, ("residual", ["layer"], {"steps": 12})),
+    ],
+)
+def test_a_view_and_the_analysis_code_have_the_same_rows(run, options, same):
+    stat, group_by, more = same
+    widget = run.explore(**options)
+    frame = widget.df
+    expected = run.moments(stat, group_by, **more)
+    assert_frame_equal(frame.drop(columns="value"), expected)
+    assert frame["value"].equals(expected[widget.statistic].rename("value"))
+
+
+def test_a_ratio_a_pattern_and_what_is_relative_are_columns_too(run):
+    ratio = run.explore(ratio="grad_to_param", statistic="rms").df
+    above, below = (run.moments(stat, ["layer"]) for stat in ("grad", "param"))
+    np.testing.assert_allclose(ratio["value"], above["rms"] / below["rms"], rtol=1e-12)
+    captured = run.explore("grad", "rms", by="capture", pattern=r"layers\.(\d+)\.mlp").df
+    assert sorted(captured["capture"].unique()) == ["0", "1", "2", "3"]
+    of_two = captured[captured["capture"] == "2"].set_index("step")["value"]
+    name = "decoder.layers.2.mlp.linear_fc1.weight"
+    assert of_two[7] == pytest.approx(np.sqrt((values_of_tensor("grad", name, 7) ** 2).mean()), rel=1e-12)
+    percent = run.explore("param", "std", show="percent", steps=(30, 40)).df
+    std = run.moments("param", ["layer"]).set_index(["step", "layer"])["std"]
+    assert percent["step"].min() == 30
+    first, last = (std[step, 3] for step in (1, 40))
+    drawn = percent[(percent["step"] == 40) & (percent["layer"] == 3)]["value"].item()
+    assert drawn == pytest.approx(100 * (last - first) / first, rel=1e-12)
+
+
+def test_options_that_change_change_the_rows(run):
+    widget = run.explore("grad", "rms")
+    widget.by = ["kind"]
+    widget.set_state({"options": {**widget.options, "statistic": "max"}})
+    frame = widget.df
+    assert list(frame["kind"].unique()) == ["weight"]
+    assert frame["value"].equals(frame["max"].rename("value"))
+    assert Moments({"id": "r1"}, {}).options == run.explore().options
+    with pytest.raises(WidgetError, match=r"Make it with run.explore"):
+        _ = Moments({"id": "r1"}, {}).df
+
+
+def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run):
+    bundle = run.explore("grad", "l2")._repr_mimebundle_()
+    assert bundle[VIEW_MIME]["options"]["view"] == "moments"
+    assert bundle["text/plain"] == "Moments(gpt-demo: )"
+    html = bundle["text/html"]
+    assert html.count("<svg") == 1
+    assert "Gradient L2 by layer, steps 1 to 40." in html
+    assert f"First non-finite gradients: step {BAD_STEP}, {BAD} (2)." in html
+    assert "light-dark" not in html
+    two = run.explore(kind="overview")._repr_mimebundle_()["text/html"]
+    assert two.count("<svg") == 2
+    assert "Gradient L2 of all tensors" in two
+    assert "Gradient L2 by family" in two
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"stat": "dgrad"},
+            "Activation gradients were not logged in this run; there are activations, gradients",
+        ),
+        ({"stat": "activation"}, "would hold both inputs and outputs of modules"),
+        ({"where": {"layer": 77}}, "No tensor of this run matches the filter"),
+        ({"kind": "layers", "where": {"name": "embedding"}}, "No tensor of a layer matches the filter"),
+        ({"pattern": "(", "by": "capture"}, "no regular expression"),
+        ({"by": "capture"}, "give one such as"),
+        ({"ratio": "gain"}, "Choose activation or dgrad"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why_and_the_cell_shows_it(run, options, says):
+    bundle = run.explore(**options)._repr_mimebundle_()
+    assert "<svg" not in bundle["text/html"]
+    assert says in bundle["text/html"].replace("&quot;", '"').replace("&#x27;", "'")
+
+
+def test_rows_of_what_was_not_logged_are_refused(run):
+    with pytest.raises(ClientError, match="no statistics of dgrad"):
+        _ = run.explore("dgrad").df
+    spike = run.explore("grad", "l2", by=[]).df
+    assert spike.loc[spike["value"].idxmax(), "step"] == SPIKE_STEP
