@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import adapters
-    from .notebook import NotebookRun, connect, open
+    from .notebook import NotebookRun, connect, open, open_all
     from .protocol import BitFlip, Empty, Noise1, Noise2, NoOp, Offset, Projection, ProtocolError, Tile
     from .tracer import Tracer, log_statistics, trace
 
@@ -32,6 +32,7 @@ __all__ = [
     "connect",
     "log_statistics",
     "open",
+    "open_all",
     "trace",
     "trace_from",
 ]
@@ -49,6 +50,7 @@ _HOMES = {
     "NotebookRun": ".notebook",
     "connect": ".notebook",
     "open": ".notebook",
+    "open_all": ".notebook",
     "Tracer": ".tracer",
     "log_statistics": ".tracer",
     "trace": ".tracer",

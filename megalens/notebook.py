@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .client import Run, open_run
+from .client import Run, open_all_runs, open_run
 from .client import connect as connect_run
 from .notebook_explorer import NotebookExplorer
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from .widgets import View
 
-__all__ = ["NotebookRun", "connect", "open"]
+__all__ = ["NotebookRun", "connect", "open", "open_all"]
 
 
 def connect(name: str | None = None, *, token: str | None = None, timeout: float = 10.0) -> NotebookRun:
@@ -40,15 +41,53 @@ def connect(name: str | None = None, *, token: str | None = None, timeout: float
     return NotebookRun(connect_run(name, token=token, timeout=timeout))
 
 
-def open(path: str | PathLike[str]) -> NotebookRun:
-    """Open a recorded run's folder.
+def open(
+    path: str | PathLike[str], *, progress: Callable[[int, int, str], object] | None = None
+) -> NotebookRun:
+    """Open a recorded run, or raw-moment statistics that another logger wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        The run folder, or a folder that holds exactly one; a ``.jsonl`` file of raw moments, a ``training_stats`` folder, or a folder that holds exactly one run of them.
+    progress : callable, optional
+        Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time; raise from it to cancel. A line of text when absent.
 
     Raises
     ------
     megalens.client.ClientError
         When the folder holds no run that this version can read.
     """
-    return NotebookRun(open_run(path))
+    with _progress(progress) as told:
+        return NotebookRun(open_run(path, told))
+
+
+def open_all(
+    path: str | PathLike[str], *, progress: Callable[[int, int, str], object] | None = None
+) -> dict[str, NotebookRun]:
+    """Open every run below a path, by label: recorded runs, and every ``training_stats`` folder at any depth.
+
+    Files are read when a run is first asked for something, so this is quick however many there are. Parameters and errors are those of :func:`open`.
+    """
+    from .client.moments import ProgressBar
+
+    return {label: NotebookRun(run) for label, run in open_all_runs(path, progress or ProgressBar()).items()}
+
+
+@contextmanager
+def _progress(
+    chosen: Callable[[int, int, str], object] | None,
+) -> Iterator[Callable[[int, int, str], object]]:
+    if chosen is not None:
+        yield chosen
+        return
+    from .client.moments import ProgressBar
+
+    bar = ProgressBar()
+    try:
+        yield bar
+    finally:
+        bar.close()
 
 
 class NotebookRun(NotebookExplorer):

@@ -3,9 +3,19 @@
 from .aggregate import STATISTICS, trend
 from .connect import connect
 from .errors import ClientError
+from .open_run import open_all_runs, open_run
 from .query import Query
-from .recorded import open_run
 from .run import Run
 from .run_folder import RunFolder
 
-__all__ = ["STATISTICS", "ClientError", "Query", "Run", "RunFolder", "connect", "open_run", "trend"]
+__all__ = [
+    "STATISTICS",
+    "ClientError",
+    "Query",
+    "Run",
+    "RunFolder",
+    "connect",
+    "open_all_runs",
+    "open_run",
+    "trend",
+]

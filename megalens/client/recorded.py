@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from .status import Status
 if TYPE_CHECKING:
     from .moments import MomentSource
 
-__all__ = ["RecordedRun", "open_run"]
+__all__ = ["RecordedRun"]
 
 
 class RecordedRun(Run):
@@ -89,27 +88,3 @@ class RecordedRun(Run):
             f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with connect().",
             code="recorded",
         )
-
-
-def open_run(path: str | os.PathLike[str]) -> Run:
-    """Open a recorded run's folder.
-
-    Parameters
-    ----------
-    path : str or path
-        The run folder, or a folder that holds exactly one.
-
-    Raises
-    ------
-    ClientError
-        When the folder holds no run that this version can read; says what it is instead.
-    """
-    chosen = Path(path).expanduser()
-    if chosen.is_dir() and not (chosen / "run.json").is_file():
-        inside = sorted(entry.parent for entry in chosen.glob("*/run.json"))
-        if len(inside) == 1:
-            chosen = inside[0]
-        elif inside:
-            names = ", ".join(entry.name for entry in inside[-10:])
-            raise ClientError(f"{chosen.name} holds {len(inside)} runs. Open one of them: {names}.")
-    return RecordedRun(RunFolder(chosen))

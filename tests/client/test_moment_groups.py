@@ -372,6 +372,8 @@ def test_rows_come_by_step_with_places_of_names_and_are_refused_when_too_many():
 
 
 def test_a_recording_answers_the_same_growing_and_packed(tmp_path):
+    tmp_path = tmp_path / "it's [a] *run?"
+    tmp_path.mkdir()
     rows = model(6)
     schema = stream_schema("moments")
     tables = [

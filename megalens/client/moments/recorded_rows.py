@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ...protocol import ProtocolError, lacking, stream_schema
 from ..errors import ClientError
+from .quoted_path import quoted_path
 from .rows import Progress, StatIndex
 from .table_rows import TableRows, stats_of
 
@@ -73,8 +74,7 @@ class RecordedRows:
         """Return SQL for the rows."""
         if self._packed is None:
             return self._growing.relation(connection)
-        path = str(self._folder / f"{_STREAM}.parquet").replace("'", "''")
-        return f"SELECT * FROM read_parquet('{path}')"
+        return f"SELECT * FROM read_parquet({quoted_path(self._folder / f'{_STREAM}.parquet')})"
 
     def close(self) -> None:
         """Let go of the rows in memory. Safe twice."""

@@ -1,0 +1,46 @@
+"""Progress of long work as one line of text, in a terminal and below a cell alike."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+__all__ = ["ProgressBar"]
+
+_AFTER_SECONDS = 0.7
+_EVERY_SECONDS = 0.2
+_LEAST_BYTES = 8_000_000
+_WIDTH = 24
+
+
+class ProgressBar:
+    """A line on stderr that is drawn over again; work of less than a moment draws none. Interrupt the cell or the program to cancel."""
+
+    def __init__(self) -> None:
+        self._began = self._drawn = time.monotonic()
+        self._shown = False
+
+    def __call__(self, done: int, total: int, what: str) -> None:
+        """Draw ``done`` of ``total`` bytes."""
+        now = time.monotonic()
+        last = done >= total
+        if (
+            total < _LEAST_BYTES
+            or now - self._began < _AFTER_SECONDS
+            or (not last and now - self._drawn < _EVERY_SECONDS)
+        ):
+            return
+        self._drawn, self._shown = now, True
+        share = done / total if total else 1.0
+        bar = "█" * round(share * _WIDTH)
+        left = (now - self._began) * (1 - share) / share if share else 0.0
+        sys.stderr.write(
+            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / 1e6:.0f} MB · {what[:40]:<40} · {left:.0f} s left "
+        )
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._shown:
+            sys.stderr.write("\n")
+            sys.stderr.flush()

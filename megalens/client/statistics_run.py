@@ -1,0 +1,133 @@
+"""A run of which there are raw-moment JSONL files, and nothing else of ours."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..protocol import compressor_infos, empty_table
+from .errors import ClientError
+from .moments import JsonlRows, MomentSource, Progress, StatisticsTree
+from .query import Query
+from .run import Run
+from .status import Status
+
+__all__ = ["StatisticsRun"]
+
+_LIMITS = {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1}
+_LOOK_SECONDS = 0.2
+
+
+class StatisticsRun(Run):
+    """Statistics that another logger wrote. Files that grow are followed: every question looks for what was appended.
+
+    Parameters
+    ----------
+    tree : StatisticsTree
+        Where the files are.
+    progress : callable, optional
+        Told how the first reading goes; see :class:`MomentSource`.
+    """
+
+    def __init__(self, tree: StatisticsTree, progress: Progress | None = None) -> None:
+        self._tree = tree
+        self._progress = progress
+        self._source: MomentSource | None = None
+        started = tree.root.stat().st_mtime
+        self._hello = {
+            "type": "hello",
+            "protocol": "megalens.v1",
+            "run": {"id": tree.id, "name": tree.label[:200], "started": started},
+            "seq": 0,
+            "model": None,
+            "layout": None,
+            "flags": [],
+            "compressors": compressor_infos(),
+            "config": {"flags": {}},
+            "limits": dict(_LIMITS),
+            "versions": {},
+        }
+
+    @property
+    def live(self) -> bool:
+        """False: whether somebody still writes to the files cannot be known. What they write is read all the same."""
+        return False
+
+    @property
+    def moment_source(self) -> MomentSource:
+        """What can be asked of the statistics. The files are read on the first use.
+
+        Raises
+        ------
+        ClientError
+            When there is nothing that can be read; says what was expected.
+        """
+        if self._source is None:
+            source = MomentSource(JsonlRows(self._tree))
+            source.refresh(self._progress)
+            self._source = source
+        return self._source
+
+    @property
+    def status(self) -> Status:
+        """The newest step, and what is superseded, left out or unreadable."""
+        source = self.moment_source
+        steps = [stat["last"] for stat in source.index()["stats"]]
+        status: dict[str, Any] = {
+            "type": "status",
+            "state": "finished",
+            "step": max([0, *steps]),
+            "producers": [],
+            "viewers": 0,
+        }
+        if source.warnings:
+            status["warnings"] = source.warnings[:20]
+        return Status(status)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what is superseded, left out or unreadable."""
+        return self.moment_source.warnings
+
+    @property
+    def truncated(self) -> list[str]:
+        """Nothing: a last line that is not whole is read when it is."""
+        return []
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the files."""
+        return self._tree.root if self._tree.root.is_dir() else self._tree.root.parent
+
+    def wait(self, step: int | None = None, timeout: float | None = None) -> int:
+        """Look at the files until a step is in them; see :meth:`Run.wait`."""
+        wanted = self.step + 1 if step is None else step
+        end = None if timeout is None else time.monotonic() + timeout
+        while self.step < wanted:
+            if end is not None and time.monotonic() >= end:
+                raise ClientError(
+                    f"Step {wanted} did not come within {timeout:g} s; the files are at step {self.step}.",
+                    code="timeout",
+                )
+            threading.Event().wait(_LOOK_SECONDS)
+            self.moment_source.refresh()
+        return self.step
+
+    def close(self) -> None:
+        """Let go of what is held; everything stays readable. Safe twice."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+
+    def _read(self, stream: str, query: Query) -> pa.Table:
+        return empty_table(stream)
+
+    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
+        raise ClientError(
+            f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with connect().",
+            code="recorded",
+        )
