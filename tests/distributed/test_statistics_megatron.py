@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as parquet
 import pytest
+from moment_rows import Rows, l2_of_gradients, rows_of
 from processes import run_job
-from rows import finished
-from shape import STEPS, Optimizer, Shape
+from shape import Optimizer, Shape
 
 # The first one of them waits for Megatron-Core to be imported, and for the jobs of all.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -42,7 +40,6 @@ LAYOUTS: dict[str, Shape] = {
     "experts on two of four ranks": Shape(**EXPERTS, tp=2, dp=2, ep=2, expert_tp=1, sequence_parallel=True),
     "experts on two ranks, pipeline": Shape(**EXPERTS, pp=2, dp=2, ep=2),
 }
-Rows = dict[tuple[int, str, str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +61,6 @@ def jobs(tmp_path_factory) -> dict[str, tuple[Rows, list[dict[str, Any]]]]:
         said = run_job(processes, "statistics_work:logged", wanted, EVERY, folder / str(processes))
         for name in wanted:
             found[name] = rows_of(folder / str(processes) / name), [of_rank[name] for of_rank in said]
-    return found
-
-
-def rows_of(folder: Path) -> Rows:
-    """Rows of the recording in ``folder``, each name once a step."""
-    run = finished(folder)
-    found: Rows = {}
-    for row in parquet.read_table(run.folder / "moments.parquet").to_pylist():
-        key = (row["step"], row["stat"], row["name"])
-        assert key not in found, f"{key} came twice"
-        found[key] = row
     return found
 
 
@@ -147,12 +133,3 @@ def test_a_tensor_tells_its_pipeline_stage(jobs) -> None:
     # The copy of a tied embedding on the last stage is not one more.
     assert "output_layer.weight" not in {name for _, _, name in rows}
     assert {row["stage"] for row in jobs["tensor parallel"][0].values()} == {-1}
-
-
-def l2_of_gradients(rows: Rows) -> list[float]:
-    """The norm of all gradients of each step."""
-    squares = [0.0] * STEPS
-    for (step, stat, _), row in rows.items():
-        if stat == "grad":
-            squares[step - 1] += row["m2"] + row["count"] * row["mean"] ** 2
-    return [math.sqrt(square) for square in squares]
