@@ -7,23 +7,20 @@ here. The four take turns in every block, so that whatever else the machine does
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import random
 import statistics
-import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
 from ..common import Row, ratio, write_results
+from ..node_side import NodeSide, node_version
 
-_HERE = Path(__file__).parent
 _JAVASCRIPT = ("product", "arquero", "bare")
 _LAYERS = 24
 _QUERY = """
@@ -68,13 +65,8 @@ def _measure(table: pa.Table, path: Path, blocks: int) -> tuple[dict[str, list[f
     connection.register("rows", table)
     ways = (*_JAVASCRIPT, "duckdb")
     times: dict[str, list[float]] = {way: [] for way in ways}
-    node = subprocess.Popen(
-        ["node", str(_HERE / "ways.mjs"), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert node.stdin is not None
-    assert node.stdout is not None
-    try:
-        answers = {way: _ask(node.stdin, node.stdout, way)["sums"] for way in _JAVASCRIPT}
+    with NodeSide(Path(__file__).parent / "ways.mjs", str(path)) as node:
+        answers = {way: node.ask(way)["sums"] for way in _JAVASCRIPT}
         answers["duckdb"] = _sums(connection.sql(_QUERY).to_arrow_table())
         _check(answers)
         # The first rounds are the compilers'.
@@ -86,26 +78,10 @@ def _measure(table: pa.Table, path: Path, blocks: int) -> tuple[dict[str, list[f
                     connection.sql(_QUERY).to_arrow_table()
                     taken = (time.perf_counter() - began) * 1000
                 else:
-                    taken = _ask(node.stdin, node.stdout, way)["ms"]
+                    taken = node.ask(way)["ms"]
                 if block >= 0:
                     times[way].append(taken)
-        node.stdin.close()
-        if node.wait(timeout=30) != 0:
-            raise RuntimeError(f"The JavaScript side ended with {node.returncode}.")
-    finally:
-        node.kill()
-        node.wait()
     return times, int(answers["bare"]["groups"])
-
-
-def _ask(asked: IO[str], answered: IO[str], way: str) -> dict[str, Any]:
-    asked.write(way + "\n")
-    asked.flush()
-    line = answered.readline()
-    if not line:
-        raise RuntimeError(f"The JavaScript side ended while it ran {way}. Run `npm ci` and try again.")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
 
 
 def _sums(result: pa.Table) -> dict[str, float]:
@@ -140,7 +116,6 @@ def _report(times: dict[str, list[float]], groups: int, rows: int, quick: bool) 
         Row(words[way], statistics.median(times[way]), "ms", extra={"ms": times[way]})
         for way in ("product", "bare", "arquero", "duckdb")
     ]
-    node = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return write_results(
         "aggregation",
         f"Aggregation of {rows:,} rows",
@@ -150,7 +125,7 @@ def _report(times: dict[str, list[float]], groups: int, rows: int, quick: bool) 
             f"{len(times['product'])} blocks in which the four ways take turns in random order, all four checked to agree."
         ),
         quick=quick,
-        facts={"node": node},
+        facts={"node": node_version()},
     )
 
 

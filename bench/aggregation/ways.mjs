@@ -1,46 +1,10 @@
 // The three JavaScript ways of the aggregation benchmark. Reads the name of a way from stdin, runs it once, answers one JSON line.
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { Worker } from 'node:worker_threads';
+import { readFileSync } from 'node:fs';
 import { tableFromIPC } from '@uwdata/flechette';
 import { fromArrow, op } from 'arquero';
-import { build } from 'esbuild';
+import { answerLines, exactSum, load, tidy, workers } from '../node-side.mjs';
 
 const STATISTICS = ['mean', 'std', 'min', 'max', 'rms'];
-const root = join(dirname(fileURLToPath(import.meta.url)), '../..');
-const folder = mkdtempSync(join(tmpdir(), 'megalens-bench-'));
-
-/** Bundle one TypeScript file of the product, as it is. */
-async function bundle(entry, banner) {
-  const outfile = join(folder, entry.replace(/\W+/g, '-') + '.mjs');
-  await build({
-    entryPoints: [join(root, 'src/aggregate', entry)],
-    bundle: true,
-    outfile,
-    format: 'esm',
-    platform: 'node',
-    external: ['./open-worker'],
-    banner: { js: banner ?? '' }
-  });
-  return outfile;
-}
-
-/** The product's worker file behind the two handlers that the product's queue uses. */
-function nodeWorker(file) {
-  const worker = new Worker(file);
-  const face = {
-    onmessage: null,
-    onerror: null,
-    postMessage: (message, transfer) => worker.postMessage(message, transfer),
-    terminate: () => worker.terminate()
-  };
-  worker.on('message', data => face.onmessage?.({ data }));
-  worker.on('error', error => face.onerror?.(error));
-  return face;
-}
 
 /** What a person would write for exactly this shape of rows: the groups are known, nothing is checked. */
 function bare({ step, layer, value }) {
@@ -92,26 +56,9 @@ function plainArquero(table) {
   return Object.fromEntries(STATISTICS.map(name => [name, rolled.array(name)]));
 }
 
-/** Sum without the rounding of a million additions. */
-function exactSum(column) {
-  let sum = 0;
-  let rest = 0;
-  for (const value of column) {
-    const next = sum + value;
-    rest += Math.abs(sum) >= Math.abs(value) ? sum - next + value : value - next + sum;
-    sum = next;
-  }
-  return sum + rest;
-}
-
 try {
-  const { WorkQueue } = await import(pathToFileURL(await bundle('work-queue.ts')).href);
-  const port =
-    "import { parentPort } from 'node:worker_threads';" +
-    'globalThis.postMessage = (message, transfer) => parentPort.postMessage(message, transfer);' +
-    "parentPort.on('message', data => globalThis.onmessage({ data }));";
-  const workerFile = await bundle('aggregate-worker.ts', port);
-  const queue = new WorkQueue(async () => nodeWorker(workerFile));
+  const { WorkQueue } = await load('src/aggregate/work-queue.ts');
+  const queue = new WorkQueue(await workers());
   const arrow = tableFromIPC(readFileSync(process.argv[2]));
   const columns = arrow.toColumns();
   const rows = { step: columns.step, layer: columns.layer, value: columns.value };
@@ -121,14 +68,11 @@ try {
     arquero: async () => plainArquero(table),
     bare: async () => bare(rows)
   };
-  for await (const way of createInterface({ input: process.stdin })) {
-    const start = performance.now();
-    const result = await ways[way]();
-    const ms = performance.now() - start;
-    const sums = Object.fromEntries(STATISTICS.map(name => [name, exactSum(result[name])]));
-    console.log(JSON.stringify({ ms, sums: { groups: result.mean.length, ...sums } }));
-  }
+  await answerLines(ways, result => ({
+    groups: result.mean.length,
+    ...Object.fromEntries(STATISTICS.map(name => [name, exactSum(result[name])]))
+  }));
   queue.dispose();
 } finally {
-  rmSync(folder, { recursive: true });
+  tidy();
 }
