@@ -294,7 +294,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               grid: false,
               values: { expr: 'rowAt' },
               labelExpr: 'rowText[indexof(rowAt, datum.value)]',
-              labelLimit: 190,
+              labelLimit: 240,
               labelOverlap: true,
               minExtent: 34
             }

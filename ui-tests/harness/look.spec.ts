@@ -6,7 +6,14 @@ import type { ISyntheticShape } from './source';
 import { serve, type IHarness } from './serve';
 
 const SHOTS = resolve(__dirname, '../screenshots');
-const SMALL: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 120, nonFinite: true };
+const SMALL: ISyntheticShape = {
+  layers: 4,
+  positions: 64,
+  tiles: 48,
+  steps: 120,
+  nonFinite: true,
+  moments: { layers: 6, steps: 400, spike: 233, bad: 320 }
+};
 
 const PICTURES: Record<string, ViewOptions> = {
   'heatmap-one': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '2' },
@@ -19,6 +26,29 @@ const PICTURES: Record<string, ViewOptions> = {
   history: { view: 'history', flag: 'MLP1_mat_mul', layer: 3, step: 62 },
   scalars: { view: 'scalars', smoothing: 20 },
   'scalars-all': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm', 'tokens_per_second'] },
+  'moments-overview': { view: 'moments', kind: 'overview' },
+  'moments-lines': { view: 'moments', statistic: 'kurtosis', by: ['layer'] },
+  'moments-smooth': { view: 'moments', by: ['family'], smoothing: 20, show: 'percent' },
+  'moments-layers': { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
+  'moments-bars': {
+    view: 'moments',
+    kind: 'layers',
+    by: ['layer', 'family'],
+    marks: 'bars',
+    statistic: 'rms'
+  },
+  'moments-layer-map': { view: 'moments', kind: 'layer_map', statistic: 'rms', transform: 'log' },
+  'moments-item-map': { view: 'moments', kind: 'item_map', statistic: 'kurtosis' },
+  'moments-tensors': {
+    view: 'moments',
+    kind: 'tensors',
+    where: { name: 'fc1' },
+    transform: 'log',
+    x: 'samples'
+  },
+  'moments-table': { view: 'moments', kind: 'table', statistic: 'std' },
+  'moments-gain': { view: 'moments', stat: 'activation', ratio: 'gain', statistic: 'rms', by: ['layer'] },
+  'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };
 

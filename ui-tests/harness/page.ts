@@ -1,5 +1,6 @@
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import { Chart } from '../../src/charts';
+import { LinePaper } from '../../src/views/moments/line-paper';
 import { mountView, toCode, type IView } from '../../src/views';
 import { SyntheticRun, type ISyntheticShape } from './source';
 
@@ -46,10 +47,16 @@ const harness = {
     document.body.dataset['jpThemeName'] = name;
   },
 
-  async show(options: ViewOptions, shape: ISyntheticShape): Promise<void> {
+  async show(options: ViewOptions, shape: ISyntheticShape, other?: ISyntheticShape): Promise<void> {
     harness.view?.dispose();
     harness.run = new SyntheticRun(shape);
-    harness.view = await mountView(node, harness.run, options);
+    const compared = other && new SyntheticRun(other);
+    const runs = compared && {
+      list: () => Promise.resolve([{ id: 'gpt-wide', name: 'gpt-wide' }]),
+      acquire: () =>
+        Promise.resolve({ source: Object.assign(compared, { name: 'gpt-wide' }), dispose: () => undefined })
+    };
+    harness.view = await mountView(node, harness.run, options, runs ? { runs } : {});
     await harness.view.settled();
   },
 
@@ -116,6 +123,33 @@ const harness = {
     const canvas = document.querySelector<HTMLCanvasElement>('canvas.marks');
     const { left, top } = drawn().origin();
     return [...(canvas?.getContext('2d')?.getImageData(x - left, y - top, 1, 1).data ?? [])];
+  },
+
+  /** Steps of the first line of the explorer that lie in the part of the plot that is shown. */
+  shownSteps(): number {
+    const { x0 = 0, x1 = 0 } = drawn().recipe.params as Record<string, number>;
+    const [line] = lastPainted;
+    return Array.from(line?.x ?? []).filter(x => x >= x0 && x <= x1).length;
+  },
+
+  /** Take the time of every animation frame until `endFrames`. */
+  startFrames(): void {
+    frames = [];
+    let before = performance.now();
+    const next = (now: number): void => {
+      if (frames) {
+        frames.push(now - before);
+        before = now;
+        requestAnimationFrame(next);
+      }
+    };
+    requestAnimationFrame(next);
+  },
+
+  endFrames(): number[] {
+    const taken = frames ?? [];
+    frames = null;
+    return taken.slice(1);
   },
 
   toSVG(): Promise<string> {
@@ -215,6 +249,14 @@ const harness = {
   }
 };
 
+let frames: number[] | null = null;
+/** What the explorer painted last. */
+let lastPainted: readonly { readonly x: Float64Array }[] = [];
+const paint = LinePaper.prototype.paint;
+LinePaper.prototype.paint = function (painting): ReturnType<LinePaper['paint']> {
+  lastPainted = painting.lines;
+  return paint.call(this, painting);
+};
 const together: IView[] = [];
 const charts: Chart[] = [];
 const mountChart = Chart.mount.bind(Chart);

@@ -25,9 +25,18 @@ export async function serve(): Promise<IHarness> {
     outdir: folder,
     logLevel: 'error'
   });
+  // The builder of the extension makes a file of the worker; here it is made beside the page.
+  await build({
+    entryPoints: [resolve(here, '../../src/aggregate/aggregate-worker.ts')],
+    bundle: true,
+    format: 'esm',
+    outdir: folder,
+    logLevel: 'error'
+  });
   const fixed: Record<string, string> = {
     '/index.html': join(here, 'index.html'),
-    '/views.css': resolve(here, '../../style/views.css')
+    '/views.css': resolve(here, '../../style/views.css'),
+    '/moments.css': resolve(here, '../../style/moments.css')
   };
   const server = createServer((request, response) => {
     const path = (request.url ?? '/').split('?')[0] ?? '/';

@@ -1,5 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
+import { SyntheticMoments, type IMomentShape } from './moments';
 import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,
@@ -19,6 +20,8 @@ export interface ISyntheticShape {
   steps: number;
   /** Put NaN and infinite values into some cells. */
   nonFinite?: boolean;
+  /** Statistics; absent where nothing logs them. */
+  moments?: IMomentShape;
 }
 
 const LAYERED = { parts: [''], axes: ['position', 'feature'], bytes_per_layer: 65536 };
@@ -37,7 +40,10 @@ export class SyntheticRun implements IRunSource {
       this._add(step);
     }
     this.hello = helloOf(shape.layers);
+    this.moments = shape.moments && new SyntheticMoments(shape.moments);
   }
+
+  readonly moments: SyntheticMoments | undefined;
 
   readonly id = 'gpt-demo';
   readonly name = 'gpt-demo';
@@ -119,6 +125,13 @@ export class SyntheticRun implements IRunSource {
     for (const stream of ['tensors', 'scalars']) {
       this._changed.emit({ kind: 'rows', stream, firstStep: this._last, lastStep: this._last });
     }
+  }
+
+  /** Let the statistics of one more step arrive. */
+  advanceMoments(): void {
+    this.moments?.advance();
+    const last = this.moments?.lastStep ?? 0;
+    this._changed.emit({ kind: 'rows', stream: 'moments', firstStep: last, lastStep: last });
   }
 
   /** Take another connection state. */

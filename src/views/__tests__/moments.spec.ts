@@ -285,6 +285,7 @@ describe('comparing runs', () => {
     const released: string[] = [];
     await show({ statistic: 'std', by: ['layer'], runs: ['r2'] }, host(other(3), released));
     expect(lines()).toBe(6);
+    expect(caption()).toContain('gpt-demo (this run): solid. gpt-demo: dashed.');
     await view?.update({ compare: 'ratio' } as Partial<ViewOptions>);
     expect(lines()).toBe(3);
     press('End');
@@ -328,7 +329,8 @@ describe('states', () => {
     await show();
     expect(state()).toContain('This training logs no statistics.');
     expect(text('.jp-MegalensState pre')).toBe(
-      'import megalens\nmegalens.log_statistics(model, optimizer, param=1, grad=1)'
+      'statistics = megalens.log_statistics(model, optimizer, param=1, grad=1)\n' +
+        'with statistics.step():  # around every training step'
     );
   });
 

@@ -1,16 +1,23 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
 import type { Translate } from '../translate';
-import { placeNear } from './line';
+import { placeNear, spans } from './line';
 import { keyWords, statisticWords, type MomentOptions } from './words';
 
+/** Parts of a value that rounding may take before the caption says so. */
+const WORTH_A_WORD = 1e-3;
 /** Most warnings of a run that a caption repeats. */
 const MOST_WARNINGS = 4;
+
+/** Steps that the longest group is drawn with: groups that keep their extremes keep different steps. */
+export function drawnSteps(groups: IMomentGroups): number {
+  return spans(groups).reduce((most, [from, to]) => Math.max(most, to - from), 0);
+}
 
 /** Say what was left out of what is drawn: steps and series. */
 export function omittedWords(groups: IMomentGroups, unit: string, t: Translate): string[] {
   const lines: string[] = [];
-  const drawn = new Set(groups.step).size;
+  const drawn = drawnSteps(groups);
   if (groups.stepsTotal > drawn) {
     lines.push(
       t(
@@ -43,9 +50,10 @@ export function trustWords(groups: IMomentGroups, options: MomentOptions, t: Tra
       )
     );
   }
+  const part = (at: number): number => (groups.error[at] ?? 0) / Math.abs(groups.value[at] ?? NaN);
   let worst = -1;
-  groups.error.forEach((error, at) => {
-    worst = error > (worst < 0 ? 0 : (groups.error[worst] ?? 0)) ? at : worst;
+  groups.error.forEach((_, at) => {
+    worst = part(at) > (worst < 0 ? WORTH_A_WORD : part(worst)) ? at : worst;
   });
   if (worst >= 0) {
     const key = groups.keys[groups.group[worst] ?? 0] ?? [];

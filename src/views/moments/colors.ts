@@ -1,4 +1,5 @@
 import { COLORS } from '../../charts';
+import type { Translate } from '../translate';
 import type { IMomentLine } from './line';
 
 /** Dashes of the runs of a comparison, pixels; this run's lines are solid. */
@@ -12,6 +13,12 @@ const DASHES: readonly (readonly number[])[] = [
   [1, 2],
   [10, 2, 2, 2]
 ];
+
+/** Name a run's dash. */
+export function dashWords(run: number, t: Translate): string {
+  const words = [t('solid'), t('dashed'), t('dotted'), t('dashes and dots')];
+  return words[run] ?? t('other dashes');
+}
 
 /** Return the dash of a run's lines. */
 export const dashOf = (run: number): readonly number[] => DASHES[run % DASHES.length] ?? [1, 0];
@@ -29,14 +36,30 @@ export function lineColors(lines: readonly IMomentLine[], dark: boolean): string
     return lines.map(line => palette[line.run % palette.length] ?? palette[0]);
   }
   const layers = lines.map(line => line.layer).filter(layer => layer !== null);
-  const layered = layers.length === lines.length && new Set(layers).size === keys.length;
+  const outside = new Set(lines.filter(line => line.layer === null).map(line => JSON.stringify(line.key)));
+  // One line a layer, and perhaps one of what lies outside of the layers.
+  const layered =
+    outside.size < 2 && layers.length > 1 && new Set(layers).size === keys.length - outside.size;
   const [first, last] = [Math.min(...layers), Math.max(...layers)];
-  const stop = (share: number): string => ramp[Math.round(share * (ramp.length - 1))] ?? ramp[0];
+  const stop = (share: number): string => mixed(ramp, share);
   return lines.map(line => {
-    if (layered && line.layer !== null) {
-      return stop(last === first ? 0 : (line.layer - first) / (last - first));
+    if (layered) {
+      return line.layer === null
+        ? (palette[palette.length - 1] ?? palette[0])
+        : stop(last === first ? 0 : (line.layer - first) / (last - first));
     }
     const at = places.get(JSON.stringify(line.key)) ?? 0;
     return keys.length <= palette.length ? (palette[at] ?? palette[0]) : stop(at / (keys.length - 1));
   });
+}
+
+/** Return the colour at a place of a ramp, 0 to 1, mixed of the two stops beside it: two lines have two colours. */
+function mixed(ramp: readonly string[], share: number): string {
+  const place = share * (ramp.length - 1);
+  const below = Math.min(Math.floor(place), ramp.length - 2);
+  const part = place - below;
+  const channel = (color: string, at: number): number => parseInt(color.slice(1 + 2 * at, 3 + 2 * at), 16);
+  const [from = '#000000', to = '#000000'] = [ramp[below], ramp[below + 1]];
+  const mix = [0, 1, 2].map(at => Math.round(channel(from, at) * (1 - part) + channel(to, at) * part));
+  return `#${mix.map(each => each.toString(16).padStart(2, '0')).join('')}`;
 }

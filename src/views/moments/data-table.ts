@@ -1,3 +1,4 @@
+import { formatInteger } from '../../charts';
 import { element } from '../dom';
 import type { Translate } from '../translate';
 
@@ -78,7 +79,12 @@ export class DataTable {
               element(
                 'span',
                 {},
-                t('rows %1 to %2 of %3', from + 1, Math.min(order.length, from + PAGE), order.length)
+                t(
+                  'rows %1 to %2 of %3',
+                  formatInteger(from + 1),
+                  formatInteger(Math.min(order.length, from + PAGE)),
+                  formatInteger(order.length)
+                )
               ),
               turn(1, t('Next rows'))
             )

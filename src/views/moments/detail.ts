@@ -19,13 +19,22 @@ export class Detail {
     this._key = key;
     this._steps = steps;
     this._lines = new Map(lines.map(line => [idOf(line), line]));
+    this._refined = null;
   }
 
-  /** The lines of the whole with the stretch that is here in full detail. */
-  refine(key: string, lines: readonly IMomentLine[]): readonly IMomentLine[] {
-    return key === this._key ? lines.map(line => merged(line, this._lines.get(idOf(line)))) : lines;
+  /** The lines of the whole with the stretch that is here in full detail: the same object until something is taken in. */
+  refine(key: string, whole: readonly IMomentLine[]): readonly IMomentLine[] {
+    if (key !== this._key) {
+      return whole;
+    }
+    if (this._refined?.whole !== whole) {
+      const lines = whole.map(line => merged(line, this._lines.get(idOf(line))));
+      this._refined = { whole, lines };
+    }
+    return this._refined.lines;
   }
 
+  private _refined: { whole: readonly IMomentLine[]; lines: readonly IMomentLine[] } | null = null;
   private _key = '';
   private _steps: Steps = [0, -1];
   private _lines: ReadonlyMap<string, IMomentLine> = new Map();

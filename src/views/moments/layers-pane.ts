@@ -1,4 +1,4 @@
-import { COLORS, formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
+import { formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, Loaded } from '../content';
@@ -7,7 +7,7 @@ import type { ITip } from '../tooltip';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { lineColors } from './colors';
 import { finiteRange, placeNear, type IMomentLine } from './line';
-import { lineRecipe } from './line-recipe';
+import { legendOf, lineRecipe } from './line-recipe';
 import { moveAmong, moveOf, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
@@ -148,10 +148,7 @@ export class LayersPane extends MomentPane {
       yScale: scale
     };
     const recipe = lineRecipe({ lines: bars ? [] : lines, colors: this._colors, bad, x, y, texts }, null);
-    const key = lines.map((line, at) => ({
-      name: line.name,
-      color: this._colors[at] ?? COLORS.nonfinite[0]
-    }));
+    const key = legendOf(lines, this._colors);
     const base = log ? y[0] : 0;
     return {
       recipe: bars ? { ...recipe, datasets: { ...recipe.datasets, bars: this._bars(base), key } } : recipe,
@@ -224,6 +221,7 @@ function acrossLayers(
     return {
       key,
       name: name(key),
+      label: name(key),
       run,
       layer: null,
       step: column(groups.step),

@@ -59,10 +59,10 @@ function rowsOf(line: IMomentLine, number: number, color: string): Row[] {
 }
 
 /** Name lines in the legend: all, or some that are spread over all. */
-export function legendOf(lines: readonly { readonly name: string }[], colors: readonly string[]): Row[] {
+export function legendOf(lines: readonly IMomentLine[], colors: readonly string[]): Row[] {
   const seen = new Set<string>();
   const each = lines
-    .map(({ name }, at) => ({ name: shortened(name), color: colors[at] ?? '#000' }))
+    .map(({ label }, at) => ({ name: shortened(label), color: colors[at] ?? '#000' }))
     .filter(({ name }) => !seen.has(name) && seen.add(name));
   if (each.length <= MOST_ENTRIES) {
     return each;

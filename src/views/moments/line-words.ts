@@ -3,6 +3,7 @@ import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
 import { largestMove } from '../change-words';
 import type { Translate } from '../translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
+import { dashWords } from './colors';
 import type { IOtherRun } from './other-runs';
 import type { ILines } from './read-lines';
 import { axisWords, byWords, capital, quantityWords, type MomentOptions } from './words';
@@ -12,6 +13,8 @@ export interface ILineSubject {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly read: ILines;
+  /** Name of the view's own run. */
+  readonly name: string;
   readonly others: readonly IOtherRun[];
   readonly index: IMomentIndex | null;
 }
@@ -35,8 +38,27 @@ export function titleWords(
     : t('%1, steps %2 to %3', what, formatInteger(first), formatInteger(last));
 }
 
+/** Say what is drawn, of which runs. */
+export function lineTitle({ options, by, read, others }: ILineSubject, t: Translate): string {
+  const title = titleWords(
+    options,
+    by,
+    read.lines.flatMap(({ step }) => [step[0] ?? NaN, step[step.length - 1] ?? NaN]),
+    t
+  );
+  const names = others.map(each => each.name).join(', ');
+  return others.length === 0 || options.compare === 'overlay'
+    ? title
+    : options.compare === 'difference'
+      ? t('Difference, %1 minus this run: %2', names, title)
+      : t('Ratio, %1 over this run: %2', names, title);
+}
+
 /** Say what of the lines is not literal. */
-export function lineCaption({ options, by, read, others, index }: ILineSubject, t: Translate): string[] {
+export function lineCaption(
+  { options, by, read, others, index, name }: ILineSubject,
+  t: Translate
+): string[] {
   const unit =
     by.length === 0 ? t('series') : by.length === 1 && by[0] === 'name' ? t('tensors') : t('series');
   const compared = others.filter(each => !read.without.includes(each.name)).map(each => each.name);
@@ -45,7 +67,12 @@ export function lineCaption({ options, by, read, others, index }: ILineSubject, 
     ...(compared.length === 0
       ? []
       : options.compare === 'overlay'
-        ? [t('Compared with %1: dashes tell the runs apart.', compared.join(', '))]
+        ? [
+            t('%1 (this run): solid.', name),
+            ...others.flatMap((each, at) =>
+              read.without.includes(each.name) ? [] : [t('%1: %2.', each.name, dashWords(at + 1, t))]
+            )
+          ]
         : options.compare === 'difference'
           ? [t('%1 minus this run.', compared.join(', '))]
           : [t('%1 over this run.', compared.join(', '))]),
@@ -61,7 +88,9 @@ export function lineCaption({ options, by, read, others, index }: ILineSubject, 
     ...(read.scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : []),
     ...optionWords(options, index, t),
     ...nonFiniteWords(read.base, t),
-    ...trustWords(read.base, { ...options, by: [...by] }, t)
+    ...(compared.length > 0 && options.compare !== 'overlay'
+      ? []
+      : trustWords(read.base, { ...options, by: [...by] }, t))
   ];
 }
 

@@ -5,6 +5,8 @@ import type { MomentOptions } from './words';
 export interface IMomentLine {
   readonly key: MomentKey;
   readonly name: string;
+  /** What the legend says: the group, or its run where one group is drawn in several. */
+  readonly label: string;
   /** Number of its run: 0 is the view's own. */
   readonly run: number;
   /** Layer of the group; null where it is not of one layer. */
@@ -42,11 +44,12 @@ export interface ILineWish {
   readonly raw?: IMomentGroups;
   readonly run: number;
   readonly name: (key: MomentKey) => string;
+  readonly label: (key: MomentKey) => string;
 }
 
 /** Turn groups into lines, in the order of the groups. A group without data at a step has a gap there. */
 export function linesOf(groups: IMomentGroups, wish: ILineWish): IMomentLine[] {
-  const { options, by, run, name } = wish;
+  const { options, by, run, name, label } = wish;
   const place = by.indexOf('layer');
   const raws = new Map(
     wish.raw ? plain(wish.raw, options).map(each => [JSON.stringify(each.key), each]) : []
@@ -57,6 +60,7 @@ export function linesOf(groups: IMomentGroups, wish: ILineWish): IMomentLine[] {
     return {
       ...line,
       name: name(line.key),
+      label: label(line.key),
       run,
       layer: typeof layer === 'number' ? layer : null,
       ...(raw ? { raw: { x: raw.x, value: raw.value } } : {})
@@ -64,7 +68,7 @@ export function linesOf(groups: IMomentGroups, wish: ILineWish): IMomentLine[] {
   });
 }
 
-type Plain = Omit<IMomentLine, 'name' | 'run' | 'layer' | 'raw'>;
+type Plain = Omit<IMomentLine, 'name' | 'label' | 'run' | 'layer' | 'raw'>;
 
 function plain(groups: IMomentGroups, options: MomentOptions): Plain[] {
   const xs = options.x === 'samples' ? groups.samples : groups.step;

@@ -12,7 +12,7 @@ import { placeNear, type IMomentLine } from './line';
 import { LinePaper } from './line-paper';
 import { lineRecipe } from './line-recipe';
 import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
-import { lineCaption, lineSummary, titleWords } from './line-words';
+import { lineCaption, lineSummary, lineTitle } from './line-words';
 import { MomentPane } from './pane';
 import { namedLines, readLines, type ILines } from './read-lines';
 import type { MomentReader } from './reader';
@@ -75,7 +75,7 @@ export class LinesPane extends MomentPane {
       }
       const question = this.question(this.by);
       const versions = [reader, ...this.otherRuns.map(each => each.reader)].map(each => each?.version);
-      const key = JSON.stringify([question, options, versions, this.isDark]);
+      const key = JSON.stringify([question, options, versions, this.isDark, this.index?.warnings]);
       // What is drawn already stays the same object, so that it is not painted again.
       if (key !== this._key || this._read === null) {
         const read = await readLines({ ...this._query(reader), question }, signal, t);
@@ -85,6 +85,13 @@ export class LinesPane extends MomentPane {
         this._key = key;
         this._read = read;
         this._colors = lineColors(read.lines, this.isDark);
+        const { name } = this.source;
+        const subject = { options, by: this.by, read, name, others: this.otherRuns, index: this.index };
+        this._words = {
+          title: lineTitle(subject, t),
+          caption: lineCaption(subject, t),
+          summary: lineSummary(subject, t)
+        };
       }
       this._notes = await this.notes(reader, signal);
     }
@@ -189,25 +196,7 @@ export class LinesPane extends MomentPane {
         );
       }
     }
-    const refined = this._detail.refine(key, read.lines);
-    return refined.every((line, at) => line === read.lines[at]) ? read.lines : this._same(refined);
-  }
-
-  /** Lines that were painted already stay the same object, so that they are not painted again. */
-  private _same(lines: readonly IMomentLine[]): readonly IMomentLine[] {
-    const same =
-      this._lines.length === lines.length &&
-      lines.every((line, at) => {
-        const before = this._lines[at];
-        return (
-          before?.name === line.name &&
-          before.x.length === line.x.length &&
-          before.x[0] === line.x[0] &&
-          before.x[(line.x.length >> 1) - 1] === line.x[(line.x.length >> 1) - 1] &&
-          before.value[line.x.length >> 1] === line.value[line.x.length >> 1]
-        );
-      });
-    return same ? this._lines : lines;
+    return this._detail.refine(key, read.lines);
   }
 
   private _compose(lines: readonly IMomentLine[]): IContent {
@@ -216,7 +205,6 @@ export class LinesPane extends MomentPane {
       throw new Error('Expected lines that were read and found none.');
     }
     this._lines = lines;
-    const subject = { options, by, read, others: this.otherRuns, index: this.index };
     const wish = {
       lines,
       colors: this._colors,
@@ -249,9 +237,7 @@ export class LinesPane extends MomentPane {
       recipe: { ...lineRecipe(wish, pictures), painted: this._paper.painted },
       printed: () => lineRecipe(wish, null),
       extent: { x: read.x, y: read.y },
-      title: titleWords(options, by, read.base.step, t),
-      caption: lineCaption(subject, t),
-      summary: lineSummary(subject, t),
+      ...this._words,
       notes: this._notes
     };
   }
@@ -264,6 +250,7 @@ export class LinesPane extends MomentPane {
   private _read: ILines | null = null;
   private _lines: readonly IMomentLine[] = [];
   private _colors: readonly string[] = [];
+  private _words: Pick<IContent, 'title' | 'caption' | 'summary'> = { title: '', caption: [], summary: '' };
   private _key = '';
   private _notes: readonly INote[] = [];
   private _near: IMomentLine | null = null;

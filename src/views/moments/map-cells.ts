@@ -23,9 +23,15 @@ const MOST_COLUMNS = 2048;
  * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
  * middle of its group: a spike of one step is never under others.
  *
+ * @param hatch - Whether cells in which values are not finite are drawn as such.
  * @param xs - Where every step that was logged lies, ascending.
  */
-export function cellsOf(groups: IMomentGroups, xOf: (row: number) => number, xs: readonly number[]): ICells {
+export function cellsOf(
+  groups: IMomentGroups,
+  xOf: (row: number) => number,
+  xs: readonly number[],
+  hatch: boolean
+): ICells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
     (least, x, at) => (at > 0 ? Math.min(least, x - (xs[at - 1] ?? 0)) : least),
@@ -63,7 +69,10 @@ export function cellsOf(groups: IMomentGroups, xOf: (row: number) => number, xs:
       missing[cell] = 0;
     }
   });
-  const values = Float64Array.from(source, at => (at < 0 ? NaN : (groups.value[at] ?? NaN)));
+  // A cell in which something is not finite says so rather than what the rest of it is.
+  const value = (at: number): number =>
+    at < 0 || (hatch && groups.nonFinite[at] !== 0) ? NaN : (groups.value[at] ?? NaN);
+  const values = Float64Array.from(source, value);
   return {
     rows,
     columns,

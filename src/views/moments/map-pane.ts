@@ -5,7 +5,7 @@ import type { IContent, IMark, IMoved, Loaded } from '../content';
 import type { ILinkedMarks, IStepAxis } from '../linked';
 import type { ITip } from '../tooltip';
 import { StepAxis } from './axes';
-import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
+import { omittedWords, optionWords, trustWords } from './captions';
 import { linesOf, type IMomentLine } from './line';
 import { hold, moveOf, valueWords } from './line-tips';
 import { titleWords } from './line-words';
@@ -89,10 +89,16 @@ export class MapPane extends MomentPane {
     if (!same || this._cells === null) {
       this._drawn = JSON.stringify(options);
       this._groups = groups;
-      this._lines = linesOf(groups, { options, by, run: 0, name: key => keyWords(key, by, t) });
+      this._lines = linesOf(groups, {
+        options,
+        by,
+        run: 0,
+        name: key => keyWords(key, by, t),
+        label: key => keyWords(key, by, t)
+      });
       const xs = options.x === 'step' ? groups.step : groups.samples;
       const places = [...new Set(xs)].sort((a, b) => a - b);
-      this._cells = cellsOf(groups, row => xs[row] ?? 0, places);
+      this._cells = cellsOf(groups, row => xs[row] ?? 0, places, options.statistic !== 'nonfinite');
     }
     return { content: await this._compose(groups, this._cells, reader, signal) };
   }
@@ -213,7 +219,7 @@ export class MapPane extends MomentPane {
         ...omittedWords(groups, t('item types'), t),
         ...(options.runs.length > 0 ? [t('A map shows one run; choose lines to compare.')] : []),
         ...optionWords(options, this.index, t),
-        ...nonFiniteWords(groups, t),
+        ...(unfinished ? [t('Cells in which values are not finite are hatched.')] : []),
         ...trustWords(groups, subject, t)
       ],
       summary: this._summary(groups, cells),

@@ -10,7 +10,9 @@ import { capital, STATS, statsWords, type MomentOptions } from './words';
 type Choose = (options: Partial<MomentsOptions>) => void;
 
 /** What logs statistics in a training script. */
-export const SNIPPET = 'import megalens\nmegalens.log_statistics(model, optimizer, param=1, grad=1)';
+export const SNIPPET =
+  'statistics = megalens.log_statistics(model, optimizer, param=1, grad=1)\n' +
+  'with statistics.step():  # around every training step';
 
 /** Say why a run has no statistics at all. */
 export function emptyMoments(

@@ -22,7 +22,7 @@ export interface IMove {
   readonly badAt: number;
 }
 
-/** How each tensor moved, those that moved most first; one that is not finite any more before all others. */
+/** How each tensor moved, those that moved most first; before them those with values that are not finite. */
 export function movesOf(groups: IMomentGroups): IMove[] {
   const moves = spans(groups).flatMap(([from, to], at): IMove[] => {
     const values = groups.value.subarray(from, to);
@@ -45,7 +45,9 @@ export function movesOf(groups: IMomentGroups): IMove[] {
       : [];
   });
   const size = ({ delta }: IMove): number => (Number.isFinite(delta) ? Math.abs(delta) : Infinity);
-  return moves.sort((a, b) => size(b) - size(a) || 0);
+  const bad = ({ badAt }: IMove): number => (Number.isNaN(badAt) ? Infinity : badAt);
+  const order = (a: number, b: number): number => (a === b ? 0 : a < b ? -1 : 1);
+  return moves.sort((a, b) => order(bad(a), bad(b)) || order(size(b), size(a)));
 }
 
 /** The tensors whose statistic moved most between the first and the last step. */

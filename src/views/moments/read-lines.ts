@@ -2,7 +2,7 @@ import type { IMomentQuestion } from '../../aggregate';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { Translate } from '../translate';
 import type { StepAxis } from './axes';
-import { badStretches, type IStretch } from './captions';
+import { badStretches, drawnSteps, type IStretch } from './captions';
 import { compareLines } from './compare';
 import { finiteRange, linesOf, type IMomentLine } from './line';
 import type { IOtherRun } from './other-runs';
@@ -85,7 +85,7 @@ export async function readLines(
     x: wide([Math.min(...ends), Math.max(...ends)]),
     y: padded(range, options.transform === 'log'),
     scale: scaleOf(options.transform, range?.[0] ?? 0),
-    leftOut: !compares && base.stepsTotal > new Set(base.step).size
+    leftOut: !compares && base.stepsTotal > drawnSteps(base)
   };
 }
 
@@ -103,6 +103,7 @@ export function namedLines(
     by,
     run,
     ...(raw ? { raw } : {}),
-    name: key => (others.length > 0 ? `${runs[run] ?? ''} · ${keyWords(key, by, t)}` : keyWords(key, by, t))
+    name: key => (others.length > 0 ? `${runs[run] ?? ''} · ${keyWords(key, by, t)}` : keyWords(key, by, t)),
+    label: key => (others.length > 0 && groups.keys.length === 1 ? (runs[run] ?? '') : keyWords(key, by, t))
   });
 }

@@ -27,9 +27,9 @@ export class TablePane extends BodyPane {
     this._table.show(columnsOf(groups, by, options, this.t), groups.step.length);
     const title = titleWords(options, by, groups.step, t);
     const saveGroups: INote = {
-      text: t('%1 rows.', formatInteger(groups.step.length)),
+      text: t('Groups: %1 rows.', formatInteger(groups.step.length)),
       action: {
-        label: t('Download these groups as CSV'),
+        label: t('Download as CSV'),
         run: () =>
           void this._save('groups', async () =>
             groupsCsv(await reader.groups(question), by, options.statistic)
@@ -37,12 +37,11 @@ export class TablePane extends BodyPane {
       }
     };
     const saveRows: INote = {
-      text: t(
-        '%1 tensors at %2 steps.',
-        formatInteger(this.index?.names.length ?? 0),
-        formatInteger(this.steps.length)
-      ),
-      action: { label: t('Download the rows as CSV'), run: () => void this._save('rows', () => this._rows()) }
+      text: t('What was logged, a row for each tensor and step.'),
+      action: {
+        label: t('Download these rows as CSV'),
+        run: () => void this._save('rows', () => this._rows())
+      }
     };
     return {
       content: {
