@@ -149,8 +149,11 @@ def write_report(
 
 
 def default_views(run: Run) -> list[dict[str, Any]]:
-    """Return the views of a report that nobody chose: the scalars, and heatmap and trend of the first traced flag."""
-    views: list[dict[str, Any]] = [{"view": "scalars"}]
+    """Return the views of a report that nobody chose: scalars and statistics where there are some, and heatmap and trend of the first traced flag."""
+    statistics = any(each["rows"] for each in run.moment_source.index()["stats"])
+    views: list[dict[str, Any]] = [] if statistics and not run.scalars().num_rows else [{"view": "scalars"}]
+    if statistics:
+        views.append({"view": "moments"})
     traced = [row["flag"] for row in traced_flags(run).to_pylist() if row["flag"] != "InputTokens"]
     order = list(run.flags)
     for flag in sorted(
@@ -166,7 +169,9 @@ def _settle(run: Run) -> None:
     """Let what a hub keeps for those who come late arrive: a run that was just connected to has nothing yet."""
     held = -1
     for _ in range(_SETTLE_LOOKS if run.live else 0):
-        before, held = held, run.tensors().num_rows + run.scalars().num_rows
+        run.moment_source.refresh()
+        moments = sum(each["rows"] for each in run.moment_source.index()["stats"])
+        before, held = held, run.tensors().num_rows + run.scalars().num_rows + moments
         if held == before and held > 0:
             return
         time.sleep(_SETTLE_SECONDS)
