@@ -1,0 +1,109 @@
+"""The explorer in reports: drawn without a network and without code from text, from rows that were grouped before."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import nbformat
+import pytest
+from explored_run import BAD, BAD_STEP, moment_row, values_of_tensor, write_explored_run
+from recorded_run import RUN_ID, write, write_run
+
+from megalens.client import open_run
+from megalens.report import build_report, default_views, write_report
+
+pytestmark = pytest.mark.slow
+
+PROBE = Path(__file__).parent / "page_probe.mjs"
+VIEWS = [
+    {"view": "moments"},
+    {"view": "moments", "kind": "overview", "stat": "residual", "statistic": "kurtosis", "smoothing": 5},
+    {"view": "moments", "kind": "layer_map", "transform": "log"},
+    {"view": "moments", "kind": "layers", "by": ["layer", "family"], "marks": "bars"},
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return open_run(write_explored_run(tmp_path_factory.mktemp("runs") / RUN_ID))
+
+
+@pytest.fixture(scope="module")
+def page(run, tmp_path_factory):
+    return write_report(run, tmp_path_factory.mktemp("reports") / "report.html", VIEWS, "Where it spiked")
+
+
+def probe(page, *flags):
+    node = shutil.which("node")
+    assert node, "Node is needed to open a report in a browser. Install Node 20."
+    done = subprocess.run([node, PROBE, page, *flags], capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("flags", [[], ["--dark"]])
+def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
+    found = probe(page, *flags)
+    assert (found["requests"], found["messages"], found["live"]) == ([], [], 5)
+    lines, total, families, cells, bars = found["tips"]
+    assert lines.startswith("step ")
+    assert "layer 3" in lines
+    assert "all tensors" in total
+    assert families.startswith("step ")
+    assert "layer 1, step" in cells or "layer 2, step" in cells
+    assert bars.startswith("layer ")
+    assert "mlp" in bars
+
+
+def test_the_page_is_readable_without_its_script(page):
+    found = probe(page, "--no-script")
+    assert found["svgs"] == 5
+    for words in (
+        "Gradient L2 by layer, steps 1 to 40",
+        f"First non-finite gradients: step {BAD_STEP}, {BAD} (2).",
+        "Residual stream kurtosis of all tensors",
+        "Residual stream kurtosis by family",
+        "Trailing mean of 5 points",
+        "Gradient L2 by layer and family, step 40",
+    ):
+        assert words in found["text"]
+    assert 'run.explore(kind="layer_map", transform="log")' in page.read_text(encoding="utf-8").replace(
+        "&quot;", '"'
+    )
+
+
+def test_a_page_of_many_rows_stays_small_and_keeps_the_spike(tmp_path):
+    folder = write_run(tmp_path / RUN_ID, statistics={"grad": 1})
+    names = [f"decoder.layers.{layer}.mlp.linear_fc1.weight" for layer in range(30)]
+    one = moment_row("grad", names[0], 1, values_of_tensor("param", "embedding.word_embeddings.weight", 1))
+    rows = [
+        {**one, "name": name, "step": step, "mean": 3e4 if (place, step) == (17, 1234) else 0.0}
+        for step in range(1, 3001)
+        for place, name in enumerate(names)
+    ]
+    write(folder, "moments", rows)
+    page = build_report(open_run(folder), [{"view": "moments"}]).decode("utf-8")
+    assert len(page) < 1_500_000
+    assert "of 3\u2009000 steps are drawn; every minimum and maximum is kept." in page
+    assert "at step 1\u2009234, layer 17." in page
+
+
+def test_a_notebook_has_pictures_and_the_call(run):
+    notebook = nbformat.reads(build_report(run, VIEWS, format="ipynb").decode("utf-8"), 4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
+    assert [cell.source for cell in cells][:2] == [
+        "run.explore()",
+        'run.explore(stat="residual", statistic="kurtosis", kind="overview", smoothing=5)',
+    ]
+    for cell in cells:
+        data = cell.outputs[0].data
+        assert data["application/vnd.vegalite.v5+json"]["$schema"].endswith("v5.json")
+        assert "<svg" in data["image/svg+xml"]
+        assert "light-dark" not in str(data)
+
+
+def test_the_usual_report_has_the_explorer_where_statistics_were_logged(run, tmp_path):
+    assert {"view": "moments"} in default_views(run)
+    plain = open_run(write_run(tmp_path / RUN_ID))
+    assert {"view": "moments"} not in default_views(plain)
