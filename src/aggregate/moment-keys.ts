@@ -18,13 +18,37 @@ export interface INameCodes {
 
 type NameColumn = Exclude<MomentColumn, 'rank' | 'stage' | 'capture'>;
 
+// A view asks the same grouping again for every step range, statistic and step that comes.
+const MOST_KNOWN = 8;
+const KNOWN = new WeakMap<MomentTable, { readonly named: number; readonly codes: Map<string, INameCodes> }>();
+
 /**
- * Code the names of a table by the columns of a query: once for each name, never for each row.
+ * Code the names of a table by the columns of a query: once for each name, never for each row, and once for each way to ask.
  *
  * @param side - Take names of this role only, and modules' names for theirs.
  * @throws AggregateError `mixed` when a group would hold both inputs and outputs, which hold the same values twice.
  */
 export function codeNames(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
+  const { by, pattern, where, mixed } = query;
+  const { rank: _rank, stage: _stage, ...names } = where ?? {};
+  const asked = JSON.stringify([by, by.includes('capture') ? pattern : null, names, mixed, side]);
+  const before = KNOWN.get(table);
+  const known =
+    before?.named === table.named ? before : { named: table.named, codes: new Map<string, INameCodes>() };
+  KNOWN.set(table, known);
+  const found = known.codes.get(asked) ?? codeAnew(table, query, side);
+  known.codes.delete(asked);
+  known.codes.set(asked, found);
+  for (const oldest of known.codes.keys()) {
+    if (known.codes.size <= MOST_KNOWN) {
+      break;
+    }
+    known.codes.delete(oldest);
+  }
+  return found;
+}
+
+function codeAnew(table: MomentTable, query: IMomentQuery, side: Side | null): INameCodes {
   const { role: _, ...anyRole } = query.where ?? {};
   const matches = nameFilter(side === null ? query.where : anyRole);
   const capture = captureOf(query);

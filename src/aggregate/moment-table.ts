@@ -29,6 +29,8 @@ export class MomentTable {
   readonly names: string[] = [];
   /** 1 for names that have rows here: other stats' names are in `names` too. */
   present = new Uint8Array(0);
+  /** Number of them: what is made of the names alone is as good as long as it stays. */
+  named = 0;
   /** Whether any row has rounding, non-finite values or an unknown loss scale: passes over what is 0 everywhere are left out. */
   readonly any = { rounding: false, nonFinite: false, scaled: false };
 
@@ -99,7 +101,11 @@ export class MomentTable {
       const scale = rows.lossScale[row] as number;
       this.scaled[from + row] = Number.isNaN(scale) ? 1 : 0;
       this.any.scaled ||= Number.isNaN(scale);
-      this.present[rows.nameId[row] as number] = 1;
+      const id = rows.nameId[row] as number;
+      if (this.present[id] !== 1) {
+        this.present[id] = 1;
+        this.named += 1;
+      }
       this.stepCode[from + row] = this.codeOf(rows.step[row] as number, rows.samples[row] as number);
     }
   }
