@@ -44,7 +44,7 @@ class MegatronModule:
         """Return the canonical name of the module's own parameter ``name``."""
         if self.is_expert and self.experts is not None:
             grouped = _GROUPED.fullmatch(name)
-            if self.name.endswith(".experts"):
+            if self.name.split(".")[-1] == "experts":
                 name = _ALL_EXPERTS.get(name, name)
             elif grouped:
                 name = f"{grouped[1]}{self.experts[int(grouped[2])]}"

@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from hub_found import hub_found
 from megatron_job import MegatronJob
 from shape import STEPS, Optimizer, Shape
 
 import megalens
+from megalens.tracer import TracerError
 
-__all__ = ["logged"]
+__all__ = ["logged", "refused"]
 
 
 def logged(
@@ -66,3 +68,34 @@ def _masters(job: MegatronJob) -> dict[str, np.ndarray]:
         if main is not None and main.shape == parameter.shape:
             found[name.removeprefix("module.module.")] = main.detach().double().numpy()
     return found
+
+
+def refused(rank: int) -> dict[str, str]:
+    """What is said to pipeline stages that ask for what they cannot have, by what is in the way."""
+    job = MegatronJob(Shape(pp=2), Optimizer())
+    (chunk,) = job.chunks
+    layer = chunk.module.decoder.layers[0]
+    sgd = torch.optim.SGD(chunk.parameters(), 0.1)
+    attempts: dict[str, tuple[Any, str, Any, dict[str, Any]]] = {
+        "no optimizer": (chunk.config, "calculate_per_token_loss", False, {"optimizer": None, "grad": 1}),
+        "CUDA graphs": (chunk.config, "cuda_graph_impl", "local", {"activation": 1}),
+        "experts overlapped": (chunk.config, "overlap_moe_expert_parallel_comm", True, {"residual": 5}),
+        "pieces of gradients": (
+            chunk.ddp_config,
+            "use_distributed_optimizer",
+            True,
+            {"optimizer": sgd, "grad": 1},
+        ),
+        "one number twice": (layer, "layer_number", 1, {"param": 1}),
+    }
+    said = {}
+    for name, (where, attribute, value, asked) in attempts.items():
+        before = getattr(where, attribute)
+        setattr(where, attribute, value)
+        try:
+            megalens.log_statistics(chunk, **{"optimizer": job.optimizer, "hub": None, **asked})
+        except TracerError as error:
+            said[name] = str(error)
+        setattr(where, attribute, before)
+    job.close()
+    return said

@@ -133,3 +133,18 @@ def test_a_tensor_tells_its_pipeline_stage(jobs) -> None:
     # The copy of a tied embedding on the last stage is not one more.
     assert "output_layer.weight" not in {name for _, _, name in rows}
     assert {row["stage"] for row in jobs["tensor parallel"][0].values()} == {-1}
+
+
+def test_what_cannot_work_is_refused_before_the_first_step() -> None:
+    words = {
+        "no optimizer": "pass the optimizer",
+        "CUDA graphs": "CUDA graphs are on (cuda_graph_impl='local')",
+        "experts overlapped": "overlap_moe_expert_parallel_comm runs layers in pieces",
+        "pieces of gradients": "pass that as optimizer, not SGD",
+        "one number twice": "stand for two tensors on two pipeline stages",
+    }
+    for said in run_job(2, "statistics_work:refused"):
+        assert said.keys() == words.keys()
+        for name, text in said.items():
+            assert words[name] in text
+        assert "decoder.layers.0." in said["one number twice"]
