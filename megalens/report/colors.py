@@ -20,6 +20,7 @@ __all__ = [
     "hex_color",
     "legend",
     "low_magnitude",
+    "mixed_stop",
     "one_tone",
     "palette",
 ]
@@ -48,6 +49,15 @@ def one_tone(color: str, tone: str) -> str:
 
 NONFINITE: tuple[str, str] = tuple(palette("nonfinite"))
 """Colour of a non-finite cell and of the diagonals on it."""
+
+
+def mixed_stop(stops: list[str], share: float) -> str:
+    """Return the colour at a place of a ramp, 0 to 1, mixed of the two stops beside it."""
+    place = share * (len(stops) - 1)
+    below = min(math.floor(place), len(stops) - 2)
+    pairs = zip(_channels(stops[below]), _channels(stops[below + 1]), strict=True)
+    mixed = (math.floor(start + (end - start) * (place - below) + 0.5) for start, end in pairs)
+    return "#" + "".join(f"{channel:02x}" for channel in mixed)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .colors import NONFINITE, both_tones, palette
+from .colors import NONFINITE, both_tones, mixed_stop, palette
 from .moment_series import Series, SeriesGroups, largest, shown, smoothed, thinned
 from .moment_words import (
     axis_words,
@@ -129,15 +129,18 @@ def line_colors(groups: SeriesGroups) -> list[str]:
     names, ramp = (palette(role) for role in ("categorical", "layers"))
     count = len(groups.series)
     at = list(groups.by).index("layer") if "layer" in groups.by else -1
-    layers: list[Any] = [series.key[at] if at >= 0 else None for series in groups.series]
-    layered = count > 1 and None not in layers and len(set(layers)) == count
+    keys: list[Any] = [series.key[at] if at >= 0 else None for series in groups.series]
+    layers = [layer for layer in keys if layer is not None]
 
+    # Mixed of two stops, so that no two lines and no two entries of the legend share a colour.
     def stop(share: float) -> str:
-        return both_tones(ramp, math.floor(share * (len(ramp["light"]) - 1) + 0.5))
+        return both_tones({tone: [mixed_stop(stops, share)] for tone, stops in ramp.items()}, 0)
 
-    if layered:
+    # One line a layer, and perhaps one of what lies outside of the layers.
+    if len(layers) > 1 and len(set(layers)) == len(layers) >= count - 1:
         low, high = min(layers), max(layers)
-        return [stop((layer - low) / (high - low)) for layer in layers]
+        outside = both_tones(names, len(names["light"]) - 1)
+        return [outside if layer is None else stop((layer - low) / (high - low)) for layer in keys]
     if count <= len(names["light"]):
         return [both_tones(names, place) for place in range(count)]
     return [stop(place / (count - 1)) for place in range(count)]

@@ -178,7 +178,10 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
 
   /** Show one tensor at one step. */
   protected goTo(name: string, step: number): void {
-    this.choose({ ...oneTensor(name), step, steps: around(this.steps, step) });
+    const { ratio } = this.options;
+    // A gain knows modules, and the name is a tensor's.
+    const whole = ratio === 'gain' ? ({ ratio: 'none' } as const) : {};
+    this.choose({ ...oneTensor(name), ...whole, step, steps: around(this.steps, step) });
   }
 
   /** Show one tensor over all steps. */

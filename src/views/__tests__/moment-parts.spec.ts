@@ -1,0 +1,135 @@
+import type { IMomentGroups, MomentKey } from '../../store/moment-source';
+import { badStretches } from '../moments/captions';
+import { lineColors } from '../moments/colors';
+import { compareLines } from '../moments/compare';
+import { groupsCsv, rowsCsv } from '../moments/csv';
+import { Detail } from '../moments/detail';
+import type { IMomentLine } from '../moments/line';
+import { cellsOf } from '../moments/map-cells';
+import { movesOf } from '../moments/moves-pane';
+import { MemoryMoments } from './memory-moments';
+
+const list = (...values: number[]): Float64Array => Float64Array.from(values);
+
+/** Groups with the same steps each; `bad` names row and count. */
+function groupsOf(values: number[][], keys: MomentKey[], bad: Record<number, number> = {}): IMomentGroups {
+  const flat = values.flat();
+  const nonFinite = Float64Array.from(flat, (_, at) => bad[at] ?? 0);
+  const step = Float64Array.from(values.flatMap(each => each.map((_, at) => at + 1)));
+  return {
+    keys,
+    group: Uint32Array.from(values.flatMap((each, group) => each.map(() => group))),
+    step,
+    samples: step.map(each => 10 * each),
+    value: Float64Array.from(flat),
+    count: Float64Array.from(flat, value => (Number.isNaN(value) ? 0 : 5)),
+    nonFinite,
+    error: new Float64Array(flat.length),
+    scaled: new Uint8Array(flat.length),
+    groupsTotal: keys.length,
+    stepsTotal: values[0]?.length ?? 0
+  };
+}
+
+function lineOf(x: number[], value: number[], key: MomentKey = [], run = 0): IMomentLine {
+  const empty = new Float64Array(x.length);
+  const layer = typeof key[0] === 'number' ? key[0] : null;
+  const shared = { nonFinite: empty, error: empty, count: empty.map(() => 1) };
+  return {
+    ...shared,
+    key,
+    run,
+    layer,
+    name: '',
+    label: '',
+    step: list(...x),
+    x: list(...x),
+    value: list(...value)
+  };
+}
+
+it('writes groups and rows with all their digits, and names with commas in quotes', async () => {
+  const groups = groupsOf([[0.1, NaN]], [['a,"b"', 3]], { 1: 2 });
+  expect(groupsCsv(groups, ['name', 'layer'], 'l2')).toBe(
+    'name,layer,step,samples,l2,count,nonfinite,error\n"a,""b""",3,1,10,0.1,5,0,0\n"a,""b""",3,2,20,nan,0,2,0\n'
+  );
+  const moments = new MemoryMoments();
+  moments.add({ step: 1, name: 'a.weight', std: 2, count: 10 });
+  const rows = await moments.rows(['grad']);
+  expect(rows && rowsCsv(rows).split('\n')[1]).toBe('1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,1');
+});
+
+it('compares lines at each other’s places, and between points where they do not meet', () => {
+  const own = [lineOf([1, 2, 4], [10, 20, 40], ['a']), lineOf([1], [1], ['b'])];
+  const other = [lineOf([1, 3, 5], [11, 33, 55], ['a'], 1), lineOf([1], [1], ['c'], 1)];
+  const difference = compareLines(own, other, 'difference');
+  expect(difference.lines).toHaveLength(1);
+  expect([...(difference.lines[0]?.value ?? [])]).toEqual([1, 3, NaN]);
+  expect(difference.between).toBe(1);
+  expect([...(compareLines(own, other, 'ratio').lines[0]?.value ?? [])]).toEqual([1.1, 1.1, NaN]);
+});
+
+it('names stretches of neighbouring steps that are not finite, over all groups', () => {
+  const groups = groupsOf(
+    [
+      [1, 1, 1, 1, 1],
+      [1, 1, Infinity, 1, 1]
+    ],
+    [['a'], ['b']],
+    { 1: 3, 4: NaN }
+  );
+  expect(badStretches(groups, [1, 2, 3, 4, 5], step => 10 * step)).toEqual([
+    { x: 20, x2: 30, count: 4 },
+    { x: 50, x2: 50, count: 1 }
+  ]);
+});
+
+it('lets the farthest value stand for a column of several steps', () => {
+  const calm = Array.from({ length: 6000 }, () => 1);
+  const spiky = calm.map((value, at) => (at === 4321 ? 50 : value));
+  const groups = groupsOf([spiky, calm], [[0], [1]], {});
+  const cells = cellsOf(groups, row => groups.step[row] ?? 0, [...groups.step.subarray(0, 6000)], true);
+  expect(cells.merged).toBe(true);
+  expect([...cells.values].filter(value => value === 50)).toHaveLength(1);
+});
+
+it('hatches cells in which something is not finite, and leaves blank what has no data', () => {
+  const groups = groupsOf([[1, NaN, 3]], [[0]], { 2: 4 });
+  const cells = cellsOf(groups, row => groups.step[row] ?? 0, [1, 2, 3], true);
+  expect([...cells.values]).toEqual([1, NaN, NaN]);
+  expect([...cells.missing]).toEqual([0, 1, 0]);
+});
+
+it('gives each line a colour of its own, and what has no layer a plain one', () => {
+  const layers = Array.from({ length: 60 }, (_, layer) => lineOf([1], [1], [layer]));
+  const colors = lineColors([...layers, lineOf([1], [1], [null])], false);
+  expect(new Set(colors).size).toBe(61);
+  expect(colors[60]).toBe('#7f7f7f');
+});
+
+it('keeps the detail of a stretch between what is known of the rest', () => {
+  const whole = [lineOf([1, 10, 20, 30], [1, 2, 3, 4], ['a'])];
+  const detail = new Detail();
+  expect(detail.refine('q', whole)).toBe(whole);
+  detail.take('q', [9, 21], [lineOf([9, 10, 11, 21], [5, 2, 6, 7], ['a'])]);
+  const [line] = detail.refine('q', whole);
+  expect([...(line?.x ?? [])]).toEqual([1, 9, 10, 11, 21, 30]);
+  expect([...(line?.value ?? [])]).toEqual([1, 5, 2, 6, 7, 4]);
+  expect(detail.refine('q', whole)[0]).toBe(line);
+  expect(detail.covers('q', [12, 18])).toBe(true);
+  expect(detail.covers('q', [8, 18])).toBe(false);
+  expect(detail.covers('other', [12, 18])).toBe(false);
+});
+
+it('puts tensors that are not finite before those that moved most', () => {
+  const groups = groupsOf(
+    [
+      [1, 2],
+      [1, 9],
+      [1, 1]
+    ],
+    [['a'], ['b'], ['c']],
+    { 5: 1 }
+  );
+  expect(movesOf(groups).map(move => move.name)).toEqual(['c', 'b', 'a']);
+});
