@@ -28,10 +28,13 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
     case 'none':
       return groupRows(table, query);
     case 'grad_to_param': {
-      // Names' places are those of the run, the same in every stat.
-      const id = (nameId: number): number => nameId;
-      const above = groupRows(table, query, { side: null, has: presence(other, null, id) });
-      return divide(above, groupRows(other, query, { side: null, has: presence(table, null, id) }));
+      const [own, others] = numbered(table.names, other.names);
+      const above = groupRows(table, query, {
+        side: null,
+        has: whereBoth(own, presence(other, null, others))
+      });
+      const has = whereBoth(others, presence(table, null, own));
+      return divide(above, groupRows(other, query, { side: null, has }));
     }
     case 'gain': {
       if (query.stat !== 'activation' && query.stat !== 'dgrad') {
@@ -41,32 +44,47 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
       }
       const forward: readonly [Side, Side] = ['output', 'input'];
       const [above, below] = query.stat === 'dgrad' ? (['input', 'output'] as const) : forward;
-      const id = moduleIds(table.names);
-      const part = (side: Side, against: Side): IPart => ({ side, has: presence(table, against, id) });
+      const [modules] = numbered(table.names.map(moduleOf), []);
+      const part = (side: Side, against: Side): IPart => ({
+        side,
+        has: whereBoth(modules, presence(table, against, modules))
+      });
       return divide(groupRows(table, query, part(above, below)), groupRows(table, query, part(below, above)));
     }
   }
 }
 
-/** Number modules by the names of their inputs and outputs. */
-function moduleIds(names: readonly string[]): (nameId: number) => number {
-  const known = new Map<string, number>();
-  const ids = Int32Array.from(names, name => {
-    const of = moduleOf(name);
-    const id = known.get(of) ?? known.size;
-    known.set(of, id);
-    return id;
-  });
-  return nameId => ids[nameId] ?? -1;
+/** Numbers of names, the same for the same name in both lists. */
+interface INumbers {
+  /** One for each place of the list. */
+  readonly ids: Int32Array;
+  /** Beyond the greatest number of either list. */
+  readonly width: number;
 }
 
-/** Say whether a table has a row of a name, or of its module, at a step. */
-function presence(
-  table: MomentTable,
-  side: Side | null,
-  id: (nameId: number) => number
-): (nameId: number, step: number) => boolean {
-  const width = table.names.length;
+function numbered(names: readonly string[], others: readonly string[]): [INumbers, INumbers] {
+  const known = new Map<string, number>();
+  const number = (name: string): number => {
+    const id = known.get(name) ?? known.size;
+    known.set(name, id);
+    return id;
+  };
+  const [own, theirs] = [Int32Array.from(names, number), Int32Array.from(others, number)];
+  return [
+    { ids: own, width: known.size },
+    { ids: theirs, width: known.size }
+  ];
+}
+
+/** Whether there is something with a number at a step. */
+type Presence = (id: number, step: number) => boolean;
+
+function whereBoth({ ids }: INumbers, there: Presence): NonNullable<IPart['has']> {
+  return (nameId, step) => there(ids[nameId] ?? -1, step);
+}
+
+/** Say of what a table has rows at which step; of one role of modules where a side is given. */
+function presence(table: MomentTable, side: Side | null, { ids, width }: INumbers): Presence {
   const codes = new Map(table.steps.map((step, code) => [step, code]));
   const small = width * table.steps.length <= TABLE_BYTES;
   const flags = new Uint8Array(small ? width * table.steps.length : 0);
@@ -74,7 +92,7 @@ function presence(
   for (let row = 0; row < table.length; row += 1) {
     const name = table.nameId[row] as number;
     if (side === null || table.parsed(name).role === side) {
-      const pair = (table.stepCode[row] as number) * width + id(name);
+      const pair = (table.stepCode[row] as number) * width + (ids[name] as number);
       if (small) {
         flags[pair] = 1;
       } else {
@@ -82,14 +100,9 @@ function presence(
       }
     }
   }
-  return (nameId, step) => {
+  return (id, step) => {
     const code = codes.get(step);
-    const of = id(nameId);
-    // A name that is newer than this table has no rows in it.
-    if (code === undefined || of >= width) {
-      return false;
-    }
-    return small ? flags[code * width + of] === 1 : set.has(code * width + of);
+    return code !== undefined && (small ? flags[code * width + id] === 1 : set.has(code * width + id));
   };
 }
 

@@ -16,7 +16,6 @@ interface IEntry {
   rows: number;
   first: number;
   last: number;
-  names: number;
   /** Rows at which the source said that they are too many to be brought here. */
   tooMany: number;
   usedAt: number;
@@ -163,9 +162,7 @@ export class MomentShelf {
       entry.version = null;
       return false;
     }
-    const namesFrom = from === null ? 0 : entry.names;
-    const { stat: _, ...columns } = rows;
-    const part = { ...columns, names: rows.names.slice(namesFrom), namesFrom };
+    const { stat: _, ...part } = rows;
     // Whatever happens on the way, half of a table is none.
     entry.version = null;
     const last = rows.step[rows.step.length - 1];
@@ -175,7 +172,6 @@ export class MomentShelf {
       buffersOf(rows)
     );
     entry.rows = answer.kind === 'rows' ? answer.rows : 0;
-    entry.names = rows.names.length;
     entry.last = last ?? entry.last;
     return true;
   }
@@ -192,7 +188,6 @@ export class MomentShelf {
       rows: 0,
       first: 0,
       last: -1,
-      names: 0,
       tooMany: Infinity,
       usedAt: 0,
       turn: Promise.resolve()

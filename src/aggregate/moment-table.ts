@@ -4,10 +4,8 @@ import type { IMomentRows, MomentStat } from '../store/moment-source';
 type Numbers = Float64Array | Int32Array | Uint8Array;
 type Column = 'count' | 'mean' | 'm2' | 'm3' | 'm4' | 'min' | 'max' | 'nonFinite' | 'rounding';
 
-/** Rows as they are put in: `names` are those from place `namesFrom` on, the earlier ones being known. */
-export interface IRowPart extends Omit<IMomentRows, 'stat'> {
-  readonly namesFrom: number;
-}
+/** Rows as they are put in. */
+export type IRowPart = Omit<IMomentRows, 'stat'>;
 
 const COLUMNS = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'rounding'] as const;
 
@@ -77,15 +75,13 @@ export class MomentTable {
     const added = rows.step.length;
     this.grow(from + added);
     this._length = from + added;
-    rows.names.forEach((name, at) => {
-      this.names[rows.namesFrom + at] = name;
-    });
+    // Whoever sends rows numbers their names as it likes.
+    const ids = Int32Array.from(rows.names, name => this.idOf(name));
     if (this.present.length < this.names.length) {
       const present = new Uint8Array(this.names.length);
       present.set(this.present);
       this.present = present;
     }
-    this.nameId.set(rows.nameId, from);
     this.rank.set(rows.rank, from);
     this.stage.set(rows.stage, from);
     const { columns } = this;
@@ -101,13 +97,23 @@ export class MomentTable {
       const scale = rows.lossScale[row] as number;
       this.scaled[from + row] = Number.isNaN(scale) ? 1 : 0;
       this.any.scaled ||= Number.isNaN(scale);
-      const id = rows.nameId[row] as number;
+      const id = ids[rows.nameId[row] as number] as number;
+      this.nameId[from + row] = id;
       if (this.present[id] !== 1) {
         this.present[id] = 1;
         this.named += 1;
       }
       this.stepCode[from + row] = this.codeOf(rows.step[row] as number, rows.samples[row] as number);
     }
+  }
+
+  private idOf(name: string): number {
+    const known = this.ids.get(name) ?? this.names.length;
+    if (known === this.names.length) {
+      this.names.push(name);
+      this.ids.set(name, known);
+    }
+    return known;
   }
 
   private codeOf(step: number, samples: number): number {
@@ -139,6 +145,7 @@ export class MomentTable {
     }
   }
 
+  private readonly ids = new Map<string, number>();
   private readonly _parsed: ITensorName[] = [];
   private _length = 0;
 }

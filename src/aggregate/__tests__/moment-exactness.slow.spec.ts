@@ -152,7 +152,7 @@ jest.setTimeout(60_000);
 describe('any grouping of any split', () => {
   const all = cases(dice(20261121));
   const table = new MomentTable('grad');
-  table.append({ ...rowsOf(all), namesFrom: 0 });
+  table.append(rowsOf(all));
 
   // `name` alone is ten thousand tensors, each merged of its pieces.
   const groupings: readonly (readonly MomentColumn[])[] = [

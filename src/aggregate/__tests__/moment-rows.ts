@@ -21,9 +21,9 @@ export interface IRow {
   lossScale?: number;
 }
 
-/** Rows as columns; names are coded in the order in which they come, after those of `known`. */
-export function momentRows(rows: readonly IRow[], known: readonly string[] = []): IMomentRows {
-  const names = [...new Set([...known, ...rows.map(row => row.name ?? 'w')])];
+/** Rows as columns; names are coded in the order in which they come. */
+export function momentRows(rows: readonly IRow[]): IMomentRows {
+  const names = [...new Set(rows.map(row => row.name ?? 'w'))];
   const places = new Map(names.map((name, place) => [name, place]));
   const floats = (name: keyof IRow, otherwise: number): Float64Array =>
     Float64Array.from(rows, row => Number(row[name] ?? otherwise));
@@ -90,7 +90,8 @@ export class RowSource implements IMomentSource {
       .flatMap(stat => this.of(stat))
       .filter(row => (row.step ?? 1) >= first && (row.step ?? 1) <= last)
       .sort((a, b) => (a.step ?? 1) - (b.step ?? 1));
-    return this.server === null ? momentRows(inside, this.names) : null;
+    // As the server does, names are numbered anew in every answer.
+    return this.server === null ? momentRows(inside) : null;
   }
 
   async groups(query: unknown): Promise<IMomentGroups> {

@@ -6,7 +6,7 @@ const QUESTION: IMomentQuestion = { stat: 'grad', statistic: 'mean', by: ['name'
 
 function groupsOf(rows: readonly IRow[], question: Partial<IMomentQuestion> = {}): IMomentGroups {
   const table = new MomentTable('grad');
-  table.append({ ...momentRows([...rows].sort((a, b) => (a.step ?? 1) - (b.step ?? 1))), namesFrom: 0 });
+  table.append(momentRows([...rows].sort((a, b) => (a.step ?? 1) - (b.step ?? 1))));
   return groupTables([table], { ...QUESTION, ...question });
 }
 
