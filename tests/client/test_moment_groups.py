@@ -117,7 +117,7 @@ pieces = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), pieces), min_size=1, max_size=12))
 def test_any_rows_merge_as_they_do_in_numpy(rows):
     names = [f"g{group}.{at}" for at, (group, _) in enumerate(rows)]
@@ -132,8 +132,25 @@ def test_any_rows_merge_as_they_do_in_numpy(rows):
     assert groups.table["capture"].to_pylist() == [str(group) for group in present]
     for name, column in expected.items():
         np.testing.assert_allclose(
-            groups.table[name].to_numpy(), column, rtol=1e-9, atol=1e-6, equal_nan=True, err_msg=name
+            groups.table[name].to_numpy(),
+            column,
+            rtol=1e-9,
+            # Sums of large terms of both signs: what cancels is known to a share of the terms, in either order.
+            atol=1e-13 * size_of_terms(columns, name),
+            equal_nan=True,
+            err_msg=name,
         )
+
+
+def size_of_terms(columns, name):
+    power = {"mean": 1, "m2": 2, "m3": 3, "m4": 4}.get(name)
+    there = columns["count"] > 0
+    means = columns["mean"][there & np.isfinite(columns["mean"])]
+    if power is None or not len(means):
+        return 0.0
+    n = np.where(there, columns["count"], 1)
+    reach = np.ptp(means) + max(np.max(np.abs(columns[f"m{k}"] / n)[there]) ** (1 / k) for k in (2, 3, 4))
+    return float(np.max(np.abs(means)) if power == 1 else n[there].sum() * reach**power)
 
 
 def model(steps=3, layers=(0, 2, 10), stat="activation"):
