@@ -9,6 +9,7 @@ import { Cursor } from './cursor';
 import { copyText } from './dom';
 import { Drawing } from './drawing';
 import { fitRecipe } from './fit-recipe';
+import { followHand } from './follow-hand';
 import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
 import { Menu } from './menu';
 import { withOrigin } from './origin-words';
@@ -29,7 +30,6 @@ import type { IView, IViewHost } from './view';
 import { viewMenu, type IMenuActions } from './view-menu';
 import { watchSize } from './watch-size';
 import { ViewError } from './view-error';
-import { zoomKey } from './zoom-keys';
 
 /** After this long without an answer a view says that it is reading, ms. */
 const SLOW = 250;
@@ -206,6 +206,11 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     // Most pictures hold all that can be zoomed into.
   }
 
+  /** The page has another theme. */
+  protected restyled(): void {
+    // Most colours come from the chart's own theme.
+  }
+
   /** Width in pixels that the picture may take; 640 where the page has no layout. */
   protected get width(): number {
     return this._shell.stage.clientWidth || 640;
@@ -244,21 +249,25 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._ends.push(
       watchTheme(this.node, () => {
         void this._chart?.restyle(readTheme(this._shell.root)).then(() => this._place());
+        this.restyled();
       })
     );
     const { stage } = this._shell;
     this._ends.push(watchSize(stage, this.host.frame, () => this._request(false)));
-    stage.addEventListener('pointermove', event => {
-      const place = this._zoom?.isDragging ? null : this._chart?.locate(event);
-      this._cursor.mark = place ? this.probe(place) : null;
-      this._linked.tell(this._cursor.mark);
-      this._place();
-    });
-    stage.addEventListener('pointerleave', () => {
-      this._cursor.clear();
-      this._linked.tell(null);
-    });
-    stage.addEventListener('keydown', event => this._onKey(event));
+    followHand(
+      {
+        chart: () => this._chart,
+        zoom: () => this._zoom,
+        isDrawn: () => this._content !== null,
+        probe: place => this.probe(place),
+        move: key => this.move(key),
+        place: () => this._place(),
+        fail: reason => this.fail(reason)
+      },
+      this._shell,
+      this._cursor,
+      this._linked
+    );
   }
 
   /** Ask for a drawing; `settled` waits for it from now on. */
@@ -360,35 +369,6 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     }
     await this._chart.resize(this.width);
     this._place();
-  }
-
-  private _onKey(event: KeyboardEvent): void {
-    const command = event.ctrlKey || event.metaKey;
-    const copying = event.key === 'c' && command;
-    if (event.target !== this._shell.stage || event.altKey || (command && !copying)) {
-      return;
-    }
-    const letGo = (): void => [this._cursor, this._linked].forEach(each => each.clear());
-    const zoom = event.key === 'Escape' ? letGo : zoomKey(event.key, this._zoom);
-    const moved = zoom === undefined && this._content ? this.move(copying ? 'copy' : event.key) : null;
-    if (zoom === undefined && moved === null) {
-      return;
-    }
-    zoom?.();
-    if (moved) {
-      const said = event.shiftKey
-        ? this._linked.extend(this._cursor.mark, moved.mark)
-        : this._linked.settle();
-      this._cursor.mark = moved.mark;
-      this._linked.tell(moved.mark);
-      this._shell.say(said ? `${moved.said}. ${said}` : moved.said);
-      if (moved.copy !== undefined) {
-        void copyText(moved.copy).catch(reason => this.fail(reason));
-      }
-      void this._chart?.settled().then(() => this._place());
-    }
-    event.preventDefault();
-    event.stopPropagation();
   }
 
   protected _place(): void {

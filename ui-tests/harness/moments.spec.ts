@@ -216,3 +216,16 @@ test('a narrow page has room for everything', async ({ page }) => {
   await page.screenshot({ path: join(SHOTS, 'moments-narrow-light.png'), fullPage: true });
   expect(wide).toBeLessThanOrEqual(360);
 });
+
+test('lines take the colours of another theme', async ({ page }) => {
+  await show(page, { by: ['layer'] }, { layers: 4, steps: 40 });
+  const colors = (): Promise<string> =>
+    page.evaluate(() =>
+      JSON.stringify(window.harness.chart().recipe.datasets['key']?.map(({ color }) => color))
+    );
+  const light = await colors();
+  const painted = await page.evaluate(() => window.harness.chart().recipe.painted);
+  await page.evaluate(() => window.harness.theme('dark'));
+  await expect.poll(colors).not.toBe(light);
+  expect(await page.evaluate(() => window.harness.chart().recipe.painted)).toBeGreaterThan(painted ?? 0);
+});

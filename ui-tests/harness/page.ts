@@ -125,6 +125,9 @@ const harness = {
     return [...(canvas?.getContext('2d')?.getImageData(x - left, y - top, 1, 1).data ?? [])];
   },
 
+  /** The chart that was mounted last. */
+  chart: (): Chart => drawn(),
+
   /** Steps of the first line of the explorer that lie in the part of the plot that is shown. */
   shownSteps(): number {
     const { x0 = 0, x1 = 0 } = drawn().recipe.params as Record<string, number>;

@@ -76,6 +76,10 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
     return concerned;
   }
 
+  protected override restyled(): void {
+    this.refresh();
+  }
+
   protected controls(): Control[] {
     return [];
   }
