@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import TracerError
 from .columns import COLUMNS, TYPES
+from .gpu import measuring as gpu
 from .native import library
 from .plain import measure_plainly
 
@@ -44,15 +45,15 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
             return torch.empty((0, COLUMNS), dtype=torch.float64)
         if tensors[0].device.type == "cpu":
             return _on_cpu(tensors)
-        return torch.stack([measure_plainly(tensor) for tensor in tensors])
+        measured = gpu.measure(tensors) if tensors[0].device.type == "cuda" else None
+        return torch.stack([measure_plainly(each) for each in tensors]) if measured is None else measured
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:
-    """Return what measures on a device: ``native (AVX2)``, ``native (portable)`` or ``plain``."""
-    kernel = library.load()
-    if torch.device(device).type == "cpu" and not isinstance(kernel, str):
-        return kernel.name
-    return "plain"
+    """Return what measures on a device: ``native (AVX2)`` or ``native (portable)`` on the CPU, ``triton`` on a GPU, else ``plain``."""
+    kind = torch.device(device).type
+    kernel = library.load() if kind == "cpu" else gpu.load() if kind == "cuda" else ""
+    return "plain" if isinstance(kernel, str) else kernel.name
 
 
 def _on_cpu(tensors: Sequence[Tensor]) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..columns import COLUMNS, TYPES
+from ..layout import layout_of
 from .build import FOLDER, LIBRARY, source_hash
 
 __all__ = ["NativeKernel", "load"]
@@ -48,6 +49,7 @@ class NativeKernel:
         library.megalens_moments_source.restype = ctypes.c_char_p
         if library.megalens_moments_source() != source_hash().encode():
             raise OSError(f"{path} was compiled from another version of its source")
+        self.path = path
         self._measure = library.megalens_moments
         self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]  # fmt: skip
         self._parallel = _openmp_of_torch()
@@ -62,7 +64,7 @@ class NativeKernel:
         """Return where a tensor's values lie, or None where the library cannot read them: subclasses, which keep theirs elsewhere."""
         if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_neg():
             return None
-        layout = _layout(tensor)
+        layout = layout_of(tensor)
         if layout is None:
             return None
         address = tensor.data_ptr()
@@ -101,28 +103,6 @@ def _check_owner(path: Path) -> None:
         info = each.stat()
         if info.st_mode & stat.S_IWOTH:
             raise OSError(f"every user may write {each}, so it is not loaded")
-
-
-def _layout(tensor: Tensor) -> tuple[int, int, int] | None:
-    """Rows, values in a row, and values from the start of one row to the next; the order of values does not matter."""
-    if tensor.is_contiguous():
-        return 1, tensor.numel(), 0
-    steps = sorted(zip(tensor.stride(), tensor.shape, strict=True), reverse=True)
-    merged: list[tuple[int, int]] = []
-    for stride, size in steps:
-        if size == 1:
-            continue
-        if merged and merged[-1][0] == stride * size:
-            merged[-1] = (stride, merged[-1][1] * size)
-        else:
-            merged.append((stride, size))
-    if merged[-1][0] != 1:
-        merged.append((1, 1))
-    if len(merged) == 1:
-        return 1, merged[0][1], 0
-    if len(merged) == 2:
-        return merged[0][1], merged[1][1], merged[0][0]
-    return None
 
 
 def _openmp_of_torch() -> int | None:

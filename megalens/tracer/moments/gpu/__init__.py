@@ -1,0 +1,1 @@
+"""The kernel for GPUs, in Triton, which torch's GPU builds bring along."""
