@@ -30,13 +30,25 @@ export function groupRows(table: MomentTable, query: IMomentQuery, part: IPart =
   const errors = any.rounding ? readMomentErrors(merged, statistic) : null;
   const scaled = any.scaled ? scaledCells(table, rows, cells) : null;
   const { answer, ends } = layOut(rows.keys, cells.sizes);
+  const [start, end] = cells.span;
+  // As a rule every group has every step: then these columns are copied, not gathered.
+  const whole = cells.sizes.every(size => size === 0 || size === end - start);
+  if (whole) {
+    for (let to = 0; to < answer.step.length; to += end - start) {
+      answer.step.set(steps.subarray(start, end), to);
+      answer.samples.set(samples.subarray(start, end), to);
+    }
+    seen.fill(1, answer.step.length > 0 ? start : end, end);
+  }
   cells.each((at, group, step) => {
     // Every index is in range: cells are of the groups and steps that were laid out.
     const to = ends[group] as number;
     ends[group] = to + 1;
-    seen[step] = 1;
-    answer.step[to] = steps[step] as number;
-    answer.samples[to] = samples[step] as number;
+    if (!whole) {
+      seen[step] = 1;
+      answer.step[to] = steps[step] as number;
+      answer.samples[to] = samples[step] as number;
+    }
     answer.value[to] = values[at] as number;
     answer.count[to] = merged.count[at] as number;
     if (any.nonFinite) {

@@ -12,6 +12,8 @@ export interface ICells {
   readonly cells: number;
   /** Number of steps at which each group has rows. */
   readonly sizes: Uint32Array;
+  /** Codes of the first step and of the one past the last. */
+  readonly span: readonly [number, number];
   /** Go through the cells that have rows, those of a group by step. */
   each(visit: EachCell): void;
 }
@@ -29,7 +31,7 @@ export function cellsOf(table: MomentTable, rows: IRowGroups): ICells {
   const steps = codes.length === 0 ? 0 : (codes[codes.length - 1] ?? 0) - start + 1;
   return rows.keys.length * steps <= Math.max(SMALL, codes.length * SPARSE)
     ? onGrid(rows, codes, start, steps)
-    : onList(rows, codes);
+    : onList(rows, codes, [start, start + steps]);
 }
 
 /**
@@ -78,11 +80,11 @@ function onGrid({ group, keys }: IRowGroups, codes: Int32Array, start: number, s
       }
     }
   };
-  return { cell, cells: single ? group.length : grid.length, sizes, each };
+  return { cell, cells: single ? group.length : grid.length, sizes, span: [start, start + steps], each };
 }
 
 /** Where groups have few of the steps, the cells that are there are numbered. */
-function onList({ group, keys }: IRowGroups, codes: Int32Array): ICells {
+function onList({ group, keys }: IRowGroups, codes: Int32Array, span: ICells['span']): ICells {
   const pairs = groupBy(group, codes);
   const cell = Int32Array.from(pairs.group);
   const each = (visit: EachCell): void => {
@@ -96,5 +98,5 @@ function onList({ group, keys }: IRowGroups, codes: Int32Array): ICells {
   each((_, of) => {
     (sizes[of] as number) += 1;
   });
-  return { cell, cells: pairs.first.length, sizes, each };
+  return { cell, cells: pairs.first.length, sizes, span, each };
 }

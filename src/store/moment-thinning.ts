@@ -30,9 +30,17 @@ export function thinSteps(columns: MomentColumns): { rows: Uint32Array; steps: n
     spans.slice(1, 1 + Math.max(1, half >> 2)).forEach(span => stay.delete(span));
   }
   const gone = spans.filter(span => !stay.has(span));
-  const rows = spans.filter(span => stay.has(span)).flatMap(({ from, to }) => range(from, to));
+  const kept = spans.filter(span => stay.has(span));
+  const rows = new Uint32Array(kept.reduce((sum, { from, to }) => sum + to - from, 0));
+  let length = 0;
+  for (const { from, to } of kept) {
+    for (let row = from; row < to; row += 1) {
+      rows[length] = row;
+      length += 1;
+    }
+  }
   const newest = columns.column('step')[gone[gone.length - 1]?.from ?? -1] ?? -Infinity;
-  return { rows: Uint32Array.from(rows), steps: gone.length, newest };
+  return { rows, steps: gone.length, newest };
 }
 
 function outstanding(columns: MomentColumns, spans: readonly IStepSpan[]): IStepSpan[] {
@@ -57,8 +65,14 @@ function outstanding(columns: MomentColumns, spans: readonly IStepSpan[]): IStep
     }
     return jump;
   });
-  const bad = ({ from, to }: IStepSpan): boolean =>
-    range(from, to).some(row => nans[row] !== 0 || infs[row] !== 0 || !Number.isFinite(size(row)));
+  const bad = ({ from, to }: IStepSpan): boolean => {
+    for (let row = from; row < to; row += 1) {
+      if (nans[row] !== 0 || infs[row] !== 0 || !Number.isFinite(size(row))) {
+        return true;
+      }
+    }
+    return false;
+  };
   const places = [
     totals.indexOf(Math.max(...totals)),
     totals.indexOf(Math.min(...totals)),
@@ -77,8 +91,4 @@ function spansOf(steps: Float64Array): IStepSpan[] {
     }
   }
   return spans;
-}
-
-function range(from: number, to: number): number[] {
-  return Array.from({ length: to - from }, (_, at) => from + at);
 }
