@@ -40,6 +40,10 @@ _CLIENT_STATUS = {
     "version-mismatch": 409,
     "unreadable": 409,
     "unauthorized": 502,
+    "too-large": 413,
+    "mixed": 400,
+    "closed": 409,
+    "cancelled": 499,
 }
 
 

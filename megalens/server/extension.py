@@ -13,6 +13,8 @@ from traitlets import Bool, Int, List, Unicode
 from .demo_handler import DemoHandler
 from .demo_training import DemoTraining
 from .hubs_handler import HubsHandler
+from .moment_pool import MomentPool
+from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHandler, StatisticsHandler
 from .registry import RunRegistry
 from .relay import RelayHandler
 from .report_handler import ReportHandler
@@ -27,7 +29,11 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (_RUN, RunHandler),
     (rf"{_RUN}/index", IndexHandler),
     (rf"{_RUN}/streams/([^/]+)", StreamHandler),
+    (rf"{_RUN}/moments", MomentsHandler),
+    (rf"{_RUN}/moments/rows", MomentRowsHandler),
+    (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/report", ReportHandler),
+    (r"megalens/api/statistics", StatisticsHandler),
     (r"megalens/api/hubs", HubsHandler),
     (r"megalens/api/demo", DemoHandler),
     (r"megalens/ws/runs/([^/]+)", RelayHandler),
@@ -55,6 +61,11 @@ class MegalensExtension(ExtensionApp):
         help="Most bytes of rows that one answer may have; steps are thinned out to fit.",
     ).tag(config=True)
 
+    limit_rows = Int(
+        1_000_000,
+        help="Most rows of statistics that one answer may have; beyond, the browser asks for groups, which the server makes.",
+    ).tag(config=True)
+
     allow_demo = Bool(
         True, help="Whether a user may start the demo training from the panel: one process of this server."
     ).tag(config=True)
@@ -64,7 +75,7 @@ class MegalensExtension(ExtensionApp):
         serverapp = self.serverapp
         assert serverapp is not None
         root = Path(serverapp.root_dir)
-        registry = RunRegistry(root, self.run_folders, self.allowed_hubs, self.log)
+        registry = RunRegistry(root, self.run_folders, self.allowed_hubs, self.log, self._hides)
         # The demo's run is listed after its end where the first of the folders is.
         records = root / Path(self.run_folders[0] if self.run_folders else "megalens-runs").expanduser()
         self.settings.update(
@@ -75,12 +86,21 @@ class MegalensExtension(ExtensionApp):
                 "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
                 "megalens_relays": set(),
                 "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
+                "megalens_moments": MomentPool(registry.moments),
+                "megalens_limit_rows": max(1, self.limit_rows),
             }
         )
 
     def initialize_handlers(self) -> None:
         """Add the endpoints."""
         self.handlers.extend(HANDLERS)
+
+    def _hides(self, path: str) -> bool:
+        """Whether Jupyter's file browser would hide a path below the root."""
+        contents = getattr(self.serverapp, "contents_manager", None)
+        if getattr(contents, "allow_hidden", False):
+            return False
+        return any(part.startswith(".") for part in path.split("/"))
 
     async def stop_extension(self) -> None:
         """Close every relay, end the demo training, the translations and the worker threads."""
@@ -94,4 +114,5 @@ class MegalensExtension(ExtensionApp):
         relays: set[RelayHandler] = self.settings["megalens_relays"]
         await asyncio.gather(*(relay.shut_down() for relay in list(relays)), return_exceptions=True)
         await ending
+        await self.settings["megalens_moments"].close()
         self.settings["megalens_executor"].shutdown(wait=False, cancel_futures=True)

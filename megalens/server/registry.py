@@ -10,14 +10,16 @@ import re
 import secrets
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..client import ClientError, RunFolder
+from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
 from .errors import ServerError
+from .statistics_runs import StatisticsRun, StatisticsRuns
 
 __all__ = ["HubTarget", "RunRegistry"]
 
@@ -49,12 +51,20 @@ class RunRegistry:
         Patterns ``host:port`` of hubs that may be connected by hand.
     log : logging.Logger
         Where trouble is told.
+    hidden : callable
+        Whether Jupyter would hide a path, given relative to the root.
     """
 
     def __init__(
-        self, root: Path, run_folders: Iterable[str], allowed_hubs: Iterable[str], log: logging.Logger
+        self,
+        root: Path,
+        run_folders: Iterable[str],
+        allowed_hubs: Iterable[str],
+        log: logging.Logger,
+        hidden: Callable[[str], bool] = lambda path: False,
     ) -> None:
         self._root = root.resolve()
+        self.statistics = StatisticsRuns(self._root, hidden)
         self._folders = [(self._root / Path(folder).expanduser()) for folder in run_folders]
         self._allowed = list(allowed_hubs)
         self._log = log
@@ -74,6 +84,7 @@ class RunRegistry:
             folders = self._recorded()
         entries = [self._live_entry(target, folders.get(run_id)) for run_id, target in live.items()]
         entries += [self._recorded_entry(folder) for run_id, folder in folders.items() if run_id not in live]
+        entries += [self._statistics_entry(run) for run in self.statistics.all()]
         return sorted(entries, key=lambda entry: (entry["started"], entry["id"]), reverse=True)
 
     def entry(self, run_id: str) -> dict[str, Any]:
@@ -136,12 +147,33 @@ class RunRegistry:
             )
         entry = self.entry(run_id)
         name = name.strip()
-        if entry["state"] == "live":
+        if entry["state"] == "live" or "kind" in entry:
             self._names[run_id] = name
         else:
             _write_name(self.folder(run_id), name)
             self._names.pop(run_id, None)
         return self.entry(run_id)
+
+    def open_statistics(self, path: Any) -> list[dict[str, Any]]:
+        """Take in the runs of a tree of raw-moment files and return their entries.
+
+        Raises
+        ------
+        ServerError
+            Why not.
+        """
+        return [self._statistics_entry(run) for run in self.statistics.open(path)]
+
+    def moments(self, run_id: str) -> MomentSource:
+        """Return the statistics of a run, to be closed by who asks; nothing of them is read yet.
+
+        Raises
+        ------
+        ServerError
+            404 when there is no such run, or it is live and not recorded.
+        """
+        found = self.statistics.get(run_id)
+        return MomentSource(JsonlRows(found.tree) if found else RecordedRows(self.folder(run_id).path))
 
     def check_address(self, address: Any) -> str:
         """Return the address of a hub that may be connected by hand.
@@ -210,10 +242,14 @@ class RunRegistry:
             except OSError:
                 continue
         found: dict[str, RunFolder] = {}
+        others = []
         for place in [*places, *self._records.values()]:
             run = self._header(place)
             if run is not None:
                 found.setdefault(run.id, run)
+            else:
+                others.append(place)
+        self.statistics.look(others)
         return found
 
     def _header(self, place: Path) -> RunFolder | None:
@@ -258,6 +294,19 @@ class RunRegistry:
             "ended": folder.ended,
             "step": max(folder.step, self._steps.get(folder.id, 0)),
             "folder": self._relative(folder.path),
+        }
+
+    def _statistics_entry(self, run: StatisticsRun) -> dict[str, Any]:
+        started, ended = run.times()
+        return {
+            "id": run.id,
+            "name": self._names.get(run.id) or run.tree.label,
+            "state": "recorded",
+            "started": started,
+            "ended": ended,
+            "step": self._steps.get(run.id),
+            "folder": self._relative(run.tree.root),
+            "kind": "statistics",
         }
 
     def _relative(self, path: Path) -> str | None:

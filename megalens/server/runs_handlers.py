@@ -12,7 +12,7 @@ from ..client import ClientError, Query
 from ..protocol import STREAM_NAMES
 from .base_handler import MegalensHandler
 from .errors import ServerError
-from .selection import read_selection, tensor_index
+from .selection import no_rows, read_selection, tensor_index
 
 __all__ = ["IndexHandler", "RunHandler", "RunsHandler", "StreamHandler"]
 
@@ -51,6 +51,11 @@ class RunHandler(MegalensHandler):
         entry = self.registry.entry(run_id)
         if entry["state"] == "live":
             return entry
+        statistics = self.registry.statistics.get(run_id)
+        if statistics is not None:
+            status = statistics.status(entry["step"] or 0)
+            hello = statistics.hello(entry["name"])
+            return {"hello": hello, "status": status, "truncated": [], "kind": "statistics"}
         try:
             folder = self.registry.folder(run_id)
         except ServerError as error:
@@ -73,6 +78,8 @@ class IndexHandler(MegalensHandler):
         self.answer({"tensors": await self.in_thread(self._index, run_id)})
 
     def _index(self, run_id: str) -> list[dict[str, Any]]:
+        if self.registry.statistics.get(run_id) is not None:
+            return []
         return tensor_index(self.registry.folder(run_id), self.cancelled)
 
 
@@ -95,6 +102,8 @@ class StreamHandler(MegalensHandler):
         self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
 
     def _read(self, run_id: str, stream: str, query: Query, limit: int, lowest: bool) -> Any:
+        if self.registry.statistics.get(run_id) is not None:
+            return no_rows(stream)
         return read_selection(self.registry.folder(run_id), stream, query, limit, self.cancelled, lowest)
 
     def _query(self, stream: str) -> tuple[Query, int, bool]:

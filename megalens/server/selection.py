@@ -14,10 +14,10 @@ from ..client import Query, RunFolder
 from ..protocol import stream_schema
 from .errors import ServerError
 
-__all__ = ["Selection", "read_selection", "tensor_index"]
+__all__ = ["Selection", "no_rows", "read_selection", "tensor_index"]
 
 # What a row costs beside its values: the other columns, their offsets and validity.
-_ROW_BYTES = {"tensors": 160, "scalars": 64, "audit": 256}
+_ROW_BYTES = {"tensors": 160, "moments": 256, "scalars": 64, "audit": 256}
 _ENVELOPE_BYTES = 8192
 
 
@@ -76,6 +76,13 @@ def read_selection(
             if rows.num_rows:
                 writer.write_batch(rows)
     return Selection(sink.getvalue(), every)
+
+
+def no_rows(stream: str) -> Selection:
+    """Return what is read of a run that has nothing of a stream."""
+    sink = pa.BufferOutputStream()
+    pa.ipc.new_stream(sink, stream_schema(stream)).close()
+    return Selection(sink.getvalue(), 1)
 
 
 def tensor_index(folder: RunFolder, cancelled: threading.Event) -> list[dict[str, Any]]:

@@ -160,7 +160,7 @@ async def test_a_write_with_a_cookie_needs_the_xsrf_token(
     body = json.dumps({"name": "other"})
     without = browser(jar, jp_http_port, origin)
     assert await status_of(http_server_client, path, method="PATCH", body=body, headers=without) == 403
-    for name in ("hubs", "demo", f"runs/{run_folder.name}/report"):
+    for name in ("hubs", "demo", "statistics", f"runs/{run_folder.name}/report"):
         code = await status_of(
             http_server_client, f"{jp_base_url}megalens/api/{name}", method="POST", body="{}", headers=without
         )
@@ -191,6 +191,11 @@ async def test_no_answer_and_no_log_line_has_a_token_or_an_absolute_path(
             await note("runs", run_id, "streams", stream)
         await note("runs", run_id, method="PATCH", body={"name": "x"})
         await note("runs", run_id, method="PATCH", body={"name": ""})
+        await note("runs", run_id, "moments")
+        await note("runs", run_id, "moments", "rows", body={"stats": ["param"]})
+        await note("runs", run_id, "moments", "groups", body={"stat": "param", "statistic": "l2"})
+    for path in ("", "nothing", "../elsewhere", str(tmp_path), str(run_folder), None):
+        await note("statistics", body={"path": path})
     await note("hubs", body={"address": run.address, "token": run.token})
     await note("hubs", body={"address": "ws://127.0.0.1:1", "token": run.token})
     await note("hubs", body={"address": "ws://10.0.0.1:1", "token": run.token})

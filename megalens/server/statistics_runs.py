@@ -1,0 +1,201 @@
+"""Runs that are trees of raw-moment files: opened by a user, or found where run folders are."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..client import ClientError
+from ..client.moments import StatisticsFile, StatisticsTree, find_trees
+from ..protocol import SUBPROTOCOL, compressor_infos
+from .errors import ServerError
+
+__all__ = ["StatisticsRun", "StatisticsRuns"]
+
+_TREE = "training_stats"
+_MOST_RUNS = 1000
+_MOST_PATH = 4096
+_KNOWN_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class _Confined(StatisticsTree):
+    """A tree of which no link leads out of a folder."""
+
+    within: Path
+
+    def files(self) -> list[StatisticsFile]:
+        return [file for file in super().files() if file.path.resolve().is_relative_to(self.within)]
+
+
+@dataclass
+class StatisticsRun:
+    """One tree.
+
+    Attributes
+    ----------
+    tree : StatisticsTree
+        Its files. Its id is made of its place, so that it is the same after the server was started again.
+    """
+
+    tree: StatisticsTree
+    _times: tuple[float, float, float] = (float("-inf"), 0.0, 0.0)
+
+    @property
+    def id(self) -> str:
+        """Run id."""
+        return self.tree.id
+
+    def times(self) -> tuple[float, float]:
+        """Return when it was begun and when last written, as far as files tell; asked of the disk every few seconds."""
+        now = time.monotonic()
+        if now - self._times[0] > _KNOWN_SECONDS:
+            with contextlib.suppress(OSError, ClientError):
+                begun = (self.tree.root if self.tree.root.is_dir() else self.tree.root.parent).stat().st_mtime
+                written = max((file.path.stat().st_mtime for file in self.tree.files()), default=begun)
+                self._times = (now, min(begun, written), written)
+        return self._times[1:]
+
+    def hello(self, name: str) -> dict[str, Any]:
+        """Return a ``hello`` that says as much as is known: no model, no flags."""
+        return {
+            "type": "hello",
+            "protocol": SUBPROTOCOL,
+            "run": {"id": self.id, "name": name, "started": self.times()[0]},
+            "seq": 0,
+            "model": None,
+            "layout": None,
+            "flags": [],
+            "compressors": compressor_infos(),
+            "config": {"flags": {}},
+            "limits": {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1},
+            "versions": {},
+        }
+
+    def status(self, step: int) -> dict[str, Any]:
+        """Return a ``status``."""
+        return {"type": "status", "state": "finished", "step": max(step, 0), "producers": [], "viewers": 0}
+
+
+class StatisticsRuns:
+    """The trees that the server knows, for as long as it runs. Its methods read files: call them in a worker thread.
+
+    Parameters
+    ----------
+    root : Path
+        The server's root, resolved.
+    hidden : callable
+        Whether Jupyter would hide a path, which is given relative to the root.
+    """
+
+    def __init__(self, root: Path, hidden: Callable[[str], bool]) -> None:
+        self._root = root
+        self._hidden = hidden
+        self._lock = threading.Lock()
+        self._runs: dict[str, StatisticsRun] = {}
+        self._looked: set[Path] = set()
+
+    def open(self, path: Any) -> list[StatisticsRun]:
+        """Take in the runs of a tree that a user names.
+
+        Raises
+        ------
+        ServerError
+            400 for what is no path, 403 for one that leads out of the root, 404 for one where no statistics are.
+        """
+        place, said = self._resolve(path)
+        try:
+            trees = self._confined(find_trees(place), self._root)
+        except ClientError as error:
+            raise _in_words(error, said) from error
+        except OSError as error:
+            raise ServerError(
+                409, "unreadable", f"Could not look into {said}: {error.strerror}.", "path"
+            ) from error
+        if not trees:
+            raise _outside()
+        with self._lock:
+            fresh = [StatisticsRun(tree) for tree in trees if tree.id not in self._runs]
+            if len(self._runs) + len(fresh) > _MOST_RUNS:
+                raise ServerError(
+                    413,
+                    "too-large",
+                    f"There are {len(trees)} runs in {said}. Name a folder with fewer.",
+                    "path",
+                )
+            self._runs.update((run.id, run) for run in fresh)
+            return [self._runs[tree.id] for tree in trees]
+
+    def look(self, places: Iterable[Path]) -> None:
+        """Take in the trees right below some folders."""
+        for place in places:
+            home = place / _TREE
+            if (
+                home in self._looked
+                or len(self._runs) >= _MOST_RUNS
+                or not home.is_dir()
+                or home.is_symlink()
+            ):
+                continue
+            with contextlib.suppress(ClientError, OSError):
+                for tree in self._confined(find_trees(home), place.resolve()):
+                    with self._lock:
+                        self._runs.setdefault(tree.id, StatisticsRun(tree))
+                self._looked.add(home)
+
+    def all(self) -> list[StatisticsRun]:
+        """Return the runs whose files are still there."""
+        with self._lock:
+            return [run for run in self._runs.values() if run.tree.root.exists()]
+
+    def get(self, run_id: str) -> StatisticsRun | None:
+        """Return one run."""
+        with self._lock:
+            return self._runs.get(run_id)
+
+    @staticmethod
+    def _confined(trees: list[StatisticsTree], within: Path) -> list[StatisticsTree]:
+        inside = [tree for tree in trees if tree.root.resolve().is_relative_to(within)]
+        return [_Confined(tree.label, tree.root, within) for tree in inside]
+
+    def _resolve(self, path: Any) -> tuple[Path, str]:
+        if not isinstance(path, str) or len(path) > _MOST_PATH or "\0" in path:
+            raise ServerError(
+                400, "bad-parameter", "path must be the text of a path below the server's root.", "path"
+            )
+        root = self._root.as_posix()
+        text = path.strip()
+        # Somebody may paste what a terminal shows.
+        text = text.removeprefix(root) if (text + "/").startswith(root.rstrip("/") + "/") else text
+        parts = [part for part in text.split("/") if part not in ("", ".")]
+        said = "/".join(parts) or "the server's root"
+        if ".." in parts:
+            raise _outside()
+        if parts and self._hidden("/".join(parts)):
+            raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path")
+        try:
+            place = self._root.joinpath(*parts).resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path") from error
+        if place != self._root and self._root not in place.parents:
+            raise _outside()
+        return place, said[:200]
+
+
+def _outside() -> ServerError:
+    return ServerError(
+        403,
+        "forbidden",
+        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Start Jupyter in a folder above the statistics.",
+        "path",
+    )
+
+
+def _in_words(error: ClientError, said: str) -> ServerError:
+    status = {"not-found": 404, "bad-parameter": 400}.get(error.code, 409)
+    return ServerError(status, error.code, error.message, "path")
