@@ -167,7 +167,12 @@ class NotebookRun(NotebookExplorer):
         return write_report(self._run, path, recipe, title, progress=progress)
 
     def _reference(self) -> dict[str, Any]:
-        return {"id": self._run.id, "name": self._run.name, "folder": self._folder()}
+        from .client.statistics_run import StatisticsRun
+
+        reference: dict[str, Any] = {"id": self._run.id, "name": self._run.name, "folder": self._folder()}
+        if isinstance(self._run, StatisticsRun):
+            reference["kind"] = "statistics"
+        return reference
 
     def _folder(self) -> str | None:
         """Return the recorded folder relative to here, or None: an absolute path says too much about a machine."""

@@ -39,7 +39,7 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
     Parameters
     ----------
     run : mapping
-        ``id``, ``name`` and ``folder`` (relative to the notebook, or None). No token and no absolute path.
+        ``id``, ``name`` and ``folder`` (relative to the notebook, or None), and ``kind`` where it is ``"statistics"``. No token and no absolute path.
     options : mapping
         Options of the view, without ``view``.
     painter : callable, optional
@@ -72,7 +72,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         self._painter = painter
         self._spreading = False
         checked = self.checked(options)
-        super().__init__(run={key: run.get(key) for key in ("id", "name", "folder")}, options=checked)
+        named = {key: run.get(key) for key in ("id", "name", "folder")}
+        super().__init__(run=named | ({"kind": run["kind"]} if "kind" in run else {}), options=checked)
 
     def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options with some changed, after checking them all. Nothing is changed here.

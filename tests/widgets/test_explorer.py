@@ -1,5 +1,7 @@
 """The explorer in a cell: the picture that the notebook keeps, and the same rows as a table."""
 
+import json
+
 import numpy as np
 import pytest
 from explored_run import BAD, BAD_STEP, SPIKE_STEP, values_of_tensor, write_explored_run
@@ -118,3 +120,24 @@ def test_rows_of_what_was_not_logged_are_refused(run):
         _ = run.explore("dgrad").df
     spike = run.explore("grad", "l2", by=[]).df
     assert spike.loc[spike["value"].idxmax(), "step"] == SPIKE_STEP
+
+
+def test_a_view_of_opened_files_says_where_the_server_finds_them(tmp_path, monkeypatch):
+    folder = tmp_path / "runs" / "a" / "training_stats" / "grad_raw_moments_by_param"
+    folder.mkdir(parents=True)
+    sums = {"count": 4.0, "sum_1": 10.0, "sum_2": 30.0, "sum_3": 100.0, "sum_4": 354.0}
+    lines = [
+        json.dumps({"iter": step, "stat": folder.name, "values": {"layers.0.weight": sums}})
+        for step in (1, 2, 3)
+    ]
+    (folder / "rank0.jsonl").write_text("\n".join(lines) + "\n")
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    with megalens.open("runs/a") as files:
+        widget = files.explore("kurtosis")
+        reference = widget._repr_mimebundle_()[VIEW_MIME]["run"]
+        assert reference["kind"] == "statistics"
+        assert reference["id"] == files.id
+        assert reference["folder"].startswith("runs/a")
+        assert widget.df["value"].tolist() == pytest.approx([1.64] * 3)
+        assert str(tmp_path) not in str(widget._repr_mimebundle_())
