@@ -27,8 +27,12 @@ class Held:
     owned: bool = False
 
     def value(self) -> Tensor | None:
-        """Return the weights."""
-        return None if self.tensor is None else self.tensor.detach()
+        """Return the weights, as numbers where Transformer Engine keeps codes."""
+        if self.tensor is None:
+            return None
+        if type(self.tensor).__module__.startswith("transformer_engine."):
+            return self.tensor.dequantize()
+        return self.tensor.detach()
 
     def gradient(self) -> Tensor | None:
         """Return the gradient; that of Megatron's buffer where no optimizer of Megatron took it from there."""

@@ -113,7 +113,7 @@ def _one_tensor_a_name(names: Sequence[str], ranks: MegatronRanks) -> None:
     if twice:
         raise TracerError(
             f"{len(twice)} names would each stand for two tensors {where}, whose statistics cannot be merged: {', '.join(twice[:5])}. "
-            "Layers need a layer_number that counts over all stages, experts a list of model chunks without repeats."
+            "Layers need a layer_number that counts over all stages. Learned positions beside multi-token prediction are two tensors indeed, one on the first stage and one on the last; rotary ones are none."
         )
 
 

@@ -20,7 +20,10 @@ from megatron.core.distributed import (  # noqa: E402
     DistributedDataParallelConfig,
     finalize_model_grads,
 )
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
+from megatron.core.models.gpt.gpt_layer_specs import (  # noqa: E402
+    get_gpt_layer_local_spec,
+    get_gpt_mtp_block_spec,
+)
 from megatron.core.models.gpt.gpt_model import GPTModel  # noqa: E402
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer  # noqa: E402
 from megatron.core.pipeline_parallel import get_forward_backward_func  # noqa: E402
@@ -78,6 +81,7 @@ class MegatronJob:
             moe_router_topk=2,
             moe_router_load_balancing_type="none",
             moe_token_dispatcher_type="alltoall",
+            mtp_num_layers=shape.predictors,
             moe_shared_expert_intermediate_size=shape.hidden if shape.shared_expert else None,
             hidden_dropout=0.0,
             attention_dropout=0.0,
@@ -108,7 +112,7 @@ class MegatronJob:
         bare = [self._chunk(config, number if shape.vpp else None) for number in stages]
         for chunk in bare:
             _fill(chunk, shape)
-        if shape.tied and shape.pp > 1:
+        if (shape.tied or shape.predictors) and shape.pp > 1:
             for chunk in bare:
                 # Copies to the last stage what the first one was filled with.
                 chunk.setup_embeddings_and_output_layer()
@@ -129,11 +133,15 @@ class MegatronJob:
         spec = get_gpt_layer_local_spec(
             self.shape.experts, moe_grouped_gemm=False, normalization=config.normalization
         )
+        predictors = None
+        if self.shape.predictors:
+            predictors = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False, vp_stage=number)
         return GPTModel(
             config,
             spec,
             VOCABULARY,
             SEQUENCE,
+            mtp_block_spec=predictors,
             pre_process=parallel_state.is_pipeline_first_stage(ignore_virtual=False, vp_stage=number),
             post_process=parallel_state.is_pipeline_last_stage(ignore_virtual=False, vp_stage=number),
             share_embeddings_and_output_weights=self.shape.tied,
@@ -228,11 +236,11 @@ def _fill(chunk: GPTModel, shape: Shape) -> None:
     for name, parameter in chunk.named_parameters():
         local = name.split(".")
         for at, (word, offset) in {2: ("layers", first), 6: ("local_experts", expert)}.items():
-            if len(local) > at and local[at - 1] == word:
+            if len(local) > at and local[at - 1] == word and local[0] != "mtp":
                 local[at] = str(int(local[at]) + offset)
         rank, size = of_experts if "local_experts" in local else dense
-        if shape.tied and local[0] == "output_layer":
-            # Comes from the first stage when both copies are made equal.
+        if getattr(parameter, "shared", False):
+            # Comes from the first stage when all copies are made equal.
             continue
         generator = torch.Generator().manual_seed(zlib.crc32(".".join(local).encode()))
         split = parameter.partition_dim if getattr(parameter, "tensor_model_parallel", False) else None

@@ -32,6 +32,8 @@ class Shape:
     tied: bool = False
     """Whether the embedding is the output layer's weight too."""
     shared_expert: bool = False
+    predictors: int | None = None
+    """Layers of multi-token prediction, one for each token after the next."""
     expert_tp: int | None = None
     context: int = 1
     """Context-parallel ranks: groups and parameters as if there were some; each has sequences of its own, since the attention that runs on the CPU exchanges no positions."""
@@ -56,6 +58,7 @@ class Shape:
             self.experts,
             tied=self.tied,
             shared_expert=self.shared_expert,
+            predictors=self.predictors,
         )
 
 

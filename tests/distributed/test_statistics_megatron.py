@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 EVERY = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1)
 DENSE, GATED, EXPERTS = (
     {"tied": True},
-    {"groups": 2, "swiglu": True},
+    {"groups": 2, "swiglu": True, "predictors": 1},
     {"experts": 4, "shared_expert": True},
 )
 LAYOUTS: dict[str, Shape] = {
@@ -27,6 +27,7 @@ LAYOUTS: dict[str, Shape] = {
     ),
     "pipeline": Shape(**DENSE, pp=2),
     "pipeline, interleaved": Shape(**DENSE, pp=2, vpp=2),
+    "pipeline, interleaved, several tokens predicted": Shape(**GATED, pp=2, vpp=2),
     "data parallel": Shape(**DENSE, dp=2),
     "experts on two ranks": Shape(**EXPERTS, dp=2, ep=2),
     "experts cut by tensor parallelism": Shape(**EXPERTS, tp=2, sequence_parallel=True),
@@ -114,7 +115,12 @@ def test_training_is_the_same_without_it_and_nothing_is_left_behind(layout: str,
 
 
 def test_layers_and_experts_are_numbered_over_all_stages_and_ranks(jobs) -> None:
-    for layout in ("pipeline, interleaved", "experts on two ranks, pipeline"):
+    layouts = (
+        "pipeline, interleaved",
+        "pipeline, interleaved, several tokens predicted",
+        "experts on two ranks, pipeline",
+    )
+    for layout in layouts:
         names = {name for _, _, name in jobs[layout][0]}
         layers = {
             int(name.split(".")[2].split("/")[0]) for name in names if name.startswith("decoder.layers.")
