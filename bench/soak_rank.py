@@ -55,7 +55,9 @@ def main() -> None:
         if options.steps is None:
             flags = {flag: {"compressor": Tile(96).to_setting(), "replicas": "all"} for flag in FLAGS}
             tracer = stack.enter_context(
-                megalens.trace(replica, name="soak", flags=flags, record=folder / "runs", linger=0)
+                megalens.trace(
+                    replica, name="soak", flags=flags, record=folder / "runs", linger=0, first_step=step + 1
+                )
             )
             # Every rank has its hub before the first step, so that no row is early.
             if not tracer.connected(60):

@@ -57,6 +57,8 @@ class Job:
         How the other processes are found.
     capture : Capture
         The step path.
+    first_step : int
+        Number of the first step.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
     """
@@ -74,6 +76,7 @@ class Job:
         folders: Sequence[Path],
         decode: Callable[[int], str] | None,
         controls: Sequence[str],
+        first_step: int = 1,
         hubless: bool = False,
     ) -> None:
         self._points = points
@@ -99,7 +102,11 @@ class Job:
         self._early: deque[tuple[int, dict[str, Any], memoryview]] = deque(maxlen=_MOST_EARLY)
         alone = meeting is None
         self.agenda = Agenda(
-            plan.starting(1), self._changed_plan, self._abandoned if alone else None, self._waits
+            plan.starting(first_step),
+            self._changed_plan,
+            self._abandoned if alone else None,
+            self._waits,
+            first_step,
         )
         if address is None and alone and not hubless:
             return

@@ -57,6 +57,10 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "layers": (str, "layers to trace, such as 1-4,7 (default: all)"),
     "every": (int, "trace every n-th step (default: 1)"),
     "samples": (_count, "first samples of each micro-batch that are kept, or all (default: 1)"),
+    "first_step": (
+        int,
+        "number of the first step, of a training that goes on from a checkpoint (default: 1)",
+    ),
     "record": (str, "folder into which the run is recorded"),
     "allow": (_words, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),

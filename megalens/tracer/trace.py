@@ -42,6 +42,7 @@ def trace(
     allow: Sequence[str] = (),
     budget: Any = None,
     place: Place | None = None,
+    first_step: int = 1,
     hub_host: str = "127.0.0.1",
     hub_port: int = 0,
 ) -> Tracer:
@@ -79,6 +80,8 @@ def trace(
         What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says what it gave up.
     place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
+    first_step : int
+        Number of the first step. A training that goes on from a checkpoint of step n says n + 1, on every rank, so that its steps are not counted anew.
     hub_host : str
         Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
     hub_port : int
@@ -92,7 +95,7 @@ def trace(
     Raises
     ------
     TracerError
-        When the model is not known, or the hub could not be started.
+        When the model is not known, an argument is not as above, or the hub could not be started.
     ProtocolError
         When a flag setting is wrong, with the field at fault.
     """
@@ -101,6 +104,8 @@ def trace(
     unknown = sorted(set(allow) - set(CONTROLS))
     if unknown or isinstance(allow, str):
         raise TracerError(f"allow takes a list out of {', '.join(CONTROLS)}; {allow!r:.100} came.")
+    if not isinstance(first_step, int) or first_step < 1:
+        raise TracerError(f"first_step is a whole number from 1 on; {first_step!r:.100} came.")
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults)
     if budget is not None:
@@ -132,6 +137,7 @@ def trace(
         folders=folders,
         decode=_decoder(tokenizer),
         controls=[control for control in CONTROLS if control in allow],
+        first_step=first_step,
     )
 
 

@@ -81,6 +81,8 @@ class Tracer:
         Text of one token id.
     controls : sequence of str
         What viewers may do beyond looking.
+    first_step : int
+        Number of the first step.
     hubless : bool
         Whether there is no hub and yet something to do: what is logged goes to files.
     """
@@ -97,6 +99,7 @@ class Tracer:
         folders: Sequence[Path] = (),
         decode: Callable[[int], str] | None = None,
         controls: Sequence[str] = (),
+        first_step: int = 1,
         hubless: bool = False,
     ) -> None:
         self._points = points
@@ -104,14 +107,11 @@ class Tracer:
         self._handles: list[StepHandle] = []
         self._scope = _StepScope(self)
         self._depth = 0
-        self._started = 0
+        self._started = first_step - 1
         self._began_ns = self._tail_ns = 0
         self._phases = 0
-        self._closed = False
-        self._announced = False
-        self._control = False
+        self._closed = self._announced = self._control = self._looked = False
         self._perturbed: Installed | None = None
-        self._looked = False
         self._capture = Capture(points, self._warn, self._hand_over)
         self._capture.follow(plan)
         self._job = Job(
@@ -125,6 +125,7 @@ class Tracer:
             folders=folders,
             decode=decode,
             controls=controls,
+            first_step=first_step,
             hubless=hubless,
         )
         self._statistics: StatisticsLogger | None = None

@@ -19,6 +19,26 @@ def hooks(model: nn.Module) -> int:
     return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())
 
 
+def test_a_training_that_goes_on_counts_on(gpt, ids, traced, small_hub) -> None:
+    tracer = traced(
+        gpt, flags={"HiddenStates": {"compressor": Tile(2), "every": 10, "layers": "1"}}, first_step=1201
+    )
+    for _ in range(10):
+        with tracer.step():
+            gpt(ids)
+    assert small_hub.next_rows(1)[0]["step"] == 1210
+    tracer.configure({"HiddenStates": {"compressor": Tile(2), "layers": "1"}})
+    with tracer.step():
+        gpt(ids)
+    assert small_hub.next_rows(1)[0]["step"] == 1211
+
+
+@pytest.mark.parametrize("number", [0, -3, "7", 1.5])
+def test_a_first_step_that_is_none_is_refused(number, gpt) -> None:
+    with pytest.raises(TracerError, match="whole number from 1 on"):
+        trace(gpt, hub=None, first_step=number)
+
+
 def test_a_traced_step_reaches_the_hub_with_every_column(gpt, ids, traced, small_hub) -> None:
     tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(4, "max")})
     seen = []

@@ -87,6 +87,7 @@ class Agenda:
         change: Callable[[Plan, Mapping[str, Any]], Plan],
         abandoned: Callable[[], bool] | None = None,
         waits: Callable[[Turn, int], None] = lambda turn, step: None,
+        first_step: int = 1,
     ) -> None:
         self._change = change
         self._waits = waits
@@ -97,8 +98,8 @@ class Agenda:
         self._accepted = plan
         self._current = plan
         self._version = self._current_version = 0
-        self._since = 1
-        self._begun = 0
+        self._since = first_step
+        self._begun = first_step - 1
         self._prepared: dict[int, _Prepared] = {}
         self._due: list[_Due] = []
         self._released = False

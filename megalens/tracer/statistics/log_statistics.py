@@ -109,6 +109,7 @@ def log_statistics(
                 None,
                 meeting=Meeting.of_job(),
                 name=options.get("name"),
+                first_step=options.get("first_step", 1),
                 hubless=bool(intervals),
             )
         else:
