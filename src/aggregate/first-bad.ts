@@ -1,6 +1,6 @@
 import { compareNatural } from '../protocol/natural-order';
 import type { IMomentFilter, IMomentGroups } from '../store/moment-source';
-import { nameFilter, readRanges } from './moment-filter';
+import { nameFilter, rowFilter } from './moment-filter';
 import type { MomentTable } from './moment-table';
 
 /** Where values first stopped being finite. */
@@ -13,21 +13,14 @@ export interface IFirstBad {
 /** Find the first step at which a tensor that a filter matches has values that are not finite or not known. */
 export function findBad(table: MomentTable, where?: IMomentFilter): IFirstBad | null {
   const matches = nameFilter(where);
-  const ranks = readRanges(where?.rank, 'rank');
-  const stages = readRanges(where?.stage, 'stage');
-  const known = (value: number): number | null => (value < 0 ? null : value);
+  const takes = rowFilter(table, where);
   const { columns, stepCode, nameId } = table;
   const found = new Set<string>();
   let code = -1;
   for (let row = 0; row < table.length && (code < 0 || stepCode[row] === code); row += 1) {
     const bad = columns.nonFinite[row] !== 0 || isOff(columns.count[row] ?? 0, columns.mean[row] ?? 0);
     const id = nameId[row] ?? 0;
-    if (
-      bad &&
-      matches(table.names[id] ?? '', table.parsed(id)) &&
-      (ranks?.(known(table.rank[row] ?? -1)) ?? true) &&
-      (stages?.(known(table.stage[row] ?? -1)) ?? true)
-    ) {
+    if (bad && takes(row) && matches(table.names[id] ?? '', table.parsed(id))) {
       code = stepCode[row] ?? 0;
       found.add(table.names[id] ?? '');
     }

@@ -5,6 +5,8 @@ import type {
   IMomentSource,
   MomentStat
 } from '../store/moment-source';
+import { ClientError } from '../client/client-error';
+import { AggregateError } from './aggregate-error';
 import { badOf, type IFirstBad } from './first-bad';
 import { statsOf } from './moment-ratio';
 import { firstValues, showGroups, smoothGroups, type IMomentQuestion } from './moment-shape';
@@ -31,7 +33,11 @@ export async function groupMoments(
     tables => ({ kind: 'group', tables, question }),
     signal
   );
-  return answer?.kind === 'groups' ? answer.groups : fromServer(source, question, signal);
+  try {
+    return answer?.kind === 'groups' ? answer.groups : await fromServer(source, question, signal);
+  } catch (error) {
+    throw refusal(error) ?? error;
+  }
 }
 
 /**
@@ -70,4 +76,12 @@ async function fromServer(
     );
   }
   return smoothGroups(showGroups(groups, show, firsts), smoothing);
+}
+
+/** What the server says of a question that contradicts itself, as it would be said here. */
+function refusal(error: unknown): AggregateError | null {
+  const cause = error instanceof Error ? error.cause : null;
+  return cause instanceof ClientError && cause.status === 400
+    ? new AggregateError(cause.message, cause.serverCode === 'mixed' ? 'mixed' : 'invalid')
+    : null;
 }

@@ -63,3 +63,17 @@ export function nameFilter(where: IMomentFilter = {}): (text: string, name: ITen
     words.every(({ column, wanted }) => wanted.has(name[column])) &&
     (pattern?.test(text) ?? true);
 }
+
+/**
+ * What of a filter speaks of rows: whether a row takes part.
+ *
+ * @param rows - Ranks and stages; -1 is not known.
+ */
+export function rowFilter(
+  rows: { readonly rank: Int32Array; readonly stage: Int32Array },
+  where: IMomentFilter = {}
+): (row: number) => boolean {
+  const [ranks, stages] = [readRanges(where.rank, 'rank'), readRanges(where.stage, 'stage')];
+  const known = (value = -1): number | null => (value < 0 ? null : value);
+  return row => (ranks?.(known(rows.rank[row])) ?? true) && (stages?.(known(rows.stage[row])) ?? true);
+}

@@ -2,6 +2,7 @@ import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-so
 import { AggregateError } from './aggregate-error';
 import { emptyGroups, groupRows } from './group-rows';
 import { moduleOf, type Side } from './moment-keys';
+import { rowFilter } from './moment-filter';
 import type { IPart } from './moment-row-groups';
 import type { MomentTable } from './moment-table';
 
@@ -31,9 +32,9 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
       const [own, others] = numbered(table.names, other.names);
       const above = groupRows(table, query, {
         side: null,
-        has: whereBoth(own, presence(other, null, others))
+        has: whereBoth(own, presence(other, null, others, query))
       });
-      const has = whereBoth(others, presence(table, null, own));
+      const has = whereBoth(others, presence(table, null, own, query));
       return divide(above, groupRows(other, query, { side: null, has }));
     }
     case 'gain': {
@@ -47,7 +48,7 @@ export function groupTables(tables: readonly MomentTable[], query: IMomentQuery)
       const [modules] = numbered(table.names.map(moduleOf), []);
       const part = (side: Side, against: Side): IPart => ({
         side,
-        has: whereBoth(modules, presence(table, against, modules))
+        has: whereBoth(modules, presence(table, against, modules, query))
       });
       return divide(groupRows(table, query, part(above, below)), groupRows(table, query, part(below, above)));
     }
@@ -83,15 +84,21 @@ function whereBoth({ ids }: INumbers, there: Presence): NonNullable<IPart['has']
   return (nameId, step) => there(ids[nameId] ?? -1, step);
 }
 
-/** Say of what a table has rows at which step; of one role of modules where a side is given. */
-function presence(table: MomentTable, side: Side | null, { ids, width }: INumbers): Presence {
+/** Say of what a table has rows at which step that a query's ranks and stages match; of one role of modules where a side is given. */
+function presence(
+  table: MomentTable,
+  side: Side | null,
+  { ids, width }: INumbers,
+  { where }: IMomentQuery
+): Presence {
+  const matches = rowFilter(table, where);
   const codes = new Map(table.steps.map((step, code) => [step, code]));
   const small = width * table.steps.length <= TABLE_BYTES;
   const flags = new Uint8Array(small ? width * table.steps.length : 0);
   const set = new Set<number>();
   for (let row = 0; row < table.length; row += 1) {
     const name = table.nameId[row] as number;
-    if (side === null || table.parsed(name).role === side) {
+    if ((side === null || table.parsed(name).role === side) && matches(row)) {
       const pair = (table.stepCode[row] as number) * width + (ids[name] as number);
       if (small) {
         flags[pair] = 1;

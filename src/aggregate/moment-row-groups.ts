@@ -1,6 +1,6 @@
 import { groupBy } from './group';
 import type { IMomentQuery, MomentKey } from '../store/moment-source';
-import { readRanges } from './moment-filter';
+import { rowFilter } from './moment-filter';
 import { codeNames, compareKeys, type Side } from './moment-keys';
 import type { MomentTable } from './moment-table';
 
@@ -37,14 +37,10 @@ export function groupsOfRows(table: MomentTable, query: IMomentQuery, part: IPar
     // Every index is in range: a row names a place in `names`.
     group[row] = names.code[ids[row] as number] as number;
   }
-  for (const column of ['rank', 'stage'] as const) {
-    const wanted = readRanges(query.where?.[column], column);
-    if (wanted !== null) {
-      const values = table[column].subarray(first, end);
-      group.forEach((_, row) => {
-        const value = values[row] as number;
-        group[row] = wanted(value < 0 ? null : value) ? (group[row] as number) : -1;
-      });
+  if (query.where?.rank !== undefined || query.where?.stage !== undefined) {
+    const takes = rowFilter(table, query.where);
+    for (let row = 0; row < group.length; row += 1) {
+      group[row] = takes(first + row) ? (group[row] as number) : -1;
     }
   }
   if (part.has !== undefined) {

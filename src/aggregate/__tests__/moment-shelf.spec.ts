@@ -1,5 +1,6 @@
 /** @jest-environment node */
-import type { IMomentQuery } from '../../store';
+import { ClientError } from '../../client';
+import { StoreError, type IMomentQuery } from '../../store';
 import {
   firstBad,
   groupMoments,
@@ -91,6 +92,21 @@ describe('the rows of a run', () => {
       { ...QUESTION, steps: [2, 5], series: 3 },
       { ...QUESTION, steps: null, points: 4 }
     ]);
+  });
+
+  it('refuse as the rows would where the server does', async () => {
+    const shelf = new MomentShelf(new WorkQueue(noWorker));
+    const refused = async (serverCode: string, status: number): Promise<unknown> => {
+      const source = new RowSource(steps(1, 2));
+      const cause = new ClientError('refused', 'Choose a role.', { serverCode, status });
+      source.rows = async () => null;
+      source.groups = () => Promise.reject(new StoreError('unavailable', 'Choose a role.', { cause }));
+      return groupMoments(source, QUESTION, undefined, shelf).catch((error: unknown) => error);
+    };
+    const name = 'AggregateError';
+    expect(await refused('mixed', 400)).toMatchObject({ name, code: 'mixed', message: 'Choose a role.' });
+    expect(await refused('bad-parameter', 400)).toMatchObject({ name, code: 'invalid' });
+    expect(await refused('not-found', 404)).toMatchObject({ name: 'StoreError', code: 'unavailable' });
   });
 
   it('are not waited for by who gave up', async () => {

@@ -173,6 +173,12 @@ describe('gradients over parameters', () => {
       flat('layers.0.b', 8, { step: 3, stat: 'param' })
     ];
     expect(lines(await ask(rows, { ratio: 'grad_to_param' }))).toEqual({ 0: { 1: 0.25 } });
+    // Of two ranks' parameters the filter leaves one, and so of the gradients.
+    const ranks = rows.map(row => ({ ...row, rank: row.name === 'layers.0.a' ? 1 : 0 }));
+    const two = [...ranks, flat('layers.0.b', 50, { step: 1, stat: 'param', rank: 3 })];
+    expect(lines(await ask(two, { ratio: 'grad_to_param', where: { rank: '0-1' } }))).toEqual({
+      0: { 1: 0.25 }
+    });
     expect(lines(await ask(rows, { ratio: 'grad_to_param', stat: 'param', by: [] }))).toEqual({
       total: { 1: 0.25 }
     });
