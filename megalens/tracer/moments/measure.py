@@ -16,8 +16,6 @@ from .plain import measure_plainly
 __all__ = ["kernel_name", "measure"]
 
 
-# A compiled model's hooks must not draw this into their graph: it is no part of the model.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def measure(tensors: Sequence[Tensor]) -> Tensor:
     """Measure tensors where they are, without waiting for their device.
 
@@ -39,12 +37,13 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
     """
     for tensor in tensors:
         _check(tensor, tensors[0].device)
+    if not tensors:
+        return torch.empty((0, COLUMNS), dtype=torch.float64)
+    natively = _natively(tensors) if tensors[0].device.type == "cpu" else None
+    if natively is not None:
+        return natively
     # Rows outlive the pass that they were measured in, so they are no inference tensors.
     with torch.inference_mode(False), torch.no_grad():
-        if not tensors:
-            return torch.empty((0, COLUMNS), dtype=torch.float64)
-        if tensors[0].device.type == "cpu":
-            return _on_cpu(tensors)
         measured = gpu.measure(tensors) if tensors[0].device.type == "cuda" else None
         return torch.stack([measure_plainly(each) for each in tensors]) if measured is None else measured
 
@@ -56,21 +55,20 @@ def kernel_name(device: torch.device | str = "cpu") -> str:
     return "plain" if isinstance(kernel, str) else kernel.name
 
 
-def _on_cpu(tensors: Sequence[Tensor]) -> Tensor:
+def _natively(tensors: Sequence[Tensor]) -> Tensor | None:
     kernel = library.load()
     if isinstance(kernel, str):
-        return torch.stack([measure_plainly(tensor) for tensor in tensors])
+        return None
     items = [kernel.describe(tensor) for tensor in tensors]
     known = [item for item in items if item is not None]
-    if len(known) == len(items):
-        return kernel.measure(known)
-    measured = iter(kernel.measure(known) if known else ())
-    return torch.stack(
-        [
-            measure_plainly(each) if item is None else next(measured)
-            for each, item in zip(tensors, items, strict=True)
-        ]
-    )
+    if not known:
+        return None
+    rows = kernel.measure(known)
+    if len(known) < len(items):
+        with torch.inference_mode(False), torch.no_grad():
+            measured = iter(rows)
+            rows = torch.stack([measure_plainly(each) if item is None else next(measured) for each, item in zip(tensors, items, strict=True)])  # fmt: skip
+    return rows
 
 
 def _check(tensor: Tensor, device: torch.device) -> None:

@@ -11,7 +11,6 @@ from .columns import COLUMNS
 __all__ = ["merge_rows"]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def merge_rows(rows: Tensor) -> Tensor:
     """Merge passes over the same tensors, exactly as if all their values had been measured at once.
 

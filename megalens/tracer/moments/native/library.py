@@ -6,6 +6,7 @@ import ctypes
 import os
 import stat
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -74,7 +75,9 @@ class NativeKernel:
 
     def measure(self, items: Sequence[Item]) -> Tensor:
         """Return a row for each item, float64 ``[n, 9]``; the tensors must live until then."""
-        out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
+        # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+            out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
         numbers = (ctypes.c_int64 * (_ITEM * len(items)))(*(number for item in items for number in item))
         if self._measure(
             numbers, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
