@@ -117,7 +117,7 @@ pieces = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), pieces), min_size=1, max_size=12))
 def test_any_rows_merge_as_they_do_in_numpy(rows):
     names = [f"g{group}.{at}" for at, (group, _) in enumerate(rows)]

@@ -12,6 +12,7 @@ from ...protocol import MOMENT_STATS
 from ..errors import ClientError
 from .cache_folder import trim_cache
 from .cached_file import CachedFile
+from .duck import duck_cursor
 from .ingest import bring_up_to_date
 from .quoted_path import quoted_path
 from .rows import Progress, StatIndex
@@ -170,9 +171,7 @@ class JsonlRows:
         return StatIndex(MOMENT_STATS[code], rows, int(known[0]), int(known[-1]), len(known), list(names))
 
     def _unscaled(self, stat: str) -> bool:
-        import duckdb
-
-        with duckdb.connect() as connection:
+        with duck_cursor() as connection:
             found = connection.execute(
                 f"SELECT 1 FROM ({self.relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) LIMIT 1"
             ).fetchall()

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...protocol import empty_table
+from .duck import duck_cursor
 from .recorded_rows import RecordedRows
 from .rows import Progress, StatIndex
 from .table_rows import stats_of
@@ -65,9 +66,7 @@ class LiveRows:
     def stats(self) -> list[StatIndex]:
         """Return what there is."""
         if self._known[0] != self._changes:
-            import duckdb
-
-            with duckdb.connect() as connection:
+            with duck_cursor() as connection:
                 stats, samples = stats_of(connection, self.relation(connection))
             self._known = (self._changes, stats, samples)
         return self._known[1]

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ...protocol import ProtocolError, lacking, stream_schema
 from ..errors import ClientError
+from .duck import duck_cursor
 from .quoted_path import quoted_path
 from .rows import Progress, StatIndex
 from .table_rows import TableRows, stats_of
@@ -85,7 +86,6 @@ class RecordedRows:
         identity = (found.st_mtime_ns, found.st_size)
         if identity == self._packed:
             return False
-        import duckdb
         import pyarrow.parquet as pq
 
         try:
@@ -95,7 +95,7 @@ class RecordedRows:
         if missing:
             raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
         self._packed = identity
-        with duckdb.connect() as connection:
+        with duck_cursor() as connection:
             self._stats, self._samples = stats_of(connection, self.relation(connection))
         self._growing.close()
         self._cut = False

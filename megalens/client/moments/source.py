@@ -12,6 +12,7 @@ import pyarrow as pa
 from ...protocol import MOMENT_STATS, stream_schema
 from ..errors import ClientError
 from .answer import MomentGroups, answer_groups
+from .duck import duck_cursor
 from .name_filter import NameFilter, Where
 from .name_table import NameTable
 from .query import MomentQuery, check_stat
@@ -37,7 +38,6 @@ class MomentSource:
         self._rows = rows
         self._names = NameTable()
         self._lock = threading.RLock()
-        self._duck: duckdb.DuckDBPyConnection | None = None
         self._asking: duckdb.DuckDBPyConnection | None = None
         self._closed = False
 
@@ -166,9 +166,6 @@ class MomentSource:
         with self._lock:
             self._closed = True
             self._rows.close()
-            if self._duck is not None:
-                self._duck.close()
-                self._duck = None
 
     def _stats(self) -> dict[str, StatIndex]:
         found = {one.stat: one for one in self._rows.stats()}
@@ -183,11 +180,8 @@ class MomentSource:
             raise ClientError("This run was closed. Open it again.", code="closed")
         import duckdb
 
-        if self._duck is None:
-            self._duck = duckdb.connect()
-            self._duck.execute("SET preserve_insertion_order = false")
         # What a query registers goes with its cursor.
-        cursor = self._asking = self._duck.cursor()
+        cursor = self._asking = duck_cursor()
         try:
             yield cursor
         except duckdb.InterruptException as error:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...protocol import empty_table
+from .duck import duck_cursor
 from .rows import Progress, StatIndex
 
 __all__ = ["TableRows", "stats_of"]
@@ -52,9 +53,7 @@ class TableRows:
     def stats(self) -> list[StatIndex]:
         """Return what there is."""
         if self._known[0] != self._appended:
-            import duckdb
-
-            with duckdb.connect() as connection:
+            with duck_cursor() as connection:
                 stats, samples = stats_of(connection, self.relation(connection))
             self._known = (self._appended, stats, samples)
         return self._known[1]

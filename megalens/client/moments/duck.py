@@ -1,0 +1,34 @@
+"""The process's own DuckDB: starting one takes longer than most questions."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from .cache_folder import cache_folder
+from .quoted_path import literal
+
+if TYPE_CHECKING:
+    import duckdb
+
+__all__ = ["duck_cursor"]
+
+_lock = threading.Lock()
+_shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
+
+
+def duck_cursor() -> duckdb.DuckDBPyConnection:
+    """Return a connection of its own to one database in memory; what is registered with it, and its temporary tables, are seen by nobody else. The caller closes it."""
+    global _shared
+    import duckdb
+
+    with _lock:
+        # A forked child must not use its parent's threads.
+        if _shared is None or _shared[0] != os.getpid():
+            connection = duckdb.connect()
+            connection.execute("SET preserve_insertion_order = false")
+            # What does not fit in memory goes to the cache, not to where the notebook is.
+            connection.execute(f"SET temp_directory = {literal(str(cache_folder() / 'spill'))}")
+            _shared = (os.getpid(), connection)
+        return _shared[1].cursor()
