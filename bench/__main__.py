@@ -14,7 +14,18 @@ from pathlib import Path
 __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = ("tracer", "wire", "aggregation", "browser", "hub_load", "megatron", "soak")
+NAMES = (
+    "tracer",
+    "statistics",
+    "wire",
+    "aggregation",
+    "moments_grouping",
+    "browser",
+    "hub_load",
+    "megatron",
+    "moments_kernel",
+    "soak",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -23,10 +23,10 @@ from .joiner import Joiner
 from .piece_producer import PieceProducer
 from .points import ModelPoints
 from .producer import Producer
-from .statistics.desk import MemberDesk, RootDesk
 from .statistics.gathering import WholeStep
 from .statistics.intervals import Intervals
 from .statistics.names import NameList
+from .statistics.post import Post
 from .version import version
 
 __all__ = ["Job"]
@@ -34,7 +34,6 @@ __all__ = ["Job"]
 _HUB_GONE_SECONDS = 5.0
 _MOST_WARNINGS = 20
 _PARTING_SECONDS = 3.0
-_MOST_EARLY = 256
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""
@@ -97,9 +96,7 @@ class Job:
         self.budget.follow(plan)
         self.crew: Crew | None = None
         self.worker: Producer | PieceProducer | None = None
-        self.statistics: RootDesk | MemberDesk | None = None
-        self._intervals = Intervals()
-        self._early: deque[tuple[int, dict[str, Any], memoryview]] = deque(maxlen=_MOST_EARLY)
+        self.statistics = Post(self._place, self._name_of, self._gone)
         alone = meeting is None
         self.agenda = Agenda(
             plan.starting(first_step),
@@ -140,7 +137,7 @@ class Job:
                 pieces=self._take_pieces,
                 hub=self._hub_came,
                 changed=self._crew_changed,
-                statistics=self._take_statistics,
+                statistics=self.statistics.take,
                 lost=self._pieces_lost,
             )
             if address is not None:
@@ -174,39 +171,18 @@ class Job:
             name=self._name,
             controls=self._controls,
             places=self._places or [self._place.to_message()],
-            statistics=self._intervals.to_message(),
+            statistics=self.statistics.intervals.to_message(),
         )
 
     def log_statistics(
         self, intervals: Intervals, names: NameList, keep: Callable[[WholeStep], None] | None
     ) -> None:
-        """Take statistics from now on, and tell the hub.
-
-        Parameters
-        ----------
-        intervals : Intervals
-            What is logged when.
-        names : NameList
-            Of this process's tensors.
-        keep : callable, optional
-            Takes what rank 0 sends, too.
-        """
-        worker, crew = self.worker, self.crew
-        self._intervals = intervals
-        if isinstance(worker, Producer) and self._place.rank == 0:
-            self.statistics = RootDesk(
-                worker,
-                names,
-                rank=0,
-                world_size=self._place.world_size,
-                name=self._name_of,
-                gone=lambda rank: crew is None or crew.roll.gone(rank),
-                keep=keep,
-            )
-        elif worker is not None and crew is not None:
-            self.statistics = MemberDesk(worker, names, crew.send_statistics)
-        if worker is not None:
-            worker.reply(self.announcement)
+        """Take statistics from now on, as :meth:`Post.begin` does, and tell the hub."""
+        crew = self.crew
+        send = None if crew is None else crew.send_statistics
+        self.statistics.begin(self.worker, send, intervals, names, keep)
+        if self.worker is not None:
+            self.worker.reply(self.announcement)
 
     def applied(self, turn: Turn, step: int) -> None:
         """Follow what is in force from ``step`` on, and tell the hub."""
@@ -354,17 +330,7 @@ class Job:
     def _pieces_lost(self) -> None:
         if isinstance(self.worker, PieceProducer):
             self.worker.describe_anew()
-        if isinstance(self.statistics, MemberDesk):
-            self.statistics.tell_anew()
-
-    def _take_statistics(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        if isinstance(self.statistics, RootDesk):
-            while self._early:
-                self.statistics.take(*self._early.popleft())
-            self.statistics.take(rank, meta, payload)
-        else:
-            # It is ahead of this process, which has not been asked to log yet.
-            self._early.append((rank, meta, payload))
+        self.statistics.tell_anew()
 
     def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         if isinstance(self.worker, Producer):
@@ -372,6 +338,9 @@ class Job:
 
     def _name_of(self, rank: int) -> str:
         return f"rank {rank}" if self.crew is None else self.crew.roll.name(rank)
+
+    def _gone(self, rank: int) -> bool:
+        return self.crew is None or self.crew.roll.gone(rank)
 
     def _crew_changed(self) -> None:
         """Rank 0: somebody came, went or fell silent."""

@@ -7,10 +7,12 @@ import queue
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from ..protocol import ProtocolError, encode_frame, encode_message
 from .batch import Batch, Row, split_rows, tensors_table
+from .early_frames import EarlyFrames
+from .gatherers import Gatherers, IGatherer
 from .hub_process import HubAddress, HubProcess
 from .joiner import Joiner
 from .link import Link, LinkLost
@@ -29,7 +31,6 @@ _SCALARS_SECONDS = 0.2
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LAST_SECONDS = 2.0
 _MOST_REFUSALS = 3
-_EARLY_BYTES = 32 << 20
 _MOMENT_ROWS = 100_000
 
 
@@ -39,17 +40,6 @@ class Control:
 
     link: Link
     message: dict[str, Any] | ProtocolError | None
-
-
-class IGatherer(Protocol):
-    """Something else in which what several processes sent waits until it is complete."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anything waits."""
-
-    def send_ready(self, *, caught_up: bool = True, everything: bool = False) -> None:
-        """Send what is complete; with ``everything`` wait no more."""
 
 
 class Producer(Worker):
@@ -111,7 +101,7 @@ class Producer(Worker):
     ) -> None:
         super().__init__(stages, queue_bytes)
         self._joiner = joiner
-        self._gatherers: list[IGatherer] = []
+        self._gatherers = Gatherers()
         self._report, self._viewers, self._hub_is, self._moved = report, viewers, hub_is, moved
         self._stepped = stepped
         self._hubless = hubless
@@ -131,8 +121,7 @@ class Producer(Worker):
         self._retry_at = 0.0
         self._numbers = NumbersOut(self.health.warn)
         self._overhead_at = self._status_at = time.monotonic()
-        self._early: list[bytes] | None = [] if address is None and not hubless else None
-        self._early_bytes = 0
+        self._early = EarlyFrames(address is None and not hubless)
         self.run_id = None if address is None else address.run_id
         self._thread.start()
 
@@ -146,9 +135,13 @@ class Producer(Worker):
         """Hand over what another rank of the tensor-parallel group sent."""
         self._queue.put(Pieces(rank, meta, payload))
 
+    def caught_up(self) -> bool:
+        """Return whether everything that was handed over has been taken."""
+        return self._queue.empty()
+
     def gathers(self, gatherer: IGatherer) -> None:
-        """Look after a gatherer from now on, in the thread."""
-        self._gatherers.append(gatherer)
+        """Look after a gatherer from now on, until it is done."""
+        self.errand(lambda: self._gatherers.add(gatherer))
 
     def status_now(self) -> None:
         """Send a ``status`` at once: something happened that viewers should not wait for."""
@@ -199,10 +192,7 @@ class Producer(Worker):
                 self._address, self._retry_at = item, 0.0
             elif item == ():
                 self._status_at = 0.0
-            if self._joiner is not None:
-                self._send_ready()
-            for gatherer in self._gatherers:
-                gatherer.send_ready(caught_up=self._queue.empty())
+            self._send_ready()
             if self._link is None and not self.untraced and time.monotonic() >= self._retry_at:
                 self._connect()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
@@ -216,7 +206,7 @@ class Producer(Worker):
     def _send_last(self) -> None:
         """Wait a moment for what other processes have of the last step."""
         deadline = time.monotonic() + _LAST_SECONDS
-        while (self._joiner is not None and self._joiner.waiting) or any(g.waiting for g in self._gatherers):
+        while (self._joiner is not None and self._joiner.waiting) or self._gatherers.waiting:
             left = deadline - time.monotonic()
             try:
                 item = self._queue.get(timeout=max(0.0, left))
@@ -226,10 +216,7 @@ class Producer(Worker):
                 self._take_pieces(item)
             elif isinstance(item, Errand):
                 item.run()
-            if self._joiner is not None:
-                self._send_ready(everything=left <= 0)
-            for gatherer in self._gatherers:
-                gatherer.send_ready(caught_up=self._queue.empty(), everything=left <= 0)
+            self._send_ready(everything=left <= 0)
 
     def _patience(self) -> float:
         if self._link is not None or self.untraced or self._address is None:
@@ -258,13 +245,11 @@ class Producer(Worker):
             self.health.warn(restarted)
 
     def _send_early(self) -> None:
-        early, self._early = self._early or [], None
         try:
-            for frame in early:
-                link = self._link
-                if link is None:
+            for frame in self._early.take():
+                if self._link is None:
                     break
-                link.send(frame)
+                self._link.send(frame)
         except LinkLost as error:
             self._lost(str(error))
 
@@ -332,9 +317,11 @@ class Producer(Worker):
             self.health.warn(f"Rank {item.rank} sent something that cannot be read: {str(error)[:200]}")
 
     def _send_ready(self, *, everything: bool = False) -> None:
-        assert self._joiner is not None
+        self._gatherers.send_ready(everything=everything)
+        if self._joiner is None:
+            return
         # What waits in the queue may be the very pieces: nobody is late while this thread is behind.
-        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._queue.empty()):
+        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self.caught_up()):
             # Joined values lie elsewhere than in the stage.
             self._send_tensors(waiting.batch.step, rows, None if waiting.needs else waiting.stage)
             if waiting.needs and waiting.stage is not None:
@@ -384,12 +371,12 @@ class Producer(Worker):
                 return len(frame)
             except LinkLost as error:
                 self._lost(str(error))
-        elif self._early is not None and self._early_bytes < _EARLY_BYTES:
+        elif self._early.room:
             # Nobody has said yet where the hub is.
             self._seq += 1
-            self._early.append(encode_frame(stream, table, step=step, seq=self._seq))
-            self._early_bytes += len(self._early[-1])
-            return len(self._early[-1])
+            frame = encode_frame(stream, table, step=step, seq=self._seq)
+            self._early.keep(frame)
+            return len(frame)
         if stream == "tensors":
             self.health.lost_rows += table.num_rows
         return 0

@@ -64,3 +64,13 @@ def test_every_layout_has_the_statistics_of_one_process(tmp_path: Path) -> None:
     assert run_job(4, "torch_statistics_work:trained", fours, tmp_path) == [[[]] * 2] * 4
     for kind, way, replicas in (*twos, *fours):
         hold(tmp_path, kind, way, replicas, frozenset(norms if way == "sequence" else ()))
+
+
+def test_what_a_process_that_is_gone_had_a_part_in_is_left_out_and_named(tmp_path: Path) -> None:
+    warnings, _ = run_job(2, "torch_statistics_work:parted", tmp_path)
+    assert len(warnings) == 1
+    assert "tensors of step 2 are left out: rank 1 (dp 1)" in warnings[0]
+    (activations,) = tmp_path.rglob("activation*/rank0.jsonl")
+    assert [json.loads(line)["iter"] for line in activations.read_text().splitlines()] == [1]
+    (parameters,) = tmp_path.rglob("param*/rank0.jsonl")
+    assert [json.loads(line)["iter"] for line in parameters.read_text().splitlines()] == [1, 2]

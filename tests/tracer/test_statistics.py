@@ -59,6 +59,8 @@ def logged(small_hub):
     def begin(model: nn.Module, optimizer=None, **options):
         logger = megalens.log_statistics(model, optimizer, hub=small_hub.address, **options)
         loggers.append(logger)
+        # What is sent before there is a hub is given up.
+        assert logger.tracer.connected(20)
         return logger
 
     def rows() -> dict[tuple[str, str, int], dict]:
@@ -472,3 +474,22 @@ def test_a_fault_of_the_loggers_own_does_not_reach_the_training(gpt, ids, logged
     rows = logged.rows()
     assert rows["param", "head.weight", 1]["samples"] == -1
     assert any("samples could not be read" in text for text in logger.tracer.status()["warnings"])
+
+
+@pytest.mark.slow
+def test_a_compiled_model_has_its_parameters_and_gradients_and_the_rest_is_said(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, **ALL)
+    loss = torch.compile(gpt.loss, backend="aot_eager")
+    for _ in range(2):
+        optimizer.zero_grad()
+        with logger.step():
+            loss(ids).backward()
+            gradient = gpt.blocks[0].mlp.fc1.weight.grad.clone()
+            nn.utils.clip_grad_norm_(gpt.parameters(), 0.01)
+            optimizer.step()
+    rows = logged.rows()
+    assert {stat for stat, _, _ in rows} == {"param", "grad"}
+    assert rows["grad", "blocks.0.mlp.fc1.weight", 2]["gradient_stage"] == "pre_clip"
+    same(rows["grad", "blocks.0.mlp.fc1.weight", 2], gradient)
+    assert any("Nothing could be measured inside" in text for text in logger.tracer.status()["warnings"])

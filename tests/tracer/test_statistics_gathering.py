@@ -81,7 +81,7 @@ def test_a_tensor_of_which_a_part_does_not_come_is_left_out_and_named() -> None:
     assert ranks.ready() == []
     # It may be gone with its part in the queue: only once that is empty it is missed.
     ranks.gone.add(1)
-    assert ranks.ready(caught_up=False) == []
+    assert ranks.ready(caught_up=lambda: False) == []
     (second,) = ranks.ready()
     assert counts(second) == {"own": 1}
     assert second.left_out == 1

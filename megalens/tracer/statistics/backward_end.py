@@ -61,7 +61,7 @@ class BackwardEnd:
             handle.remove()
 
     def _called(self, module: nn.Module, args: Any, output: Any) -> None:
-        if not self.on or not torch.is_grad_enabled():
+        if torch.compiler.is_compiling() or not self.on or not torch.is_grad_enabled():
             return
         self.half = self.half or half_precision()
         for tensor in _tensors(output):

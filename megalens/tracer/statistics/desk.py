@@ -129,12 +129,25 @@ class RootDesk(_Desk):
         self._gathering = Gathering(world_size, name, gone, producer.health.warn)
         self._told = 0
         self._came_bytes = self._read_bytes = 0
+        self._ended = False
         producer.gathers(self)
 
     @property
     def waiting(self) -> bool:
         """Whether a step waits for other processes."""
         return self._gathering.waiting
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._ended and not self.waiting
+
+    def end(self) -> None:
+        """Take nothing more; what came is still sent."""
+        self._worker.errand(self._end)
+
+    def _end(self) -> None:
+        self._ended = True
 
     def take(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process sent, in the crew's thread."""
@@ -146,9 +159,9 @@ class RootDesk(_Desk):
         self._came_bytes += len(payload)
         self._worker.errand(lambda: self._of_other(rank, meta, payload))
 
-    def send_ready(self, *, caught_up: bool = True, everything: bool = False) -> None:
+    def send_ready(self, *, everything: bool = False) -> None:
         """Send what is complete, in the producer thread."""
-        for whole in self._gathering.ready(caught_up=caught_up, everything=everything):
+        for whole in self._gathering.ready(self._producer.caught_up, everything=everything):
             self._producer.health.lost_rows += whole.left_out
             table = moments_table(whole, self._rank)
             if table.num_rows:

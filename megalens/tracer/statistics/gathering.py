@@ -179,13 +179,15 @@ class Gathering:
                 self._fold(stat)
         here.heard.add(rank)
 
-    def ready(self, *, caught_up: bool = True, everything: bool = False) -> Iterator[WholeStep]:
+    def ready(
+        self, caught_up: Callable[[], bool] = lambda: True, *, everything: bool = False
+    ) -> Iterator[WholeStep]:
         """Give the steps that are complete, or that nothing more can come of.
 
         Parameters
         ----------
-        caught_up : bool
-            Whether all that came has been taken; nobody is late before.
+        caught_up : callable
+            Gives whether all that came has been taken; nobody is late before.
         everything : bool
             Wait no more.
         """
@@ -195,11 +197,10 @@ class Gathering:
             missing = [rank for rank in self._ranks if rank not in here.heard]
             if missing and not everything:
                 full = sum(each.nbytes for each in self._steps.values()) > _MOST_BYTES
-                late = caught_up and time.monotonic() - here.since > _PATIENCE_SECONDS
-                lost = all(
-                    self._ranks[rank].step > step or (caught_up and self._gone(rank)) for rank in missing
-                )
-                if not (full or late or lost):
+                late = time.monotonic() - here.since > _PATIENCE_SECONDS
+                lost = all(self._ranks[rank].step > step or self._gone(rank) for rank in missing)
+                # Asked last: what a process sent before it left has come by the time that it is known to be gone.
+                if not full and not ((late or lost) and caught_up()):
                     return
             del self._steps[step]
             self._done = step

@@ -201,9 +201,8 @@ class StatisticsLogger:
         if "param" in self._due:
             parts["param"] = self._params()
         self._parts = {}
-        desk = self.tracer._job.statistics
-        if desk is not None:
-            desk.put(StepParts.leaving(self._step, self._consumed(), list(parts.values())))
+        given = StepParts.leaving(self._step, self._consumed(), list(parts.values()))
+        self.tracer._job.statistics.put(given)
 
     def _params(self) -> Part:
         ids: list[int] = []
@@ -254,3 +253,4 @@ class StatisticsLogger:
             self._gradients.close()
         if self.tracer._statistics is self:
             self.tracer._statistics = None
+            self.tracer._job.statistics.end()

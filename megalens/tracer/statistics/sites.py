@@ -114,6 +114,8 @@ class Sites:
             handle.remove()
 
     def _root_called(self, module: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         self._trains = torch.is_grad_enabled()
         self.half = self.half or half_precision()
 
@@ -133,6 +135,9 @@ class Sites:
 
     def _going_in(self, probe: Probe) -> Callable[..., Any]:
         def going_in(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            # What is compiled into a graph would stay there after this step.
+            if torch.compiler.is_compiling():
+                return None
             probe.counts = self._counts(probe)
             if not probe.counts or probe.input is None:
                 return None
@@ -148,7 +153,7 @@ class Sites:
 
     def _coming_out(self, probe: Probe) -> Callable[..., Any]:
         def coming_out(module: nn.Module, args: Any, output: Any) -> None:
-            if probe.counts:
+            if probe.counts and not torch.compiler.is_compiling():
                 self._spent(lambda: self._look_out(probe.output, output))  # type: ignore[arg-type]
 
         return coming_out
