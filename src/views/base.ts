@@ -201,15 +201,18 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     return this._chart?.frames()[0] ?? null;
   }
 
-  /** What is shown was changed by zooming or moving. */
-  protected zoomed(): void {
-    // Most pictures hold all that can be zoomed into.
+  /** Say what is waited for, while there is no picture. */
+  protected waits(sentence: string): void {
+    if (!this._isDisposed && this._content === null) {
+      this._show({ ...readingState('', this._actions, this.t), sentence });
+    }
   }
 
-  /** The page has another theme. */
-  protected restyled(): void {
-    // Most colours come from the chart's own theme.
-  }
+  /** What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed into. */
+  protected zoomed?(): void;
+
+  /** The page has another theme; for pictures whose colours are not the chart's own. */
+  protected restyled?(): void;
 
   /** Width in pixels that the picture may take; 640 where the page has no layout. */
   protected get width(): number {
@@ -249,7 +252,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._ends.push(
       watchTheme(this.node, () => {
         void this._chart?.restyle(readTheme(this._shell.root)).then(() => this._place());
-        this.restyled();
+        this.restyled?.();
       })
     );
     const { stage } = this._shell;
@@ -362,7 +365,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       this._zoom.extent(content.extent.x, content.extent.y);
       this._zoom.changed.connect(() => {
         void chart.settled().then(() => this._place());
-        this.zoomed();
+        this.zoomed?.();
       });
     } else {
       await this._chart.apply(recipe);

@@ -4,7 +4,8 @@ import type {
   IMomentIndex,
   IMomentRows,
   IMomentSource,
-  MomentStat
+  MomentStat,
+  ReadingProgress
 } from '../../store/moment-source';
 
 /** One row as a test says it; what is left out is of an ordinary tensor of 1,000 values. */
@@ -37,7 +38,7 @@ export class MemoryMoments implements IMomentSource {
     this._version += 1;
   }
 
-  index(): Promise<IMomentIndex> {
+  index(_signal?: AbortSignal, _told?: ReadingProgress): Promise<IMomentIndex> {
     const stats = [...new Set(this._rows.map(row => row.stat ?? 'grad'))].map(stat => {
       const rows = this._rows.filter(row => (row.stat ?? 'grad') === stat);
       const steps = [...new Set(rows.map(row => row.step))];

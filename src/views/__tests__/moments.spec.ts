@@ -1,7 +1,9 @@
 import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
+import { ClientError } from '../../client';
+import { StoreError } from '../../store';
 import { mountView } from '../registry';
 import type { IView, IViewHost } from '../view';
-import { tensorNames, type IMomentRow } from './memory-moments';
+import { tensorNames, type IMomentRow, type MemoryMoments } from './memory-moments';
 import { HELLO, MemoryRun } from './run';
 
 // The first test also loads and transforms Vega.
@@ -362,6 +364,38 @@ describe('states', () => {
     await view?.update({ where: { name: '(' } } as Partial<ViewOptions>);
     expect(document.querySelector('.jp-MegalensState')?.getAttribute('data-kind')).toBe('error');
     expect(button('Clear filter')).toBeDefined();
+  });
+
+  it('takes the server’s refusals as its own, and says how far it is in reading files', async () => {
+    run.log(...grads(1, 2));
+    const refused = new ClientError('refused', 'The total would count twice.', {
+      status: 400,
+      serverCode: 'mixed'
+    });
+    const moments = run.moments as MemoryMoments;
+    const index = moments.index.bind(moments);
+    let go: () => void = () => undefined;
+    moments.index = async (_signal, told) => {
+      if (told) {
+        told(250_000_000, 1_000_000_000);
+        await new Promise<void>(resolve => (go = resolve));
+      }
+      return index();
+    };
+    moments.rows = () => Promise.resolve(null);
+    moments.groups = () => Promise.reject(new StoreError('unavailable', refused.message, { cause: refused }));
+    const shown = show({ by: [] });
+    await new Promise<void>(resolve => {
+      new MutationObserver(() => state().includes('Reading the files') && resolve()).observe(document.body, {
+        subtree: true,
+        childList: true
+      });
+    });
+    expect(state()).toContain('Reading the files of gpt-demo: 250 MB of 1 GB…');
+    go();
+    await shown;
+    expect(state()).toContain('The total would count twice.');
+    expect(button('Outputs only')).toBeDefined();
   });
 
   it('repeats what is unusual about a run', async () => {

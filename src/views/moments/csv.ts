@@ -1,4 +1,6 @@
-import type { IMomentGroups, IMomentRows, MomentColumn } from '../../store/moment-source';
+import { nameFilter, readRanges } from '../../aggregate';
+import { parseName } from '../../protocol/tensor-name';
+import type { IMomentFilter, IMomentGroups, IMomentRows, MomentColumn } from '../../store/moment-source';
 
 /** Write groups as comma-separated values, all their digits, with the statistic under its name. */
 export function groupsCsv(groups: IMomentGroups, by: readonly MomentColumn[], statistic: string): string {
@@ -15,8 +17,21 @@ export function groupsCsv(groups: IMomentGroups, by: readonly MomentColumn[], st
   return [head, ...lines].map(line => line.join(',')).join('\n') + '\n';
 }
 
+/** Say which rows a filter takes: a source may bring more than these. */
+export function rowFilter(rows: IMomentRows, where: IMomentFilter): (at: number) => boolean {
+  const named = nameFilter(where);
+  const taken = rows.names.map(name => named(name, parseName(name)));
+  const [rank, stage] = [readRanges(where.rank, 'rank'), readRanges(where.stage, 'stage')];
+  const known = (value: number | undefined): number | null =>
+    value === undefined || value < 0 ? null : value;
+  return at =>
+    taken[rows.nameId[at] ?? -1] === true &&
+    (rank === null || rank(known(rows.rank[at]))) &&
+    (stage === null || stage(known(rows.stage[at])));
+}
+
 /** Write the rows themselves as comma-separated values: the columns of the stream. */
-export function rowsCsv(rows: IMomentRows): string {
+export function rowsCsv(rows: IMomentRows, takes: (at: number) => boolean): string {
   const columns: Record<string, (at: number) => string | number> = {
     step: at => rows.step[at] ?? 0,
     samples: at => rows.samples[at] ?? -1,
@@ -36,11 +51,13 @@ export function rowsCsv(rows: IMomentRows): string {
     rounding: at => number(rows.rounding[at]),
     loss_scale: at => number(rows.lossScale[at])
   };
-  const lines = Array.from(rows.step, (_, at) =>
-    Object.values(columns)
-      .map(read => read(at))
-      .join(',')
-  );
+  const lines = Array.from(rows.step.keys())
+    .filter(takes)
+    .map(at =>
+      Object.values(columns)
+        .map(read => read(at))
+        .join(',')
+    );
   return [Object.keys(columns).join(','), ...lines].join('\n') + '\n';
 }
 

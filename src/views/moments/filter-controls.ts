@@ -1,5 +1,6 @@
 import type { MomentFilter } from '../../protocol/views.generated';
 import { formatInteger } from '../../charts';
+import { readPattern } from '../../aggregate';
 import { isLayerText } from '../layers';
 import type { Control } from '../toolbar';
 import type { Translate } from '../translate';
@@ -267,7 +268,7 @@ function without(where: MomentFilter): MomentFilter {
 
 function isPattern(text: string): boolean {
   try {
-    return new RegExp(text) instanceof RegExp;
+    return readPattern(text, 'pattern') instanceof RegExp;
   } catch {
     return false;
   }

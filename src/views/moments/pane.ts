@@ -1,5 +1,5 @@
 import type { IMomentQuestion } from '../../aggregate';
-import { AggregateError } from '../../aggregate';
+import { formatBytes } from '../../charts';
 import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/moment-source';
 import type { IRunSource, SourceChange } from '../../store/source';
@@ -13,6 +13,7 @@ import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
 import type { IOtherRun, OtherRuns } from './other-runs';
 import { MomentReader } from './reader';
+import { refusalOf } from './refusal';
 import type { MomentOptions } from './words';
 
 /** What a pane shares with the explorer that it is part of. */
@@ -123,7 +124,10 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
     this._reader ??= new MomentReader(moments);
     const reader = this._reader;
     const stale = this._isStale || this._index === null;
-    const index = stale || this._index === null ? await reader.index(signal) : this._index;
+    const index =
+      stale || this._index === null
+        ? await reader.index(signal, (done, total) => this._reading(done, total))
+        : this._index;
     this._isStale = false;
     this._index = index;
     const wanted = this.options.ratio === 'grad_to_param' ? 'grad' : this.options.stat;
@@ -210,16 +214,20 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
   }
 
   private _refused(reason: unknown): IState | null {
-    if (!(reason instanceof Error) || !('code' in reason)) {
-      return null;
-    }
     const choose = (options: Partial<MomentsOptions>): void => this.choose(options);
-    if (reason.code === 'mixed') {
-      return mixedState(reason.message, this.options, choose, this.t);
+    const refusal = refusalOf(reason);
+    const sentence = reason instanceof Error ? reason.message : String(reason);
+    if (refusal === 'mixed') {
+      return mixedState(sentence, this.options, choose, this.t);
     }
-    return reason instanceof AggregateError && reason.code === 'invalid'
-      ? wrongFilter(reason.message, this.options, choose, this.t)
-      : null;
+    return refusal === 'invalid' ? wrongFilter(sentence, this.options, choose, this.t) : null;
+  }
+
+  /** Say how far the server is in reading a run's files. */
+  private _reading(done: number, total: number): void {
+    this.waits(
+      this.t('Reading the files of %1: %2 of %3…', this.source.name, formatBytes(done), formatBytes(total))
+    );
   }
 
   private _reader: MomentReader | null = null;

@@ -1,5 +1,5 @@
 import { groupMoments, type IMomentQuestion } from '../../aggregate';
-import type { IMomentGroups, IMomentIndex, IMomentSource } from '../../store/moment-source';
+import type { IMomentGroups, IMomentIndex, IMomentSource, ReadingProgress } from '../../store/moment-source';
 
 /** Answers that are kept: those of one picture and its last few places. */
 const MOST_KEPT = 24;
@@ -16,9 +16,13 @@ export class MomentReader {
     return this._version ?? '';
   }
 
-  /** What there is, as of now. */
-  async index(signal?: AbortSignal): Promise<IMomentIndex> {
-    const index = await this.source.index(signal);
+  /**
+   * What there is, as of now.
+   *
+   * @param told - Hears how far the source is where it reads files first.
+   */
+  async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+    const index = await this.source.index(signal, told);
     if (index.version !== this._version) {
       this._version = index.version;
       this._kept.clear();

@@ -4,7 +4,7 @@ import type { INote, Loaded } from '../content';
 import { saveFile } from '../dom';
 import { BodyPane } from './body-pane';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
-import { groupsCsv, rowsCsv } from './csv';
+import { groupsCsv, rowFilter, rowsCsv } from './csv';
 import { DataTable, type ITableColumn } from './data-table';
 import { titleWords } from './line-words';
 import type { MomentReader } from './reader';
@@ -72,7 +72,7 @@ export class TablePane extends BodyPane {
         )
       );
     }
-    return rowsCsv(rows);
+    return rowsCsv(rows, rowFilter(rows, where ?? {}));
   }
 
   private async _save(what: string, write: () => Promise<string>): Promise<void> {
