@@ -23,6 +23,7 @@ from megalens.protocol import (
     stream_schema,
 )
 from scripts.moment_fixtures import merge_cases, moment_row, name_cases, raw_cases
+from scripts.moment_group_cases import group_cases
 
 ROOT = Path(__file__).parents[1] / "protocol" / "fixtures"
 TIME_US = 1_790_000_000_123_456
@@ -486,7 +487,12 @@ def contents() -> dict[str, bytes]:
     for name, message in messages().items():
         encode_message(message)
         files[f"messages/{name}.json"] = (json.dumps(message, indent=2, ensure_ascii=False) + "\n").encode()
-    for name, cases in (("merge", merge_cases()), ("raw", raw_cases()), ("names", name_cases())):
+    for name, cases in (
+        ("merge", merge_cases()),
+        ("raw", raw_cases()),
+        ("names", name_cases()),
+        ("groups", group_cases()),
+    ):
         files[f"moments/{name}.json"] = (json.dumps(cases, indent=1, ensure_ascii=False) + "\n").encode()
     return files
 

@@ -1,8 +1,24 @@
-import type { IMomentQuery } from '../../store';
+import type { IMomentQuery, MomentKey } from '../../store';
+import GROUPS from '../../../protocol/fixtures/moments/groups.json';
 import MERGE from '../../../protocol/fixtures/moments/merge.json';
 import { MOMENT_STATISTICS } from '../../protocol';
 import { AggregateError, groupMoments } from '..';
 import { RowSource, lines, type IRow } from './moment-rows';
+
+/** A case of `groups.json`: a question as the endpoint takes it. */
+interface IGroupCase {
+  readonly doc: string;
+  readonly rows: readonly (IRow & { readonly nan_count: number })[];
+  readonly query: Partial<IMomentQuery> & { readonly first?: number; readonly last?: number };
+  readonly refused?: string;
+  readonly expected?: {
+    readonly keys: readonly MomentKey[];
+    /** Group, step and value. */
+    readonly points: readonly (readonly number[])[];
+    readonly groups: number;
+    readonly steps: number;
+  };
+}
 
 const L2: IMomentQuery = { stat: 'grad', statistic: 'l2', by: ['layer'] };
 
@@ -42,6 +58,25 @@ describe('merging moments', () => {
         expect(found.error[group]).toBe(0);
       });
     }
+  });
+});
+
+describe('the golden cases of groups', () => {
+  it.each(GROUPS as readonly IGroupCase[])('$doc', async ({ rows, query, expected, refused }) => {
+    const { first = 0, last = Infinity, ...rest } = query;
+    const all = rows.map(({ nan_count: nanCount, ...row }) => ({ ...row, nanCount }));
+    const asked = ask(all, { stat: 'grad', ...rest, steps: [first, last] });
+    if (expected === undefined) {
+      await expect(asked).rejects.toMatchObject({ name: 'AggregateError', code: refused });
+      return;
+    }
+    const found = await asked;
+    expect(found.keys).toEqual(expected.keys);
+    expect(Array.from(found.group, (group, row) => [group, found.step[row]])).toEqual(
+      expected.points.map(([group, step]) => [group, step])
+    );
+    expected.points.forEach(([, , value = NaN], row) => expect(found.value[row]).toBeCloseTo(value, 12));
+    expect([found.groupsTotal, found.stepsTotal]).toEqual([expected.groups, expected.steps]);
   });
 });
 
