@@ -76,3 +76,13 @@ class MegatronRanks:
             stage=state.get_pipeline_model_parallel_rank(),
             stages=state.get_pipeline_model_parallel_world_size(),
         )
+
+    def of_stages(self, value: Any) -> list[Any]:
+        """Return what each pipeline stage that this process stands in a row with gives; all of them have to call it."""
+        if self.stages == 1:
+            return [value]
+        state: Any = sys.modules["megatron.core.parallel_state"]
+        found: list[Any] = [None] * self.stages
+        group = state.get_pipeline_model_parallel_group()
+        torch.distributed.all_gather_object(found, value, group=group)
+        return found

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..tracer import TracerError
@@ -102,23 +101,12 @@ def _is_cut(module: nn.Module, name: str, parameter: nn.Parameter) -> bool:
 
 def _one_tensor_a_name(names: Sequence[str], ranks: MegatronRanks) -> None:
     """Refuse two tensors with one name, on this process or on another stage."""
-    twice = sorted(name for name, times in Counter(names).items() if times > 1)
-    where = "in this process"
-    if not twice and ranks.stages > 1:
-        group = _stages()
-        by_stage: list[Any] = [None] * ranks.stages
-        torch.distributed.all_gather_object(by_stage, list(names), group=group)
-        times = Counter(name for of_stage in by_stage for name in of_stage)
-        twice, where = sorted(name for name in times if times[name] > 1), "on two pipeline stages"
+    # Before anything is refused: a process that left now would leave the other stages waiting.
+    times = Counter(name for of_stage in ranks.of_stages(list(names)) for name in of_stage)
+    twice = sorted(name for name in times if times[name] > 1)
+    where = "on two pipeline stages" if ranks.stages > 1 else "in this process"
     if twice:
         raise TracerError(
             f"{len(twice)} names would each stand for two tensors {where}, whose statistics cannot be merged: {', '.join(twice[:5])}. "
             "Layers need a layer_number that counts over all stages. Learned positions beside multi-token prediction are two tensors indeed, one on the first stage and one on the last; rotary ones are none."
         )
-
-
-def _stages() -> Any:
-    from importlib import import_module
-
-    state: Any = import_module("megatron.core.parallel_state")
-    return state.get_pipeline_model_parallel_group()
