@@ -1,0 +1,175 @@
+"""Count, mean, four moments, extremes and non-finite counts of a model's parameters, against one plain read of the same memory.
+
+Blocks of all ways alternate in one run, in random order. Run ``python -m bench.moments_kernel`` (``--quick`` for a short run that proves only that it
+works).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.common import Row, ratio, write_results
+from megalens.tracer.moments import kernel_name, measure
+from megalens.tracer.moments.native.library import load
+from megalens.tracer.moments.plain import measure_plainly
+
+_TARGET = 1.5
+_WIDTH, _LAYERS, _WORDS, _POSITIONS = 384, 12, 22_000, 1024
+_JUDGED = (torch.float32, torch.bfloat16)
+_READ = "sum()"
+_KERNEL = "Megalens' kernel"
+
+Way = Callable[[Sequence[Tensor]], object]
+
+
+def main() -> int:
+    """Measure, write ``results/moments_kernel.*`` and return 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    kernel, plain_rounds = kernel_name("cpu"), 3 if quick else 7
+    rounds = 5 if quick else 61
+    rows: list[Row] = []
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        tensors = [torch.randn(shape).mul_(0.02).to(dtype) for shape in shapes()]
+        rows += _compare(tensors, rounds, plain_rounds if dtype in _JUDGED else 0)
+        if dtype in _JUDGED:
+            # Alone, without threads that wait for each other: what the arithmetic costs where memory is not the limit.
+            rows += _compare(tensors, rounds, 0, threads=1)
+        del tensors
+    small = [torch.randn(_WIDTH)]
+    calls = 200 if quick else 5000
+    began = time.perf_counter()
+    for _ in range(calls):
+        measure(small)
+    rows.append(
+        Row(f"a call with one tensor of {_WIDTH} values", (time.perf_counter() - began) / calls * 1e6, "µs")
+    )
+    how = (
+        f"The parameters of a GPT of width {_WIDTH} and {_LAYERS} layers: {len(shapes())} tensors, {_values() / 1e6:.1f} million values, more than the caches hold. "
+        "Every way goes over all of them, all ways in random order, round after round; a figure is the median over the rounds, a ratio that of the medians, its interval "
+        f"over rounds. One plain read is `tensor.sum()` of each. The kernel in use is {kernel}, on torch's {torch.get_num_threads()} threads. The kernel gives all nine figures in "
+        "float64; naive torch and numpy take mean, variance, third and fourth power, extremes and non-finite counts one after the other; `torch._foreach` has "
+        "powers of many tensors at once but no sums, and gives neither extremes nor non-finite counts: its figures are raw sums in the tensor's own type."
+    )
+    path = write_results("moments_kernel", "Moments of a tensor against one read of its memory", rows, how=how, quick=quick)  # fmt: skip
+    print(path.read_text())
+    return 0
+
+
+def shapes() -> list[tuple[int, ...]]:
+    """Return the shapes of a GPT's parameters: large matrices and as many small vectors."""
+    d = _WIDTH
+    layer = [
+        (d,),
+        (d,),
+        (3 * d, d),
+        (3 * d,),
+        (d, d),
+        (d,),
+        (d,),
+        (d,),
+        (4 * d, d),
+        (4 * d,),
+        (d, 4 * d),
+        (d,),
+    ]
+    return [(_WORDS, d), (_POSITIONS, d), (2, d), *(layer * _LAYERS), (d,), (d,), (_WORDS,)]
+
+
+def _values() -> int:
+    return sum(int(np.prod(shape)) for shape in shapes())
+
+
+def _compare(tensors: list[Tensor], rounds: int, plain_rounds: int, threads: int | None = None) -> list[Row]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        times = _times(tensors, rounds, plain_rounds)
+    finally:
+        torch.set_num_threads(before)
+    kind = str(tensors[0].dtype).removeprefix("torch.") + (f", {threads} thread" if threads else "")
+    judged = tensors[0].dtype in _JUDGED
+    return [row for name in times if times[name] for row in _rows(kind, name, times, judged)]
+
+
+def _times(tensors: list[Tensor], rounds: int, plain_rounds: int) -> dict[str, list[float]]:
+    fast: dict[str, Way] = {_READ: lambda given: [each.sum() for each in given], _KERNEL: measure}
+    portable = _portable()
+    if portable is not None:
+        fast["the kernel without AVX2"] = portable
+    slow: dict[str, Way] = {
+        "naive torch": lambda given: [_naively(each) for each in given],
+        "torch._foreach, raw sums": _foreach,
+        "plain torch, the fallback": lambda given: [measure_plainly(each) for each in given],
+    }
+    if tensors[0].dtype == torch.float32:
+        slow["numpy"] = lambda given: [_by_numpy(each.numpy()) for each in given]
+    times: dict[str, list[float]] = {name: [] for name in fast | slow}
+    dice = random.Random(0)
+    for number in range(-1, rounds):
+        ways = fast | slow if 0 <= number < plain_rounds else fast
+        for name in dice.sample(list(ways), len(ways)):
+            began = time.perf_counter()
+            ways[name](tensors)
+            # The first round only warms up.
+            if number >= 0:
+                times[name].append(time.perf_counter() - began)
+    return times
+
+
+def _rows(kind: str, name: str, times: dict[str, list[float]], judged: bool) -> list[Row]:
+    values, spent = _values(), times[name]
+    row = Row(
+        f"{kind}: {name}", statistics.median(spent) / values * 1e9, "ns/value", extra={"seconds": spent}
+    )
+    if name == _READ:
+        return [row]
+    quotient = ratio(spent, times[_READ][: len(spent)], middle=statistics.median)
+    judged = judged and name == _KERNEL
+    return [
+        row,
+        Row(
+            f"{kind}: {name} over {_READ}", quotient.value, "", quotient.low, quotient.high,
+            f"≤ {_TARGET}" if judged else "", quotient.value <= _TARGET if judged else None,
+        ),
+    ]  # fmt: skip
+
+
+def _portable() -> Way | None:
+    kernel = load()
+    if isinstance(kernel, str) or not kernel.level:
+        return None
+    slower = type(kernel)(kernel.path, 0)
+    return lambda given: slower.measure([item for each in given if (item := slower.describe(each))])
+
+
+def _naively(x: Tensor) -> tuple[Tensor, ...]:
+    mean = x.mean()
+    d = x - mean
+    return mean, x.var(), (d**3).mean(), (d**4).mean(), x.amin(), x.amax(), x.isnan().sum(), x.isinf().sum()
+
+
+def _foreach(tensors: Sequence[Tensor]) -> list[Tensor]:
+    sums = [each.sum() for each in tensors]
+    for power in (2, 3, 4):
+        sums += [each.sum() for each in torch._foreach_pow(list(tensors), power)]
+    return sums
+
+
+def _by_numpy(x: np.ndarray) -> tuple[float, ...]:
+    mean = x.mean(dtype=np.float64)
+    d = x - mean
+    return mean, x.var(dtype=np.float64), (d**3).mean(), (d**4).mean(), x.min(), x.max(), np.isnan(x).sum(), np.isinf(x).sum()  # fmt: skip
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
