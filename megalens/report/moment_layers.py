@@ -64,6 +64,7 @@ def layers_picture(
     x0, x1 = wide(float(layers.min()), float(layers.max()))
     where = f", step {integer_text(step)}"
     beside = f" and {by_words(by)}" if by else ""
+    key = legend_entries(names, colors)
     return Picture(
         options=options,
         title=f"{capital(quantity_words(options))} by layer{beside}{where}",
@@ -80,7 +81,13 @@ def layers_picture(
             "colorTitle": capital(by_words(by)) if by else "Group",
             "yScale": scale,
         },
-        params={"x0": x0 - 0.5 * bars, "x1": x1 + 0.5 * bars, "y0": low, "y1": high},
+        params={
+            "x0": x0 - 0.5 * bars,
+            "x1": x1 + 0.5 * bars,
+            "y0": low,
+            "y1": high,
+            "keyText": [entry["name"] for entry in key],
+        },
         datasets={
             "rows": [] if bars else rows,
             "bars": _bars(rows, len(names), base) if bars else [],
@@ -88,7 +95,7 @@ def layers_picture(
                 {"x": float(layer), "x2": float(layer), "count": 1, "color": NONFINITE[0]}
                 for layer in sorted({float(x) for series in every.series for x in series.step[series.bad]})
             ],
-            "key": legend_entries(names, colors),
+            "key": key,
         },
         size={"width": width - 230, "height": 280},
     )

@@ -82,6 +82,7 @@ def lines_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int =
     steps = drawn.steps
     span = f"steps {integer_text(steps[0])} to {integer_text(steps[-1])}"
     over = f" by {by_words(groups.by)}" if groups.by else " of all tensors"
+    key = legend_entries([key_words(each.key, groups.by) for each in drawn.series], colors)
     return Picture(
         options=options,
         title=f"{capital(quantity_words(options))}{over}, {span}",
@@ -99,11 +100,17 @@ def lines_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int =
             "colorTitle": capital(by_words(groups.by)),
             "yScale": scale,
         },
-        params={"x0": x0, "x1": x1, "y0": low, "y1": high},
+        params={
+            "x0": x0,
+            "x1": x1,
+            "y0": low,
+            "y1": high,
+            "keyText": [entry["name"] for entry in key],
+        },
         datasets={
             "rows": rows,
             "nonfinite": _stretches(every, samples),
-            "key": legend_entries([key_words(each.key, groups.by) for each in drawn.series], colors),
+            "key": key,
         },
         size={"width": width - 230, "height": 280},
     )
@@ -131,19 +138,26 @@ def line_colors(groups: SeriesGroups) -> list[str]:
     at = list(groups.by).index("layer") if "layer" in groups.by else -1
     keys: list[Any] = [series.key[at] if at >= 0 else None for series in groups.series]
     layers = [layer for layer in keys if layer is not None]
-
-    # Mixed of two stops, so that no two lines and no two entries of the legend share a colour.
-    def stop(share: float) -> str:
-        return both_tones({tone: [mixed_stop(stops, share)] for tone, stops in ramp.items()}, 0)
-
     # One line a layer, and perhaps one of what lies outside of the layers.
     if len(layers) > 1 and len(set(layers)) == len(layers) >= count - 1:
         low, high = min(layers), max(layers)
         outside = both_tones(names, len(names["light"]) - 1)
-        return [outside if layer is None else stop((layer - low) / (high - low)) for layer in keys]
+        return [outside if layer is None else _between(ramp, (layer - low) / (high - low)) for layer in keys]
     if count <= len(names["light"]):
         return [both_tones(names, place) for place in range(count)]
-    return [stop(place / (count - 1)) for place in range(count)]
+    return [_between(ramp, place / (count - 1)) for place in range(count)]
+
+
+def _between(ramp: Mapping[str, Sequence[str]], share: float) -> str:
+    """Return the colour at a place of a ramp, 0 to 1, mixed of the two stops beside it, for light and for dark pages."""
+    mixed: dict[str, list[str]] = {}
+    for tone, stops in ramp.items():
+        place = share * (len(stops) - 1)
+        below = min(math.floor(place), len(stops) - 2)
+        ends = [[int(color[n : n + 2], 16) for n in (1, 3, 5)] for color in stops[below : below + 2]]
+        channels = [round(a + (b - a) * (place - below)) for a, b in zip(*ends, strict=True)]
+        mixed[tone] = ["#" + "".join(f"{channel:02x}" for channel in channels)]
+    return both_tones(mixed, 0)
 
 
 def line_rows(
@@ -201,7 +215,7 @@ def legend_entries(names: Sequence[str], colors: Sequence[str]) -> list[dict[str
             np.linspace(0, len(entries) - 1, _MOST_ENTRIES).round().astype(int)
         )
         entries = [entries[place] for place in places]
-    return [{"name": name, "color": color} for name, color in entries]
+    return [{"place": place, "name": name, "color": color} for place, (name, color) in enumerate(entries)]
 
 
 def _shortened(name: str) -> str:

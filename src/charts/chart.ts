@@ -28,7 +28,7 @@ export interface ICaption {
 }
 
 /** Params that change what stands beside the plots, and so how wide these may be. */
-const MARGINS = ['legendText', 'lastLayer'];
+const MARGINS = ['legendText', 'lastLayer', 'keyText', 'rowText'];
 
 /** Rows up to which it is cheaper to compare them than to have Vega take them in again. */
 const MOST_COMPARED = 512;

@@ -114,7 +114,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'x0', value: 0 },
       { name: 'x1', value: 1 },
       { name: 'y0', value: 0 },
-      { name: 'y1', value: 1 }
+      { name: 'y1', value: 1 },
+      { name: 'keyText', value: [] }
     ],
     datasets: { pictures: [], bars: [], rows: [], nonfinite: [], key: [] },
     width: 600,
@@ -213,9 +214,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
         mark: { type: 'point', opacity: 0, clip: true },
         encoding: {
           color: {
-            field: 'name',
-            type: 'nominal',
-            sort: null,
+            field: 'place',
+            type: 'ordinal',
             title: '$colorTitle',
             scale: { range: { field: 'color' } },
             legend: {
@@ -224,7 +224,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               symbolOpacity: 1,
               symbolLimit: 40,
               labelLimit: 190,
-              symbolStrokeWidth: 2
+              symbolStrokeWidth: 2,
+              labelExpr: 'keyText[datum.value]'
             }
           }
         }

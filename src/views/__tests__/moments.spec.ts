@@ -83,6 +83,19 @@ describe('lines', () => {
     expect(view?.summary()).toContain('Gradient RMS stayed the same');
   });
 
+  it('names each line in the legend by its own colour', async () => {
+    run.log(...grads(12, 3));
+    await show({ by: ['layer'] });
+    const strokes = (selector: string): (string | null)[] =>
+      [...document.querySelectorAll(selector)].map(each => each.getAttribute('stroke'));
+    const drawn = strokes('.jp-MegalensPlot .mark-line path');
+    expect(strokes('.role-legend-symbol path')).toEqual(drawn);
+    expect(new Set(drawn).size).toBe(13);
+    const labels = [...document.querySelectorAll('.role-legend-label text')].map(each => each.textContent);
+    expect(labels.slice(0, 3)).toEqual(['layer 0', 'layer 1', 'layer 2']);
+    expect(labels[12]).toBe('no layer');
+  });
+
   it('follows what is logged, and reads nothing anew for a look', async () => {
     run.log(...grads(2, 2));
     await show({ by: [] });

@@ -7,7 +7,7 @@ import type { ITip } from '../tooltip';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { lineColors } from './colors';
 import { finiteRange, placeNear, type IMomentLine } from './line';
-import { legendOf, lineRecipe } from './line-recipe';
+import { lineRecipe } from './line-recipe';
 import { moveAmong, moveOf, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
@@ -147,11 +147,12 @@ export class LayersPane extends MomentPane {
       colorTitle: capital(rest.length === 0 ? t('layers') : byWords(rest, t)),
       yScale: scale
     };
-    const recipe = lineRecipe({ lines: bars ? [] : lines, colors: this._colors, bad, x, y, texts }, null);
-    const key = legendOf(lines, this._colors);
+    const recipe = lineRecipe({ lines, colors: this._colors, bad, x, y, texts }, null);
     const base = log ? y[0] : 0;
     return {
-      recipe: bars ? { ...recipe, datasets: { ...recipe.datasets, bars: this._bars(base), key } } : recipe,
+      recipe: bars
+        ? { ...recipe, datasets: { ...recipe.datasets, rows: [], bars: this._bars(base) } }
+        : recipe,
       extent: { x, y }
     };
   }

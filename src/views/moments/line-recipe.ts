@@ -26,15 +26,16 @@ const MOST_LETTERS = 30;
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
 export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): IRecipe {
   const { lines, colors, bad, x, y, texts } = wish;
+  const key = legendOf(lines, colors);
   return {
     template: 'moment-lines',
     texts,
-    params: { x0: x[0], x1: x[1], y0: y[0], y1: y[1] },
+    params: { x0: x[0], x1: x[1], y0: y[0], y1: y[1], keyText: key.map(each => each.name) },
     datasets: {
       pictures: pictures ?? [],
       rows: pictures ? [] : lines.flatMap((line, at) => rowsOf(line, at, colors[at] ?? '#000')),
       nonfinite: bad.map(each => ({ ...each, color: COLORS.nonfinite[0] })),
-      key: legendOf(lines, colors)
+      key: key.map(({ color }, place) => ({ place, color }))
     },
     height: 300
   };
@@ -59,7 +60,10 @@ function rowsOf(line: IMomentLine, number: number, color: string): Row[] {
 }
 
 /** Name lines in the legend: all, or some that are spread over all. */
-export function legendOf(lines: readonly IMomentLine[], colors: readonly string[]): Row[] {
+function legendOf(
+  lines: readonly IMomentLine[],
+  colors: readonly string[]
+): { name: string; color: string }[] {
   const seen = new Set<string>();
   const each = lines
     .map(({ label }, at) => ({ name: shortened(label), color: colors[at] ?? '#000' }))
