@@ -138,26 +138,19 @@ def line_colors(groups: SeriesGroups) -> list[str]:
     at = list(groups.by).index("layer") if "layer" in groups.by else -1
     keys: list[Any] = [series.key[at] if at >= 0 else None for series in groups.series]
     layers = [layer for layer in keys if layer is not None]
+
+    # Mixed of two stops, so that no two lines and no two entries of the legend share a colour.
+    def stop(share: float) -> str:
+        return both_tones({tone: [mixed_stop(stops, share)] for tone, stops in ramp.items()}, 0)
+
     # One line a layer, and perhaps one of what lies outside of the layers.
     if len(layers) > 1 and len(set(layers)) == len(layers) >= count - 1:
         low, high = min(layers), max(layers)
         outside = both_tones(names, len(names["light"]) - 1)
-        return [outside if layer is None else _between(ramp, (layer - low) / (high - low)) for layer in keys]
+        return [outside if layer is None else stop((layer - low) / (high - low)) for layer in keys]
     if count <= len(names["light"]):
         return [both_tones(names, place) for place in range(count)]
-    return [_between(ramp, place / (count - 1)) for place in range(count)]
-
-
-def _between(ramp: Mapping[str, Sequence[str]], share: float) -> str:
-    """Return the colour at a place of a ramp, 0 to 1, mixed of the two stops beside it, for light and for dark pages."""
-    mixed: dict[str, list[str]] = {}
-    for tone, stops in ramp.items():
-        place = share * (len(stops) - 1)
-        below = min(math.floor(place), len(stops) - 2)
-        ends = [[int(color[n : n + 2], 16) for n in (1, 3, 5)] for color in stops[below : below + 2]]
-        channels = [round(a + (b - a) * (place - below)) for a, b in zip(*ends, strict=True)]
-        mixed[tone] = ["#" + "".join(f"{channel:02x}" for channel in channels)]
-    return both_tones(mixed, 0)
+    return [stop(place / (count - 1)) for place in range(count)]
 
 
 def line_rows(
