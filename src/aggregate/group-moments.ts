@@ -1,13 +1,6 @@
-import type {
-  IMomentFilter,
-  IMomentGroups,
-  IMomentQuery,
-  IMomentSource,
-  MomentStat
-} from '../store/moment-source';
+import type { IMomentGroups, IMomentSource } from '../store/moment-source';
 import { ClientError } from '../client/client-error';
 import { AggregateError } from './aggregate-error';
-import { badOf, type IFirstBad } from './first-bad';
 import { statsOf } from './moment-ratio';
 import { firstValues, showGroups, smoothGroups, type IMomentQuestion } from './moment-shape';
 import { pageShelf, type MomentShelf } from './moment-shelf';
@@ -38,27 +31,6 @@ export async function groupMoments(
   } catch (error) {
     throw refusal(error) ?? error;
   }
-}
-
-/**
- * Find the first step at which tensors have values that are not finite, and their names.
- *
- * @param where - Which tensors; all of them when absent.
- * @returns null where everything is finite.
- */
-export async function firstBad(
-  source: IMomentSource,
-  stat: MomentStat,
-  where?: IMomentFilter,
-  signal?: AbortSignal,
-  shelf: MomentShelf = pageShelf
-): Promise<IFirstBad | null> {
-  const answer = await shelf.ask(source, [stat], ([table = '']) => ({ kind: 'bad', table, where }), signal);
-  if (answer?.kind === 'bad') {
-    return answer.bad;
-  }
-  const query: IMomentQuery = { stat, statistic: 'nonfinite', by: ['name'], mixed: true, points: 4 };
-  return badOf(await source.groups(where === undefined ? query : { ...query, where }, signal));
 }
 
 /** The server thins lines out, keeping each group's first step; what is shown against it is made of that. */

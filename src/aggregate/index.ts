@@ -1,6 +1,5 @@
 export * from './aggregate-error';
 export * from './decimate';
-export * from './first-bad';
 export * from './group';
 export * from './group-moments';
 export * from './group-rows';

@@ -1,6 +1,5 @@
-import type { IMomentFilter, IMomentGroups, MomentStat } from '../store/moment-source';
+import type { IMomentGroups, MomentStat } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
-import { findBad, type IFirstBad } from './first-bad';
 import { groupTables } from './moment-ratio';
 import { needsWhole, shapeGroups, type IMomentQuestion } from './moment-shape';
 import { MomentTable, type IRowPart } from './moment-table';
@@ -16,14 +15,12 @@ export type DeskQuestion =
       readonly from: number | null;
     }
   | { readonly kind: 'group'; readonly tables: readonly string[]; readonly question: IMomentQuestion }
-  | { readonly kind: 'bad'; readonly table: string; readonly where: IMomentFilter | undefined }
   | { readonly kind: 'drop'; readonly table: string };
 
-/** What it answers: the number of rows of the table, groups, or where values stopped being finite. */
+/** What it answers: the number of rows of the table, or groups. */
 export type DeskAnswer =
   | { readonly kind: 'rows'; readonly rows: number }
-  | { readonly kind: 'groups'; readonly groups: IMomentGroups }
-  | { readonly kind: 'bad'; readonly bad: IFirstBad | null };
+  | { readonly kind: 'groups'; readonly groups: IMomentGroups };
 
 /** Keeps tables of moments and answers questions on them: on the page where they are small, in the worker where they are large. */
 export class MomentDesk {
@@ -50,8 +47,6 @@ export class MomentDesk {
         const query = needsWhole(asked) ? { ...asked, steps: null } : asked;
         return { kind: 'groups', groups: shapeGroups(groupTables(tables, query), asked) };
       }
-      case 'bad':
-        return { kind: 'bad', bad: findBad(this.table(question.table), question.where) };
       case 'drop':
         this.tables.delete(question.table);
         return { kind: 'rows', rows: 0 };

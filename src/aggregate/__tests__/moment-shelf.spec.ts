@@ -1,14 +1,7 @@
 /** @jest-environment node */
 import { ClientError } from '../../client';
 import { StoreError, type IMomentQuery } from '../../store';
-import {
-  firstBad,
-  groupMoments,
-  MomentShelf,
-  WorkQueue,
-  type IAggregateWorker,
-  type IMomentQuestion
-} from '..';
+import { groupMoments, MomentShelf, WorkQueue, type IAggregateWorker, type IMomentQuestion } from '..';
 import { RowSource, lines, type IRow } from './moment-rows';
 import { NodeWorkers } from './node-workers';
 
@@ -149,10 +142,6 @@ describe('many rows', () => {
       const found = await groupMoments(a, question, undefined, there);
       expect(found).toEqual(await groupMoments(b, question, undefined, here));
     }
-    expect(await firstBad(a, 'grad', undefined, undefined, there)).toEqual({
-      step: 15,
-      names: ['layers.3.w7']
-    });
     expect(a.asked).toHaveLength(1);
     expect(workers.opened).toHaveLength(1);
     await expect(
@@ -176,30 +165,5 @@ describe('many rows', () => {
     faces[0]?.onerror?.(new Error('out of memory'));
     expect(await groupMoments(source, { ...QUESTION, by: [] }, undefined, kept)).toEqual(found);
     expect(faces).toHaveLength(1);
-  });
-});
-
-describe('the first bad step', () => {
-  const rows: IRow[] = [
-    { step: 1, name: 'layers.2.w', mean: 1 },
-    { step: 7, name: 'layers.10.w', mean: Infinity, nanCount: NaN, infCount: NaN },
-    { step: 7, name: 'layers.2.w', nanCount: 1 },
-    { step: 8, name: 'layers.1.w', infCount: 1, rank: 3 }
-  ];
-  const shelf = new MomentShelf(new WorkQueue(noWorker));
-
-  it('is named with its tensors, from the rows or from the server', async () => {
-    const source = new RowSource(rows);
-    const bad = { step: 7, names: ['layers.2.w', 'layers.10.w'] };
-    expect(await firstBad(source, 'grad', undefined, undefined, shelf)).toEqual(bad);
-    expect(await firstBad(source, 'grad', { rank: '3' }, undefined, shelf)).toEqual({
-      step: 8,
-      names: ['layers.1.w']
-    });
-    expect(await firstBad(source, 'grad', { layer: '0' }, undefined, shelf)).toBeNull();
-    expect(await firstBad(source, 'param', undefined, undefined, shelf)).toBeNull();
-    const server = new RowSource(rows);
-    server.server = await groupMoments(source, { ...QUESTION, statistic: 'nonfinite' }, undefined, shelf);
-    expect(await firstBad(server, 'grad', undefined, undefined, shelf)).toEqual(bad);
   });
 });
