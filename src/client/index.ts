@@ -5,5 +5,7 @@ export * from './demo-state';
 export * from './hub-connection';
 export * from './hub-socket';
 export * from './hub-state';
+export * from './moments-api';
+export { type IRunsApiOptions } from './rest';
 export * from './runs-api';
 export * from './sequence';

@@ -2,8 +2,9 @@ import { decodeMessage } from '../protocol/messages';
 import type { Hello, Pass, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { ViewOptions } from '../protocol/views.generated';
-import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
+import { MomentsApi } from './moments-api';
+import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
 
 /** One run as the Jupyter server lists it. */
 export interface IRunEntry {
@@ -19,6 +20,8 @@ export interface IRunEntry {
   readonly step: number | null;
   /** Run folder relative to the server's root, or null. */
   readonly folder: string | null;
+  /** A tree of raw-moment files, which has statistics only; absent for a run. */
+  readonly kind?: 'statistics';
 }
 
 /** A hub of a peer, which the Jupyter server follows and translates. */
@@ -34,6 +37,8 @@ export interface IRunDetail {
   readonly status: Status;
   /** Streams whose file was cut short. */
   readonly truncated: readonly string[];
+  /** A tree of raw-moment files, which may grow; absent for a run. */
+  readonly kind?: 'statistics';
 }
 
 /** What a recorded run has of one flag. */
@@ -81,27 +86,25 @@ export interface IReportFile {
   readonly content: Blob;
 }
 
-/** How the API is reached. */
-export interface IRunsApiOptions {
-  /** The Jupyter server's base URL, with its trailing slash. */
-  baseUrl: string;
-  /** `fetch`, or something like it that adds the server's login and XSRF token. */
-  fetch: (url: string, init: RequestInit) => Promise<Response>;
-}
-
 /** The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a `ClientError`. */
 export class RunsApi {
-  constructor(private readonly options: IRunsApiOptions) {}
+  constructor(options: IRunsApiOptions) {
+    this.rest = new Rest(options);
+    this.moments = new MomentsApi(this.rest);
+  }
+
+  /** The endpoints of a run's statistics. */
+  readonly moments: MomentsApi;
 
   /** All runs, newest first. */
   async list(signal?: AbortSignal): Promise<readonly IRunEntry[]> {
-    const { runs } = asObject(await this.json('runs', { signal }));
+    const { runs } = asObject(await this.rest.json('runs', { signal }));
     return asArray(runs).map(entryOf);
   }
 
   /** A recorded run's description, or a live run's entry in the list. */
   async get(id: string, signal?: AbortSignal): Promise<IRunDetail | IRunEntry> {
-    const answer = asObject(await this.json(runPath(id), { signal }));
+    const answer = asObject(await this.rest.json(runPath(id), { signal }));
     if (!('hello' in answer)) {
       return entryOf(answer);
     }
@@ -109,7 +112,8 @@ export class RunsApi {
       return {
         hello: decodeMessage(JSON.stringify(answer.hello), ['hello']),
         status: decodeMessage(JSON.stringify(answer.status), ['status']),
-        truncated: asArray(answer.truncated).map(String)
+        truncated: asArray(answer.truncated).map(String),
+        ...kindOf(answer.kind)
       };
     } catch (error) {
       throw error instanceof ProtocolError ? badAnswer(`a run that cannot be read: ${error.message}`) : error;
@@ -118,12 +122,12 @@ export class RunsApi {
 
   /** Rename a run. */
   async rename(id: string, name: string): Promise<IRunEntry> {
-    return entryOf(await this.json(runPath(id), { method: 'PATCH', body: JSON.stringify({ name }) }));
+    return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify({ name }) }));
   }
 
   /** What a recorded run has, by flag and phase. */
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
-    const { tensors } = asObject(await this.json(`${runPath(id)}/index`, { signal }));
+    const { tensors } = asObject(await this.rest.json(`${runPath(id)}/index`, { signal }));
     return asArray(tensors).map(value => {
       const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
       return {
@@ -154,7 +158,7 @@ export class RunsApi {
     }
     const text = parameters.toString();
     const path = `${runPath(id)}/streams/${encodeURIComponent(stream)}${text && `?${text}`}`;
-    const response = await this.request(path, { signal });
+    const response = await this.rest.request(path, { signal });
     const every = Number(response.headers.get('X-Megalens-Sampled-Every') ?? 1);
     return {
       bytes: new Uint8Array(await response.arrayBuffer()),
@@ -169,7 +173,7 @@ export class RunsApi {
     signal?: AbortSignal
   ): Promise<IReportFile> {
     const init = { method: 'POST', body: JSON.stringify(request), signal };
-    const response = await this.request(`${runPath(id)}/report`, init);
+    const response = await this.rest.request(`${runPath(id)}/report`, init);
     const [, name] = /filename="([^"/\\]+)"/.exec(response.headers.get('Content-Disposition') ?? '') ?? [];
     return { name: name ?? `${id}.${request.format}`, content: await response.blob() };
   }
@@ -183,7 +187,18 @@ export class RunsApi {
    */
   async connectHub(address: string, token: string, foreign: IForeignHub | null = null): Promise<IRunEntry> {
     const body = foreign === null ? { address, token } : { address, ...foreign };
-    return entryOf(await this.json('hubs', { method: 'POST', body: JSON.stringify(body) }));
+    return entryOf(await this.rest.json('hubs', { method: 'POST', body: JSON.stringify(body) }));
+  }
+
+  /**
+   * Open a tree of raw-moment files below the server's root.
+   *
+   * @returns One entry for each run in it; they are listed from then on.
+   */
+  async openStatistics(path: string, signal?: AbortSignal): Promise<readonly IRunEntry[]> {
+    const init = { method: 'POST', body: JSON.stringify({ path }), signal };
+    const { runs } = asObject(await this.rest.json('statistics', init));
+    return asArray(runs).map(entryOf);
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */
@@ -193,65 +208,14 @@ export class RunsApi {
       start: { method: 'POST', body: '{}' },
       stop: { method: 'DELETE' }
     };
-    return demoStateOf(asObject(await this.json('demo', inits[wish])));
+    return demoStateOf(asObject(await this.rest.json('demo', inits[wish])));
   }
 
-  private async json(path: string, init: RequestInit): Promise<unknown> {
-    const response = await this.request(path, init);
-    try {
-      return await response.json();
-    } catch {
-      throw badAnswer('something that is not JSON');
-    }
-  }
-
-  private async request(path: string, init: RequestInit): Promise<Response> {
-    const headers = init.body === undefined ? undefined : { 'Content-Type': 'application/json' };
-    let response: Response;
-    try {
-      response = await this.options.fetch(`${this.options.baseUrl}megalens/api/${path}`, {
-        ...init,
-        headers
-      });
-    } catch (error) {
-      if (init.signal?.aborted) {
-        throw error;
-      }
-      throw new ClientError(
-        'unreachable',
-        'The Jupyter server could not be reached. Check that it is running and try again.'
-      );
-    }
-    if (!response.ok) {
-      throw await refusalOf(response);
-    }
-    return response;
-  }
-}
-
-function runPath(id: string): string {
-  return `runs/${encodeURIComponent(id)}`;
-}
-
-async function refusalOf(response: Response): Promise<ClientError> {
-  const body: unknown = await response.json().catch(() => null);
-  const { code, message, field } =
-    typeof body === 'object' && body !== null ? (body as Record<string, unknown>) : {};
-  return new ClientError(
-    'refused',
-    typeof message === 'string'
-      ? message
-      : `The Jupyter server answered ${response.status}. Log in again or look at its log.`,
-    {
-      status: response.status,
-      serverCode: typeof code === 'string' ? code : undefined,
-      field: typeof field === 'string' ? field : undefined
-    }
-  );
+  private readonly rest: Rest;
 }
 
 function entryOf(value: unknown): IRunEntry {
-  const { id, name, state, started, ended, step, folder } = asObject(value);
+  const { id, name, state, started, ended, step, folder, kind } = asObject(value);
   if (typeof id !== 'string' || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
     throw badAnswer('a run without an id or with an unknown state');
   }
@@ -262,27 +226,11 @@ function entryOf(value: unknown): IRunEntry {
     started: typeof started === 'number' ? started : 0,
     ended: typeof ended === 'number' ? ended : null,
     step: typeof step === 'number' ? step : null,
-    folder: typeof folder === 'string' ? folder : null
+    folder: typeof folder === 'string' ? folder : null,
+    ...kindOf(kind)
   };
 }
 
-function asObject(value: unknown): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw badAnswer('no object');
-  }
-  return value as Record<string, unknown>;
-}
-
-function asArray(value: unknown): unknown[] {
-  if (!Array.isArray(value)) {
-    throw badAnswer('no list');
-  }
-  return value;
-}
-
-function badAnswer(what: string): ClientError {
-  return new ClientError(
-    'bad-answer',
-    `The Jupyter server answered with ${what}. Its Megalens may be of another version: update it and reload.`
-  );
+function kindOf(kind: unknown): { kind?: 'statistics' } {
+  return kind === 'statistics' ? { kind } : {};
 }

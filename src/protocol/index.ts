@@ -1,3 +1,4 @@
+export * from './arrow-columns';
 export * from './encode-frame';
 export * from './frame';
 export * from './frame-table';

@@ -1,3 +1,4 @@
+export * from './live-moments';
 export * from './live-run';
 export * from './moment-source';
 export * from './moment-store';
@@ -6,6 +7,7 @@ export * from './row-moments';
 export * from './run-link';
 export * from './runs';
 export * from './scalar-store';
+export * from './server-moments';
 export * from './source';
 export * from './store-error';
 export * from './tensor-rows';

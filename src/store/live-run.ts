@@ -6,8 +6,11 @@ import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/
 import { ProtocolError } from '../protocol/protocol-error';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
+import { LiveMoments } from './live-moments';
+import { MomentStore } from './moment-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
+import type { ServerMoments } from './server-moments';
 import type {
   ConnectionState,
   IRunSource,
@@ -34,6 +37,10 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   tensorBytes?: number;
   /** Bytes of scalars to keep; 64 MiB when absent. */
   scalarBytes?: number;
+  /** Rows of statistics to keep; 1.5 million when absent. */
+  momentRows?: number;
+  /** Statistics as the server reads them from the recording; absent where nobody can. Disposed of with the run. */
+  recording?: ServerMoments;
 }
 
 const MIB = 1 << 20;
@@ -46,12 +53,15 @@ export class LiveRun implements IRunSource {
     this._name = options.name ?? options.id ?? '';
     this.tensorStore = new TensorStore(options.tensorBytes ?? 128 * MIB);
     this.scalarStore = new ScalarStore(options.scalarBytes ?? 64 * MIB);
+    this.moments = new LiveMoments(new MomentStore(options.momentRows), options.recording ?? null);
     this.gate = new ChangeGate(change => this._changed.emit(change));
     this.hub = new HubConnection(options);
     this.hub.event.connect(this.onEvent, this);
   }
 
   readonly link: RunLink;
+
+  readonly moments: LiveMoments;
 
   get id(): string {
     return this._id;
@@ -98,7 +108,7 @@ export class LiveRun implements IRunSource {
 
   /** Bytes kept now. */
   get bytes(): number {
-    return this.tensorStore.bytes + this.scalarStore.bytes;
+    return this.tensorStore.bytes + this.scalarStore.bytes + this.moments.bytes;
   }
 
   async steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {
@@ -138,6 +148,7 @@ export class LiveRun implements IRunSource {
     this.gate.dispose();
     this.tensorStore.clear();
     this.scalarStore.clear();
+    this.moments.dispose();
   }
 
   private onEvent(_: HubConnection, event: HubEvent): void {
@@ -181,6 +192,7 @@ export class LiveRun implements IRunSource {
       } else {
         this.tensorStore.clear();
         this.scalarStore.clear();
+        this.moments.clear();
         this.auditLog.clear();
         this._status = null;
       }
@@ -193,6 +205,7 @@ export class LiveRun implements IRunSource {
 
   private onFrame(frame: IFrame): void {
     let span: [number, number] | null = null;
+    const caughtUp = (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
       if (frame.stream === 'tensors') {
         const rows = tensorRows(frameTable(frame));
@@ -200,7 +213,9 @@ export class LiveRun implements IRunSource {
         const steps = rows.map(row => row.step);
         span = rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
       } else if (frame.stream === 'scalars') {
-        span = this.scalarStore.append(frameTable(frame), this.again && (frame.bits & BIT_CAUGHT_UP) !== 0);
+        span = this.scalarStore.append(frameTable(frame), this.again && caughtUp);
+      } else if (frame.stream === 'moments') {
+        span = this.moments.append(frameTable(frame), frame.step, this.again && caughtUp);
       } else if (frame.stream === 'audit') {
         span = this.auditLog.append(frameTable(frame));
       }

@@ -44,6 +44,11 @@ export class MomentColumns {
     return this.whole.nameId.subarray(0, this._length);
   }
 
+  /** Ranks. Valid until the next change. */
+  get rank(): Int32Array {
+    return this.whole.rank.subarray(0, this._length);
+  }
+
   /** Put a row in behind those that are there; `sort` brings it to its step. */
   push(row: MomentRow): void {
     if (this._length === this.whole.nameId.length) {

@@ -137,9 +137,17 @@ export interface IMomentGroups {
   readonly stepsTotal: number;
 }
 
+/** Hears how many bytes of how many are read, while files are read for the first time. */
+export type ReadingProgress = (done: number, total: number) => void;
+
 /** The stream `moments` of one run. Queries reject with a `StoreError` that says what to do. */
 export interface IMomentSource {
-  index(signal?: AbortSignal): Promise<IMomentIndex>;
+  /**
+   * What there is.
+   *
+   * @param told - Called every second while this takes long.
+   */
+  index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex>;
   /**
    * The rows, or null where they are too many to be brought here; ask for groups then.
    *

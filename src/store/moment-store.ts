@@ -64,7 +64,7 @@ export class MomentStore {
       }
       const read = (name: string): number => Number(cell(name, row));
       const [nameId, rank, step] = [this.nameId(String(cell('name', row))), read('rank'), read('step')];
-      const series = nameId * 0x200000 + rank + 1;
+      const series = seriesOf(nameId, rank);
       if (again && step <= (stat.newest.get(series) ?? -Infinity)) {
         continue;
       }
@@ -79,11 +79,55 @@ export class MomentStore {
       return null;
     }
     before.forEach((from, { columns }) => columns.sort(from));
-    while (this.length > this.limitRows && this.thin()) {
-      // Until it fits, or nothing more can go.
-    }
-    this.version += 1;
+    this.settle();
     return [first, last];
+  }
+
+  /**
+   * Put in rows from before those that are here, such as a recording has: of each tensor and rank what is older than its oldest row.
+   *
+   * @returns Whether there were any.
+   */
+  prepend(rows: IMomentRows): boolean {
+    const oldest = new Map([...this.stats.values()].map(stat => [stat, oldestOf(stat.columns)]));
+    const before = new Map<IStat, number>();
+    for (let row = 0; row < rows.step.length; row += 1) {
+      const stat = this.stat(rows.stat[row] ?? '');
+      if (stat === null) {
+        continue;
+      }
+      const at = (column: ArrayLike<number>): number => column[row] ?? NaN;
+      const nameId = this.nameId(rows.names[at(rows.nameId)] ?? '');
+      const [step, rank] = [at(rows.step), at(rows.rank)];
+      const series = seriesOf(nameId, rank);
+      if (step >= (oldest.get(stat)?.get(series) ?? Infinity)) {
+        continue;
+      }
+      before.set(stat, before.get(stat) ?? stat.columns.length);
+      stat.newest.set(series, Math.max(step, stat.newest.get(series) ?? -Infinity));
+      stat.columns.push({
+        nameId,
+        rank,
+        step,
+        stage: at(rows.stage),
+        samples: at(rows.samples),
+        count: at(rows.count),
+        mean: at(rows.mean),
+        m2: at(rows.m2),
+        m3: at(rows.m3),
+        m4: at(rows.m4),
+        min: at(rows.min),
+        max: at(rows.max),
+        nanCount: at(rows.nanCount),
+        infCount: at(rows.infCount),
+        rounding: at(rows.rounding),
+        lossScale: at(rows.lossScale)
+      });
+      this.hasSamples ||= at(rows.samples) >= 0;
+    }
+    before.forEach((from, { columns }) => columns.sort(from));
+    this.settle();
+    return before.size > 0;
   }
 
   /** What there is, as `IMomentSource.index` answers it. */
@@ -158,6 +202,13 @@ export class MomentStore {
     return known;
   }
 
+  private settle(): void {
+    while (this.length > this.limitRows && this.thin()) {
+      // Until it fits, or nothing more can go.
+    }
+    this.version += 1;
+  }
+
   private thin(): boolean {
     const [largest] = [...this.stats.values()].sort((a, b) => b.columns.length - a.columns.length);
     const steps = largest?.columns.column('step');
@@ -177,6 +228,23 @@ export class MomentStore {
   private hasSamples = false;
   private version = 0;
   private known: IMomentIndex | null = null;
+}
+
+function seriesOf(nameId: number, rank: number): number {
+  return nameId * 0x200000 + rank + 1;
+}
+
+/** The first step of each tensor and rank. */
+function oldestOf(columns: MomentColumns): Map<number, number> {
+  const oldest = new Map<number, number>();
+  const { nameId, rank } = columns;
+  columns.column('step').forEach((step, row) => {
+    const series = seriesOf(nameId[row] ?? 0, rank[row] ?? -1);
+    if (!oldest.has(series)) {
+      oldest.set(series, step);
+    }
+  });
+  return oldest;
 }
 
 function warning({ columns, thinned, thinnedTo }: IStat): string {

@@ -1,12 +1,11 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import { ClientError } from '../client/client-error';
 import type { IRunDetail, ITensorIndex, RunsApi } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
-import { ProtocolError } from '../protocol/protocol-error';
 import { RowCache } from './row-cache';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
+import { ServerMoments } from './server-moments';
 import type {
   ConnectionState,
   IRunSource,
@@ -17,7 +16,7 @@ import type {
   SourceChange,
   StepsQuery
 } from './source';
-import { StoreError } from './store-error';
+import { StoreError, storeError } from './store-error';
 import { compareRows, tensorRows } from './tensor-rows';
 
 /** Bounds of a recorded run in the browser. */
@@ -32,7 +31,7 @@ export interface IRecordedRunOptions {
 
 const MIB = 1 << 20;
 
-/** A closed run, read from its folder by the Jupyter server: each query asks for just the rows that it needs. */
+/** A closed run, or a tree of raw-moment files, read by the Jupyter server: each query asks for just the rows that it needs. */
 export class RecordedRun implements IRunSource {
   /**
    * @param id - Run id.
@@ -48,7 +47,16 @@ export class RecordedRun implements IRunSource {
   ) {
     this.link = options.link ?? new RunLink();
     this.answers = new RowCache(options.cacheBytes ?? 128 * MIB, sizeOf);
+    const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
+    this.moments = new ServerMoments(id, api.moments, {
+      name: () => this.name,
+      grows: !ended,
+      more: (firstStep, lastStep) =>
+        this._changed.emit({ kind: 'rows', stream: 'moments', firstStep, lastStep })
+    });
   }
+
+  readonly moments: ServerMoments;
 
   readonly link: RunLink;
 
@@ -134,6 +142,7 @@ export class RecordedRun implements IRunSource {
       return;
     }
     this._isDisposed = true;
+    this.moments.dispose();
     this.answers.clear();
     this.scalarRows = null;
     Signal.clearData(this);
@@ -185,14 +194,7 @@ export class RecordedRun implements IRunSource {
     try {
       return await work();
     } catch (error) {
-      if (error instanceof ClientError) {
-        throw new StoreError(error.status === 404 ? 'gone' : 'unavailable', error.message, { cause: error });
-      }
-      if (error instanceof ProtocolError) {
-        const message = `The recording of ${this.name} could not be read: ${error.message}`;
-        throw new StoreError('unreadable', message, { cause: error });
-      }
-      throw error;
+      throw storeError(error, this.name);
     }
   }
 

@@ -9,6 +9,7 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
 import { RecordedRun, type IRecordedRunOptions } from './recorded-run';
 import { RunLink } from './run-link';
+import { ServerMoments } from './server-moments';
 import type { IRunSource } from './source';
 import { StoreError } from './store-error';
 
@@ -54,6 +55,11 @@ export class Runs implements IDisposable {
   /** Reach a hub elsewhere that the administrator allows. */
   connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry> {
     return this.options.api.connectHub(address, token, foreign);
+  }
+
+  /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
+  openStatistics(path: string, signal?: AbortSignal): Promise<readonly IRunEntry[]> {
+    return this.options.api.openStatistics(path, signal);
   }
 
   /** Look at, start or stop the demo training. */
@@ -167,6 +173,7 @@ export class Runs implements IDisposable {
       if (answer.state !== 'live') {
         throw new StoreError('gone', `${answer.name} is gone and left no recording. Choose another run.`);
       }
+      const recording = new ServerMoments(id, api.moments, { name: () => answer.name, grows: false });
       const diagnose = (): Promise<ClosedState | null> => this.diagnose(id);
       return new LiveRun({
         ...live,
@@ -175,6 +182,7 @@ export class Runs implements IDisposable {
         peer,
         openSocket: openSocket(id),
         diagnose,
+        recording,
         link: this.linkOf(id)
       });
     } catch (error) {

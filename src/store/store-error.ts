@@ -1,3 +1,6 @@
+import { ClientError } from '../client/client-error';
+import { ProtocolError } from '../protocol/protocol-error';
+
 /** Why a source could not answer. */
 export type StoreErrorCode =
   /** The source or the manager was disposed of. */
@@ -22,4 +25,21 @@ export class StoreError extends Error {
   }
 
   override readonly name = 'StoreError';
+}
+
+/**
+ * What a source rejects with instead of an error of the rooms below it.
+ *
+ * @param error - What was caught. An aborted signal's reason, and what is nobody's mistake to tell, stay as they are.
+ * @param run - The run's name.
+ */
+export function storeError(error: unknown, run: string): unknown {
+  if (error instanceof ClientError) {
+    return new StoreError(error.status === 404 ? 'gone' : 'unavailable', error.message, { cause: error });
+  }
+  if (error instanceof ProtocolError) {
+    const message = `The recording of ${run} could not be read: ${error.message}`;
+    return new StoreError('unreadable', message, { cause: error });
+  }
+  return error;
 }

@@ -1,0 +1,146 @@
+import type { StreamTable } from '../protocol/frame-table';
+import type {
+  IMomentFilter,
+  IMomentGroups,
+  IMomentIndex,
+  IMomentQuery,
+  IMomentRows,
+  IMomentSource,
+  MomentStat,
+  ReadingProgress
+} from './moment-source';
+import type { MomentStore } from './moment-store';
+import type { ServerMoments } from './server-moments';
+import { StoreError } from './store-error';
+
+/**
+ * The statistics of a run that is going on: what its hub sends, behind what the recording has from before this page joined.
+ *
+ * What is too much for the page's memory is left to the recording, from which the server answers.
+ */
+export class LiveMoments implements IMomentSource {
+  /**
+   * @param store - Where frames go.
+   * @param recording - The recording as the server reads it; null where nobody can.
+   */
+  constructor(
+    private readonly store: MomentStore,
+    private readonly recording: ServerMoments | null
+  ) {
+    this.recorded = recording !== null;
+  }
+
+  get bytes(): number {
+    return this.store.bytes;
+  }
+
+  /**
+   * Add the rows of a frame.
+   *
+   * @param table - Rows of the stream `moments`.
+   * @param step - The frame's.
+   * @param again - Whether they may be here already.
+   * @returns First and last step, or null when nothing was new.
+   */
+  append(table: StreamTable, step: number, again: boolean): [number, number] | null {
+    // What was under way while the recording was read may be in both.
+    const twice = step <= this.readTo;
+    this.readTo = twice ? this.readTo : -Infinity;
+    return this.store.append(table, again || twice);
+  }
+
+  async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+    await this.fill(signal, told);
+    if (this.isPartial && this.recording !== null) {
+      return this.recording.latest(signal);
+    }
+    const index = this.store.index();
+    return this.trouble === '' ? index : { ...index, warnings: [...index.warnings, this.trouble] };
+  }
+
+  async rows(
+    stats: readonly MomentStat[],
+    where?: IMomentFilter,
+    steps?: readonly [number, number] | null,
+    signal?: AbortSignal
+  ): Promise<IMomentRows | null> {
+    await this.fill(signal);
+    if (this.isPartial && this.recording !== null) {
+      return this.recording.rows(stats, where, steps, signal);
+    }
+    return this.store.rows(stats, steps);
+  }
+
+  async groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups> {
+    if (this.recording === null || !this.recorded) {
+      throw new StoreError(
+        'unavailable',
+        'This run is not recorded, so the server has nothing to answer from. Choose fewer tensors or steps, or record the run.'
+      );
+    }
+    return this.recording.groups(query, signal);
+  }
+
+  /** Forget the rows: another run begins. */
+  clear(): void {
+    this.store.clear();
+    this.isFull = false;
+    this.tooMany = false;
+    this.readTo = -Infinity;
+  }
+
+  dispose(): void {
+    this.store.clear();
+    this.recording?.dispose();
+  }
+
+  /** Whether what is here lacks something that the recording has. */
+  private get isPartial(): boolean {
+    return this.recorded && (this.tooMany || this.store.thinned > 0);
+  }
+
+  private async fill(signal?: AbortSignal, told?: ReadingProgress): Promise<void> {
+    if (this.recording === null || !this.recorded || this.isFull) {
+      return;
+    }
+    this.filling ??= this.load(this.recording, told).finally(() => (this.filling = null));
+    await this.filling;
+    signal?.throwIfAborted();
+  }
+
+  /** Bring in what the recording has from before the first row that is here. */
+  private async load(recording: ServerMoments, told?: ReadingProgress): Promise<void> {
+    try {
+      const there = await recording.latest(undefined, told);
+      for (const { stat } of there.stats) {
+        // The hub may have given up one frame of the first step and kept another.
+        const first = this.store.index().stats.find(entry => entry.stat === stat)?.first ?? Infinity;
+        const rows = await recording.rows([stat], undefined, first === Infinity ? null : [0, first]);
+        if (rows === null) {
+          this.tooMany = true;
+          continue;
+        }
+        this.store.prepend(rows);
+        this.readTo = Math.max(this.readTo, rows.step[rows.step.length - 1] ?? -Infinity);
+      }
+      this.isFull = true;
+      this.trouble = '';
+    } catch (error) {
+      if (!(error instanceof StoreError) || error.code === 'disposed') {
+        throw error;
+      }
+      // A run that is not recorded has nothing else than what came here.
+      this.recorded = error.code !== 'gone';
+      this.trouble = this.recorded
+        ? `What came before this page was opened is not here: ${error.message}`
+        : '';
+    }
+  }
+
+  private filling: Promise<void> | null = null;
+  private isFull = false;
+  private tooMany = false;
+  private recorded: boolean;
+  private readTo = -Infinity;
+  private trouble = '';
+}

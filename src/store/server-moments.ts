@@ -1,0 +1,264 @@
+import { backOff } from '../client/back-off';
+import { ClientError } from '../client/client-error';
+import type { IMomentsGroupsRequest, IMomentsIndex, IReading, MomentsApi } from '../client/moments-api';
+import { groupsOf, rowsOf } from './moment-answers';
+import type {
+  IMomentFilter,
+  IMomentGroups,
+  IMomentIndex,
+  IMomentQuery,
+  IMomentRows,
+  IMomentSource,
+  MomentStat,
+  ReadingProgress
+} from './moment-source';
+import { MOMENT_STATS } from './moment-store';
+import { RowCache } from './row-cache';
+import { StoreError, storeError } from './store-error';
+
+/** How the statistics of a run are read from the server. */
+export interface IServerMomentsOptions {
+  /** The run's name, for what is said of it. */
+  readonly name: () => string;
+  /** Whether there may be more later; `more` is then called with the first and last step that changed. */
+  readonly grows: boolean;
+  readonly more?: (first: number, last: number) => void;
+  /** Rows that are brought here at once; a million when absent. */
+  readonly limitRows?: number;
+}
+
+const LIMIT_ROWS = 1_000_000;
+const GROUP_BYTES = 32 * (1 << 20);
+// Seconds. While files are read for the first time, an answer says how far it is.
+const READING_WAIT = 1;
+// A browser opens few connections to one server: many sources take turns.
+const WATCH_WAIT = 20;
+const TURN_WAIT = 3;
+const FEW_WATCHERS = 2;
+let watchers = 0;
+
+/** The statistics of one run as the Jupyter server reads them. */
+export class ServerMoments implements IMomentSource {
+  /**
+   * @param id - Run id.
+   * @param api - Where to ask.
+   * @param options - Name, bounds, and whether to follow what grows.
+   */
+  constructor(
+    private readonly id: string,
+    private readonly api: MomentsApi,
+    private readonly options: IServerMomentsOptions
+  ) {}
+
+  /**
+   * What there is. Where it may become more, it is followed from the first call on.
+   *
+   * @param told - Hears how far the server is while it reads files for the first time.
+   */
+  index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+    return this.guarded(async () => {
+      if (told !== undefined) {
+        this.listeners.add(told);
+      }
+      try {
+        const index = this.known ?? (await this.loads.get('index', own => this.load(own), signal));
+        this.follow();
+        return this.known ?? index;
+      } finally {
+        if (told !== undefined) {
+          this.listeners.delete(told);
+        }
+      }
+    });
+  }
+
+  /** What there is now, asked anew. */
+  latest(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
+    this.known = this.following ? this.known : null;
+    return this.index(signal, told);
+  }
+
+  rows(
+    stats: readonly MomentStat[],
+    where?: IMomentFilter,
+    steps?: readonly [number, number] | null,
+    signal?: AbortSignal
+  ): Promise<IMomentRows | null> {
+    return this.guarded(async () => {
+      const request = {
+        stats,
+        where,
+        first: steps?.[0],
+        last: steps?.[1],
+        limit_rows: this.options.limitRows ?? LIMIT_ROWS
+      };
+      try {
+        const answer = await this.read(own => this.api.rows(this.id, request, own), signal);
+        return rowsOf(answer.bytes);
+      } catch (error) {
+        if (error instanceof ClientError && error.status === 413) {
+          return null;
+        }
+        throw error;
+      }
+    });
+  }
+
+  /** Groups as the server makes them; equal questions about an unchanged run are asked once. */
+  groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups> {
+    return this.guarded(() => {
+      const request = requestOf(query);
+      const key = JSON.stringify([this.known?.version, request]);
+      const ask = async (own: AbortSignal): Promise<IMomentGroups> => {
+        const answer = await this.read(inner => this.api.groups(this.id, request, inner), own);
+        return groupsOf(answer.bytes, query.by, answer.groups, answer.steps);
+      };
+      return this.answers.get(key, ask, signal);
+    });
+  }
+
+  get isDisposed(): boolean {
+    return this.abort.signal.aborted;
+  }
+
+  /** Stop asking and forget the answers. */
+  dispose(): void {
+    this.abort.abort();
+    this.loads.clear();
+    this.answers.clear();
+    this.listeners.clear();
+    this.known = null;
+  }
+
+  private async load(signal: AbortSignal): Promise<IMomentIndex> {
+    const answer = await this.read(own => this.api.index(this.id, null, READING_WAIT, own), signal);
+    if (answer === null) {
+      throw new ClientError('bad-answer', 'The Jupyter server knows of no change without a first answer.');
+    }
+    return this.take(answer);
+  }
+
+  /** Ask again until the server has read the files. */
+  private async read<T extends object | null>(
+    ask: (signal: AbortSignal) => Promise<T | IReading>,
+    signal: AbortSignal | undefined
+  ): Promise<T> {
+    const either = signal === undefined ? this.abort.signal : AbortSignal.any([signal, this.abort.signal]);
+    for (;;) {
+      either.throwIfAborted();
+      const answer = await ask(either);
+      if (!isReading(answer)) {
+        return answer;
+      }
+      const { done, total } = answer;
+      this.listeners.forEach(told => told(done, total));
+    }
+  }
+
+  private take(answer: IMomentsIndex): IMomentIndex {
+    const { version, samples, warnings, namesFrom } = answer;
+    const before = this.known?.names ?? [];
+    const names = namesFrom === 0 ? answer.names : [...before.slice(0, namesFrom), ...answer.names];
+    const stats = answer.stats.flatMap(entry => {
+      const stat = MOMENT_STATS.find(known => known === entry.stat);
+      return stat === undefined ? [] : [{ ...entry, stat }];
+    });
+    this.known = { version, stats, names, samples, warnings };
+    return this.known;
+  }
+
+  private follow(): void {
+    if (this.options.grows && !this.following && !this.isDisposed) {
+      this.following = true;
+      watchers += 1;
+      void this.watch().finally(() => {
+        watchers -= 1;
+        this.following = false;
+      });
+    }
+  }
+
+  private async watch(): Promise<void> {
+    let failures = 0;
+    while (!this.isDisposed && this.known !== null) {
+      const { version, stats } = this.known;
+      try {
+        const wait = watchers > FEW_WATCHERS ? TURN_WAIT : WATCH_WAIT;
+        const answer = await this.api.index(this.id, version, wait, this.abort.signal);
+        failures = 0;
+        if (answer !== null && !isReading(answer) && answer.version !== version) {
+          const span = changed(stats, this.take(answer).stats);
+          this.options.more?.(...span);
+        }
+      } catch (error) {
+        if (this.isDisposed || (error instanceof ClientError && error.status === 404)) {
+          return;
+        }
+        failures += 1;
+        await this.pause(backOff(failures, Math.random()));
+      }
+    }
+  }
+
+  private pause(ms: number): Promise<void> {
+    return new Promise(resolve => {
+      const timer = setTimeout(resolve, ms);
+      this.abort.signal.addEventListener(
+        'abort',
+        () => {
+          clearTimeout(timer);
+          resolve();
+        },
+        { once: true }
+      );
+    });
+  }
+
+  private async guarded<T>(work: () => Promise<T>): Promise<T> {
+    if (this.isDisposed) {
+      throw closedHere();
+    }
+    try {
+      return await work();
+    } catch (error) {
+      throw this.isDisposed ? closedHere() : storeError(error, this.options.name());
+    }
+  }
+
+  private readonly abort = new AbortController();
+  private readonly loads = new RowCache<IMomentIndex>(0, () => 1);
+  private readonly answers = new RowCache<IMomentGroups>(GROUP_BYTES, sizeOf);
+  private readonly listeners = new Set<ReadingProgress>();
+  private known: IMomentIndex | null = null;
+  private following = false;
+}
+
+function isReading(answer: object | null): answer is IReading {
+  return answer !== null && 'kind' in answer && answer.kind === 'reading';
+}
+
+function requestOf(query: IMomentQuery): IMomentsGroupsRequest {
+  const { steps, pattern, ...rest } = query;
+  return { ...rest, pattern: pattern ?? undefined, first: steps?.[0], last: steps?.[1] };
+}
+
+/** First and last step of what is another than before. */
+function changed(before: IMomentIndex['stats'], after: IMomentIndex['stats']): [number, number] {
+  let [first, last] = [Infinity, 0];
+  for (const entry of after) {
+    const old = before.find(({ stat }) => stat === entry.stat);
+    if (old === undefined || old.rows !== entry.rows || old.last !== entry.last) {
+      first = Math.min(first, old === undefined ? entry.first : Math.min(old.last, entry.last));
+      last = Math.max(last, entry.last);
+    }
+  }
+  return [Math.min(first, last), last];
+}
+
+function sizeOf({ group, keys }: IMomentGroups): number {
+  return group.length * 56 + keys.length * 128;
+}
+
+function closedHere(): StoreError {
+  return new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
+}
