@@ -149,17 +149,10 @@ export function powerOf(statistic: MomentStatisticName): number {
 }
 
 /**
- * One statistic of one group, as the contract reads it (population statistics).
+ * One statistic of every group, as the contract reads it (population statistics).
  *
  * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count.
  */
-export function readMoment(of: IMergedMoments, group: number, statistic: MomentStatisticName): number {
-  return at(of.count, group) > 0 || statistic === 'nonfinite'
-    ? READINGS[statistic].value(of, group)
-    : Number.NaN;
-}
-
-/** One statistic of every group. */
 export function readMoments(of: IMergedMoments, statistic: MomentStatisticName): Float64Array {
   const read = READINGS[statistic].value;
   const always = statistic === 'nonfinite';
@@ -171,7 +164,7 @@ export function readMoments(of: IMergedMoments, statistic: MomentStatisticName):
 }
 
 /** How far that statistic may be off by the rounding of raw sums, in its own unit: 0 where it is exact, Infinity where nothing of it is left. */
-export function readMomentError(of: IMergedMoments, group: number, statistic: MomentStatisticName): number {
+function errorOf(of: IMergedMoments, group: number, statistic: MomentStatisticName): number {
   if (of.m2Error.length === 0 || !(at(of.m2Error, group) > 0 || at(of.m4Error, group) > 0)) {
     return 0;
   }
@@ -181,5 +174,5 @@ export function readMomentError(of: IMergedMoments, group: number, statistic: Mo
 
 /** How far one statistic of every group may be off. */
 export function readMomentErrors(of: IMergedMoments, statistic: MomentStatisticName): Float64Array {
-  return of.count.map((_, group) => readMomentError(of, group, statistic));
+  return of.count.map((_, group) => errorOf(of, group, statistic));
 }
