@@ -134,3 +134,18 @@ it('puts tensors that are not finite before those that moved most', () => {
   );
   expect(movesOf(groups).map(move => move.name)).toEqual(['c', 'b', 'a']);
 });
+
+it('keeps a map of ten thousand layers small enough to paint', () => {
+  const layers = Array.from({ length: 10_000 }, (_, layer) => layer);
+  const one = groupsOf(
+    layers.map(layer => [layer]),
+    layers.map(layer => [layer])
+  );
+  // Each layer has a row at one of 600 steps.
+  const groups = { ...one, step: Float64Array.from(layers, layer => 1 + (layer % 600)) };
+  const steps = Array.from({ length: 600 }, (_, at) => at + 1);
+  const cells = cellsOf(groups, row => groups.step[row] ?? 0, steps, true);
+  expect(cells.rows * cells.columns).toBeLessThanOrEqual(4_000_000);
+  expect(cells.columns).toBeGreaterThan(300);
+  expect(cells.missing.filter(each => each === 0)).toHaveLength(10_000);
+});

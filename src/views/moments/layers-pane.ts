@@ -132,8 +132,9 @@ export class LayersPane extends MomentPane {
     const scale = scaleOf(options.transform, range?.[0] ?? 0);
     // Bars are read by their length, so that they begin at 0 unless the axis is logarithmic.
     const y = padded(range && bars && !log ? [Math.min(0, range[0]), Math.max(0, range[1])] : range, log);
-    const layers = lines.flatMap(line => [...line.x]);
-    const x: [number, number] = [Math.min(...layers) - 0.5, Math.max(...layers) + 0.5];
+    // Each line goes from its first layer to its last one.
+    const ends = lines.flatMap(line => [line.x[0] ?? 0, line.x[line.x.length - 1] ?? 0]);
+    const x: [number, number] = [Math.min(...ends) - 0.5, Math.max(...ends) + 0.5];
     this._colors = lineColors(lines, this.isDark);
     const bad = lines.flatMap(line =>
       Array.from(line.x).flatMap((at, place) => {
@@ -211,7 +212,9 @@ function acrossLayers(
     const [layer, ...key] = groups.keys[group] ?? [];
     if (typeof layer === 'number') {
       const id = JSON.stringify(key);
-      rest.set(id, [...(rest.get(id) ?? []), row]);
+      const rows = rest.get(id) ?? [];
+      rows.push(row);
+      rest.set(id, rows);
     }
   });
   return [...rest].map(([id, rows]) => {

@@ -16,8 +16,9 @@ export interface ICells extends IMatrix {
   readonly merged: boolean;
 }
 
-/** Most columns of a picture. */
+/** Most columns, and cells, of a picture. */
 const MOST_COLUMNS = 2048;
+const MOST_CELLS = 4_000_000;
 
 /**
  * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
@@ -40,7 +41,7 @@ export function cellsOf(
   const even = Number.isFinite(gap) && gap > 0 ? gap : 1;
   const wanted = Math.round((last - first) / even) + 1;
   // Steps that lie far apart and unevenly get a column each only as far as there is room.
-  const columns = Math.max(1, Math.min(wanted, MOST_COLUMNS));
+  const columns = Math.max(1, Math.min(wanted, MOST_COLUMNS, Math.floor(MOST_CELLS / groups.keys.length)));
   const width = columns === 1 ? even : (last - first) / (columns - 1);
   const rows = groups.keys.length;
   const source = new Int32Array(rows * columns).fill(-1);
