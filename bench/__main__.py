@@ -24,6 +24,7 @@ NAMES = (
     "hub_load",
     "megatron",
     "moments_kernel",
+    "opening",
     "soak",
 )
 

@@ -314,6 +314,34 @@ def test_many_rows_are_answered_in_two_passes_as_in_one(monkeypatch):
         assert (one.keys, one.groups_total, one.steps_total) == (two.keys, two.groups_total, two.steps_total)
 
 
+@pytest.mark.parametrize("statistic", ["l2", "rms", "mean", "min", "max", "nonfinite"])
+def test_a_lean_answer_has_the_same_values_errors_and_counts(statistic, monkeypatch):
+    rows = spiky(60)
+    rows[10] |= {"nan_count": 1.0}
+    rows[20] |= {"count": 0.0, "mean": math.nan}
+    rows[30] |= {"mean": math.inf, "m2": math.nan, "nan_count": math.nan, "inf_count": math.nan}
+    rows[40] |= {"rounding": 2.0**-24, "m2": 3.0, "loss_scale": math.nan, "min": math.nan}
+    for members in (
+        {"by": []},
+        {"by": ["layer"], "points": 20, "series": 1},
+        {"by": ["rank"], "ratio": "grad_to_param"},
+    ):
+        body = {"stat": "grad", "statistic": statistic, **members}
+        both = rows + [{**entry, "stat": "param"} for entry in spiky(60)]
+        whole = ask(both, **{key: value for key, value in body.items() if key != "stat"}).table
+        with monkeypatch.context() as patch:
+            patch.setattr("megalens.client.moments.answer._AT_ONCE", 10)
+            lean = source(both).groups(MomentQuery.of_members(body)).table
+        for name in ("step", "samples", "value", "count", "nan_count", "inf_count", "scaled"):
+            np.testing.assert_allclose(
+                lean[name].to_numpy(), whole[name].to_numpy(), rtol=1e-12, equal_nan=True, err_msg=name
+            )
+        # An error is a difference of two roots: it is known to the last digits of these.
+        np.testing.assert_allclose(
+            lean["error"].to_numpy(), whole["error"].to_numpy(), rtol=1e-12, atol=1e-14
+        )
+
+
 def test_of_many_groups_the_greatest_stay_and_those_that_are_not_finite_before_them():
     rows = [row(f"layers.{at}.w", mean=float(at), m2=0.0) for at in range(20)]
     rows[3] |= {"nan_count": 1.0}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...protocol import parse_name
 from ..errors import ClientError
 from .grouping import Key, key_order
-from .merge_sql import QUICK_VALUES, merged_sql, value_sql
+from .merge_sql import QUICK_VALUES, lean_sql, merged_sql, value_sql
 from .name_table import module_of
 from .pick_sql import kept_sql, top_sql
 from .query import MomentQuery
@@ -165,7 +165,11 @@ def _merge(
     """Return the merged cells of each side that stay, and how many groups and steps there were."""
     cell = ", ".join((*keys, "step"))
     quick = many and query.statistic in QUICK_VALUES and (query.points or query.series)
-    if not quick:
+    lean = many and query.statistic in QUICK_VALUES and query.lean
+    if lean:
+        for place, rows in enumerate(relations):
+            connection.execute(f"CREATE TEMP TABLE values{place} AS {lean_sql(rows, keys, query.statistic)}")
+    elif not quick:
         for place, rows in enumerate(relations):
             connection.execute(f"CREATE TEMP TABLE cells{place} AS {merged_sql(rows, keys, keep=not many)}")
             _add_values(connection, f"cells{place}", keys, query.statistic)
@@ -192,7 +196,10 @@ def _merge(
     tables = []
     for place, rows in enumerate(relations):
         cells = f"SELECT * FROM cells{place} SEMI JOIN {kept} USING ({cell})"
-        if quick:
+        if lean:
+            none = "'nan'::DOUBLE"
+            cells = f"SELECT *, {none} AS m3, {none} AS m4, 0::DOUBLE AS m4_error FROM values{place} v SEMI JOIN {kept} k USING ({cell})"
+        elif quick:
             some = f"SELECT * FROM ({rows}) SEMI JOIN {kept} USING ({cell})"
             cells = merged_sql(some, keys, keep=True)
         tables.append(connection.sql(f"SELECT * FROM ({cells}) ORDER BY {cell}").to_arrow_table())

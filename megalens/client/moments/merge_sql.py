@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["QUICK_VALUES", "merged_sql", "value_sql"]
+__all__ = ["QUICK_VALUES", "lean_sql", "merged_sql", "value_sql"]
 
 _NAN, _INF = "'nan'::DOUBLE", "'inf'::DOUBLE"
 
+# greatest() passes over NULL: where there is no data it must not find 0.
 QUICK_VALUES = {
     # Sums of positive terms and plain means: no distance from the group's mean is needed, so one pass does.
-    "l2": "sqrt(sum(greatest(m2, 0) + count * mean * mean) FILTER (count > 0))",
-    "rms": "sqrt(sum(greatest(m2, 0) + count * mean * mean) FILTER (count > 0) / sum(count) FILTER (count > 0))",
+    "l2": "sqrt(greatest(coalesce(sum(m2 + count * mean * mean) FILTER (count > 0), 'nan'::DOUBLE), 0))",
+    "rms": "sqrt(greatest(coalesce(sum(m2 + count * mean * mean) FILTER (count > 0), 'nan'::DOUBLE), 0) / sum(count) FILTER (count > 0))",
     "mean": "sum(count * mean) FILTER (count > 0) / sum(count) FILTER (count > 0)",
     "min": "min(min) FILTER (count > 0)",
     "max": "max(max) FILTER (count > 0)",
@@ -30,6 +31,34 @@ def value_sql(relation: str, keys: Sequence[str], statistic: str) -> str:
     return f"""
         SELECT {cell}, coalesce({QUICK_VALUES[statistic]}, {_NAN}) AS value, sum(nan_count + inf_count) <> 0 AS bad
         FROM ({relation}) GROUP BY {cell}"""
+
+
+def lean_sql(relation: str, keys: Sequence[str], statistic: str) -> str:
+    """Return what :func:`merged_sql` does, and ``value`` and ``bad``, in one pass: of the moments only what one of :data:`QUICK_VALUES` is read from.
+
+    What M2 loses here where the mean is large is lost in L2 and RMS again, which are sums of the same positive terms. M3, M4 and their error are left out, extremes
+    unless they are asked for.
+    """
+    cell = ", ".join((*keys, "step"))
+    variance = "greatest(m2 / count, 0)"
+    low, high = (
+        (
+            f"CASE WHEN bool_or(isnan({end})) FILTER (count > 0) THEN {_NAN} ELSE coalesce({end}({end}) FILTER (count > 0), {_NAN}) END"
+            if end == statistic
+            else _NAN
+        )
+        for end in ("min", "max")
+    )
+    return f"""
+        SELECT {cell}, samples, total AS count, coalesce(first / total, {_NAN}) AS mean, coalesce(greatest(second - first / total * first, 0), 0) AS m2,
+            low AS min, high AS max, nan_count, inf_count, m2_error, scaled, value, nan_count + inf_count <> 0 AS bad
+        FROM (
+            SELECT {cell}, max(samples) AS samples, coalesce(sum(count) FILTER (count > 0), 0) AS total,
+                sum(count * mean) FILTER (count > 0) AS first, sum(m2 + count * mean * mean) FILTER (count > 0) AS second,
+                {low} AS low, {high} AS high, sum(nan_count) AS nan_count, sum(inf_count) AS inf_count,
+                coalesce(sum(3 * rounding * count * ({variance} + mean * mean)) FILTER (count > 0 AND rounding > 0), 0) AS m2_error,
+                coalesce(bool_or(isnan(loss_scale)), false) AS scaled, coalesce({QUICK_VALUES[statistic]}, {_NAN}) AS value
+            FROM ({relation}) GROUP BY {cell})"""
 
 
 def merged_sql(relation: str, keys: Sequence[str], *, keep: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...protocol import MOMENT_STATS
@@ -41,6 +41,8 @@ class MomentQuery:
         ``none``, ``grad_to_param`` or ``gain``.
     mixed : bool
         Let inputs and outputs of modules enter one group.
+    lean : bool
+        Only the value and its error, counts and non-finite counts are needed: what else is merged may be left out, as NaN.
     """
 
     stat: str
@@ -53,6 +55,7 @@ class MomentQuery:
     series: int | None = None
     ratio: str = "none"
     mixed: bool = False
+    lean: bool = False
 
     @classmethod
     def of(
@@ -109,7 +112,7 @@ class MomentQuery:
 
     @classmethod
     def of_members(cls, members: Mapping[str, Any]) -> MomentQuery:
-        """Return the question of a request's body, whose members are those of :meth:`of`."""
+        """Return the question of a request's body, whose members are those of :meth:`of`; its answer has no moments, so it is lean."""
         known = (
             "stat",
             "statistic",
@@ -128,7 +131,7 @@ class MomentQuery:
             raise _bad(unknown[0][:50], f"one of {', '.join(known)}", unknown[0])
         if "stat" not in members:
             raise _bad("stat", f"one of {', '.join(MOMENT_STATS)}", None)
-        return cls.of(**members)
+        return replace(cls.of(**members), lean=True)
 
 
 def check_stat(stat: Any) -> str:

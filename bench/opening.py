@@ -1,0 +1,330 @@
+"""Opening statistics: a tree of raw-moment JSONL against the reference's method, a line that is appended, and the first picture of a large recording.
+
+Run ``python -m bench.opening`` (``--quick`` for small files, which prove only that it works).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.common import Row, ratio, write_results
+from megalens.client.moments import JsonlRows, MomentQuery, MomentSource, find_trees
+from megalens.protocol import stream_schema
+
+_MIB = 1024 * 1024
+_ITEMS = ("self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2")
+_SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
+
+
+def main() -> int:
+    """Measure, write ``results/opening.*`` and return 0."""
+    parser = argparse.ArgumentParser(prog="python -m bench.opening", description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--mebibytes", type=int, help="size of the JSONL tree")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--reference-only", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.reference_only:
+        print(_reference(options.reference_only))
+        return 0
+    size = (options.mebibytes or (4 if options.quick else 1024)) * _MIB
+    rounds = options.rounds or 3
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        rows = [*_first_opening(home, size, rounds), *_append(home, 10 if options.quick else 40)]
+        for series, steps in ((20, 2000), (500, 40)) if options.quick else ((100, 100_000), (25_000, 400)):
+            rows.append(_picture(home, series, steps, 1 if options.quick else rounds))
+    how = (
+        f"A generated tree of {size / _MIB:.0f} MiB of JSONL (two files, {rounds} rounds in turn with the reference's method in the same run, each into an empty cache): the reference's "
+        "method is Python's json, lines parsed twice (once for the columns, once for the rows), 100,000 rows a pandas batch, zstd Parquet, then DuckDB; written from its "
+        "description. A round ends with the first grouped answer. Appending: from the write of a line to the answer that has it. Pictures: a packed recording in the system's "
+        "file cache, a fresh process's index and L2 by layer, 2000 points a series, 40 series. Intervals: 95 % bootstrap over rounds. "
+        f"Before it began, {load:.1f} other processes on average wanted a processor."
+    )
+    print(
+        write_results(
+            "opening",
+            "Opening statistics: JSONL, appended lines, large recordings",
+            rows,
+            how=how,
+            quick=options.quick,
+        ).read_text()
+    )
+    return 0
+
+
+def _first_opening(home: Path, size: int, rounds: int) -> list[Row]:
+    tree = home / "run" / "training_stats"
+    rows = _write_tree(tree, size)
+    ours, theirs = [], []
+    for turn in range(rounds):
+        cache = home / f"cache{turn}"
+        # Each in a process of its own, so that neither finds the other's memory warm.
+        ours.append(_timed([sys.executable, "-c", _OPEN, str(tree)], cache))
+        theirs.append(_timed([sys.executable, "-m", "bench.opening", "--reference-only", str(tree)], cache))
+        shutil.rmtree(cache, ignore_errors=True)
+    quotient = ratio(theirs, ours, paired=True)
+    again = home / "warm"
+    _timed([sys.executable, "-c", _OPEN, str(tree)], again)
+    warm = _timed([sys.executable, "-c", _OPEN, str(tree)], again)
+    shutil.rmtree(again)
+    return [
+        Row("first opening of a JSONL tree", rows / statistics.fmean(ours), "rows/s", note=f"{rows} rows"),
+        Row("the reference's method", rows / statistics.fmean(theirs), "rows/s"),
+        Row(
+            "rows/s over the reference's",
+            quotient.value,
+            "×",
+            quotient.low,
+            quotient.high,
+            target="≥ 3",
+            met=quotient.low >= 3,
+        ),
+        Row("opening it again, from the cache", warm, "s"),
+    ]
+
+
+_OPEN = """
+import sys
+from megalens.client.moments import JsonlRows, MomentQuery, MomentSource, find_trees
+source = MomentSource(JsonlRows(find_trees(sys.argv[1])[0]))
+source.refresh()
+source.groups(MomentQuery.of("grad", by=["layer"], points=2000, series=40))
+"""
+
+
+def _timed(command: list[str], cache: Path) -> float:
+    began = time.perf_counter()
+    subprocess.run(
+        command, env={**os.environ, "MEGALENS_CACHE_DIR": str(cache)}, check=True, stdout=subprocess.DEVNULL
+    )
+    return time.perf_counter() - began
+
+
+def _append(home: Path, times: int) -> list[Row]:
+    os.environ["MEGALENS_CACHE_DIR"] = str(home / "append")
+    tree = home / "run" / "training_stats"
+    path = next(tree.glob("grad*/*.jsonl"))
+    source = MomentSource(JsonlRows(find_trees(tree)[0]))
+    source.refresh()
+    lines = path.read_text(encoding="utf-8").splitlines()[-1:]
+    last = json.loads(lines[0])
+    seconds = []
+    query = {"by": ["layer"], "points": 2000, "series": 40}
+    for _ in range(times):
+        last["iter"] += 1
+        text = json.dumps(last) + "\n"
+        began = time.perf_counter()
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+        source.refresh()
+        newest = source.groups(MomentQuery.of("grad", first=last["iter"], **query)).table["step"]
+        seconds.append(time.perf_counter() - began)
+        assert newest.to_pylist()[-1] == last["iter"]
+    source.close()
+    worst = max(seconds)
+    return [
+        Row(
+            "a line appended to that tree, until it is answered (worst)",
+            worst * 1000,
+            "ms",
+            target="≤ 500",
+            met=worst <= 0.5,
+            note=f"median {statistics.median(seconds) * 1000:.0f} ms of {times}",
+        )
+    ]
+
+
+def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
+    folder = home / f"recording-{series}"
+    _write_recording(folder, series, steps)
+    code = (
+        "import sys, time; from pathlib import Path; from megalens.client.moments import *; import duckdb, numpy, pyarrow.parquet\n"
+        "began = time.perf_counter(); source = MomentSource(RecordedRows(Path(sys.argv[1]))); source.refresh(); source.index()\n"
+        "found = source.groups(MomentQuery.of_members(dict(stat='grad', by=['layer'], points=2000, series=40))); print(time.perf_counter() - began)\n"
+        "assert found.steps_total == int(sys.argv[2])"
+    )
+    seconds = [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code, str(folder), str(steps)],
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+        )
+        for _ in range(rounds + 1)
+    ][1:]
+    shutil.rmtree(folder)
+    worst = max(seconds)
+    return Row(
+        f"{series} series × {steps} steps: index and first grouped, thinned answer (worst of {rounds})",
+        worst,
+        "s",
+        target="≤ 2",
+        met=worst <= 2,
+        note=f"median {statistics.median(seconds):.2f} s",
+    )
+
+
+def _write_tree(tree: Path, size: int) -> int:
+    names = [f"decoder.layers.{layer}.{item}.weight" for layer in range(64) for item in _ITEMS]
+    dice = np.random.default_rng(0)
+    rows = 0
+    for stat in ("grad", "param"):
+        folder = tree / f"{stat}_raw_moments_by_param"
+        folder.mkdir(parents=True)
+        written, step = 0, 0
+        with (folder / "rank7.jsonl").open("w", encoding="utf-8") as file:
+            while written < size // 2:
+                step += 1
+                found = dice.normal(0, 1, (len(names), 4)).astype(np.float32).astype(float)
+                found[:, 1], found[:, 3] = abs(found[:, 1]) + 1e4, abs(found[:, 3]) + 1e5
+                values = {
+                    name: {"count": 22020096.0, **dict(zip(_SUMS[1:], sums, strict=True))}
+                    for name, sums in zip(names, found.tolist(), strict=True)
+                }
+                record = {
+                    "iter": step,
+                    "consumed_train_samples": 8 * step,
+                    "stat": folder.name,
+                    "values": values,
+                }
+                written += file.write(json.dumps(record) + "\n")
+                rows += len(names)
+    return rows
+
+
+def _write_recording(folder: Path, series: int, steps: int) -> None:
+    from megalens.hub.packing import pack_stream
+
+    folder.mkdir()
+    dice = np.random.default_rng(0)
+    if series > 1000:
+        names = [
+            f"decoder.layers.{at % 50}.mlp.experts.local_experts.{at // 50}.weight" for at in range(series)
+        ]
+    else:
+        names = [f"decoder.layers.{at // 4}.{_ITEMS[at % 4]}.weight" for at in range(series)]
+    schema = stream_schema("moments")
+    together = max(1, 25_000 // series)
+    path = folder / "moments.arrows"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for first in range(1, steps + 1, together):
+            found = np.repeat(np.arange(first, min(first + together, steps + 1)), series)
+            rows = len(found)
+            count = dice.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
+            variance = dice.uniform(0.5, 2, rows)
+            columns: dict[str, Any] = {
+                "step": found,
+                "samples": found * 8,
+                "stat": ["grad"] * rows,
+                "name": names * (rows // series),
+                "rank": np.zeros(rows, np.int32),
+                "stage": np.full(rows, -1, np.int32),
+                "count": count,
+                "mean": dice.normal(0, 1e-3, rows),
+                "m2": variance * count,
+                "m3": dice.normal(0, 0.1, rows) * count,
+                "m4": 3 * variance**2 * count,
+                "min": -3 * variance,
+                "max": 3 * variance,
+                "nan_count": np.zeros(rows),
+                "inf_count": np.zeros(rows),
+                "rounding": np.zeros(rows),
+                "gradient_stage": ["pre_clip"] * rows,
+                "loss_scale": np.ones(rows),
+            }
+            writer.write_table(pa.table(columns, schema=schema))
+    pack_stream(path, "moments")
+
+
+# The reference's method, from its description in words: every line is parsed twice, rows go through pandas in batches, DuckDB reads the Parquet.
+
+
+def _reference(tree: Path) -> int:
+    import duckdb
+
+    cache = Path(os.environ["MEGALENS_CACHE_DIR"]) / "reference"
+    cache.mkdir(parents=True)
+    for place, path in enumerate(sorted(tree.glob("*/*.jsonl"))):
+        fields: dict[str, None] = {}
+        for row in _reference_rows(path):
+            fields.update(dict.fromkeys(row))
+        _reference_parquet(path, list(fields), cache / f"{place}.parquet")
+    with duckdb.connect() as connection:
+        answer = connection.execute(
+            f"SELECT iter, layer_index, sum(count), sum(sum_1), sum(sum_2), sum(sum_3), sum(sum_4) FROM read_parquet('{cache}/*.parquet') "
+            "WHERE metric = 'grad_raw_moments_by_param' GROUP BY ALL ORDER BY ALL"
+        ).fetchall()
+    return len(answer)
+
+
+def _reference_rows(path: Path) -> Iterator[dict[str, Any]]:
+    metric = path.parent.name
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            record = json.loads(line)
+            for name, entry in record["values"].items():
+                tokens = name.replace("/", ".").split(".")
+                at = next((place for place, token in enumerate(tokens) if token.isdigit()), None)
+                items = tokens if at is None else tokens[at + 1 :]
+                yield {
+                    "metric": record.get("stat", metric),
+                    "iter": record["iter"],
+                    "consumed_train_samples": record.get("consumed_train_samples"),
+                    "source_line": number,
+                    "source_file": path.name,
+                    "name": name,
+                    "layer_index": None if at is None else int(tokens[at]),
+                    "layer_stack": "(global)" if at is None else ".".join(tokens[:at]),
+                    "item_type": ".".join(items),
+                    "item_family": items[0],
+                    "item_kind": items[-1],
+                    **{key: entry.get(key, 0.0) for key in _SUMS},
+                }
+
+
+def _reference_parquet(path: Path, fields: list[str], target: Path) -> None:
+    import pandas as pd
+
+    batch: list[dict[str, Any]] = []
+    writer: pq.ParquetWriter | None = None
+
+    def flush() -> None:
+        nonlocal writer
+        table = pa.Table.from_pandas(pd.DataFrame(batch, columns=fields), preserve_index=False)
+        writer = writer or pq.ParquetWriter(target, table.schema, compression="zstd")
+        writer.write_table(table)
+        batch.clear()
+
+    for row in _reference_rows(path):
+        batch.append(row)
+        if len(batch) == 100_000:
+            flush()
+    if batch:
+        flush()
+    if writer is not None:
+        writer.close()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
