@@ -30,6 +30,8 @@ export interface IMegalensRuns {
   rename(id: string, name: string): Promise<void>;
   /** Reach a hub elsewhere that the administrator allows. The token goes to the server and stays there. */
   connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry>;
+  /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
+  openStatistics(path: string): Promise<readonly IRunEntry[]>;
   /** Freeze views into one file. */
   report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
   /** Look at, start or stop the demo training of the Jupyter server. */
@@ -102,6 +104,7 @@ export const CommandIDs = {
   revertSettings: 'megalens:revert-settings',
   refreshRuns: 'megalens:refresh-runs',
   connectHub: 'megalens:connect-hub',
+  openStatistics: 'megalens:open-statistics',
   renameRun: 'megalens:rename-run',
   revealFolder: 'megalens:reveal-run-folder',
   copyRunCode: 'megalens:copy-run-code',

@@ -101,6 +101,15 @@ export function addPanelCommands(
     describedBy: NO_ARGS,
     execute: async () => (await panel.model()).connect()
   });
+  commands.addCommand(CommandIDs.openStatistics, {
+    label: trans.__('Open Statistics from Files…'),
+    caption: trans.__('Read raw-moment JSONL files that another logger wrote'),
+    describedBy: NO_ARGS,
+    execute: async () => {
+      panel.reveal();
+      return (await panel.model()).openStatistics();
+    }
+  });
 }
 
 function splitArguments(args: ReadonlyPartialJSONObject): {

@@ -18,6 +18,19 @@ export async function askName(now: string, trans: TranslationBundle): Promise<st
   return button.accept ? value : null;
 }
 
+/** Ask where raw-moment files are; null when cancelled. */
+export async function askStatistics(trans: TranslationBundle): Promise<string | null> {
+  const { button, value } = await InputDialog.getText({
+    title: trans.__('Open statistics'),
+    label: trans.__(
+      'Folder with raw-moment JSONL files (training_stats), one above several of them, or one file. Below the folder in which Jupyter was started:'
+    ),
+    placeholder: trans.__('runs/my-run'),
+    okLabel: trans.__('Open')
+  });
+  return button.accept ? value : null;
+}
+
 /** Ask where a hub is; null when cancelled. The token is typed as a password and goes to the server only. */
 export async function askHub(trans: TranslationBundle): Promise<IHubAddress | null> {
   let answer: IHubAddress | null = null;

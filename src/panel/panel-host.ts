@@ -3,7 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IMegalensViews, IReportRequest, IRunEntry } from '../tokens';
-import { askHub, askName, askReport } from './dialogs';
+import { askHub, askName, askReport, askStatistics } from './dialogs';
 import type { IHubAddress } from './hub-form';
 
 /** What the panel asks of the application around it. */
@@ -18,6 +18,8 @@ export interface IPanelHost {
   askReport(run: IRunEntry, views: readonly ViewOptions[]): Promise<IReportRequest | null>;
   /** Ask where another hub is; null when cancelled. */
   askHub(): Promise<IHubAddress | null>;
+  /** Ask where raw-moment files are, below the server's root; null when cancelled. */
+  askStatistics(): Promise<string | null>;
   /** Ask for a new name; null when cancelled. */
   askName(now: string): Promise<string | null>;
   /** Give the user a file. */
@@ -47,6 +49,7 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
     reloadPage: () => window.location.reload(),
     askReport: (run, options) => askReport(run, options, trans),
     askHub: () => askHub(trans),
+    askStatistics: () => askStatistics(trans),
     askName: now => askName(now, trans),
     copy: text => {
       Clipboard.copyToSystem(text);

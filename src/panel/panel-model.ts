@@ -198,6 +198,17 @@ export class PanelModel {
     }
   }
 
+  /** Ask for a path and open the raw-moment files there. */
+  async openStatistics(): Promise<void> {
+    const path = await this.host.askStatistics();
+    if (path !== null && path.trim() !== '') {
+      await this._told(
+        this.trans.__('The statistics could not be opened'),
+        this.runs.openStatistics(path.trim())
+      );
+    }
+  }
+
   /** Ask what a report shall hold, have the server make it and hand it over. */
   async exportReport(run = this.runs.chosenId, views = this.reportViews()): Promise<void> {
     const entry = this.runs.entries.find(({ id }) => id === run);
@@ -229,6 +240,9 @@ export class PanelModel {
     const views = this.host.openViews(open.id);
     if (views.length > 0) {
       return views;
+    }
+    if (this.runs.chosen?.kind === 'statistics') {
+      return [{ view: 'moments' }];
     }
     const traced = Object.keys(open.trace.config.flags);
     return [

@@ -5,8 +5,8 @@ import type { IOpenRun } from './open-run';
 
 /** How a run is marked in the list. The shape says it, the colour repeats it. */
 export interface IRunMark {
-  readonly kind: 'live' | 'perturbed' | 'paused' | 'stale' | 'recorded' | 'gone';
-  readonly symbol: '●' | '◆' | '‖' | '◐' | '○' | '✕';
+  readonly kind: 'live' | 'perturbed' | 'paused' | 'stale' | 'recorded' | 'statistics' | 'gone';
+  readonly symbol: '●' | '◆' | '‖' | '◐' | '○' | 'Σ' | '✕';
   /** In a word or two, also for screen readers. */
   readonly word: string;
   /** Right-hand text of the row, such as `step 1 240`. */
@@ -23,6 +23,11 @@ export function runMark(entry: IRunEntry, open: IOpenRun | null, trans: Translat
   const source = open?.source ?? null;
   const step = source?.status?.step ?? entry.step ?? 0;
   const steps = trans._n('%2 step', '%2 steps', step, formatInteger(step));
+  if (entry.kind === 'statistics') {
+    // How many steps there are is known once somebody looks.
+    const progress = step === 0 ? '' : steps;
+    return { kind: 'statistics', symbol: 'Σ', word: trans.__('statistics'), progress };
+  }
   switch (entry.state) {
     case 'recorded':
       return { kind: 'recorded', symbol: '○', word: trans.__('recorded'), progress: steps };

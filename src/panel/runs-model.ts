@@ -29,7 +29,7 @@ export interface IRunsModelOptions {
  */
 export class RunsModel {
   constructor(
-    private readonly runs: Pick<IMegalensRuns, 'list' | 'rename' | 'connect'>,
+    private readonly runs: Pick<IMegalensRuns, 'list' | 'rename' | 'connect' | 'openStatistics'>,
     public options: IRunsModelOptions = { chooseNewest: true, refreshEvery: 2000 }
   ) {}
 
@@ -121,6 +121,15 @@ export class RunsModel {
     const entry = await this.runs.connect(address, token, foreign);
     await this.refresh();
     this.choose(entry.id);
+  }
+
+  /** Open a tree of raw-moment files and choose its first run. Rejects with the server's answer. */
+  async openStatistics(path: string): Promise<void> {
+    const [first] = await this.runs.openStatistics(path);
+    await this.refresh();
+    if (first !== undefined) {
+      this.choose(first.id);
+    }
   }
 
   get isDisposed(): boolean {

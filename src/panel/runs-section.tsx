@@ -85,6 +85,14 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
       <button type="button" className="jp-MegalensLink" onClick={() => void model.connect()}>
         {trans.__('+ Connect to address…')}
       </button>
+      <button
+        type="button"
+        className="jp-MegalensLink"
+        title={trans.__('Read raw-moment JSONL files that another logger wrote')}
+        onClick={() => void model.openStatistics()}
+      >
+        {trans.__('+ Open statistics…')}
+      </button>
     </Section>
   );
 }

@@ -26,8 +26,19 @@ export function SummarySection({ model }: { model: PanelModel }): React.ReactEle
     <Section name="summary" title={title}>
       {notice !== null && <NoticeBox notice={notice} trans={trans} act={action => void model.act(action)} />}
       {open === null && notice === null && <p className="jp-MegalensHint">{trans.__('Opening the run…')}</p>}
-      {open !== null && <TrainingControls model={model} open={open} />}
-      {open !== null && <Figures model={model} open={open} />}
+      {open !== null && model.runs.chosen?.kind === 'statistics' && (
+        <p className="jp-MegalensHint">
+          {trans.__(
+            'Statistics from files. The model and its training are not known; Moments shows what there is.'
+          )}
+        </p>
+      )}
+      {open !== null && model.runs.chosen?.kind !== 'statistics' && (
+        <>
+          <TrainingControls model={model} open={open} />
+          <Figures model={model} open={open} />
+        </>
+      )}
     </Section>
   );
 }

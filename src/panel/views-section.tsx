@@ -22,7 +22,11 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
   ] as const;
   const traced = open.trace.tracing;
   // Why a view would be empty now, or null.
+  const onlyStatistics = model.runs.chosen?.kind === 'statistics';
   const lacking = (view: ViewOptions['view']): string | null => {
+    if (onlyStatistics) {
+      return view === 'moments' ? null : trans.__('These files hold statistics only');
+    }
     switch (view) {
       case 'scalars':
         return null;

@@ -16,7 +16,8 @@ const IN_PALETTE = [
   CommandIDs.applySettings,
   CommandIDs.revertSettings,
   CommandIDs.refreshRuns,
-  CommandIDs.connectHub
+  CommandIDs.connectHub,
+  CommandIDs.openStatistics
 ];
 
 /** Commands, also in the palette, and the context menu of a run. */

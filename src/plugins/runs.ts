@@ -49,6 +49,7 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       list: async () => (await runs()).list(),
       rename: async (id, name) => (await runs()).rename(id, name),
       connect: async (address, token, foreign) => (await runs()).connect(address, token, foreign),
+      openStatistics: async path => (await runs()).openStatistics(path),
       report: async (id, request, signal) => (await runs()).report(id, request, signal),
       demo: async wish => (await runs()).demo(wish),
       acquire: async id => (await runs()).acquire(id)

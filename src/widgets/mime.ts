@@ -16,7 +16,12 @@ export const VIEW_RANK = -20;
 
 /** Draws `application/vnd.megalens.view+json` from the page's runs, whatever the kernel is doing. */
 export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
-  constructor(runs: IViewRuns, words: IWords, mount: MountView) {
+  constructor(
+    runs: IViewRuns,
+    words: IWords,
+    mount: MountView,
+    private readonly _resolver: IRenderMime.IResolver | null = null
+  ) {
     super();
     this.addClass('jp-MegalensCell');
     this.layout = new PanelLayout();
@@ -67,6 +72,7 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
       options: view.options,
       words: this._words,
       mount: this._mount,
+      folder: () => this._folder(view.run.folder),
       picture: savedPicture(model.data)
     });
     this._host = host;
@@ -108,6 +114,15 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     model.setData({ data: withPicture({ ...model.data, [VIEW_MIME]: json }, svg) });
   }
 
+  /** Where a folder beside the notebook is below the server's root. */
+  private async _folder(relative: string | null): Promise<string | null> {
+    if (relative === null || this._resolver === null) {
+      return null;
+    }
+    // What it answers is part of an address.
+    return decodeURI(await this._resolver.resolveUrl(encodeURI(relative)));
+  }
+
   private _close(): void {
     this._turn++;
     this._binding?.dispose();
@@ -146,6 +161,6 @@ export function createMimeFactory(
     safe: true,
     mimeTypes: [VIEW_MIME],
     defaultRank: VIEW_RANK,
-    createRenderer: () => new ViewRenderer(runs, words, mount)
+    createRenderer: ({ resolver }) => new ViewRenderer(runs, words, mount, resolver)
   };
 }

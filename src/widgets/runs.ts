@@ -6,6 +6,8 @@ export interface IViewRuns {
   list(): Promise<
     readonly { readonly id: string; readonly name: string; readonly state: 'live' | 'recorded' | 'gone' }[]
   >;
+  /** Open raw-moment files below the server's root; absent where that cannot be done. */
+  openStatistics?(path: string): Promise<unknown>;
   /** Share in a run's source, live or recorded as the server says. */
   acquire(id: string): Promise<{ readonly source: IRunSource; dispose(): void }>;
 }

@@ -33,6 +33,8 @@ export interface IViewHostOptions {
   readonly options: FullViewOptions;
   readonly mount: MountView;
   readonly words?: IWords;
+  /** Where the run's folder is below the server's root, as far as the page can tell. */
+  readonly folder?: () => Promise<string | null>;
   /** The picture that was saved with the notebook, as SVG text: shown while the run itself cannot be. */
   readonly picture?: string | null;
   /** How long to wait between looks for the recording of a run that ended, in milliseconds. */
@@ -102,7 +104,7 @@ export class ViewHost extends Widget {
       this._say(this._words.__('Connecting to %1…', run.name));
     }
     try {
-      const lease = await runs.acquire(run.id);
+      const lease = await this._acquire();
       if (turn !== this._turn || this.isDisposed) {
         lease.dispose();
         return;
@@ -135,13 +137,33 @@ export class ViewHost extends Widget {
         this._release();
         const reason = error instanceof Error ? error.message : String(error);
         this._say(
-          this._words.__(
-            'Run %1 cannot be shown now. Start it again, or put its folder back where Jupyter lists recorded runs.',
-            run.name
-          ),
+          run.kind === 'statistics'
+            ? this._words.__(
+                'The statistics of %1 cannot be shown now. Open their files in the Megalens panel: “Open statistics…”.',
+                run.name
+              )
+            : this._words.__(
+                'Run %1 cannot be shown now. Start it again, or put its folder back where Jupyter lists recorded runs.',
+                run.name
+              ),
           reason
         );
       }
+    }
+  }
+
+  /** Share in the run. Files that a kernel opened are not known to the server: it is told where they are. */
+  private async _acquire(): ReturnType<IViewRuns['acquire']> {
+    const { runs, run, folder } = this._setup;
+    try {
+      return await runs.acquire(run.id);
+    } catch (error) {
+      const path = run.kind === 'statistics' && folder !== undefined ? await folder() : null;
+      if (path === null || runs.openStatistics === undefined) {
+        throw error;
+      }
+      await runs.openStatistics(path);
+      return runs.acquire(run.id);
     }
   }
 

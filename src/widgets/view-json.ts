@@ -12,6 +12,8 @@ export interface IRunReference {
   readonly name: string;
   /** Run folder relative to the notebook, or null. */
   readonly folder: string | null;
+  /** Raw-moment files, which the server knows once somebody opens them; absent for a run. */
+  readonly kind?: 'statistics';
 }
 
 /** What a cell's output holds of a view. */
@@ -34,7 +36,12 @@ export function readRunReference(value: unknown): IRunReference {
       field: 'run.id'
     });
   }
-  return { id, name: text(fields['name']) ?? id, folder: text(fields['folder']) };
+  return {
+    id,
+    name: text(fields['name']) ?? id,
+    folder: text(fields['folder']),
+    ...(fields['kind'] === 'statistics' ? { kind: 'statistics' } : {})
+  };
 }
 
 /**

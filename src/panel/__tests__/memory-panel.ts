@@ -28,6 +28,14 @@ export const OLD: IRunEntry = {
   folder: 'megalens-runs/run-0'
 };
 
+export const STATISTICS: IRunEntry = {
+  ...OLD,
+  id: 'statistics-1',
+  name: 'my-run',
+  folder: 'runs/my-run',
+  kind: 'statistics'
+};
+
 /** A service whose list the test writes, on runs held in memory. */
 export class MemoryRuns implements IMegalensRuns {
   entries: IRunEntry[] = [LIVE, OLD];
@@ -50,6 +58,14 @@ export class MemoryRuns implements IMegalensRuns {
 
   async connect(): Promise<IRunEntry> {
     throw new ClientError('refused', 'This address is not allowed.', { status: 403 });
+  }
+
+  async openStatistics(path: string): ReturnType<IMegalensRuns['openStatistics']> {
+    if (path === 'nothing') {
+      throw new ClientError('refused', 'There are no raw-moment statistics in nothing.', { status: 404 });
+    }
+    this.entries = [...this.entries, STATISTICS];
+    return [STATISTICS];
   }
 
   async demo(): ReturnType<IMegalensRuns['demo']> {
@@ -87,6 +103,7 @@ export function setUp(): {
     revealFolder: jest.fn(),
     reloadPage: jest.fn(),
     askReport: jest.fn(async (_run, views) => ({ format: 'html' as const, views })),
+    askStatistics: jest.fn(async (): Promise<string | null> => 'runs'),
     askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't', foreign: null })),
     askName: jest.fn(async () => 'renamed'),
     save: jest.fn(),

@@ -1,4 +1,5 @@
 import { nullTranslator } from '@jupyterlab/translation';
+import { runCode } from '../panel-code';
 import { statisticsText } from '../statistics-text';
 import { HELLO } from './memory-run';
 import { setUp } from './memory-panel';
@@ -37,6 +38,31 @@ describe('statistics in the panel', () => {
     await until(() => find('[data-view="moments"]') !== null);
     expect(find('[data-view="moments"]')!.title).toContain('megalens.log_statistics(model, optimizer)');
     expect(find('.jp-MegalensFigures-statistics')).toBeNull();
+    panel.dispose();
+  });
+
+  it('opens files of another logger, marks them and copies the line that opens them', async () => {
+    const { model, panel, find, host } = await shown();
+    await model.openStatistics();
+    const entry = '[data-run="statistics-1"]';
+    await until(() => find(`${entry}[aria-selected="true"]`) !== null);
+    expect(find(`${entry} .jp-MegalensRun-mark`)!.textContent).toBe('Σ');
+    expect(find(`${entry} .jp-MegalensRun-word`)!.textContent).toBe('statistics');
+    await until(() => find('[data-view="heatmap"]')?.title === 'These files hold statistics only');
+    expect(find('[data-view="moments"]')!.title).toContain('Click for a tab');
+    expect(panel.node.textContent).toContain('Statistics from files.');
+    expect(find('.jp-MegalensFigures')).toBeNull();
+    expect(runCode(model.runs.chosen!)).toBe('run = megalens.open("runs/my-run")');
+    expect(model.reportViews()).toEqual([{ view: 'moments' }]);
+    host.askStatistics.mockResolvedValueOnce('nothing');
+    await model.openStatistics();
+    expect(host.tell).toHaveBeenCalledWith(
+      'The statistics could not be opened',
+      expect.objectContaining({ message: 'There are no raw-moment statistics in nothing.' })
+    );
+    host.askStatistics.mockResolvedValueOnce(null);
+    await model.openStatistics();
+    expect(host.tell).toHaveBeenCalledTimes(1);
     panel.dispose();
   });
 

@@ -46,6 +46,13 @@ export class MemoryRuns implements IViewRuns {
   source: MemorySource | null = new MemorySource('r1');
   state: 'live' | 'recorded' | 'gone' = 'live';
   shares = 0;
+  /** Paths that were opened. */
+  opened: string[] = [];
+  openStatistics(path: string): Promise<void> {
+    this.opened.push(path);
+    this.source = path === 'my work/runs/a' ? new MemorySource('statistics-1') : this.source;
+    return Promise.resolve();
+  }
   list(): ReturnType<IViewRuns['list']> {
     return Promise.resolve(this.source ? [{ id: this.source.id, name: 'gpt-demo', state: this.state }] : []);
   }

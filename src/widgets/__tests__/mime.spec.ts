@@ -146,6 +146,27 @@ describe('the renderer of a view in a cell', () => {
     expect(renderer.node.querySelector('img')).toBeNull();
   });
 
+  it('has the server read the files that a kernel opened, wherever the notebook lies', async () => {
+    const resolver = {
+      resolveUrl: (url: string) => Promise.resolve(`my%20work/${url}`),
+      getDownloadUrl: (url: string) => Promise.resolve(url)
+    };
+    const run = { id: 'statistics-1', name: 'a', folder: 'runs/a', kind: 'statistics' };
+    const beside = new ViewRenderer(runs, ENGLISH, mount, resolver);
+    await beside.renderModel(output({ run }));
+    await settled();
+    expect(runs.opened).toEqual(['my work/runs/a']);
+    expect(mount.views).toHaveLength(1);
+    beside.dispose();
+    runs.source = null;
+    await renderer.renderModel(output({ run: { ...run, folder: null } }));
+    await settled();
+    expect(renderer.node.textContent).toContain(
+      'Open their files in the Megalens panel: “Open statistics…”.'
+    );
+    expect(runs.opened).toHaveLength(1);
+  });
+
   it('says what is wrong with an output that it cannot read', async () => {
     await renderer.renderModel(output({ format: 2 }));
     expect(renderer.node.textContent).toContain('another version of Megalens');
