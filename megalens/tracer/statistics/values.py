@@ -20,7 +20,7 @@ def measurable(tensor: Any) -> bool:
         isinstance(tensor, Tensor)
         and tensor.dtype in _TYPES
         and tensor.layout is torch.strided
-        and tensor.device.type != "meta"
+        and not tensor.is_meta
         and tensor.numel() > 0
     )
 
