@@ -1,0 +1,116 @@
+import { execFileSync } from 'child_process';
+import { join, resolve } from 'path';
+import type { Locator, Page } from '@playwright/test';
+import { expect, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
+
+test.describe.configure({ mode: 'serial' });
+
+const ROOT = resolve(__dirname, '../..');
+const SHOTS = resolve(__dirname, '../screenshots');
+
+test.beforeAll(({ lab }) => {
+  execFileSync(join(ROOT, '.venv/bin/python'), [join(ROOT, 'ui-tests/statistics.py'), lab.folder], {
+    env: { ...process.env, PYTHONPATH: ROOT }
+  });
+});
+
+test('the panel opens the explorer, which names a spike of one step and what is not finite', async ({
+  open
+}) => {
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('option', { name: /explored/ }).click();
+  await expect(
+    panel.getByText(/parameters, gradients, activations, residual stream every step/)
+  ).toBeVisible();
+  await panel.getByRole('button', { name: 'Moments', exact: true }).click();
+  const tab = page.locator('.jp-MegalensViewTab:visible');
+  await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
+  await expect(tab).toContainText(
+    'First non-finite gradients: step 30, decoder.layers.1.mlp.linear_fc1.weight (2)'
+  );
+  await shots(page, 'lab-moments-overview');
+  await choose(tab, 'Draw', 'lines');
+  await expect(tab.locator('.jp-MegalensView-title:visible').first()).toContainText('Gradient L2');
+  // What the picture shows in words: the spike is drawn, and not thinned away.
+  await expect(stage(tab)).toHaveAttribute('aria-label', /rose .* between step 24 and 25 in layer 2/);
+  await shots(page, 'lab-moments-lines');
+  await choose(tab, 'Of', 'residual streams');
+  await choose(tab, 'Statistic', 'kurtosis');
+  await expect(tab.locator('.jp-MegalensView-title:visible').first()).toContainText(
+    'Residual stream kurtosis'
+  );
+  await choose(tab, 'By', 'total');
+  await expect(stage(tab)).toHaveAttribute('aria-label', /all tensors|total/i);
+  await choose(tab, 'Draw', 'layer × step');
+  await expect(tab.locator('.jp-MegalensView-title:visible').first()).toContainText(/layer/i);
+  await shots(page, 'lab-moments-map');
+});
+
+test('run.explore draws in a cell, and its rows are a table', async ({ open, lab }) => {
+  writeNotebook(lab, 'explore.ipynb', [
+    'import megalens\nrun = megalens.open("megalens-runs/20261120-101500-explored")\nview = run.explore(stat="kurtosis", by="layer")\nview',
+    'frame = view.df\nprint("rows", len(frame), "at", frame.loc[frame["l2"].idxmax(), "step"], "of", view.statistic)'
+  ]);
+  const page = await open('lab/tree/explore.ipynb?reset');
+  await ready(page);
+  await runCell(page, 0);
+  const view = page.locator('.jp-OutputArea-output .jp-MegalensCellView').first();
+  await expect(view.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
+  await expect(view.locator('.jp-MegalensView-title:visible').first()).toContainText('Gradient kurtosis');
+  await shots(page, 'lab-moments-cell');
+  await choose(view, 'Statistic', 'RMS');
+  await runCell(page, 1);
+  await expect(page.locator('.jp-OutputArea-output', { hasText: 'rows' })).toContainText(
+    'rows 200 at 25 of rms'
+  );
+});
+
+test('files of another logger are opened by the panel, and shown in a cell wherever the notebook lies', async ({
+  open,
+  lab
+}) => {
+  writeNotebook(lab, 'other/files.ipynb', [
+    'import megalens\nfiles = megalens.open("my-run")\nfiles.explore("grad", "l2", by="layer")'
+  ]);
+  const page = await open('lab/tree/other/files.ipynb?reset');
+  await ready(page);
+  await runCell(page, 0);
+  const cell = page.locator('.jp-OutputArea-output .jp-MegalensCellView').first();
+  await expect(cell.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
+  await expect(cell.locator('.jp-MegalensView-title:visible').first()).toContainText('Gradient L2');
+  const panel = await showPanel(page);
+  await panel.getByRole('button', { name: '+ Open statistics…' }).click();
+  const dialog = page.locator('.jp-Dialog');
+  await dialog.locator('input').fill('nowhere');
+  await dialog.getByRole('button', { name: 'Open', exact: true }).click();
+  await expect(dialog).toContainText('There is nothing at nowhere.');
+  await dialog.getByRole('button').last().click();
+  await panel.getByRole('button', { name: '+ Open statistics…' }).click();
+  await dialog.locator('input').fill('other');
+  await dialog.getByRole('button', { name: 'Open', exact: true }).click();
+  const entry = panel.getByRole('option', { name: /my-run/ });
+  await expect(entry).toHaveAttribute('aria-selected', 'true');
+  await expect(entry).toContainText('statistics');
+  await panel.getByRole('button', { name: 'Moments', exact: true }).click();
+  const tab = page.locator('.jp-MegalensViewTab:visible');
+  await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
+  await shots(page, 'lab-moments-files');
+});
+
+/** The picture's stage: its label says in words what the picture shows. */
+const stage = (view: Locator): Locator => view.locator('.jp-MegalensStage:visible').first();
+
+async function choose(view: Locator, label: string, text: string): Promise<void> {
+  await view.getByRole('combobox', { name: label, exact: true }).first().selectOption({ label: text });
+}
+
+async function shots(page: Page, name: string): Promise<void> {
+  for (const [theme, tone] of [
+    ['JupyterLab Dark', 'dark'],
+    ['JupyterLab Light', 'light']
+  ] as const) {
+    await setTheme(page, theme);
+    await page.screenshot({ path: join(SHOTS, `${name}-${tone}.png`) });
+  }
+}
