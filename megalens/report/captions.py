@@ -58,7 +58,7 @@ def measured_errors(
 ) -> dict[int, tuple[int, float, str]]:
     """Return (step, error, compressor) of the newest measured row of each layer that the query names."""
     columns = ["step", "layer", "rank", "compressor", "compression_error"]
-    if run.folder is not None and not run.live:
+    if run.folder is not None and not run.live and (run.folder / "run.json").is_file():
         table = RunFolder(run.folder).read("tensors", query, columns)
     else:
         table = query.filter(run.tensors(query.flag, None, query.part, None, query.phase)).select(columns)

@@ -77,7 +77,7 @@ class Traced:
 def traced(run: Run, flag: str, phase: str, *, pass_: str, rank: int | None = None) -> Traced:
     """Say where a flag was traced in a phase and pass."""
     columns = ["step", "layer", "part", "rank"]
-    if run.folder is not None and not run.live:
+    if run.folder is not None and not run.live and (run.folder / "run.json").is_file():
         # Values are most of a recording: they are not read to learn where they are.
         query = Query.of(flag=flag, phase=phase, pass_=pass_)
         return Traced(RunFolder(run.folder).read("tensors", query, columns), rank)
@@ -119,7 +119,7 @@ def traced_flags(run: Run) -> pa.Table:
     ``steps`` counts the distinct steps, ``layers`` lists the layers.
     """
     columns = ["flag", "step", "layer", "compressor"]
-    if run.folder is not None and not run.live:
+    if run.folder is not None and not run.live and (run.folder / "run.json").is_file():
         table = RunFolder(run.folder).read("tensors", None, columns)
     else:
         table = run.tensors().select(columns)

@@ -9,6 +9,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..client import Run, connect, open_run
+from ..client.statistics_run import StatisticsRun
 from .base_handler import MegalensHandler
 from .errors import ServerError
 
@@ -58,4 +59,7 @@ class ReportHandler(MegalensHandler):
         target = self.registry.hub(run_id)
         if target is not None:
             return connect(target.address, token=target.token)
+        statistics = self.registry.statistics.get(run_id)
+        if statistics is not None:
+            return StatisticsRun(statistics.tree)
         return open_run(self.registry.folder(run_id).path)

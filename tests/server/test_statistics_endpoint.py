@@ -208,3 +208,11 @@ async def test_a_tree_that_is_gone_is_listed_no_more(ask, opened, moments, tree)
     status, body, _ = await moments(entry["id"])
     assert status in (404, 409)
     assert str(tree) not in json.dumps(body)
+
+
+async def test_a_report_of_it_can_be_made(ask, opened, tree):
+    (entry,) = await opened("logs")
+    body = {"format": "html", "views": [{"view": "moments", "stat": "param"}]}
+    status, answer, _ = await ask("runs", entry["id"], "report", body=body)
+    assert status == 200, answer
+    assert b"run-a" in answer
