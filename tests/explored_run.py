@@ -24,7 +24,9 @@ def names_of(stat: str) -> list[str]:
     if stat == "residual":
         return ["decoder/input0", *(f"decoder.layers.{layer}/output0" for layer in range(LAYERS))]
     return [
-        f"decoder.layers.{layer}.mlp.linear_fc1/{end}" for layer in range(LAYERS) for end in ("input0", "output0")
+        f"decoder.layers.{layer}.mlp.linear_fc1/{end}"
+        for layer in range(LAYERS)
+        for end in ("input0", "output0")
     ]
 
 
@@ -63,7 +65,12 @@ def moment_row(stat: str, name: str, step: int, values: np.ndarray, *, nan: int 
 
 
 def write_explored_run(
-    folder: Path, *, steps: int = 40, stats=("param", "grad", "activation", "residual"), every: int = 1, **header
+    folder: Path,
+    *,
+    steps: int = 40,
+    stats=("param", "grad", "activation", "residual"),
+    every: int = 1,
+    **header,
 ) -> Path:
     """Write a run folder with tensors, scalars and moments in it, and return it."""
     write_run(folder, statistics=dict.fromkeys(stats, every), **header)

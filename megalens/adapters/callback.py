@@ -45,6 +45,8 @@ class MegalensCallback:
             return
         options = dict(self._options)
         options.setdefault("name", getattr(args, "run_name", None))
+        # A trainer that goes on from a checkpoint has taken steps already.
+        options.setdefault("first_step", int(getattr(state, "global_step", 0) or 0) + 1)
         if self._statistics is not None:
             own = {
                 "loss_scale": getattr(optimizer, "scaler", None),

@@ -123,6 +123,19 @@ def test_a_trainers_steps_evaluations_and_logs_are_traced(rows) -> None:
     assert numbers == [(s, n, v) for s in (1, 2, 3) for n, v in (("loss", 3.0 + s), ("lr", 0.1))]
 
 
+def test_a_trainer_that_goes_on_from_a_checkpoint_counts_on(rows) -> None:
+    config = transformers.GPT2Config(vocab_size=60, n_positions=16, n_embd=24, n_layer=1, n_head=4)
+    model = transformers.GPT2LMHeadModel(config)
+    callback = MegalensCallback(flags={"HiddenStates": Tile(1)}, hub=(rows.address, "t"))
+    state = transformers.TrainerState(global_step=10)
+    callback.on_train_begin(None, state, None, model=model)
+    callback.on_step_begin(None, state, None)
+    model(torch.randint(0, 60, (2, 9)))
+    callback.on_step_end(None, state, None)
+    callback.on_train_end(None, state, None)
+    assert rows.get(timeout=30)["step"] == 11
+
+
 def test_an_event_that_is_unknown_is_ignored_and_other_names_are_not() -> None:
     callback = MegalensCallback(hub=None)
     assert callback.on_something_new(1, 2, 3, more=4) is None

@@ -88,9 +88,7 @@ def test_the_same_rows_come_in_the_same_order_with_the_same_steps(tmp_path):
 
 
 def test_statistics_come_again_before_the_scalars_of_their_step(tmp_path):
-    folder = write_run(
-        tmp_path / "run", steps=6, layers=1, nonfinite_at=None, statistics={"param": 2}
-    )
+    folder = write_run(tmp_path / "run", steps=6, layers=1, nonfinite_at=None, statistics={"param": 2})
     row = {field.name: 1.5 if field.type == pa.float64() else 0 for field in stream_schema("moments")}
     row = {**row, "stat": "param", "gradient_stage": "", "nan_count": math.nan, "samples": -1}
     rows = [{**row, "step": step, "name": f"layers.{n}.weight"} for step in (2, 4, 6) for n in range(3)]
