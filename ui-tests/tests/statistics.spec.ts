@@ -9,7 +9,7 @@ const ROOT = resolve(__dirname, '../..');
 const SHOTS = resolve(__dirname, '../screenshots');
 
 test.beforeAll(({ lab }) => {
-  execFileSync(join(ROOT, '.venv/bin/python'), [join(ROOT, 'ui-tests/statistics.py'), lab.folder], {
+  execFileSync(join(ROOT, '.venv/bin/python'), [join(ROOT, 'ui-tests/explored.py'), lab.folder], {
     env: { ...process.env, PYTHONPATH: ROOT }
   });
 });

@@ -1,4 +1,4 @@
-"""What the browser tests explore: a recorded run with statistics, and a tree of raw-moment JSONL files. ``statistics.py ROOT`` writes both below a folder."""
+"""What the browser tests explore: a recorded run with statistics, and a tree of raw-moment JSONL files. ``explored.py ROOT`` writes both below a folder."""
 
 from __future__ import annotations
 
@@ -33,4 +33,5 @@ def main() -> None:
     (files / "rank0.jsonl").write_text("\n".join(lines) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
