@@ -1,34 +1,13 @@
+import type { MomentGroupBy, MomentsOptions } from '../protocol/views.generated';
+
 /** What can be measured of a tensor. */
-export type MomentStat = 'param' | 'grad' | 'activation' | 'dgrad' | 'residual' | 'residual_dgrad';
+export type MomentStat = NonNullable<MomentsOptions['stat']>;
 
 /** What is read from a group's moments. */
-export type MomentStatistic =
-  | 'l2'
-  | 'rms'
-  | 'mean'
-  | 'variance'
-  | 'std'
-  | 'skewness'
-  | 'kurtosis'
-  | 'excess_kurtosis'
-  | 'min'
-  | 'max'
-  | 'nonfinite';
+export type MomentStatistic = NonNullable<MomentsOptions['statistic']>;
 
 /** A column by which tensors are grouped; 'capture' is what the pattern's groups find in the name. */
-export type MomentColumn =
-  | 'name'
-  | 'layer'
-  | 'stack'
-  | 'family'
-  | 'kind'
-  | 'module_type'
-  | 'item_type'
-  | 'role'
-  | 'expert'
-  | 'rank'
-  | 'stage'
-  | 'capture';
+export type MomentColumn = MomentGroupBy[number];
 
 /** Which tensors take part; absent members match everything. Numbers are texts of ranges, words are lists of which one must match. */
 export interface IMomentFilter {
