@@ -9,15 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from ...protocol import empty_table
-from .duck import duck_cursor
 from .recorded_rows import RecordedRows
-from .rows import Progress, StatIndex
-from .table_rows import stats_of
+from .rows import Progress
+from .table_rows import IndexedRows
 
 __all__ = ["LiveRows"]
 
 
-class LiveRows:
+class LiveRows(IndexedRows):
     """What the recording holds, and of what arrived the rows that it does not hold yet.
 
     Parameters
@@ -29,23 +28,17 @@ class LiveRows:
     """
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
+        super().__init__()
         self._received = received
         self._recorded = RecordedRows(folder) if folder is not None else None
         self._table = empty_table("moments")
         self._changes = 0
         self._last: tuple[int, int] = (0, -1)
-        self._known: tuple[int, list[StatIndex], bool] = (-1, [], False)
 
     @property
     def version(self) -> str:
         """Changes whenever there is more."""
         return str(self._changes)
-
-    @property
-    def samples(self) -> bool:
-        """Whether steps are known as samples too."""
-        self.stats()
-        return self._known[2]
 
     @property
     def warnings(self) -> list[str]:
@@ -62,14 +55,6 @@ class LiveRows:
         self._last = (rows, newest)
         self._changes += more
         return more
-
-    def stats(self) -> list[StatIndex]:
-        """Return what there is."""
-        if self._known[0] != self._changes:
-            with duck_cursor() as connection:
-                stats, samples = stats_of(connection, self.relation(connection))
-            self._known = (self._changes, stats, samples)
-        return self._known[1]
 
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import pyarrow as pa
@@ -10,29 +11,54 @@ from ...protocol import empty_table
 from .duck import duck_cursor
 from .rows import Progress, StatIndex
 
-__all__ = ["TableRows", "stats_of"]
+__all__ = ["IndexedRows", "TableRows", "stats_of"]
 
 _FEW_CHUNKS = 64
 
 
-class TableRows:
-    """Rows that are appended to, such as those that a live run sent."""
+class IndexedRows(ABC):
+    """Rows of which the index is asked for once a version."""
 
     def __init__(self) -> None:
-        self._table = empty_table("moments")
-        self._appended = 0
-        self._known: tuple[int, list[StatIndex], bool] = (0, [], False)
+        self._known: tuple[str | None, list[StatIndex], bool] = (None, [], False)
 
     @property
+    @abstractmethod
     def version(self) -> str:
         """Changes whenever there is more."""
-        return f"{self._appended}-{self._table.num_rows}"
+
+    @abstractmethod
+    def relation(self, connection: Any) -> str:
+        """Return SQL for the rows."""
 
     @property
     def samples(self) -> bool:
         """Whether steps are known as samples too."""
         self.stats()
         return self._known[2]
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is."""
+        version = self.version
+        if self._known[0] != version:
+            with duck_cursor() as connection:
+                stats, samples = stats_of(connection, self.relation(connection))
+            self._known = (version, stats, samples)
+        return self._known[1]
+
+
+class TableRows(IndexedRows):
+    """Rows that are appended to, such as those that a live run sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._table = empty_table("moments")
+        self._appended = 0
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there is more."""
+        return f"{self._appended}-{self._table.num_rows}"
 
     @property
     def warnings(self) -> list[str]:
@@ -49,14 +75,6 @@ class TableRows:
     def refresh(self, progress: Progress | None = None) -> bool:
         """Nothing is looked for: rows are appended."""
         return False
-
-    def stats(self) -> list[StatIndex]:
-        """Return what there is."""
-        if self._known[0] != self._appended:
-            with duck_cursor() as connection:
-                stats, samples = stats_of(connection, self.relation(connection))
-            self._known = (self._appended, stats, samples)
-        return self._known[1]
 
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows."""
