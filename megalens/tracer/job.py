@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -28,10 +27,10 @@ from .statistics.intervals import Intervals
 from .statistics.names import NameList
 from .statistics.post import Post
 from .version import version
+from .watch import Watch
 
 __all__ = ["Job"]
 
-_HUB_GONE_SECONDS = 5.0
 _MOST_WARNINGS = 20
 _PARTING_SECONDS = 3.0
 
@@ -85,8 +84,7 @@ class Job:
         self._controls = tuple(controls)
         self._capture = capture
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
-        self._hub_gone: float | None = None
-        self._paused_unwatched = False
+        self._watch = Watch(lambda: self.agenda, self.change)
         self._places: list[dict[str, Any]] = []
         self._address: HubAddress | None = None
         self._joined = address
@@ -101,7 +99,7 @@ class Job:
         self.agenda = Agenda(
             plan.starting(first_step),
             self._changed_plan,
-            self._abandoned if alone else None,
+            (lambda: self._watch.abandoned) if alone else None,
             self._waits,
             first_step,
         )
@@ -269,34 +267,18 @@ class Job:
             self.worker.reply(lambda: accepted)
 
     def _hub_is(self, there: bool) -> None:
-        self._hub_gone = None if there else (self._hub_gone or time.monotonic())
+        self._watch.hub_is(there)
         if there and self.crew is None:
             self.agenda.listen_again()
 
-    def _abandoned(self) -> bool:
-        """Return whether nobody is left who could let a paused training go on."""
-        return self._hub_gone is not None and time.monotonic() - self._hub_gone > _HUB_GONE_SECONDS
-
     def _watched(self, viewers: int) -> None:
-        """Take how many viewers there are: a training that waits for one goes on with the first and waits again after the last."""
-        if self.crew is not None and self.crew.agreement is None:
-            return
-        mode = self.agenda.accepted.mode
-        if not mode.while_watched:
-            self._paused_unwatched = False
-        elif viewers == 0 and not mode.paused:
-            self._paused_unwatched = True
-            self._ask_quietly({"flags": {}, "mode": {"paused": True, "while_watched": True}})
-        elif viewers and mode.paused and self._paused_unwatched:
-            self._paused_unwatched = False
-            self._ask_quietly({"flags": {}, "mode": {"paused": False, "while_watched": True}})
+        # Only rank 0 answers for a job of several processes.
+        if self.crew is None or self.crew.agreement is not None:
+            self._watch.viewers(viewers)
 
     def _give_up(self, concession: Concession) -> None:
-        self._ask_quietly({"flags": {}, "concession": asdict(concession)})
-
-    def _ask_quietly(self, patch: dict[str, Any]) -> None:
         with contextlib.suppress(ProtocolError):
-            self.change(patch)
+            self.change({"flags": {}, "concession": asdict(concession)})
 
     def _tell_hub(self, address: HubAddress) -> None:
         """Rank 0: tell the others where the hub is."""
@@ -358,11 +340,8 @@ class Job:
     def _beat(self) -> dict[str, Any]:
         """Return what rank 0 hears of this process twice a second."""
         status: dict[str, Any] = {} if self.worker is None else self.worker.health.status()
-        if self.crew is not None and self.crew.agreement is not None and self._abandoned():
-            mode = self.agenda.accepted.mode
-            if mode.paused or mode.while_watched:
-                self.warn("The hub is gone, so the training is not kept waiting any more.")
-                self._ask_quietly({"flags": {}, "mode": {"paused": False, "while_watched": False}})
+        if self.crew is not None and self.crew.agreement is not None and self._watch.free():
+            self.warn("The hub is gone, so the training is not kept waiting any more.")
         state = "paused" if self.agenda.paused else str(status.get("state", "idle"))
         kept: dict[str, Any] = {
             key: status[key] for key in ("warnings", "probes", "dropped") if key in status

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..protocol import ProtocolError, encode_frame, encode_message
+from ..protocol import ProtocolError
 from .batch import Batch, Row, split_rows, tensors_table
-from .early_frames import EarlyFrames
 from .gatherers import Gatherers, IGatherer
+from .hub_connection import HubConnection
 from .hub_process import HubAddress, HubProcess
 from .joiner import Joiner
-from .link import Link, LinkLost
+from .link import Link
 from .numbers_out import NumbersOut
-from .recent_steps import RecentSteps
+from .piece_gatherer import PieceGatherer
 from .staging import Stage, StagePool
 from .token_texts import TokenTexts
 from .worker import Errand, Pieces, Reply, Worker
@@ -28,7 +28,6 @@ _FRAME_BYTES = 32 << 20
 _ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
-_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _LAST_SECONDS = 2.0
 _MOST_REFUSALS = 3
 _MOMENT_ROWS = 100_000
@@ -100,28 +99,33 @@ class Producer(Worker):
         queue_bytes: int = 64 << 20,
     ) -> None:
         super().__init__(stages, queue_bytes)
-        self._joiner = joiner
         self._gatherers = Gatherers()
-        self._report, self._viewers, self._hub_is, self._moved = report, viewers, hub_is, moved
+        self._pieces: PieceGatherer | None = None
+        if joiner is not None:
+            self._pieces = PieceGatherer(joiner, self._send_tensors, self._tiles, self.health, self.caught_up)
+            self._gatherers.add(self._pieces)
+        self._hub = HubConnection(
+            address,
+            process,
+            peer=peer,
+            health=self.health,
+            hubless=hubless,
+            received=lambda link, message: self._queue.put(Control(link, message)),
+            came=self._hub_came,
+            went=self._hub_went,
+            moved=moved,
+            given_up=self._nobody_left,
+        )
+        self._report, self._viewers, self._hub_is = report, viewers, hub_is
         self._stepped = stepped
         self._hubless = hubless
-        self._address = address
-        self._process = process
         self._rank = rank
-        self._peer = peer
         self._announce = announce
         self._configure = configure
         self._texts = None if decode is None else TokenTexts(decode, self.health.warn)
-        self._link: Link | None = None
-        self._seq = 0
-        self._recent = RecentSteps()
-        self._restarted = False
         self._refusals = 0
-        self._tries = 0
-        self._retry_at = 0.0
         self._numbers = NumbersOut(self.health.warn)
         self._overhead_at = self._status_at = time.monotonic()
-        self._early = EarlyFrames(address is None and not hubless)
         self.run_id = None if address is None else address.run_id
         self._thread.start()
 
@@ -149,27 +153,29 @@ class Producer(Worker):
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
         """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
+        self._hub.last()
         super().close(timeout, finished=finished)
         if self._thread.is_alive():
-            link = self._link
-            if link is not None:
-                link.abort()
+            self._hub.abort()
             self._thread.join(2.0)
 
     @property
     def hub_pid(self) -> int | None:
         """Process of our own hub."""
-        return None if self._process is None else self._process.pid
+        return self._hub.pid
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes of pieces that other ranks sent."""
+        return 0 if self._pieces is None else self._pieces.bytes_received
 
     # Producer thread.
 
     def _leave(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.close()
+        self._hub.close()
 
     def _loop(self) -> None:
-        self._connect()
+        self._hub.open()
         while True:
             try:
                 item = self._queue.get(timeout=self._patience())
@@ -181,118 +187,69 @@ class Producer(Worker):
             if isinstance(item, Batch):
                 self._batch(item)
             elif isinstance(item, Pieces):
-                self._take_pieces(item)
+                self._of_other(item)
             elif isinstance(item, Control):
                 self._control(item)
             elif isinstance(item, Errand):
                 item.run()
             elif isinstance(item, Reply):
-                self._say(item.make())
+                self._hub.say(item.make())
             elif isinstance(item, HubAddress):
-                self._address, self._retry_at = item, 0.0
+                self._hub.move(item)
             elif item == ():
                 self._status_at = 0.0
-            self._send_ready()
-            if self._link is None and not self.untraced and time.monotonic() >= self._retry_at:
-                self._connect()
+            self._gatherers.send_ready()
+            self._hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 self._send_status()
         self._send_last()
         self._send_scalars()
         self._send_status()
         if self._finished:
-            self._say({"type": "goodbye", "reason": "finished"})
+            self._hub.say({"type": "goodbye", "reason": "finished"})
 
     def _send_last(self) -> None:
         """Wait a moment for what other processes have of the last step."""
         deadline = time.monotonic() + _LAST_SECONDS
-        while (self._joiner is not None and self._joiner.waiting) or self._gatherers.waiting:
+        while self._gatherers.waiting:
             left = deadline - time.monotonic()
             try:
                 item = self._queue.get(timeout=max(0.0, left))
             except queue.Empty:
                 item = None
             if isinstance(item, Pieces):
-                self._take_pieces(item)
+                self._of_other(item)
             elif isinstance(item, Errand):
                 item.run()
-            self._send_ready(everything=left <= 0)
+            self._gatherers.send_ready(everything=left <= 0)
 
     def _patience(self) -> float:
-        if self._link is not None or self.untraced or self._address is None:
+        wait = self._hub.wait
+        if wait is None:
             return _SCALARS_SECONDS if len(self._numbers) else _STATUS_SECONDS
-        return min(_STATUS_SECONDS, max(0.01, self._retry_at - time.monotonic()))
+        return min(_STATUS_SECONDS, max(0.01, wait))
 
-    def _connect(self) -> None:
-        if self._address is None:
-            return
-        try:
-            link = Link(
-                self._address, self._peer, lambda link, message: self._queue.put(Control(link, message))
-            )
-        except LinkLost as error:
-            self._lost(str(error))
-            return
-        self.run_id = link.hello["run"]["id"]
-        self._link = link
-        self._tries = 0
+    def _hub_came(self, hello: dict[str, Any]) -> None:
+        self.run_id = hello["run"]["id"]
         self.connected.set()
         self._hub_is(True)
-        self._say(self._announce())
-        self._send_early()
+        self._hub.say(self._announce())
+        self._hub.send_early()
         self._send_scalars()
-        if restarted := self._recent.hub_is_back(self.health.step):
-            self.health.warn(restarted)
 
-    def _send_early(self) -> None:
-        try:
-            for frame in self._early.take():
-                if self._link is None:
-                    break
-                self._link.send(frame)
-        except LinkLost as error:
-            self._lost(str(error))
-
-    def _lost(self, why: str) -> None:
-        """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
-        self._link = None
+    def _hub_went(self) -> None:
         self.connected.clear()
         self._hub_is(False)
-        if self.untraced or self._closing:
-            return
-        if self._process is None or (self._process.alive and self._tries < 3):
-            delay = _RETRY_SECONDS[min(self._tries, len(_RETRY_SECONDS) - 1)]
-            self._tries += 1
-            self._retry_at = time.monotonic() + delay
-            if self._tries == 2:
-                self.health.warn(f"The hub cannot be reached ({why}). Training goes on; trying again.")
-            return
-        if self._restarted:
-            self._give_up(
-                f"The hub ended a second time, at step {self.health.step}. Training goes on untraced."
-            )
-            return
-        self._restarted = True
-        self._tries = 0
-        self._recent.hub_ended(self.health.step)
-        try:
-            self._address = self._process.start()
-        except Exception as error:
-            self._give_up(f"The hub ended at step {self.health.step} and could not be started again. {error}")
-            return
-        self._moved(self._address)
-        self._retry_at = 0.0
 
-    def _give_up(self, text: str) -> None:
-        self.health.warn(text)
+    def _nobody_left(self) -> None:
         self.untraced = True
 
     def _batch(self, batch: Batch) -> None:
         rows, stage = self._finish(batch)
-        if self._joiner is None:
+        if self._pieces is None:
             self._send_tensors(batch.step, rows, stage)
         else:
-            self._joiner.put(batch, rows, stage)
+            self._pieces.put(batch, rows, stage)
         for scalar in batch.scalars:
             self._numbers.keep(scalar)
         if batch.wall_ns:
@@ -309,24 +266,9 @@ class Producer(Worker):
             self._send_scalars()
         self._taken_bytes += batch.nbytes
 
-    def _take_pieces(self, item: Pieces) -> None:
-        assert self._joiner is not None
-        try:
-            self._joiner.take(item.rank, item.meta, item.payload)
-        except (KeyError, ValueError, TypeError) as error:
-            self.health.warn(f"Rank {item.rank} sent something that cannot be read: {str(error)[:200]}")
-
-    def _send_ready(self, *, everything: bool = False) -> None:
-        self._gatherers.send_ready(everything=everything)
-        if self._joiner is None:
-            return
-        # What waits in the queue may be the very pieces: nobody is late while this thread is behind.
-        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self.caught_up()):
-            # Joined values lie elsewhere than in the stage.
-            self._send_tensors(waiting.batch.step, rows, None if waiting.needs else waiting.stage)
-            if waiting.needs and waiting.stage is not None:
-                self._tiles.give(waiting.stage)
-        self.health.unjoined_rows = self._joiner.lost_rows
+    def _of_other(self, item: Pieces) -> None:
+        assert self._pieces is not None
+        self._pieces.take(item.rank, item.meta, item.payload)
 
     def _send_tensors(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
         for part in split_rows(rows, _FRAME_BYTES):
@@ -343,83 +285,53 @@ class Producer(Worker):
             return 0
         table, counts = tensors_table(step, self._rank, rows, self._texts, stage)
         self.health.count_nonfinite(step, rows, counts)
-        return self._send_frame("tensors", table, step)
+        sent = self._hub.send_frame("tensors", table, step)
+        if not sent:
+            self.health.lost_rows += table.num_rows
+        return sent
 
     def send_moments(self, table: Any, step: int) -> None:
         """Send rows of statistics; in the thread."""
         for first in range(0, table.num_rows, _MOMENT_ROWS):
             part = table.slice(first, _MOMENT_ROWS)
-            sent = self._send_frame("moments", part, step)
+            sent = self._hub.send_frame("moments", part, step)
             if sent:
                 self.health.sent(step, sent)
             elif not self._hubless:
                 self.health.lost_rows += part.num_rows
 
     def _send_scalars(self) -> None:
-        if self._link is not None:
-            self._numbers.send(self._rank, lambda table, step: self._send_frame("scalars", table, step))
-
-    def _send_frame(self, stream: str, table: Any, step: int) -> int:
-        """Send one frame and return its size; 0 when there is no hub to take it."""
-        if self._link is not None:
-            self._seq += 1
-            frame = encode_frame(stream, table, step=step, seq=self._seq)
-            try:
-                self._link.send(frame)
-                if stream == "tensors":
-                    self._recent.note(step)
-                return len(frame)
-            except LinkLost as error:
-                self._lost(str(error))
-        elif self._early.room:
-            # Nobody has said yet where the hub is.
-            self._seq += 1
-            frame = encode_frame(stream, table, step=step, seq=self._seq)
-            self._early.keep(frame)
-            return len(frame)
-        if stream == "tensors":
-            self.health.lost_rows += table.num_rows
-        return 0
+        if self._hub.there:
+            self._numbers.send(self._rank, lambda table, step: self._hub.send_frame("scalars", table, step))
 
     def _control(self, item: Control) -> None:
-        if item.link is not self._link:
+        if not self._hub.is_current(item.link):
             return
         message = item.message
         if message is None:
-            self._lost("the connection broke")
+            self._hub.lost("the connection broke")
         elif isinstance(message, ProtocolError):
-            self._say(message.to_message())
+            self._hub.say(message.to_message())
         elif message["type"] == "configure":
             try:
                 answer = self._configure(message["patch"], message["id"])
             except ProtocolError as error:
                 answer = error.to_message(message["id"])
             if answer is not None:
-                self._say(answer)
+                self._hub.say(answer)
         elif message["type"] == "status":
             self._viewers(int(message.get("viewers", 0)))
         elif message["type"] == "error":
             self.health.warn(f"The hub refused something: {message['message']}")
             self._refusals += message["code"] == "refused" and "reply_to" not in message
             if self._refusals >= _MOST_REFUSALS:
-                self._give_up("The hub does not take this process, so it is not traced. Training goes on.")
-
-    def _say(self, message: dict[str, Any]) -> None:
-        if self._link is None:
-            return
-        try:
-            self._link.send(encode_message(message))
-        except LinkLost as error:
-            self._lost(str(error))
-        except ProtocolError as error:
-            self.health.warn(f"A message of the tracer's own was wrong: {error}")
+                self._hub.give_up(
+                    "The hub does not take this process, so it is not traced. Training goes on."
+                )
 
     def _send_status(self) -> None:
         self._status_at = time.monotonic()
-        if self._link is not None:
-            try:
-                self._link.send(
-                    json.dumps(self._report(self.health.status()), ensure_ascii=False, allow_nan=False)
-                )
-            except LinkLost as error:
-                self._lost(str(error))
+        if self._hub.there:
+            status = self._report(self.health.status())
+            # Made once a second by this package itself: it is not checked against the schema each time.
+            self._hub.send(json.dumps(status, ensure_ascii=False, allow_nan=False))

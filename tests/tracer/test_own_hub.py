@@ -40,7 +40,7 @@ def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path
     pid = tracer.hub_pid
     own_hub.add(pid)
     steps(tracer, gpt, ids, 5)
-    process = tracer._job.worker._process
+    process = tracer._job.worker._hub._process
     tracer.close()
     folder = tmp_path / "runs" / tracer.run_id
     until(lambda: not process.alive)
