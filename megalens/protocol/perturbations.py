@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .errors import ProtocolError
+from .kinds import Kind, kind_from_setting, kind_infos
 
 __all__ = [
     "PERTURBATIONS",
@@ -22,16 +21,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Perturbation:
+class Perturbation(Kind):
     """What is done to each element of one tensor. Subclasses hold the parameters; the tracer does the arithmetic."""
-
-    name: ClassVar[str] = ""
-    title: ClassVar[str] = ""
-    properties: ClassVar[dict[str, dict[str, Any]]] = {}
-
-    def to_setting(self) -> dict[str, Any]:
-        """Return the kind as it stands in a message: its name and all its parameters."""
-        return {"name": self.name, "params": asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -131,20 +122,7 @@ PERTURBATIONS: dict[str, type[Perturbation]] = {kind.name: kind for kind in (Noi
 
 def perturbation_infos() -> list[dict[str, Any]]:
     """Return the ``KindInfo`` list that a ``SiteInfo`` carries."""
-    return [
-        {
-            "name": name,
-            "title": kind.title,
-            "description": " ".join((kind.__doc__ or "").split()),
-            "schema": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": [],
-                "properties": kind.properties,
-            },
-        }
-        for name, kind in PERTURBATIONS.items()
-    ]
+    return kind_infos(PERTURBATIONS)
 
 
 def perturbation_from_setting(setting: Mapping[str, Any], field: str = "kind") -> Perturbation:
@@ -155,50 +133,6 @@ def perturbation_from_setting(setting: Mapping[str, Any], field: str = "kind") -
     ProtocolError
         ``bad-parameter``, with the dotted field.
     """
-    name = setting.get("name")
-    kind = PERTURBATIONS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        known = ", ".join(PERTURBATIONS)
-        raise ProtocolError(
-            "bad-parameter",
-            f"There is no kind of perturbation {name!r:.100}. Choose one of {known}.",
-            field=f"{field}.name",
-            expected=known,
-            got=repr(name)[:200],
-        )
-    values: dict[str, Any] = {}
-    known = ", ".join(one.name for one in fields(kind))
-    for key, value in (setting.get("params") or {}).items():
-        where = f"{field}.params.{key}"
-        spec = kind.properties.get(key)
-        if spec is None:
-            raise ProtocolError(
-                "bad-parameter",
-                f"{name} has no parameter {key!r:.100}. It takes {known}.",
-                field=where,
-                expected=known,
-                got=repr(key)[:200],
-            )
-        values[key] = _checked(f"{name}({key}=…)", value, spec, where)
-    return kind(**values)
-
-
-def _checked(what: str, value: Any, spec: Mapping[str, Any], field: str) -> Any:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if "enum" in spec:
-        # 1.0 and True equal 1, and mean no bit.
-        fits = isinstance(value, (int, str)) and not isinstance(value, bool) and value in spec["enum"]
-        expected = f"'{spec['enum'][0]}' or a whole number from {spec['enum'][1]} to {spec['enum'][-1]}"
-    else:
-        low, high = spec["minimum"], spec["maximum"]
-        fits = is_number and math.isfinite(value) and low <= value <= high
-        expected = f"a number from {low:g} to {high:g}"
-    if not fits:
-        raise ProtocolError(
-            "bad-parameter",
-            f"{what} must be {expected}, and {value!r:.100} came.",
-            field=field,
-            expected=expected,
-            got=repr(value)[:200],
-        )
-    return value if "enum" in spec else float(value)
+    return kind_from_setting(
+        PERTURBATIONS, setting, field, noun="kind of perturbation", unknown="bad-parameter"
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from .errors import ProtocolError
+from .kinds import Kind, kind_from_setting, kind_infos
 
 __all__ = [
     "COMPRESSORS",
@@ -22,19 +23,12 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Compressor:
+class Compressor(Kind):
     """How one traced tensor is made small. Subclasses hold the parameters; the tracer does the arithmetic."""
-
-    title: ClassVar[str] = ""
-    properties: ClassVar[dict[str, dict[str, Any]]] = {}
-
-    def to_setting(self) -> dict[str, Any]:
-        """Return the ``CompressorSetting`` that goes into a message."""
-        return {"name": type(self).__name__, "params": asdict(self)}
 
     def __str__(self) -> str:
         """Return the canonical text, such as ``Tile(tiles=96, reduction='mean')``."""
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in asdict(self).items())})"
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in asdict(self).items())})"
 
 
 @dataclass(frozen=True)
@@ -45,6 +39,7 @@ class Tile(Compressor):
     holds what is left and is reduced over its own features only.
     """
 
+    name: ClassVar[str] = "Tile"
     title: ClassVar[str] = "Tile"
     properties: ClassVar[dict[str, dict[str, Any]]] = {
         "tiles": {
@@ -73,6 +68,7 @@ class Tile(Compressor):
 class NoOp(Compressor):
     """Keep every value."""
 
+    name: ClassVar[str] = "NoOp"
     title: ClassVar[str] = "No compression"
 
 
@@ -80,6 +76,7 @@ class NoOp(Compressor):
 class Empty(Compressor):
     """Keep no value, only the shape and the non-finite counts."""
 
+    name: ClassVar[str] = "Empty"
     title: ClassVar[str] = "Shape and counts only"
 
 
@@ -87,6 +84,7 @@ class Empty(Compressor):
 class Projection(Compressor):
     """Project each position on one or more unit vectors per layer, loaded from a file in an allowed folder."""
 
+    name: ClassVar[str] = "Projection"
     title: ClassVar[str] = "Projection"
     properties: ClassVar[dict[str, dict[str, Any]]] = {
         "vectors": {
@@ -100,25 +98,12 @@ class Projection(Compressor):
     vectors: str = ""
 
 
-COMPRESSORS: dict[str, type[Compressor]] = {c.__name__: c for c in (Tile, NoOp, Empty, Projection)}
+COMPRESSORS: dict[str, type[Compressor]] = {kind.name: kind for kind in (Tile, NoOp, Empty, Projection)}
 
 
 def compressor_infos() -> list[dict[str, Any]]:
     """Return the ``CompressorInfo`` list that ``announce`` and ``hello`` carry."""
-    return [
-        {
-            "name": name,
-            "title": kind.title,
-            "description": " ".join((kind.__doc__ or "").split("\n\n")[0].split()),
-            "schema": {
-                "type": "object",
-                "additionalProperties": False,
-                "required": [k for k, v in kind.properties.items() if "default" not in v],
-                "properties": kind.properties,
-            },
-        }
-        for name, kind in COMPRESSORS.items()
-    ]
+    return kind_infos(COMPRESSORS)
 
 
 def compressor_from_setting(setting: Mapping[str, Any], field: str = "compressor") -> Compressor:
@@ -129,55 +114,7 @@ def compressor_from_setting(setting: Mapping[str, Any], field: str = "compressor
     ProtocolError
         ``unknown-compressor`` or ``bad-parameter``, with the dotted field.
     """
-    name = setting.get("name")
-    kind = COMPRESSORS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        known = ", ".join(COMPRESSORS)
-        raise ProtocolError(
-            "unknown-compressor",
-            f"There is no compressor {name!r}. Choose one of {known}.",
-            field=f"{field}.name",
-            expected=known,
-            got=repr(name)[:200],
-        )
-    given = dict(setting.get("params") or {})
-    known_names = [f.name for f in fields(kind)]
-    for key, value in given.items():
-        where = f"{field}.params.{key}"
-        if key not in known_names:
-            raise ProtocolError(
-                "bad-parameter",
-                f"{name} has no parameter {key!r}. It takes {', '.join(known_names) or 'none'}.",
-                field=where,
-                expected=", ".join(known_names) or "none",
-                got=repr(key)[:200],
-            )
-        _check_parameter(str(name), key, value, kind.properties[key], where)
-    for key, spec in kind.properties.items():
-        if key not in given and "default" not in spec:
-            raise ProtocolError(
-                "bad-parameter", f"{name} needs {key}: {spec['description']}", field=f"{field}.params.{key}"
-            )
-    return kind(**given)
-
-
-def _check_parameter(name: str, key: str, value: Any, spec: Mapping[str, Any], field: str) -> None:
-    if spec["type"] == "integer":
-        low, high = spec["minimum"], spec["maximum"]
-        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-        expected = f"a whole number from {low} to {high}"
-    else:
-        low, high = spec["minLength"], spec["maxLength"]
-        fits = isinstance(value, str) and low <= len(value) <= high
-        expected = f"text of {low} to {high} characters"
-    if not fits:
-        raise ProtocolError(
-            "bad-parameter",
-            f"{name}({key}=…) must be {expected}, and {value!r:.100} came.",
-            field=field,
-            expected=expected,
-            got=repr(value)[:200],
-        )
+    return kind_from_setting(COMPRESSORS, setting, field, noun="compressor", unknown="unknown-compressor")
 
 
 def parse_layers(text: str, existing: Iterable[int], field: str = "layers") -> list[int]:

@@ -1,0 +1,142 @@
+"""What can be chosen by name and parameters in a message: compressors, perturbations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+from .errors import ProtocolError
+
+__all__ = ["Kind", "kind_from_setting", "kind_infos"]
+
+_Kind = TypeVar("_Kind", bound="Kind")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of several kinds, with its parameters as fields. The first paragraph of a subclass's description is told to people.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    title : str
+        What people are told.
+    properties : dict
+        JSON Schema of each parameter: a number or a whole number with bounds, a text with bounds of its length, or an enumeration. One
+        without a default must be given.
+    """
+
+    name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    properties: ClassVar[dict[str, dict[str, Any]]] = {}
+
+    def to_setting(self) -> dict[str, Any]:
+        """Return it as it stands in a message: its name and all its parameters."""
+        return {"name": self.name, "params": asdict(self)}
+
+
+def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[dict[str, Any]]:
+    """Return what messages tell of kinds, so that a form can be made of each."""
+    return [
+        {
+            "name": name,
+            "title": kind.title,
+            "description": " ".join((kind.__doc__ or "").split("\n\n")[0].split()),
+            "schema": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": [key for key, spec in kind.properties.items() if "default" not in spec],
+                "properties": kind.properties,
+            },
+        }
+        for name, kind in kinds.items()
+    ]
+
+
+def kind_from_setting(
+    kinds: Mapping[str, type[_Kind]], setting: Mapping[str, Any], field: str, *, noun: str, unknown: str
+) -> _Kind:
+    """Return what ``{"name": …, "params": …}`` means. Parameters that are left out take their defaults.
+
+    Parameters
+    ----------
+    kinds : mapping
+        All kinds by name.
+    setting : mapping
+        What came.
+    field : str
+        Dotted name of where it stands.
+    noun : str
+        What a kind is called.
+    unknown : str
+        Code of the error about a name that no kind has.
+
+    Raises
+    ------
+    ProtocolError
+        ``unknown`` or ``bad-parameter``, with the dotted field.
+    """
+    name = setting.get("name")
+    kind = kinds.get(name) if isinstance(name, str) else None
+    if kind is None:
+        known = ", ".join(kinds)
+        raise ProtocolError(
+            unknown,
+            f"There is no {noun} {name!r:.100}. Choose one of {known}.",
+            field=f"{field}.name",
+            expected=known,
+            got=repr(name)[:200],
+        )
+    values: dict[str, Any] = {}
+    known = ", ".join(each.name for each in fields(kind)) or "none"
+    for key, value in (setting.get("params") or {}).items():
+        where = f"{field}.params.{key}"
+        spec = kind.properties.get(key)
+        if spec is None:
+            raise ProtocolError(
+                "bad-parameter",
+                f"{name} has no parameter {key!r:.100}. It takes {known}.",
+                field=where,
+                expected=known,
+                got=repr(key)[:200],
+            )
+        values[key] = _checked(f"{name}({key}=…)", value, spec, where)
+    for key, spec in kind.properties.items():
+        if key not in values and "default" not in spec:
+            raise ProtocolError(
+                "bad-parameter", f"{name} needs {key}: {spec['description']}", field=f"{field}.params.{key}"
+            )
+    return kind(**values)
+
+
+def _checked(what: str, value: Any, spec: Mapping[str, Any], field: str) -> Any:
+    fits, expected = _check(value, spec)
+    if not fits:
+        raise ProtocolError(
+            "bad-parameter",
+            f"{what} must be {expected}, and {value!r:.100} came.",
+            field=field,
+            expected=expected,
+            got=repr(value)[:200],
+        )
+    return float(value) if spec.get("type") == "number" else value
+
+
+def _check(value: Any, spec: Mapping[str, Any]) -> tuple[bool, str]:
+    """Return whether a value fits, and what was expected. ``True`` equals 1, and is no number here."""
+    if "enum" in spec:
+        # 1.0 equals 1, too, and means no bit.
+        fits = isinstance(value, (int, str)) and not isinstance(value, bool) and value in spec["enum"]
+        return fits, f"'{spec['enum'][0]}' or a whole number from {spec['enum'][1]} to {spec['enum'][-1]}"
+    if spec["type"] == "string":
+        low, high = spec["minLength"], spec["maxLength"]
+        return isinstance(value, str) and low <= len(value) <= high, f"text of {low} to {high} characters"
+    low, high = spec["minimum"], spec["maximum"]
+    if spec["type"] == "integer":
+        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return fits, f"a whole number from {low} to {high}"
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return fits and math.isfinite(value) and low <= value <= high, f"a number from {low:g} to {high:g}"
