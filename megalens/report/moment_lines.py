@@ -16,6 +16,7 @@ from .moment_words import (
     axis_words,
     by_words,
     capital,
+    entry_text,
     key_words,
     left_out_words,
     option_words,
@@ -31,7 +32,6 @@ _MOST_POINTS = 600
 _LEAST_POINTS = 100
 _ALL_POINTS = 12_000
 _MOST_ENTRIES = 14
-_MOST_LETTERS = 30
 _MOST_STRETCHES = 500
 
 
@@ -47,18 +47,15 @@ def lines_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int =
     width : int
         Width of the whole picture in pixels.
     """
-    first, last = options["steps"] or (-math.inf, math.inf)
-
-    def within(series: Series) -> Series:
-        return series.at(np.flatnonzero((series.step >= first) & (series.step <= last)))
-
-    every = groups.each(within)
+    every = groups.within(options["steps"])
     chosen = {each.key for each in largest(every, options["series"]).series}
     kept = replace(groups, series=[each for each in groups.series if each.key in chosen])
-    raw = kept.each(lambda series: within(shown(series, options["show"])))
+    raw = kept.each(lambda series: shown(series, options["show"])).within(options["steps"])
     smooth = options["smoothing"] > 1
     whole = (
-        kept.each(lambda series: within(smoothed(shown(series, options["show"]), options["smoothing"])))
+        kept.each(lambda series: smoothed(shown(series, options["show"]), options["smoothing"])).within(
+            options["steps"]
+        )
         if smooth
         else raw
     )
@@ -202,18 +199,13 @@ def _stretches(groups: SeriesGroups, samples: bool) -> list[dict[str, Any]]:
 
 def legend_entries(names: Sequence[str], colors: Sequence[str]) -> list[dict[str, Any]]:
     """Name the lines: all, or some that are spread over all."""
-    entries = list({_shortened(name): color for name, color in zip(names, colors, strict=True)}.items())
+    entries = list({entry_text(name): color for name, color in zip(names, colors, strict=True)}.items())
     if len(entries) > _MOST_ENTRIES:
         places: npt.NDArray[np.int64] = np.unique(
             np.linspace(0, len(entries) - 1, _MOST_ENTRIES).round().astype(int)
         )
         entries = [entries[place] for place in places]
     return [{"place": place, "name": name, "color": color} for place, (name, color) in enumerate(entries)]
-
-
-def _shortened(name: str) -> str:
-    # What tells names apart is mostly at their end.
-    return name if len(name) <= _MOST_LETTERS else f"…{name[1 - _MOST_LETTERS :]}"
 
 
 def _summary(options: Mapping[str, Any], groups: SeriesGroups) -> str:

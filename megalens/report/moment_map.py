@@ -15,6 +15,7 @@ from .moment_words import (
     axis_words,
     by_words,
     capital,
+    entry_text,
     key_words,
     left_out_words,
     option_words,
@@ -30,7 +31,6 @@ __all__ = ["map_picture"]
 _MOST_COLUMNS = 1200
 _MOST_ROWS = 200
 _MOST_CELLS = 10_000
-_MOST_LETTERS = 30
 
 
 def map_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int = 850) -> Picture:
@@ -45,15 +45,10 @@ def map_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int = 8
     width : int
         Width of the whole picture in pixels.
     """
-    first, last = options["steps"] or (-math.inf, math.inf)
-
-    def within(series: Series) -> Series:
-        return series.at(np.flatnonzero((series.step >= first) & (series.step <= last)))
-
-    every = groups.each(within)
+    every = groups.within(options["steps"])
     drawn = largest(every, _MOST_ROWS)
     keys = [series.key for series in drawn.series]
-    cells = groups.each(lambda series: within(shown(series, options["show"])))
+    cells = groups.each(lambda series: shown(series, options["show"])).within(options["steps"])
     rows = [series for series in cells.series if series.key in keys]
     steps = drawn.steps
     start, end = int(steps[0]), int(steps[-1])
@@ -99,9 +94,7 @@ def map_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int = 8
             "y0": edges["y"],
             "y1": edges["y2"],
             "rowAt": list(range(len(rows))),
-            "rowText": [
-                name if len(name) <= _MOST_LETTERS else f"…{name[1 - _MOST_LETTERS :]}" for name in names
-            ],
+            "rowText": [entry_text(name) for name in names],
             **strip,
         },
         datasets={"pictures": [{"url": picture_url(matrix, scale, missing), **edges}], "legend": slices},

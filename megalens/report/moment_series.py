@@ -89,6 +89,15 @@ class SeriesGroups:
         changed = [change(each) for each in self.series]
         return replace(self, series=[each for each in changed if len(each.step)])
 
+    def within(self, steps: Sequence[float] | None) -> SeriesGroups:
+        """Return the groups between two steps, both included; all of them where there is no range."""
+        if not steps:
+            return self.each(lambda series: series)
+        first, last = steps
+        return self.each(
+            lambda series: series.at(np.flatnonzero((series.step >= first) & (series.step <= last)))
+        )
+
 
 def largest(groups: SeriesGroups, most: int) -> SeriesGroups:
     """Keep the groups of the greatest magnitudes; those with values that are not finite, or not known, come first of all."""

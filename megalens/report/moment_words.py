@@ -14,6 +14,7 @@ __all__ = [
     "axis_words",
     "by_words",
     "capital",
+    "entry_text",
     "key_words",
     "left_out_words",
     "option_words",
@@ -49,6 +50,7 @@ _COLUMN = {
     "item_type": "item type",
     "capture": "pattern",
 }
+_MOST_LETTERS = 30
 _NUMBERED = ("layer", "expert", "rank", "stage")
 
 
@@ -103,6 +105,11 @@ def key_words(key: Sequence[Any], by: Sequence[str]) -> str:
         else clean(str(value))
         for value, column in zip(key, by, strict=True)
     )
+
+
+def entry_text(words: str) -> str:
+    """Shorten a group's name to what a legend or the side of a map has room for; what tells names apart is mostly at their end."""
+    return words if len(words) <= _MOST_LETTERS else f"…{words[1 - _MOST_LETTERS :]}"
 
 
 def left_out_words(every: SeriesGroups, drawn: SeriesGroups) -> list[str]:
