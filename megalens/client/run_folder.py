@@ -22,6 +22,7 @@ from ..protocol import (
 from ..protocol.messages import check_message
 from .errors import ClientError
 from .query import Query
+from .stream_end import StreamEnd, arrows_end, parquet_end
 
 __all__ = ["RunFolder"]
 
@@ -50,7 +51,7 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.header = _read_header(self.path)
-        self._truncated: dict[str, bool] = {}
+        self._damaged: dict[str, bool] = {}
 
     @property
     def id(self) -> str:
@@ -149,12 +150,11 @@ class RunFolder:
         return sum(path.stat().st_size for path in (self._file(stream) for stream in STREAM_NAMES) if path)
 
     def truncated(self) -> list[str]:
-        """Return the streams whose file ends within a message, or cannot be read at all."""
-        for stream in STREAM_NAMES:
-            if stream not in self._truncated:
-                for _ in self.batches(stream, columns=["step"]):
-                    pass
-        return [stream for stream in STREAM_NAMES if self._truncated.get(stream)]
+        """Return the streams whose file ends within a message, or cannot be read at all.
+
+        Rows are not read for it: damage within a file is known once somebody has read up to it.
+        """
+        return [stream for stream in STREAM_NAMES if self._damaged.get(stream) or self._end(stream).cut]
 
     def read(self, stream: str, query: Query | None = None, columns: list[str] | None = None) -> pa.Table:
         """Return the rows that match.
@@ -179,7 +179,6 @@ class RunFolder:
         """Yield the rows that match, a piece at a time, in the order in which they were written."""
         path = self._file(stream)
         if path is None:
-            self._truncated[stream] = False
             return
         schema = stream_schema(stream)
         query = query or Query()
@@ -203,26 +202,14 @@ class RunFolder:
     def _arrow_batches(
         self, path: Path, stream: str, query: Query, columns: list[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        schema = stream_schema(stream)
         expression = query.expression()
         cut = False
         try:
             with pa.OSFile(str(path), "rb") as source:
-                try:
-                    reader = pa.ipc.open_stream(source)
-                except (pa.ArrowException, OSError, ValueError):
-                    # Not even the schema is whole: nothing had been recorded when the hub went.
+                reader = _open_stream(source, path, stream)
+                if reader is None:
                     cut = path.stat().st_size > 0 or not self.closed
                     return
-                names = reader.schema.names
-                fields = [field for field in schema if field.name in names]
-                if lacking(stream, names) or not reader.schema.equals(
-                    pa.schema(fields), check_metadata=False
-                ):
-                    raise _unreadable(
-                        f"The columns of {path.name} are {', '.join(reader.schema.names)[:300]}, "
-                        f"and {', '.join(schema.names)} were expected."
-                    )
                 while True:
                     try:
                         batch = reader.read_next_batch()
@@ -244,18 +231,65 @@ class RunFolder:
             yield from _parquet_batches(packed, stream, query, columns)
         except (pa.ArrowInvalid, OSError) as error:
             if path.stat().st_size:
-                raise _unreadable(f"{path.name}: {error}") from error
+                raise _unreadable_file(path, error) from error
             cut = True
         finally:
-            self._truncated[stream] = cut
+            self._damaged[stream] = cut
 
     def _last_step(self) -> int:
-        newest = 0
-        if not self.closed:
-            for stream in ("scalars", "tensors", "moments"):
-                for batch in self.batches(stream, columns=["step"]):
-                    newest = max(newest, *batch.column(0).to_pylist()[-1:])
-        return newest
+        if self.closed:
+            return 0
+        return max(self._end(stream).last_step for stream in ("scalars", "tensors", "moments"))
+
+    def _end(self, stream: str) -> StreamEnd:
+        path = self._file(stream)
+        if path is None:
+            return StreamEnd()
+        if path.suffix == ".parquet":
+            return _parquet_end(path, stream)
+        try:
+            with pa.OSFile(str(path), "rb") as source:
+                if _open_stream(source, path, stream) is None:
+                    return StreamEnd(cut=path.stat().st_size > 0 or not self.closed)
+            end = arrows_end(path)
+        except FileNotFoundError:
+            # As in reading: it was packed meanwhile.
+            packed = path.with_suffix(".parquet")
+            if not packed.is_file():
+                raise
+            return _parquet_end(packed, stream)
+        except OSError as error:
+            raise _unreadable_file(path, error) from error
+        if end is not None:
+            return end
+        last = [batch.column(0)[-1].as_py() for batch in self.batches(stream, columns=["step"])]
+        return StreamEnd(self._damaged.get(stream, False), max(last, default=0))
+
+
+def _open_stream(source: pa.NativeFile, path: Path, stream: str) -> pa.RecordBatchStreamReader | None:
+    """Return a reader of an Arrow stream; None where not even the schema is whole: nothing had been recorded when the hub went."""
+    schema = stream_schema(stream)
+    try:
+        reader = pa.ipc.open_stream(source)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    names = reader.schema.names
+    fields = [field for field in schema if field.name in names]
+    if lacking(stream, names) or not reader.schema.equals(pa.schema(fields), check_metadata=False):
+        raise _unreadable(
+            f"The columns of {path.name} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
+        )
+    return reader
+
+
+def _parquet_end(path: Path, stream: str) -> StreamEnd:
+    import pyarrow.parquet as pq
+
+    try:
+        _check_columns(path, stream, pq.read_schema(path).names)
+        return parquet_end(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable_file(path, error) from error
 
 
 def _parquet_batches(
@@ -265,9 +299,7 @@ def _parquet_batches(
 
     try:
         dataset = ds.dataset(path, format="parquet")
-        missing = lacking(stream, dataset.schema.names)
-        if missing:
-            raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
+        _check_columns(path, stream, dataset.schema.names)
         if query.measured and "compression_error" not in dataset.schema.names:
             return
         names = [name for name in columns or stream_schema(stream).names if name in dataset.schema.names]
@@ -276,7 +308,13 @@ def _parquet_batches(
         for batch in scanner.to_batches():
             yield with_later_columns(stream, batch, columns)
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}") from error
+        raise _unreadable_file(path, error) from error
+
+
+def _check_columns(path: Path, stream: str, names: list[str]) -> None:
+    missing = lacking(stream, names)
+    if missing:
+        raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
 
 
 def _read_header(path: Path) -> dict[str, Any]:
@@ -320,6 +358,10 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 def _unreadable(reason: str) -> ClientError:
     return ClientError(f"Could not read the run folder. {reason}", code="unreadable")
+
+
+def _unreadable_file(path: Path, error: Exception) -> ClientError:
+    return _unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")
 
 
 def _spans(missing: list[list[int]]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 
 from .errors import ProtocolError
+from .flatbuffer import message_header, table_field, u32
 
 __all__ = ["check_arrow_stream"]
 
 _PREFIX = struct.Struct("<Ii")
-_LONG = struct.Struct("<q")
 _NO_NULLS = bytes(8)
 _CONTINUATION = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
@@ -51,7 +51,7 @@ def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> 
             begin, at = at, at + 8
             if length == 0:
                 break
-            kind, header, size = _message(body[at : at + length])
+            kind, header, size = message_header(body[at : at + length])
             if kind != (_RECORD_BATCH if starts else _SCHEMA):
                 raise _bad(stream, "holds something else than a schema and its record batches")
             if kind == _RECORD_BATCH:
@@ -69,47 +69,22 @@ def check_arrow_stream(body: memoryview, stream: str, schema_bytes: int = 0) -> 
     return starts[1:]
 
 
-def _message(metadata: memoryview) -> tuple[int, int, int]:
-    """Return header type, place of the header and body length out of the flatbuffer ``Message``."""
-    table = _u32(metadata, 0)
-    kind_at, header_at, size_at = (_field(metadata, table, number) for number in (1, 2, 3))
-    kind = metadata[kind_at] if 0 < kind_at < len(metadata) else 0
-    header = header_at + _u32(metadata, header_at) if header_at else 0
-    return kind, header, _LONG.unpack_from(metadata, size_at)[0] if size_at else 0
-
-
 def _check_batch(metadata: memoryview, batch: int, stream: str) -> None:
     if not batch:
         raise struct.error
-    if _field(metadata, batch, 3):
+    if table_field(metadata, batch, 3):
         raise _bad(stream, "is compressed")
-    nodes = _field(metadata, batch, 1)
+    nodes = table_field(metadata, batch, 1)
     if not nodes:
         raise struct.error
-    nodes += _u32(metadata, nodes)
-    count = _u32(metadata, nodes)
+    nodes += u32(metadata, nodes)
+    count = u32(metadata, nodes)
     if nodes + 4 + 16 * count > len(metadata):
         raise struct.error
     # A node is a length and a number of nulls, 8 bytes each.
     for at in range(nodes + 12, nodes + 4 + 16 * count, 16):
         if metadata[at : at + 8] != _NO_NULLS:
             raise _bad(stream, "holds nulls: rows that are missing are left out, and not-a-number is NaN")
-
-
-def _field(metadata: memoryview, table: int, number: int) -> int:
-    """Return where a field of a flatbuffer table is, 0 when it is absent."""
-    vtable = table - struct.unpack_from("<i", metadata, table)[0]
-    if vtable < 0:
-        raise struct.error
-    slot = 4 + 2 * number
-    if slot + 2 > struct.unpack_from("<H", metadata, vtable)[0]:
-        return 0
-    offset = struct.unpack_from("<H", metadata, vtable + slot)[0]
-    return table + offset if offset else 0
-
-
-def _u32(metadata: memoryview, at: int) -> int:
-    return int(struct.unpack_from("<I", metadata, at)[0])
 
 
 def _bad(stream: str, what: str) -> ProtocolError:

@@ -1,0 +1,153 @@
+"""Where a recorded stream ends, found without reading its rows: by the heads of an Arrow file's messages, by the footer of a Parquet file."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from ..protocol.flatbuffer import message_header, table_field, u32
+
+__all__ = ["StreamEnd", "arrows_end", "parquet_end"]
+
+_PREFIX = struct.Struct("<Ii")
+_LONG = struct.Struct("<q")
+_CONTINUATION = 0xFFFFFFFF
+_SCHEMA, _RECORD_BATCH = 1, 3
+
+
+@dataclass(frozen=True)
+class StreamEnd:
+    """How far a stream goes.
+
+    Attributes
+    ----------
+    cut : bool
+        Whether the file ends within a message.
+    last_step : int
+        Newest step that is recorded; 0 where there is none.
+    """
+
+    cut: bool = False
+    last_step: int = 0
+
+
+def arrows_end(path: Path) -> StreamEnd | None:
+    """Walk the messages of an Arrow stream file, whose first column is ``step``; None where the rows have to be read, since they are compressed.
+
+    Of each message its head is read, and of a record batch the step of its last row. The last one is read whole, since it is what a crash of the
+    machine may have left half written at its full length.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    """
+    newest, before, start = 0, 0, -1
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        cut, at = False, 0
+        while not cut and at < size:
+            try:
+                found = _message(file, at, size)
+            except _Compressed:
+                return None
+            except struct.error:
+                cut = True
+                break
+            if found is None:
+                break
+            if at:
+                start, before = at, newest
+                newest = max(newest, found.last_step)
+            cut = found.kind != (_RECORD_BATCH if at else _SCHEMA)
+            at = found.end
+        if start >= 0 and not cut and not _is_valid(path, start):
+            cut, newest = True, before
+    return StreamEnd(cut, newest)
+
+
+def parquet_end(path: Path) -> StreamEnd:
+    """Look into the footer of a Parquet file; one that was cut short has none.
+
+    Raises
+    ------
+    pyarrow.ArrowException, OSError
+        When the file cannot be read.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        metadata = file.metadata
+        at = file.schema_arrow.get_field_index("step")
+        newest = 0
+        for number in range(metadata.num_row_groups):
+            figures = metadata.row_group(number).column(at).statistics
+            if figures is not None and figures.has_min_max:
+                newest = max(newest, figures.max)
+            else:
+                newest = max([newest, *file.read_row_group(number, ["step"])["step"].to_pylist()])
+    return StreamEnd(last_step=newest)
+
+
+class _Compressed(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class _Message:
+    kind: int
+    end: int
+    last_step: int
+
+
+def _message(file: BinaryIO, at: int, size: int) -> _Message | None:
+    """Return what the head of the message at a place says; None for the mark of the end. Raises ``struct.error`` where it is not whole."""
+    marker, length = _PREFIX.unpack(_read(file, at, 8))
+    if marker == 0 or (marker == _CONTINUATION and length == 0):
+        return None
+    if marker != _CONTINUATION or length < 0 or at + 8 + length > size:
+        raise struct.error
+    head = memoryview(_read(file, at + 8, length))
+    kind, header, body = message_header(head)
+    end = at + 8 + length + body
+    if body < 0 or end > size:
+        raise struct.error
+    step = _last_step(file, head, header, at + 8 + length) if kind == _RECORD_BATCH else 0
+    return _Message(kind, end, step)
+
+
+def _last_step(file: BinaryIO, head: memoryview, batch: int, body: int) -> int:
+    if table_field(head, batch, 3):
+        raise _Compressed
+    rows_at, buffers = table_field(head, batch, 0), table_field(head, batch, 2)
+    rows = _LONG.unpack_from(head, rows_at)[0] if rows_at else 0
+    if rows <= 0:
+        return 0
+    # Validity and numbers of the first column, each as its place in the body and its length; `u32` leads to the vector, after its own length.
+    place = buffers + u32(head, buffers) + 4 + 16
+    offset, length = _LONG.unpack_from(head, place)[0], _LONG.unpack_from(head, place + 8)[0]
+    if offset < 0 or length < 8 * rows:
+        raise struct.error
+    return int(_LONG.unpack(_read(file, body + offset + 8 * (rows - 1), 8))[0])
+
+
+def _is_valid(path: Path, start: int) -> bool:
+    """Return whether Arrow takes the record batch at a place, with all that is in it."""
+    with pa.OSFile(str(path), "rb") as file:
+        try:
+            schema = pa.ipc.open_stream(file).schema
+            file.seek(start)
+            pa.ipc.read_record_batch(pa.ipc.read_message(file), schema).validate(full=True)
+        except (pa.ArrowException, ValueError):
+            return False
+    return True
+
+
+def _read(file: BinaryIO, at: int, length: int) -> bytes:
+    file.seek(at)
+    return file.read(length)
