@@ -17,6 +17,7 @@ import {
   type INotice,
   type NoticeAction
 } from './notice';
+import { nonFiniteView } from './non-finite-view';
 import { openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
 import type { IPanelHost } from './panel-host';
@@ -163,16 +164,11 @@ export class PanelModel {
     }
   }
 
-  /** Open the heatmap at the first non-finite entry. */
-  async openNonFinite(): Promise<void> {
-    const first = this._open?.source.status?.nonfinite?.first;
-    if (this._open !== null && first !== undefined) {
-      await this.host.openView(this._open.id, {
-        view: 'heatmap',
-        flag: first.flag,
-        layers: String(first.layer),
-        step: first.step
-      });
+  /** Show the first value of traced tensors, or of statistics, that was not finite. */
+  async openNonFinite(of: 'tensors' | 'moments' = 'tensors'): Promise<void> {
+    const options = nonFiniteView(this._open?.source.status ?? null, of);
+    if (this._open !== null && options !== null) {
+      await this.host.openView(this._open.id, options);
     }
   }
 

@@ -56,7 +56,9 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
             )}
           />
         )}
-        {nonfinite !== undefined && nonfinite.count === 0 && <Term name={trans.__('non-finite')} value="0" />}
+        {nonfinite !== undefined && nonfinite.count === 0 && nonfinite.moments === undefined && (
+          <Term name={trans.__('non-finite')} value="0" />
+        )}
         {nonfinite !== undefined && nonfinite.count > 0 && (
           <button
             type="button"
@@ -72,6 +74,20 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
                 nonfinite.first.layer,
                 nonfinite.first.flag
               )}
+          </button>
+        )}
+        {nonfinite?.moments !== undefined && (
+          <button
+            type="button"
+            className="jp-MegalensNonFinite"
+            onClick={() => void model.openNonFinite('moments')}
+          >
+            {trans.__(
+              'non-finite in statistics %1, first at step %2, %3',
+              formatInteger(nonfinite.moments.count),
+              formatInteger(nonfinite.moments.first.step),
+              nonfinite.moments.first.name
+            )}
           </button>
         )}
         {recording?.state === 'on' && open.trace.writable && <Term name="" value={trans.__('recording')} />}

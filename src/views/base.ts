@@ -1,6 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { Chart, readTheme, watchTheme, Zoom, type IFrame, type IPlace, type IZoomOptions } from '../charts';
 import type { ViewOptions } from '../protocol/views.generated';
+import { isOver } from '../store/is-over';
 import type { IPointed } from '../store/run-link';
 import type { IRunSource, SourceChange } from '../store/source';
 import { toCode } from './code';
@@ -122,9 +123,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._isDisposed = true;
     this._abort?.abort();
     this._pace.dispose();
-    for (const end of this._ends.splice(0)) {
-      end();
-    }
+    this._ends.splice(0).forEach(end => end());
     this._linked.dispose();
     this._zoom?.dispose();
     this._chart?.dispose();
@@ -242,7 +241,8 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   private _listen(): void {
     const onChange = (_: IRunSource, change: SourceChange): void => {
-      const always = change.kind === 'connection' || change.kind === 'hello' || change.kind === 'configured';
+      // Of how the training is only that it has ended is told here.
+      const always = change.kind === 'status' ? isOver(this.source) : change.kind !== 'rows';
       if (always || (this.concerns(change) && !this._linked.misses(change))) {
         this._request(false);
       }
@@ -328,12 +328,13 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   private _link(): IState | null {
-    return connectionState(this.source.connection, this.source.name, this._actions, this.t);
+    return connectionState(this.source, this._actions, this.t);
   }
 
   /** Show a state instead of a picture. */
   private _show(state: IState): void {
-    const waits = state.kind === 'empty' || state.kind === 'loading';
+    // That a training has ended does not say why there is no picture.
+    const waits = (state.kind === 'empty' || state.kind === 'loading') && !isOver(this.source);
     const link = waits ? this._link() : null;
     this._content = null;
     this._shell.present(null);
@@ -351,10 +352,9 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       return;
     }
     if (this._chart === null) {
-      const { renderer = 'canvas' } = this.host;
       const chart = await Chart.mount(this._shell.plot, recipe, {
         theme: readTheme(this._shell.root),
-        renderer
+        renderer: this.host.renderer ?? 'canvas'
       });
       if (this._isDisposed) {
         chart.dispose();

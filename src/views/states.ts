@@ -1,13 +1,14 @@
 import { formatInteger } from '../charts';
 import type { FlagSetting, Pass, Phase } from '../protocol/messages.generated';
-import type { ConnectionState, IRunSource } from '../store/source';
+import { isOver } from '../store/is-over';
+import type { IRunSource } from '../store/source';
 import { flagInfo, flagWords } from './describe';
 import { element } from './dom';
 import type { Translate } from './translate';
 
 /** Why there is no picture, or what to know beside it: one sentence and one action. */
 export interface IState {
-  kind: 'loading' | 'empty' | 'stale' | 'disconnected' | 'error';
+  kind: 'loading' | 'empty' | 'finished' | 'stale' | 'disconnected' | 'error';
   sentence: string;
   action: { label: string; run: () => void | Promise<void> };
   /** Other ways on. */
@@ -34,24 +35,29 @@ export function readingState(name: string, actions: IStateActions, t: Translate)
   };
 }
 
-/** Say how a connection stands when that is worth a word. */
+/** Say how a run and the connection to it stand when that is worth a word. */
 export function connectionState(
-  connection: ConnectionState,
-  name: string,
+  source: Pick<IRunSource, 'connection' | 'name' | 'status'>,
   actions: IStateActions,
   t: Translate
 ): IState | null {
+  const { connection, name, status } = source;
   const again = { label: t('Check again'), run: () => actions.retry() };
   const keep = actions.openRecording
     ? { label: t('Open the recording'), run: actions.openRecording }
     : { label: t('Copy as code'), run: () => actions.copyCode() };
+  const step = status === null ? null : formatInteger(status.step);
   switch (connection.kind) {
-    case 'live':
     case 'recorded':
       return null;
+    case 'live':
+      return isOver(source) ? endedState(status?.state === 'lost', step, keep, t) : null;
     case 'connecting':
       return { kind: 'loading', sentence: t('Connecting to %1…', name), action: again };
     case 'stale': {
+      if (isOver(source)) {
+        return endedState(status?.state === 'lost', step, keep, t);
+      }
       const seconds = Math.max(3, Math.round((Date.now() - connection.since) / 1000));
       return {
         kind: 'stale',
@@ -68,7 +74,7 @@ export function connectionState(
     case 'closed':
       switch (connection.reason) {
         case 'finished':
-          return null;
+          return endedState(false, step, keep, t);
         case 'gone':
           return {
             kind: 'disconnected',
@@ -82,6 +88,16 @@ export function connectionState(
           return { kind: 'disconnected', sentence: t('This view was detached from %1.', name), action: keep };
       }
   }
+}
+
+/** Say that a training has ended, and at which step. */
+function endedState(lost: boolean, step: string | null, action: IState['action'], t: Translate): IState {
+  if (lost) {
+    const sentence = t('The training process ended without a goodbye after step %1.', step ?? '?');
+    return { kind: 'disconnected', sentence, action };
+  }
+  const sentence = step === null ? t('The training has finished.') : t('Training finished at step %1.', step);
+  return { kind: 'finished', sentence, action };
 }
 
 /** Say why a flag has no rows and offer what helps. */

@@ -33,6 +33,34 @@ describe('statistics in the panel', () => {
     panel.dispose();
   });
 
+  it('names the first tensor whose statistics counted what is not finite, and shows it', async () => {
+    const { panel, find, host, source } = await shown({ ...HELLO, statistics: { grad: 1 } });
+    const first = { step: 1019, stat: 'grad', name: 'blocks.1.mlp.fc1.weight' };
+    source.status = {
+      type: 'status',
+      state: 'training',
+      step: 1240,
+      nonfinite: { count: 0, moments: { count: 9, first } }
+    };
+    source.changed.emit({ kind: 'status' });
+    await until(() => find('.jp-MegalensNonFinite') !== null);
+    const button = find('.jp-MegalensNonFinite')!;
+    expect(button.textContent).toBe(
+      'non-finite in statistics 9, first at step 1\u2009019, blocks.1.mlp.fc1.weight'
+    );
+    expect(button.parentElement?.textContent).not.toContain('non-finite 0');
+    button.click();
+    expect(host.openView).toHaveBeenCalledWith('run-1', {
+      view: 'moments',
+      kind: 'tensors',
+      stat: 'grad',
+      where: { name: '^blocks\\.1\\.mlp\\.fc1\\.weight$' },
+      step: 1019,
+      steps: null
+    });
+    panel.dispose();
+  });
+
   it('says how statistics come to be where there are none', async () => {
     const { panel, find } = await shown();
     await until(() => find('[data-view="moments"]') !== null);

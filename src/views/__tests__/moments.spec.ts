@@ -154,9 +154,17 @@ describe('lines', () => {
     expect(caption()).toContain('Values that are not finite at 2 steps, marked along the top');
     expect(document.querySelectorAll('.jp-MegalensPlot .mark-rect path[fill="#ff2bd6"]')).toHaveLength(1);
     await click('Go there');
-    expect(view?.options).toMatchObject({ kind: 'tensors', step: 7, steps: [1, 8] });
+    expect(view?.options).toMatchObject({ kind: 'tensors', step: 7, steps: [1, 57] });
     expect(title()).toBe('Gradient L2 by tensor, steps 1 to 8');
     expect(lines()).toBe(1);
+    // There is room for steps that still come; a run that has ended needs none.
+    run.log({ step: 9, name: bad, nan: 40, samples: 144 });
+    await view?.settled();
+    expect(title()).toBe('Gradient L2 by tensor, steps 1 to 9');
+    run.connect({ kind: 'recorded' });
+    await view?.settled();
+    await click('Go there');
+    expect(view?.options).toMatchObject({ steps: [1, 9] });
   });
 
   it('shows values against the first one, and a trailing mean over the numbers', async () => {

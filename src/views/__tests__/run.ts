@@ -18,7 +18,7 @@ import { TensorStore } from '../../store/tensor-store';
 export class MemoryRun implements IRunSource {
   readonly id = 'r1';
   readonly name = 'gpt-demo';
-  readonly status: Status | null = null;
+  status: Status | null = null;
   hello: Hello | null = HELLO;
   connection: ConnectionState = { kind: 'live' };
   isDisposed = false;
@@ -54,6 +54,12 @@ export class MemoryRun implements IRunSource {
   connect(connection: ConnectionState): void {
     this.connection = connection;
     this._changed.emit({ kind: 'connection' });
+  }
+
+  /** Say how the training is. */
+  tell(status: Status): void {
+    this.status = status;
+    this._changed.emit({ kind: 'status' });
   }
 
   steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {

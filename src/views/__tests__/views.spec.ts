@@ -295,6 +295,30 @@ describe('states', () => {
     expect(document.querySelector<HTMLElement>('.jp-MegalensBanner')?.hidden).toBe(true);
   });
 
+  it('says when the training has ended, not that it is paused, and keeps the picture', async () => {
+    run.add({});
+    await show({ view: 'heatmap', flag: 'MLP1_mat_mul' });
+    run.tell({ type: 'status', state: 'finished', step: 1240 });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
+    run.connect({ kind: 'stale', since: Date.now() - 12_000 });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
+    run.tell({ type: 'status', state: 'lost', step: 1240 });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toContain('ended without a goodbye after step 1 240');
+    run.connect({ kind: 'closed', reason: 'finished', message: '' });
+    await view?.settled();
+    expect(text('.jp-MegalensBanner p')).toBe('Training finished at step 1 240.');
+    expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
+  });
+
+  it('says why there is no picture also when the training has ended', async () => {
+    run.tell({ type: 'status', state: 'finished', step: 7 });
+    await show({ view: 'moments' });
+    expect(text('.jp-MegalensState p')).toContain('logs no statistics');
+  });
+
   it('offers a layer that exists when the wanted one does not', async () => {
     run.add({ layer: 2 });
     await show({ view: 'heatmap', flag: 'MLP1_mat_mul', layers: '9' });

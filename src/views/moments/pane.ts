@@ -2,6 +2,7 @@ import type { IMomentQuestion } from '../../aggregate';
 import { formatBytes } from '../../charts';
 import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/moment-source';
+import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { BaseView } from '../base';
 import type { INote, Loaded } from '../content';
@@ -11,6 +12,7 @@ import type { IViewHost } from '../view';
 import type { IMenuActions } from '../view-menu';
 import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
+import { oneTensor } from './one-tensor';
 import type { IOtherRun, OtherRuns } from './other-runs';
 import { MomentReader } from './reader';
 import { refusalOf } from './refusal';
@@ -189,7 +191,12 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
     const { ratio } = this.options;
     // A gain knows modules, and the name is a tensor's.
     const whole = ratio === 'gain' ? ({ ratio: 'none' } as const) : {};
-    this.choose({ ...oneTensor(name), ...whole, step, steps: around(this.steps, step) });
+    this.choose({
+      ...oneTensor(name),
+      ...whole,
+      step,
+      steps: around(this.steps, step, !isOver(this.source))
+    });
   }
 
   /** Show one tensor over all steps. */
@@ -236,14 +243,19 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
   private _total: IMomentGroups | null = null;
 }
 
-/** What shows one tensor and nothing else. */
-function oneTensor(name: string): Partial<MomentsOptions> {
-  const escaped = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
-  return { kind: 'tensors', where: { name: `^${escaped}$` } };
-}
+/** Most steps on either side of one that is shown among others. */
+const BESIDE = 50;
 
-/** Some steps on either side of one, so that it can be seen among others. */
-function around(steps: Float64Array, step: number): [number, number] {
+/**
+ * Some steps on either side of one, so that it can be seen among others.
+ *
+ * @param more Whether steps still come: what has room for them shows them.
+ */
+function around(steps: Float64Array, step: number, more: boolean): [number, number] {
   const at = steps.indexOf(step);
-  return [steps[Math.max(0, at - 50)] ?? step, steps[Math.min(steps.length - 1, at + 50)] ?? step];
+  const end = steps.length - 1;
+  const last = steps[Math.min(end, at + BESIDE)] ?? step;
+  const apart = last - (steps[end - 1] ?? last - 1);
+  const room = more ? Math.max(0, at + BESIDE - end) * apart : 0;
+  return [steps[Math.max(0, at - BESIDE)] ?? step, last + room];
 }
