@@ -20,7 +20,7 @@ export interface ILab {
   /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`. */
   train(
     name: string,
-    options?: { traced?: boolean; allowing?: boolean; rate?: number; job?: boolean }
+    options?: { traced?: boolean; allowing?: boolean; statistics?: boolean; rate?: number; job?: boolean }
   ): Promise<ITraining>;
 }
 
@@ -99,7 +99,8 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
         `--record=${join(folder, 'megalens-runs')}`,
         `--rate=${options.rate ?? 8}`,
         ...(options.traced ? ['--traced'] : []),
-        ...(options.allowing ? ['--allowing'] : [])
+        ...(options.allowing ? ['--allowing'] : []),
+        ...(options.statistics ? ['--statistics'] : [])
       ],
       env
     );

@@ -1,6 +1,6 @@
 """A real training run for the browser tests: the demo's model on random bytes, paced, recorded, until its process is ended.
 
-Lines on standard input steer it: ``nan`` makes one activation non-finite for a step.
+Lines on standard input steer it: ``nan`` makes one activation non-finite for a step, ``sick`` one gradient from there on, and ``end`` ends the training as a script that is through.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import megalens
 from megalens import Tile
 from megalens.demo.model import GPT, GPTConfig
 
+SICK = "blocks.1.mlp.fc1.weight"
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -24,6 +26,9 @@ def main() -> None:
     parser.add_argument("--record", required=True)
     parser.add_argument("--traced", action="store_true")
     parser.add_argument("--allowing", action="store_true", help="viewers may pause and perturb it")
+    parser.add_argument(
+        "--statistics", action="store_true", help="log statistics of gradients and the residual stream"
+    )
     parser.add_argument("--rate", type=float, default=8.0, help="steps per second at most")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -38,13 +43,18 @@ def main() -> None:
         linger=2.0,
         allow=["pause", "watched", "perturb"] if options.allowing else [],
     )
-    poison = threading.Event()
+    if options.statistics:
+        megalens.log_statistics(model, optimizer, grad=1, residual=1, samples=4, tracer=tracer)
+    poison, sick, end = (threading.Event() for _ in range(3))
+    words = {"nan": poison, "sick": sick, "end": end}
     # Standard input closes with the test's process, and with it this run ends.
-    reader = threading.Thread(target=_read, args=(poison,), daemon=True)
+    reader = threading.Thread(target=_read, args=(words,), daemon=True)
     reader.start()
     print(tracer.run_id, flush=True)
     step = 0
-    while True:
+    weight = dict(model.named_parameters())[SICK]
+    weight.register_hook(lambda grad: _first_is_nan(grad) if sick.is_set() else None)
+    while not end.is_set():
         began = time.perf_counter()
         step += 1
         hook = model.blocks[1].register_forward_hook(_spoil) if poison.is_set() else None
@@ -53,6 +63,8 @@ def main() -> None:
             if hook is None:
                 loss.backward()
                 optimizer.step()
+                # One gradient is ill, and not in the next step all that is computed with its weight.
+                weight.data.nan_to_num_()
             optimizer.zero_grad(set_to_none=True)
             tracer.log(loss=loss.detach(), unit="nats/byte")
         if hook is not None:
@@ -63,6 +75,9 @@ def main() -> None:
         if step % 5 == 0:
             tracer.log(tokens_per_second=132 / (time.perf_counter() - began), unit="1/s")
         time.sleep(max(0.0, 1 / options.rate - (time.perf_counter() - began)))
+    tracer.close()
+    # The thread that waits for a line would hold the interpreter back.
+    os._exit(0)
 
 
 def _spoil(_module: torch.nn.Module, _inputs: object, output: torch.Tensor) -> torch.Tensor:
@@ -71,10 +86,15 @@ def _spoil(_module: torch.nn.Module, _inputs: object, output: torch.Tensor) -> t
     return output
 
 
-def _read(poison: threading.Event) -> None:
+def _first_is_nan(grad: torch.Tensor) -> torch.Tensor:
+    grad = grad.clone()
+    grad.view(-1)[0] = float("nan")
+    return grad
+
+
+def _read(words: dict[str, threading.Event]) -> None:
     for line in sys.stdin:
-        if line.strip() == "nan":
-            poison.set()
+        words[line.strip()].set()
     os._exit(0)
 
 

@@ -98,6 +98,86 @@ test('files of another logger are opened by the panel, and shown in a cell where
   await shots(page, 'lab-moments-files');
 });
 
+test('a training that goes on is followed in every kind, names what turns NaN, and is kept when it ends', async ({
+  open,
+  lab
+}) => {
+  test.setTimeout(180_000);
+  const [training, page] = await Promise.all([lab.train('gpt-live', { statistics: true, rate: 4 }), open()]);
+  try {
+    const panel = await showPanel(page);
+    await panel.getByRole('option', { name: /gpt-live/ }).click();
+    await expect(panel.getByText(/gradients, residual stream every step/)).toBeVisible();
+    await panel.getByRole('button', { name: 'Moments', exact: true }).click();
+    const tab = page.locator('.jp-MegalensViewTab:visible');
+    const title = tab.locator('.jp-MegalensView-title:visible').first();
+    await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
+    await follows(title, 'Gradient L2 of all tensors');
+    await choose(tab, 'Draw', 'lines');
+    await follows(title, 'Gradient L2 by layer');
+    // The cursor at the end of a line is at its newest step, which a later one moves on.
+    const ends = async (): Promise<number> => {
+      await stage(tab).press('End');
+      return lastNumber(
+        (await tab.locator('[aria-live]:visible').first().textContent()) ?? '',
+        /step ([\d\u2009]+),/
+      );
+    };
+    const end = await ends();
+    await expect.poll(ends).toBeGreaterThan(end);
+    await choose(tab, 'Draw', 'layers at a step');
+    await follows(title, 'Gradient L2 by layer');
+    await choose(tab, 'Draw', 'layer × step');
+    await follows(title, 'Gradient L2 by layer');
+    const note = tab.locator('.jp-MegalensNote:visible').first();
+    await expect(note).toHaveCount(0);
+    const before = await newest(title);
+    training.tell('sick');
+    await expect(note).toContainText(
+      /First non-finite gradients: step [\d\u2009]+, blocks\.1\.mlp\.fc1\.weight \(1\)/
+    );
+    const bad = lastNumber((await note.textContent()) ?? '', /step ([\d\u2009]+),/);
+    expect(bad).toBeGreaterThan(before);
+    await expect(tab).toContainText('Cells in which values are not finite are hatched.');
+    await shots(page, 'lab-moments-live-map');
+    await note.getByRole('button', { name: 'Go there' }).click();
+    await expect(title).toContainText('Gradient L2 by tensor');
+    await expect(tab).toContainText(/Values that are not finite at [\d\u2009]+ steps?, marked along the top/);
+    await follows(title, 'Gradient L2 by tensor');
+    await shots(page, 'lab-moments-live-bad');
+    // The panel names the same, and leads there.
+    const named = panel.getByRole('button', { name: /non-finite in statistics/ });
+    await expect(named).toContainText(`first at step ${bad}, blocks.1.mlp.fc1.weight`);
+    training.tell('end');
+    const banner = tab.locator('.jp-MegalensBanner:visible');
+    await expect(banner).toContainText(/Training finished at step \d/);
+    const last = lastNumber((await banner.textContent()) ?? '', /step ([\d\u2009]+)/);
+    await expect.poll(() => newest(title)).toBe(last);
+    // All that came stays, in every kind.
+    await choose(tab, 'Draw', 'layer × step');
+    await expect(title).toContainText('Gradient L2 by layer');
+    expect(await newest(title)).toBe(last);
+    await expect(banner).toContainText(`Training finished at step ${last}.`);
+    await shots(page, 'lab-moments-live-ended');
+  } finally {
+    await training.process.end();
+  }
+});
+
+/** The picture goes on by itself: its title names a later step. */
+async function follows(title: Locator, words: string): Promise<void> {
+  await expect(title).toContainText(words);
+  const step = await newest(title);
+  await expect.poll(() => newest(title)).toBeGreaterThan(step + 1);
+}
+
+/** The last step that a title names. */
+const newest = async (title: Locator): Promise<number> =>
+  lastNumber((await title.textContent()) ?? '', /([\d\u2009]+)$/);
+
+const lastNumber = (text: string, pattern: RegExp): number =>
+  Number((pattern.exec(text)?.[1] ?? '').replace(/\u2009/g, ''));
+
 /** The picture's stage: its label says in words what the picture shows. */
 const stage = (view: Locator): Locator => view.locator('.jp-MegalensStage:visible').first();
 
