@@ -91,6 +91,10 @@ def merge_cases() -> list[dict[str, Any]]:
             "Values that are all the same have no skewness and no kurtosis.",
             {"a": [([2, 2], 0, 0), ([2, 2], 0, 0)]},
         ),
+        (
+            "Nor where the mean of such parts is not exact.",
+            {"a": [([0.1] * 3, 0, 0), ([0.1] * 7, 0, 0), ([0.1] * 11, 0, 0)]},
+        ),
         ("Zeros are data.", {"a": [([0.0] * 5, 0, 0)]}),
         ("A row without data is not zero.", {"a": [([3], 0, 0), ([], 0, 0)], "b": [([], 0, 0)]}),
         (

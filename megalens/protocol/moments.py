@@ -1,6 +1,6 @@
 """Count, mean and central moments: merging them, making them of raw sums and back, and what is read from them.
 
-Everything here is numpy on columns (one entry a row), in float64. The browser's twin and the SQL that runs over recordings read the same golden cases.
+Everything here is numpy on columns (one entry a row), in float64. The browser's twin reads the same golden cases.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     Parameters
     ----------
     columns : mapping
-        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their non-finite counts.
+        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their non-finite counts. Extremes, and moments from the
+        highest down, may be absent: they are left out of the answer then.
     group : ndarray
         Group of each row, from 0.
     groups : int
@@ -76,34 +77,51 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         total: Column = np.bincount(of, weights, groups)  # type: ignore[assignment]
         return total
 
-    nonfinite = {name: add(columns[name], group) for name in ("nan_count", "inf_count")}
+    merged = {name: add(columns[name], group) for name in ("nan_count", "inf_count")}
     there = columns["count"] > 0
-    group = group[there]
+    if not there.all():
+        group = group[there]
+        columns = {name: column[there] for name, column in columns.items()}
+    n, mean = columns["count"], columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        n, mean, m2, m3, m4, low, high = (columns[name][there] for name in MOMENT_COLUMNS[:7])
-        rounding = columns["rounding"][there] if "rounding" in columns else np.zeros(len(n))
         count = add(n, group)
-        middle = add(n * mean, group) / count
-        # A row that is its group's only one lies at no distance, also where the mean is not finite.
-        d = np.where(mean == middle[group], 0.0, mean - middle[group])
-        variance = np.maximum(m2 / n, 0)
-        return {
-            "count": count,
-            "mean": middle,
-            "m2": add(m2 + n * d**2, group),
-            "m3": add(m3 + 3 * d * m2 + n * d**3, group),
-            "m4": add(m4 + 4 * d * m3 + 6 * d**2 * m2 + n * d**4, group),
-            "min": _extreme(np.minimum, low, group, groups),
-            "max": _extreme(np.maximum, high, group, groups),
-            **nonfinite,
-            # The worst case of sums of x² and x⁴ that are each off by `rounding`: see read_moments.
-            "m2_error": add(np.where(rounding > 0, 3 * rounding * n * (variance + mean**2), 0), group),
-            "m4_error": add(np.where(rounding > 0, rounding * n * (variance**2 + 14 * mean**4), 0), group),
-        }
+        # Means are summed as distances from one of them: rows that all have the same mean lie at no distance from it, to the last bit.
+        near = np.zeros(groups)
+        near[group] = mean
+        near[~np.isfinite(near)] = 0
+        middle = near + add(n * (mean - near[group]), group) / count
+        middles = middle[group]
+        d = mean - middles
+        # Nor does the only row of a group whose mean is not finite.
+        d[mean == middles] = 0
+        nd, m2 = n * d, columns["m2"]
+        merged |= {"count": count, "mean": middle, "m2": add(m2 + nd * d, group)}
+        if "m3" in columns:
+            square, m3 = d * d, columns["m3"]
+            merged["m3"] = add(m3 + 3 * d * m2 + nd * square, group)
+            if "m4" in columns:
+                merged["m4"] = add(columns["m4"] + 4 * d * m3 + 6 * square * m2 + nd * d * square, group)
+        for name, choose in (("min", np.minimum), ("max", np.maximum)):
+            if name in columns:
+                merged[name] = _extreme(choose, columns[name], group, groups)
+        return merged | _errors(columns, group, groups)
+
+
+def _errors(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:
+    """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``, see :func:`read_moments`."""
+    rounding = columns.get("rounding")
+    if rounding is None or not (inexact := rounding > 0).any():
+        return {name: np.zeros(groups) for name in ERROR_COLUMNS}
+    n, mean, m2 = (columns[name][inexact] for name in ("count", "mean", "m2"))
+    variance, square = np.maximum(m2 / n, 0), mean * mean
+    off, of = rounding[inexact] * n, group[inexact]
+    squares: Column = np.bincount(of, 3 * off * (variance + square), groups)  # type: ignore[assignment]
+    fourths: Column = np.bincount(of, off * (variance * variance + 14 * square * square), groups)  # type: ignore[assignment]
+    return {"m2_error": squares, "m4_error": fourths}
 
 
 def read_moments(columns: Columns) -> dict[str, Column]:
-    """Return every statistic of rows or groups.
+    """Return every statistic of rows or groups of which the columns are there.
 
     Population statistics (divided by n), kurtosis of a normal distribution 3. NaN stands for no answer: no data, or skewness and kurtosis of values that are all
     the same. A negative M2 (rounding) counts as 0.
@@ -121,23 +139,31 @@ def read_moments(columns: Columns) -> dict[str, Column]:
         variance = np.where(none, np.nan, m2 / n)
         # Infinite sums: the size is infinite though its spread is not known.
         square = np.where(np.isinf(mean), np.inf, variance + mean**2)
-        spread = np.where(variance > 0, variance, np.nan)
-        kurtosis = columns["m4"] / n / spread**2
         read = {
             "mean": np.where(none, np.nan, mean),
             "variance": variance,
             "std": np.sqrt(variance),
             "l2": np.sqrt(n * square),
             "rms": np.sqrt(square),
-            "skewness": columns["m3"] / n / spread**1.5,
-            "kurtosis": kurtosis,
-            "excess_kurtosis": kurtosis - 3,
-            **{name: columns[name] for name in ("min", "max", "count", "nan_count", "inf_count")},
+            **{
+                name: columns[name]
+                for name in ("min", "max", "count", "nan_count", "inf_count")
+                if name in columns
+            },
         }
         read["l2"][none] = read["rms"][none] = np.nan
-        if "m4_error" in columns:
+        if "m2_error" in columns:
             relative = np.where(columns["m2_error"] > 0, columns["m2_error"] / m2, 0)
             read["variance_error"] = relative
+        if "m3" not in columns:
+            return read
+        spread = np.where(variance > 0, variance, np.nan)
+        read["skewness"] = columns["m3"] / n / spread**1.5
+        if "m4" not in columns:
+            return read
+        kurtosis = columns["m4"] / n / spread**2
+        read |= {"kurtosis": kurtosis, "excess_kurtosis": kurtosis - 3}
+        if "m4_error" in columns:
             read["kurtosis_error"] = np.where(
                 columns["m4_error"] > 0, columns["m4_error"] / n / spread**2 + 2 * relative * kurtosis, 0
             )

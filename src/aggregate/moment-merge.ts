@@ -34,17 +34,23 @@ export function mergeRows(
   const [n, means, m2s] = [of(columns.count), of(columns.mean), of(columns.m2)];
   const count = new Float64Array(cells);
   const mean = new Float64Array(cells);
+  // Means are summed as distances from the first of them: rows that all have the same mean lie at no distance from it, to the last bit.
+  const near = new Float64Array(cells);
   for (let row = 0; row < cell.length; row += 1) {
     // Every index is in range: cells are numbered below `cells`. Rows of count 0 are no data.
     const to = cell[row] as number;
     const size = n[row] as number;
     if (to >= 0 && size > 0) {
+      const middle = means[row] as number;
+      if (count[to] === 0 && Number.isFinite(middle)) {
+        near[to] = middle;
+      }
       (count[to] as number) += size;
-      (mean[to] as number) += size * (means[row] as number);
+      (mean[to] as number) += size * (middle - (near[to] as number));
     }
   }
   for (let to = 0; to < cells; to += 1) {
-    mean[to] = (mean[to] as number) / (count[to] as number);
+    mean[to] = (near[to] as number) + (mean[to] as number) / (count[to] as number);
   }
   const powers = needs.power > 1 || any.rounding;
   const high = needs.power > 2;

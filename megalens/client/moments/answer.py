@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 from ...protocol import parse_name
 from ..errors import ClientError
+from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .grouping import Key, key_order
-from .merge_sql import QUICK_VALUES, lean_sql, merged_sql, value_sql
 from .name_table import module_of
-from .pick_sql import kept_sql, top_sql
+from .pick import pick
 from .query import MomentQuery
 from .readings import reading_error, reading_value
-from .rows import StatIndex
-from .selection import rows_sql
+from .rows import MomentRows, StatIndex
+from .wanted import Wanted, read_ahead
 
 __all__ = ["MERGED", "MomentGroups", "answer_groups"]
 
 MERGED = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count", "m2_error", "m4_error")
 """Columns of merged moments."""
 
-# Up to so many rows are merged at once and held between the passes; of more a first pass tells which groups and steps are needed.
-_AT_ONCE = 400_000
+# So many cells are held as they are merged, with all of their columns; of more first only the values, which tell what a picture needs of them.
+_HELD_CELLS = 4_000_000
 _WHOLE = ("layer", "expert", "rank", "stage")
 
 
@@ -54,19 +54,18 @@ class MomentGroups:
 
 @dataclass(frozen=True)
 class _Side:
-    """Rows that are grouped: of one stat, by the code of each name; of a ratio there are two."""
+    """What is grouped: names of one stat, with the key of each; of a ratio there are two."""
 
     stat: str
     names: list[str]
     pairs: list[str]
     keys: list[Key]
-    whole: bool
 
 
 def answer_groups(
-    connection: Any, relation: str, stats: Mapping[str, StatIndex], query: MomentQuery
+    connection: Any, rows: MomentRows, stats: Mapping[str, StatIndex], query: MomentQuery
 ) -> MomentGroups:
-    """Merge the rows of ``relation`` as ``query`` asks.
+    """Merge rows as ``query`` asks.
 
     Raises
     ------
@@ -75,33 +74,76 @@ def answer_groups(
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    codes = {key: code for code, key in enumerate(order)}
-    keys = ("code", *query.grouping.rows)
-    relations = []
-    for place, side in enumerate(sides):
-        chosen = None
-        if not (side.whole and len(order) == 1 and len(sides) == 1):
-            chosen = f"side{place}"
-            connection.register(
-                chosen,
-                pa.table(
-                    {
-                        "name": pa.array(side.names, pa.utf8()),
-                        "pair": pa.array(side.pairs, pa.utf8()),
-                        "code": pa.array([codes[key] for key in side.keys], pa.int32()),
-                    }
-                ),
-            )
-        rows = rows_sql(relation, chosen, [side.stat], query.where, query.first, query.last)
-        relations.append(_with_keys(rows, query.grouping.rows, named=chosen is not None))
-    if len(sides) == 2:
-        relations = [
-            f"SELECT * FROM ({one}) SEMI JOIN (SELECT DISTINCT pair, step FROM ({other})) USING (pair, step)"
-            for one, other in zip(relations, relations[::-1], strict=True)
-        ]
-    many = sum(stats[side.stat].rows for side in sides if side.stat in stats) > _AT_ONCE
-    tables, totals = _merge(connection, relations, keys, query, many=many)
-    return _shape(tables, keys, order, totals, query)
+    cells, totals = _Answer(connection, rows, stats, query, sides, order).cells()
+    return _shape(cells, order, totals, query)
+
+
+class _Answer:
+    """From rows to the cells that stay."""
+
+    def __init__(
+        self,
+        connection: Any,
+        rows: MomentRows,
+        stats: Mapping[str, StatIndex],
+        query: MomentQuery,
+        sides: list[_Side],
+        order: list[Key],
+    ) -> None:
+        self._connection = connection
+        self._rows = rows
+        self._query = query
+        self._sides = sides
+        codes = {key: code for code, key in enumerate(order)}
+        pairs: dict[str, int] = {}
+        self._names: dict[str, list[str]] = {}
+        for side in sides:
+            self._names.setdefault(side.stat, []).extend(side.names)
+        self._keys = CellKeys(
+            np.array([codes[key] for side in sides for key in side.keys], np.int64),
+            np.array(
+                [pairs.setdefault(pair, len(pairs)) for side in sides for pair in side.pairs]
+                if len(sides) == 2
+                else [],
+                np.int64,
+            ),
+            len(sides[0].names),
+            query.grouping.rows,
+        )
+        known = [stats[stat] for stat in self._names if stat in stats]
+        self._cells = min(
+            sum(one.rows for one in known), len(order) * max((one.steps for one in known), default=0)
+        )
+
+    def cells(self) -> tuple[Cells, tuple[int, int]]:
+        """Return the cells that stay, ordered by group and step, and how many groups and steps there were."""
+        query = self._query
+        statistic = query.statistic if query.lean else None
+        picking = query.series is not None or query.points is not None
+        if not picking or self._cells <= _HELD_CELLS:
+            cells = Cells.joined(list(self._merged(statistic)))
+            kept, totals = pick(self._connection, cells.keys, cells.step, *_value(cells, query), query)
+            return cells.take(kept), totals
+        # Only what is picked by is held: keys, step, value, and whether it is bad.
+        slim = []
+        for cells in self._merged(query.statistic):
+            value, bad = _value(cells, query)
+            slim.append(Cells(cells.keys, cells.step, [{"value": value, "bad": bad}]))
+        held = Cells.joined(slim)
+        kept, totals = pick(
+            self._connection, held.keys, held.step, held.sides[0]["value"], held.sides[0]["bad"], query
+        )
+        chosen = np.zeros(len(held), bool)
+        chosen[kept] = True
+        cells = Cells.joined(list(self._merged(statistic, chosen)))
+        return cells.take(np.lexsort((cells.step, *reversed(cells.keys)))), totals
+
+    def _merged(self, statistic: str | None, kept: NDArray[np.bool_] | None = None) -> Iterator[Cells]:
+        query = self._query
+        columns = (*wanted_columns(statistic), *query.grouping.rows)
+        wanted = Wanted(self._names, columns, query.where.rows, query.first, query.last)
+        chunks = read_ahead(self._rows.chunks(self._connection, wanted))
+        return merge_cells(chunks, self._keys, columns, kept)
 
 
 def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
@@ -116,7 +158,6 @@ def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
 def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
     """Code the names of one side by the columns of the query. ``role``: take names of this role only, and modules' names for theirs."""
     names = stats[stat].names if stat in stats else []
-    all_names = len(names)
     if role is not None:
         names = [name for name in names if parse_name(name).role == role]
     texts = names if role is None else [module_of(name) for name in names]
@@ -128,7 +169,6 @@ def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: s
         [names[at] for at in taken],
         [texts[at] for at in taken],
         [keys[at] for at in taken],  # type: ignore[misc]
-        len(taken) == all_names,
     )
     if role is None and stat in ("activation", "dgrad") and not query.mixed:
         _refuse_mixed(side)
@@ -153,96 +193,39 @@ def _refuse_mixed(side: _Side) -> None:
             )
 
 
-def _with_keys(rows: str, columns: Sequence[str], *, named: bool) -> str:
-    replaced = ", ".join(f"greatest({column}, -1) AS {column}" for column in columns)
-    star = f"* REPLACE ({replaced})" if replaced else "*"
-    return f"SELECT {star}{'' if named else ', 0 AS code'} FROM ({rows})"
-
-
-def _merge(
-    connection: Any, relations: list[str], keys: Sequence[str], query: MomentQuery, *, many: bool
-) -> tuple[list[pa.Table], tuple[int, int]]:
-    """Return the merged cells of each side that stay, and how many groups and steps there were."""
-    cell = ", ".join((*keys, "step"))
-    quick = many and query.statistic in QUICK_VALUES and (query.points or query.series)
-    lean = many and query.statistic in QUICK_VALUES and query.lean
-    if lean:
-        for place, rows in enumerate(relations):
-            connection.execute(f"CREATE TEMP TABLE values{place} AS {lean_sql(rows, keys, query.statistic)}")
-    elif not quick:
-        for place, rows in enumerate(relations):
-            connection.execute(f"CREATE TEMP TABLE cells{place} AS {merged_sql(rows, keys, keep=not many)}")
-            _add_values(connection, f"cells{place}", keys, query.statistic)
-    else:
-        for place, rows in enumerate(relations):
-            connection.execute(f"CREATE TEMP TABLE values{place} AS {value_sql(rows, keys, query.statistic)}")
-    values = "values0"
-    if len(relations) == 2:
-        values = "quotients"
-        connection.execute(
-            f"CREATE TEMP TABLE quotients AS SELECT {cell}, a.value / b.value AS value, a.bad OR b.bad AS bad "
-            f"FROM values0 a JOIN values1 b USING ({cell})"
-        )
-    groups = ", ".join(keys)
-    totals = connection.execute(
-        f"SELECT (SELECT count(*) FROM (SELECT DISTINCT {groups} FROM {values})), (SELECT count(DISTINCT step) FROM {values})"
-    ).fetchall()[0]
-    kept = values
-    if query.series is not None or query.points is not None:
-        kept = "kept"
-        connection.execute(f"CREATE TEMP TABLE top AS {top_sql(values, keys, query.series)}")
-        points = query.points if query.points is not None else 1 << 62
-        connection.execute(f"CREATE TEMP TABLE kept AS {kept_sql(values, 'top', keys, points)}")
-    tables = []
-    for place, rows in enumerate(relations):
-        cells = f"SELECT * FROM cells{place} SEMI JOIN {kept} USING ({cell})"
-        if lean:
-            none = "'nan'::DOUBLE"
-            cells = f"SELECT *, {none} AS m3, {none} AS m4, 0::DOUBLE AS m4_error FROM values{place} v SEMI JOIN {kept} k USING ({cell})"
-        elif quick:
-            some = f"SELECT * FROM ({rows}) SEMI JOIN {kept} USING ({cell})"
-            cells = merged_sql(some, keys, keep=True)
-        tables.append(connection.sql(f"SELECT * FROM ({cells}) ORDER BY {cell}").to_arrow_table())
-    return tables, (int(totals[0]), int(totals[1]))
-
-
-def _add_values(connection: Any, cells: str, keys: Sequence[str], statistic: str) -> None:
-    """Make the table of values that groups and steps are chosen by, of cells that are merged already."""
-    cell = ", ".join((*keys, "step"))
-    table = connection.sql(f"SELECT {cell}, {', '.join(MERGED)} FROM {cells}").to_arrow_table()
-    merged = {name: table[name].to_numpy() for name in MERGED}
-    value = reading_value(merged, statistic)
-    bad = (merged["nan_count"] + merged["inf_count"]) != 0
-    chosen = (
-        table.select([*keys, "step"])
-        .append_column("value", pa.array(value))
-        .append_column("bad", pa.array(bad))
-    )
-    connection.register(cells.replace("cells", "values"), chosen)
+def _value(cells: Cells, query: MomentQuery) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return what groups and steps are chosen by, and whether there is anything in it that is not finite or not known."""
+    values = [reading_value(side, query.statistic) for side in cells.sides]
+    bad = np.logical_or.reduce([(side["nan_count"] + side["inf_count"]) != 0 for side in cells.sides])
+    if len(values) == 1:
+        return values[0], bad
+    with np.errstate(all="ignore"):
+        return values[0] / values[1], bad
 
 
 def _shape(
-    tables: list[pa.Table],
-    keys: Sequence[str],
+    cells: Cells,
     order: list[Key],
     totals: tuple[int, int],
     query: MomentQuery,
 ) -> MomentGroups:
-    table = tables[0]
-    merged = [{name: side[name].to_numpy() for name in MERGED} for side in tables]
-    value = reading_value(merged[0], query.statistic)
-    error = reading_error(merged[0], query.statistic)
-    scaled = table["scaled"].to_numpy()
-    if len(tables) == 2:
-        below = reading_value(merged[1], query.statistic)
+    merged = cells.sides[0]
+    value, error, scaled = (
+        reading_value(merged, query.statistic),
+        reading_error(merged, query.statistic),
+        merged["scaled"],
+    )
+    if len(cells.sides) == 2:
+        other = cells.sides[1]
+        below = reading_value(other, query.statistic)
         with np.errstate(all="ignore"):
-            shares = _share(error, value) + _share(reading_error(merged[1], query.statistic), below)
+            shares = _share(error, value) + _share(reading_error(other, query.statistic), below)
             value = value / below
             error = np.where(shares > 0, np.abs(value) * shares, 0)
-        scaled = scaled | tables[1]["scaled"].to_numpy()
-        for name in ("nan_count", "inf_count"):
-            merged[0][name] = merged[0][name] + merged[1][name]
-    codes = [table[key].to_numpy() for key in keys]
+        scaled = scaled | other["scaled"]
+        merged = merged | {name: merged[name] + other[name] for name in ("nan_count", "inf_count")}
+    codes = cells.keys
+    keys = ("code", *query.grouping.rows)
     starts = _starts(codes)
     found = [
         query.grouping.with_row_values(
@@ -251,9 +234,9 @@ def _shape(
         )
         for at in starts
     ]
-    # Numbers of ranks that are not known come first in SQL and last in an answer.
+    # Numbers of ranks that are not known come first among cells and last in an answer.
     places = sorted(range(len(found)), key=lambda place: key_order(found[place]))
-    lengths = np.diff([*starts, table.num_rows])
+    lengths = np.diff([*starts, len(cells)])
     rows = (
         np.concatenate([np.arange(starts[place], starts[place] + lengths[place]) for place in places])
         if places
@@ -265,10 +248,9 @@ def _shape(
         label: _key_column(label, [key[at] for key in ordered], group)
         for at, label in enumerate(query.grouping.labels)
     }
-    for name in ("step", "samples"):
-        columns[name] = table[name].to_numpy()[rows]
-    columns["value"] = value[rows]
-    columns |= {name: merged[0][name][rows] for name in MERGED}
+    columns |= {"step": cells.step[rows], "samples": merged["samples"][rows], "value": value[rows]}
+    unknown = np.full(len(rows), np.nan)
+    columns |= {name: merged[name][rows] if name in merged else unknown for name in MERGED}
     columns |= {"error": error[rows], "scaled": scaled[rows]}
     return MomentGroups(pa.table(columns), ordered, *totals)
 

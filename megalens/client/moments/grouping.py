@@ -62,7 +62,7 @@ class Grouping:
             self.labels += labels
             self._parts.append(part)
         self.rows = tuple(label for label in ROW_COLUMNS if label in self._parts)
-        """Those of rank and stage that are asked for, in the order in which SQL has them."""
+        """Those of rank and stage that are asked for, in the order in which cells have them."""
 
     def keys(self, names: Sequence[str]) -> list[Key | None]:
         """Return the key of each name, None in the places of rank and stage; None for a name that takes no part."""

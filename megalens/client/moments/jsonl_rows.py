@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from .duck import duck_cursor
 from .ingest import bring_up_to_date
 from .quoted_path import quoted_path
 from .rows import Progress, StatIndex
+from .sql_chunks import sql_chunks
 from .supersede import Superseded, supersede
 from .tree import StatisticsTree
+from .wanted import Chunk, Wanted
 
 __all__ = ["JsonlRows"]
 
@@ -44,6 +47,7 @@ class JsonlRows:
         self._stats: list[StatIndex] = []
         self._samples = False
         self._version = ""
+        self._unreadable: list[str] = []
 
     @property
     def version(self) -> str:
@@ -81,9 +85,10 @@ class JsonlRows:
         changed, unreadable = bring_up_to_date(files, progress)
         if unreadable and len(unreadable) == len(files):
             raise ClientError(unreadable[0], code="unreadable")
-        if not changed and not first:
+        if not changed and not first and unreadable == self._unreadable:
             return False
-        self._take_stock(files, unreadable)
+        self._unreadable = unreadable
+        self._take_stock(files)
         if first:
             self._check(files)
             trim_cache()
@@ -120,13 +125,17 @@ class JsonlRows:
         union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
 
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
+
     def close(self) -> None:
         """Let go of what is held. Safe twice."""
         self._files, self._counts = {}, []
 
-    def _take_stock(self, files: list[CachedFile], unreadable: list[str]) -> None:
+    def _take_stock(self, files: list[CachedFile]) -> None:
         self._counts, superseded = supersede(files)
-        self._warnings = [*superseded, *unreadable]
+        self._warnings = [*superseded, *self._unreadable]
         for file in files:
             if file.replaced:
                 self._warnings.append(
@@ -147,7 +156,7 @@ class JsonlRows:
             f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and kurtosis are not touched by that."
             for stat in unscaled
         ]
-        state = hashlib.blake2b(digest_size=8)
+        state = hashlib.blake2b("\n".join(self._unreadable).encode(errors="replace"), digest_size=8)
         for file in files:
             state.update(
                 f"{file.source.path}\0{file.offset}\0{file.replaced}\0{file.written}\n".encode(

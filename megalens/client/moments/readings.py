@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import read_moments
+from ...protocol import MOMENT_COLUMNS, read_moments
 
-__all__ = ["STATISTICS", "reading_error", "reading_value"]
+__all__ = ["STATISTICS", "moment_columns", "reading_error", "reading_value"]
 
 Column = NDArray[np.float64]
 
@@ -27,6 +27,17 @@ STATISTICS = (
     "nonfinite",
 )
 """What can be read of a group."""
+
+
+_POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
+
+
+def moment_columns(statistic: str | None) -> tuple[str, ...]:
+    """Return the columns of moments that a statistic and its error are read from; all of them where none is named."""
+    if statistic is None:
+        return MOMENT_COLUMNS
+    powers = (f"m{power}" for power in range(2, _POWERS.get(statistic, 2) + 1))
+    return ("count", "mean", *powers, *((statistic,) if statistic in ("min", "max") else ()))
 
 
 def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:

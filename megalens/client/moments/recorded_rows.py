@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import pyarrow as pa
 from ...protocol import ProtocolError, lacking, stream_schema
 from ..errors import ClientError
 from .duck import duck_cursor
+from .packed_chunks import PackedChunks
 from .quoted_path import quoted_path
 from .rows import Progress, StatIndex
+from .sql_chunks import sql_chunks
 from .table_rows import TableRows, stats_of
+from .wanted import Chunk, Wanted
 
 __all__ = ["RecordedRows"]
 
@@ -76,6 +80,15 @@ class RecordedRows:
         if self._packed is None:
             return self._growing.relation(connection)
         return f"SELECT * FROM read_parquet({quoted_path(self._folder / f'{_STREAM}.parquet')})"
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        if self._packed is None:
+            return self._growing.chunks(connection, wanted)
+        packed = PackedChunks(self._folder / f"{_STREAM}.parquet")
+        if packed.ordered:
+            return packed.read(wanted)
+        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
 
     def close(self) -> None:
         """Let go of the rows in memory. Safe twice."""

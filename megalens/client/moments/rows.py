@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from .wanted import Chunk, Wanted
 
 __all__ = ["MomentRows", "Progress", "StatIndex"]
 
@@ -47,6 +49,9 @@ class MomentRows(Protocol):
 
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows, with every column of the stream, after registering with ``connection`` what it needs."""
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps, in the order of their steps. The connection belongs to the reading until it ends."""
 
     def close(self) -> None:
         """Let go of files. Safe twice."""

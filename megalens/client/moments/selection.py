@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from .name_filter import NameFilter
+from .ranges import Ranges
 
 __all__ = ["rows_sql"]
 
 
 def rows_sql(
     relation: str,
-    names: str | None,
+    names: str,
     stats: Sequence[str],
-    where: NameFilter,
+    ranges: Mapping[str, Ranges],
     first: int | None,
     last: int | None,
 ) -> str:
@@ -23,12 +23,12 @@ def rows_sql(
     ----------
     relation : str
         All rows.
-    names : str or None
-        A table with ``name`` of what takes part and further columns that the rows get; None takes every name.
+    names : str
+        A table with ``name`` of what takes part and further columns that the rows get.
     stats : sequence of str
         Checked names of stats.
-    where : NameFilter
-        Of which the ranges of rank and stage are used.
+    ranges : mapping
+        Ranges of ``rank`` and ``stage``.
     first, last : int or None
         Inclusive bounds.
     """
@@ -37,8 +37,7 @@ def rows_sql(
         conditions.append(f"step >= {first:d}")
     if last is not None:
         conditions.append(f"step <= {last:d}")
-    for column, ranges in where.rows.items():
-        within = " OR ".join(f'"{column}" BETWEEN {low:d} AND {high:d}' for low, high in ranges)
+    for column, spans in ranges.items():
+        within = " OR ".join(f'"{column}" BETWEEN {low:d} AND {high:d}' for low, high in spans)
         conditions.append(f"({within or 'false'})")
-    joined = "" if names is None else f" JOIN {names} USING (name)"
-    return f"SELECT * FROM ({relation}){joined} WHERE {' AND '.join(conditions)}"
+    return f"SELECT * FROM ({relation}) JOIN {names} USING (name) WHERE {' AND '.join(conditions)}"

@@ -1,4 +1,4 @@
-"""The stream ``moments`` of one run: an index, rows, and groups as SQL merges them. The browser's ``IMomentSource``, on the side of the data."""
+"""The stream ``moments`` of one run: an index, rows, and merged groups. The browser's ``IMomentSource``, on the side of the data."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class MomentSource:
                     }
                 ),
             )
-            selected = rows_sql(self._rows.relation(connection), "chosen", chosen, found, *steps)
+            selected = rows_sql(self._rows.relation(connection), "chosen", chosen, found.rows, *steps)
             if limit is not None:
                 count = connection.execute(f"SELECT count(*) FROM ({selected})").fetchall()[0][0]
                 if count > limit:
@@ -149,7 +149,7 @@ class MomentSource:
         """
         with self._lock, self._connection() as connection:
             stats = self._stats()
-            return answer_groups(connection, self._rows.relation(connection), stats, query)
+            return answer_groups(connection, self._rows, stats, query)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
@@ -186,7 +186,7 @@ class MomentSource:
             yield cursor
         except duckdb.InterruptException as error:
             raise ClientError("The question was given up.", code="cancelled") from error
-        except duckdb.IOException as error:
+        except (duckdb.IOException, pa.ArrowException, OSError) as error:
             raise ClientError(
                 "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
                 code="unreadable",

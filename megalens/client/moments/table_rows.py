@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow as pa
 from ...protocol import empty_table
 from .duck import duck_cursor
 from .rows import Progress, StatIndex
+from .sql_chunks import sql_chunks
+from .wanted import Chunk, Wanted
 
 __all__ = ["IndexedRows", "TableRows", "stats_of"]
 
@@ -30,6 +33,10 @@ class IndexedRows(ABC):
     @abstractmethod
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows."""
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        return sql_chunks(connection, self.relation(connection), self.stats(), wanted)
 
     @property
     def samples(self) -> bool:

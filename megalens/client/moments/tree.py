@@ -62,7 +62,7 @@ class StatisticsTree:
         ClientError
             ``not-found`` or ``unreadable`` where the folder is gone or may not be read.
         """
-        if self.root.is_file():
+        if _is_file(self.root):
             return [_file(self.root)]
         found = []
         for entry in _entries(self.root):
@@ -89,15 +89,18 @@ def find_trees(path: str | os.PathLike[str]) -> list[StatisticsTree]:
     """
     chosen = Path(path).expanduser()
     chosen = Path(os.path.abspath(chosen))
-    if not chosen.exists():
-        raise ClientError(f"{chosen.name or chosen} does not exist. {_WANTED}")
-    if chosen.is_file():
+    if _is_file(chosen):
         if chosen.suffix != ".jsonl":
             raise ClientError(f"{chosen.name} is no .jsonl file. {_WANTED}", code="unreadable")
         return [StatisticsTree(_label(chosen, None), chosen)]
-    roots = [chosen] if _is_home(chosen) else list(_homes(chosen))
+    if not chosen.exists():
+        raise ClientError(f"{chosen.name or chosen} does not exist. {_WANTED}")
+    closed: list[OSError] = []
+    roots = [chosen] if _is_home(chosen) else list(_homes(chosen, closed))
     if not roots and _loose(chosen):
         roots = [chosen]
+    if not roots and closed:
+        raise _closed(Path(closed[0].filename), closed[0])
     if not roots:
         jsonl = any(_is_jsonl(entry) for entry in _entries(chosen))
         what = "holds .jsonl files, but none of raw moments" if jsonl else "holds no raw-moment statistics"
@@ -132,8 +135,9 @@ def _is_home(folder: Path) -> bool:
     )
 
 
-def _homes(folder: Path) -> Iterator[Path]:
-    for looked, (at, folders, _) in enumerate(os.walk(folder)):
+def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
+    """Give the folders that hold what a run logged; those that may not be looked into are left out and noted."""
+    for looked, (at, folders, _) in enumerate(os.walk(folder, onerror=closed.append)):
         if looked > _MOST_FOLDERS:
             raise ClientError(
                 f"{folder.name} holds more than {_MOST_FOLDERS} folders. Give one further down, nearer to the runs.",
@@ -166,10 +170,21 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise ClientError(
-            f"{folder.name} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
-            code="unreadable",
-        ) from error
+        raise _closed(folder, error) from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise _closed(path, error) from error
+
+
+def _closed(path: Path, error: OSError) -> ClientError:
+    return ClientError(
+        f"{path.name} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
+        code="unreadable",
+    )
 
 
 def _is_jsonl(entry: os.DirEntry[str]) -> bool:

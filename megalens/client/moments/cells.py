@@ -1,0 +1,228 @@
+"""Rows merged into cells: one group at one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...protocol import merge_moments
+from .readings import moment_columns
+from .wanted import Chunk
+
+__all__ = ["CellKeys", "Cells", "merge_cells", "wanted_columns"]
+
+Column = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+_ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
+_WHOLE = ("samples", "rank", "stage")
+# Up to so many times as many places as rows are marked in a table; of more the places that are taken are found by sorting.
+_SPARSE = 4
+
+
+@dataclass(frozen=True)
+class CellKeys:
+    """What tells the cell of a row.
+
+    Attributes
+    ----------
+    codes : ndarray
+        Code of the group by place of the name, from 0.
+    pairs : ndarray
+        What a name has in common with its counterpart of a ratio, by place, from 0; empty where nothing is divided.
+    below : int
+        The first place of the names that are divided by.
+    rows : tuple of str
+        Columns of the group's key that rows say: ``rank``, ``stage``.
+    """
+
+    codes: Whole
+    pairs: Whole
+    below: int
+    rows: tuple[str, ...]
+
+
+@dataclass
+class Cells:
+    """Merged cells, in the order of step, code and what rows say.
+
+    Attributes
+    ----------
+    keys : list of ndarray
+        The code of the group, then :attr:`CellKeys.rows`; -1 is not known.
+    step : ndarray
+        Step of each cell.
+    sides : list of dict
+        The merged columns, ``samples`` and ``scaled`` (whether a loss scale that is not known may be in them); of a ratio also those that are divided by.
+    """
+
+    keys: list[Whole]
+    step: Whole
+    sides: list[dict[str, NDArray[Any]]]
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def take(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Cells:
+        """Return some of the cells."""
+        return Cells(
+            [key[places] for key in self.keys],
+            self.step[places],
+            [{name: column[places] for name, column in side.items()} for side in self.sides],
+        )
+
+    @staticmethod
+    def joined(parts: Sequence[Cells]) -> Cells:
+        """Return the cells of all parts, of which there is at least one."""
+        first = parts[0]
+        return Cells(
+            [np.concatenate([part.keys[at] for part in parts]) for at in range(len(first.keys))],
+            np.concatenate([part.step for part in parts]),
+            [
+                {name: np.concatenate([part.sides[at][name] for part in parts]) for name in side}
+                for at, side in enumerate(first.sides)
+            ],
+        )
+
+
+def wanted_columns(statistic: str | None) -> tuple[str, ...]:
+    """Return the columns of rows that cells are merged of: those that a statistic needs, or all."""
+    return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS)))
+
+
+def merge_cells(
+    chunks: Iterator[Chunk],
+    keys: CellKeys,
+    columns: Sequence[str],
+    kept: NDArray[np.bool_] | None = None,
+) -> Iterator[Cells]:
+    """Merge the rows of each chunk; no cells come once where there are none at all.
+
+    Parameters
+    ----------
+    chunks : iterator
+        The rows.
+    keys : CellKeys
+        Which cell they are in.
+    columns : sequence of str
+        Columns of the chunks besides place and step.
+    kept : ndarray, optional
+        Which of the cells that an earlier merging of the same chunks gave are merged; the others' rows are passed over.
+    """
+    done = given = 0
+    for chunk in chunks:
+        cells = _Numbered(chunk, keys)
+        chosen = None if kept is None else kept[done : done + cells.total]
+        done += cells.total
+        if chosen is None or chosen.any():
+            given += 1
+            yield cells.merged(chosen)
+    if not given:
+        none = {name: np.zeros(0, np.int64 if name in _WHOLE else np.float64) for name in columns}
+        nowhere = np.zeros(0, np.int64)
+        yield _Numbered({**none, "place": nowhere, "step": nowhere}, keys).merged(None)
+
+
+class _Numbered:
+    """The rows of one chunk, of which each knows the number of its cell."""
+
+    def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
+        place = chunk["place"]
+        step, self._steps = _dense(chunk["step"])
+        if len(keys.pairs):
+            both = _in_both(keys.pairs[place] * len(self._steps) + step, place >= keys.below)
+            chunk = {name: column[both] for name, column in chunk.items()}
+            place, step = place[both], step[both]
+        self._sizes = [len(self._steps), int(keys.codes.max(initial=-1)) + 1]
+        cell = step * self._sizes[1] + keys.codes[place]
+        for name in keys.rows:
+            said = np.maximum(chunk[name].astype(np.int64), -1) + 1
+            self._sizes.append(int(said.max(initial=0)) + 1)
+            cell = cell * self._sizes[-1] + said
+        self._columns = {
+            name: column for name, column in chunk.items() if name not in ("place", "step", *keys.rows)
+        }
+        self._below = place >= keys.below if len(keys.pairs) else None
+        size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))
+        self._found, self._number = _numbered(cell, size)
+        if self._below is not None:
+            self._found, self._number = self._common()
+        self.total = len(self._found)
+        """How many cells there are."""
+
+    def merged(self, chosen: NDArray[np.bool_] | None) -> Cells:
+        """Merge the rows, or those of chosen cells."""
+        found, number, total = self._found, self._number, self.total
+        columns, below = self._columns, self._below
+        keep = number >= 0
+        if chosen is not None:
+            place = np.where(chosen, np.cumsum(chosen) - 1, -1)
+            number = np.where(keep, place[number], -1)
+            found, total, keep = found[chosen], int(chosen.sum()), number >= 0
+        if not keep.all():
+            number = number[keep]
+            columns = {name: column[keep] for name, column in columns.items()}
+            below = below[keep] if below is not None else None
+        halves = [slice(None)] if below is None else [~below, below]
+        step, *keys = np.unravel_index(found, self._sizes)
+        return Cells(
+            [keys[0], *(key - 1 for key in keys[1:])],
+            self._steps[step],
+            [
+                _merge({name: column[half] for name, column in columns.items()}, number[half], total)
+                for half in halves
+            ],
+        )
+
+    def _common(self) -> tuple[Whole, Whole]:
+        """Return the cells that have rows of both sides, and the number of each row's; -1 for the rows of others."""
+        there = np.zeros((2, len(self._found)), bool)
+        there[self._below.astype(int), self._number] = True  # type: ignore[union-attr]
+        both = there.all(axis=0)
+        return self._found[both], np.where(both, np.cumsum(both) - 1, -1)[self._number]
+
+
+def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]:
+    samples = np.full(total, -1, np.int64)
+    np.maximum.at(samples, number, columns["samples"])
+    unknown = np.isnan(columns["loss_scale"])
+    scaled = np.zeros(total, bool)
+    if unknown.any():
+        scaled[number[unknown]] = True
+    return {**merge_moments(columns, number, total), "samples": samples, "scaled": scaled}
+
+
+def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say which rows have a counterpart with the same key on the other side."""
+    keep = np.zeros(len(key), bool)
+    keep[below] = np.isin(key[below], key[~below])
+    keep[~below] = np.isin(key[~below], key[below])
+    return keep
+
+
+def _dense(values: Whole) -> tuple[Whole, Whole]:
+    """Return places of values among the different ones, and those."""
+    if not len(values):
+        return values, values
+    low = int(values.min())
+    found, place = _numbered(values - low, int(values.max()) - low + 1)
+    return place, found + low
+
+
+def _numbered(values: Whole, size: int) -> tuple[Whole, Whole]:
+    """Return the different values below ``size``, ascending, and the place of each value among them."""
+    if size > _SPARSE * len(values) + 1024:
+        found, place = np.unique(values, return_inverse=True)
+        return found, place
+    taken = np.zeros(size, bool)
+    taken[values] = True
+    found = np.flatnonzero(taken)
+    if len(found) == size:
+        return found, values
+    place = np.empty(size, np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[values]

@@ -1,0 +1,139 @@
+"""Large recordings are read a chunk of whole steps at a time: the answers are those of rows in memory."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from megalens.client import ClientError
+from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, TableRows
+from megalens.client.moments.packed_chunks import PackedChunks
+from megalens.hub.packing import pack_stream
+from megalens.protocol import stream_schema
+
+QUERIES = [
+    {"by": ["layer"]},
+    {"by": ["name"], "statistic": "kurtosis", "points": 8, "series": 3},
+    {"by": []},
+    {"by": ["stage", "role"], "stat": "activation", "where": {"rank": "0-1"}},
+    {"by": ["rank"], "stat": "activation", "mixed": True, "where": {"stage": []}},
+    {"by": ["layer"], "first": 5, "last": 23},
+    {"by": ["layer"], "first": 4000},
+    {"by": ["layer"], "ratio": "grad_to_param", "points": 12},
+    {"by": ["layer"], "stat": "activation", "ratio": "gain"},
+    {"by": ["layer"], "where": {"name": "nothing"}},
+    {"by": ["layer"], "stat": "dgrad"},
+]
+
+
+def rows_of_a_run(steps=40):
+    """Grad at every step, param at every second, activations at every third; stages and ranks that differ, and one far step."""
+    dice = np.random.default_rng(3)
+    rows = []
+    for step in [*range(1, steps), 5000]:
+        for stat, every in (("grad", 1), ("param", 2), ("activation", 3)):
+            if step % every:
+                continue
+            for layer in range(4):
+                ends = [f"/{role}0" for role in ("input", "output")] if stat == "activation" else [""]
+                for end in ends:
+                    count = float(dice.integers(0, 5))
+                    rows.append(
+                        {
+                            "step": step,
+                            "samples": 8 * step,
+                            "stat": stat,
+                            "name": f"decoder.layers.{layer}.mlp.linear_fc{1 + layer % 2}{end or '.weight'}",
+                            "rank": layer % 3 - 1,
+                            "stage": layer // 2,
+                            "count": count,
+                            "mean": dice.normal(),
+                            "m2": count * dice.uniform(),
+                            "m3": dice.normal(),
+                            "m4": count * dice.uniform(1, 2),
+                            "min": -3.0,
+                            "max": 3.0,
+                            "nan_count": float(dice.random() < 0.05),
+                            "inf_count": 0.0,
+                            "rounding": 0.0,
+                            "gradient_stage": "pre_clip" if stat == "grad" else "",
+                            "loss_scale": 1.0,
+                        }
+                    )
+    return pa.Table.from_pylist(rows, schema=stream_schema("moments"))
+
+
+def in_memory(table):
+    held = TableRows()
+    held.append(table)
+    return MomentSource(held)
+
+
+def packed(folder, table, rows_a_group):
+    with (
+        pa.OSFile(str(folder / "moments.arrows"), "wb") as file,
+        pa.ipc.new_stream(file, table.schema) as writer,
+    ):
+        for batch in table.to_batches(rows_a_group):
+            writer.write_batch(batch)
+    pack_stream(folder / "moments.arrows", "moments")
+    source = MomentSource(RecordedRows(folder))
+    source.refresh()
+    return source
+
+
+def same(one, other):
+    assert (one.keys, one.groups_total, one.steps_total) == (
+        other.keys,
+        other.groups_total,
+        other.steps_total,
+    )
+    assert one.table.schema == other.table.schema
+    for name in one.table.column_names:
+        left, right = one.table[name].to_numpy(), other.table[name].to_numpy()
+        if left.dtype == np.float64:
+            np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-14, equal_nan=True, err_msg=name)
+        else:
+            np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+@pytest.mark.parametrize("lean", [False, True])
+def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, tmp_path, monkeypatch):
+    table = rows_of_a_run()
+    expected = (
+        MomentQuery.of_members({"stat": "grad", **query})
+        if lean
+        else MomentQuery.of(**{"stat": "grad", **query})
+    )
+    wanted = in_memory(table).groups(expected)
+    monkeypatch.setattr("megalens.hub.packing._GROUP_ROWS_ELSE", 7)
+    for chunk_rows, held in ((1, 4_000_000), (40, 10), (1_000_000, 10)):
+        monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", chunk_rows)
+        monkeypatch.setattr("megalens.client.moments.answer._HELD_CELLS", held)
+        folder = tmp_path / f"{chunk_rows}-{held}"
+        folder.mkdir()
+        source = packed(folder, table, 7)
+        assert PackedChunks(folder / "moments.parquet").ordered
+        same(source.groups(expected), wanted)
+        monkeypatch.setattr("megalens.client.moments.sql_chunks._CHUNK_ROWS", chunk_rows)
+        same(in_memory(table).groups(expected), wanted)
+
+
+def test_rows_that_are_not_in_the_order_of_their_steps_are_answered_the_same(tmp_path):
+    table = rows_of_a_run()
+    mixed = table.take(np.random.default_rng(0).permutation(table.num_rows))
+    pq.write_table(mixed, tmp_path / "moments.parquet", row_group_size=16)
+    source = MomentSource(RecordedRows(tmp_path))
+    source.refresh()
+    assert not PackedChunks(tmp_path / "moments.parquet").ordered
+    query = MomentQuery.of("grad", by=["layer"])
+    same(source.groups(query), in_memory(table).groups(query))
+
+
+def test_a_recording_that_goes_while_it_is_read_says_so(tmp_path):
+    source = packed(tmp_path, rows_of_a_run(), 16)
+    (tmp_path / "moments.parquet").unlink()
+    with pytest.raises(ClientError, match="changed or went while they were read") as gone:
+        source.groups(MomentQuery.of("grad"))
+    assert gone.value.code == "unreadable"
