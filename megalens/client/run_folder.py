@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -361,6 +362,8 @@ def _unreadable(reason: str) -> ClientError:
 
 
 def _unreadable_file(path: Path, error: Exception) -> ClientError:
+    if isinstance(error, PermissionError):
+        return _unreadable(f"{path.name}: {os.strerror(errno.EACCES)}. You need the permission to read it.")
     return _unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")
 
 

@@ -75,7 +75,7 @@ class RunRegistry:
         self._steps: dict[str, int] = {}
         self._seen: dict[str, HubTarget] = {}
         self._records: dict[str, Path] = {}
-        self._headers: dict[Path, tuple[tuple[int, int], RunFolder | None]] = {}
+        self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | None]] = {}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the list of runs, newest first."""
@@ -238,7 +238,7 @@ class RunRegistry:
         places = []
         for folder in self._folders:
             try:
-                places += sorted(entry for entry in folder.iterdir() if entry.is_dir())
+                places += sorted(entry for entry in folder.iterdir() if _is_folder(entry))
             except OSError:
                 continue
         found: dict[str, RunFolder] = {}
@@ -257,7 +257,8 @@ class RunRegistry:
             info = (place / "run.json").stat()
         except OSError:
             return None
-        stamp = (info.st_mtime_ns, info.st_size)
+        # The last one is that of a change of permissions, too.
+        stamp = (info.st_mtime_ns, info.st_size, info.st_ctime_ns)
         known = self._headers.get(place)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -314,6 +315,14 @@ class RunRegistry:
             return path.resolve().relative_to(self._root).as_posix()
         except (ValueError, OSError):
             return None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        # A link to where nobody may look, which hides no other folder.
+        return False
 
 
 def _opened(path: Path) -> RunFolder:

@@ -135,23 +135,24 @@ class StatisticsRuns:
         """Take in the trees right below some folders."""
         for place in places:
             home = place / _TREE
-            if (
-                home in self._looked
-                or len(self._runs) >= _MOST_RUNS
-                or not home.is_dir()
-                or home.is_symlink()
-            ):
-                continue
+            # One folder that may not be looked into hides no other.
             with contextlib.suppress(ClientError, OSError):
+                if (
+                    home in self._looked
+                    or len(self._runs) >= _MOST_RUNS
+                    or not home.is_dir()
+                    or home.is_symlink()
+                ):
+                    continue
                 for tree in self._confined(find_trees(home), place.resolve()):
                     with self._lock:
                         self._runs.setdefault(tree.id, StatisticsRun(tree))
                 self._looked.add(home)
 
     def all(self) -> list[StatisticsRun]:
-        """Return the runs whose files are still there."""
+        """Return the runs whose files are still there, those too that may not be looked into any more."""
         with self._lock:
-            return [run for run in self._runs.values() if run.tree.root.exists()]
+            return [run for run in self._runs.values() if _is_there(run.tree.root)]
 
     def get(self, run_id: str) -> StatisticsRun | None:
         """Return one run."""
@@ -185,6 +186,14 @@ class StatisticsRuns:
         if place != self._root and self._root not in place.parents:
             raise _outside()
         return place, said[:200]
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        # Who asks for it is told why it cannot be read.
+        return True
 
 
 def _outside() -> ServerError:

@@ -1,0 +1,232 @@
+"""What the server may not read: a typed error that says so, and every other run as before."""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from plain_server import PlainServer
+from recorded_moments import GRAD, NAMES, PARAM, record_line, write_moments, write_tree
+from recorded_run import RUN_ID
+
+OTHER = "other"
+
+
+@pytest.fixture(scope="module")
+def place():
+    """A folder with a server's root in it."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "root").mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def server(place):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEGALENS_RUNTIME_DIR", str(place / "hubs"))
+        patch.setenv("MEGALENS_CACHE_DIR", str(place / "cache"))
+        server = PlainServer(place / "root", place)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def root(place, server):
+    """The root of a server that has a run, which stays readable whatever a test closes."""
+    root = place / "root"
+    write_moments(root / "megalens-runs" / RUN_ID)
+    yield root
+    for at, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            (Path(at) / name).chmod(0o755)
+    for entry in root.iterdir():
+        shutil.rmtree(entry)
+
+
+@pytest.fixture
+def ask(server, root):
+    """Ask the server; whatever it answers, it goes on, names no folder of this machine, and the run that is open stays readable."""
+
+    def asked(*path, **options):
+        while True:
+            status, body = server.ask(*path, **options)
+            if status != 202:
+                break
+        if isinstance(body, dict):
+            assert str(root) not in json.dumps(body)
+        listed, runs = server.ask("runs")
+        assert listed == 200
+        assert RUN_ID in [run["id"] for run in runs["runs"]]
+        assert server.ask("runs", RUN_ID)[0] == server.ask("runs", RUN_ID, "streams", "scalars")[0] == 200
+        return status, body
+
+    return asked
+
+
+@pytest.fixture
+def other(root):
+    """A second recorded run."""
+    folder = write_moments(root / "megalens-runs" / OTHER)
+    header = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**header, "run": {**header["run"], "id": OTHER}}))
+    return folder
+
+
+@pytest.fixture
+def opened(ask):
+    def post(path):
+        status, body = ask("statistics", body={"path": path})
+        assert status == 200, body
+        return body["runs"][0]["id"]
+
+    return post
+
+
+def refused(answer, *words):
+    status, body = answer
+    assert (status, body["code"]) == (409, "unreadable"), body
+    for word in (*words, "Permission denied"):
+        assert word in body["message"]
+    return True
+
+
+def test_a_single_statistics_file_that_may_not_be_read(ask, opened, root):
+    file = write_tree(root / "logs" / "run-a") / "training_stats" / PARAM / "rank0.jsonl"
+    file.chmod(0)
+    run = opened(file.relative_to(root).as_posix())
+    assert refused(ask("runs", run, "moments"), "rank0.jsonl", "permission to read it")
+    assert refused(ask("runs", run, "moments", "rows", body={"stats": ["param"]}), "rank0.jsonl")
+    assert ask("runs", run)[0] == 200
+    # Once it may be read it is, without opening it again.
+    file.chmod(0o644)
+    assert ask("runs", run, "moments")[1]["stats"][0]["rows"] == 10 * len(NAMES)
+
+
+def test_of_several_files_the_others_are_read_and_the_closed_one_is_named(ask, opened, root):
+    stats = write_tree(root / "logs" / "run-several") / "training_stats"
+    (stats / PARAM / "rank0.jsonl").chmod(0)
+    run = opened("logs/run-several")
+    status, body = ask("runs", run, "moments")
+    assert (status, [stat["stat"] for stat in body["stats"]]) == (200, ["grad"])
+    assert any("rank0.jsonl cannot be read: Permission denied" in warning for warning in body["warnings"])
+    (stats / PARAM / "rank0.jsonl").chmod(0o644)
+    status, body = ask("runs", run, "moments")
+    assert ([stat["stat"] for stat in body["stats"]], body["warnings"]) == (["param", "grad"], [])
+    # So it is where it was closed while the run was open: the rows that are known stay, and it is said.
+    (stats / GRAD / "rank0.jsonl").chmod(0)
+    status, known = ask("runs", run, "moments")
+    assert (status, known["stats"]) == (200, body["stats"])
+    assert known["version"] != body["version"]
+    assert any("rank0.jsonl cannot be read: Permission denied" in warning for warning in known["warnings"])
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+@pytest.mark.parametrize("closed", ["logs/run-a/training_stats", f"logs/run-a/training_stats/{PARAM}"])
+def test_a_folder_within_a_tree_that_may_not_be_entered(ask, opened, root, closed, mode):
+    write_tree(root / "logs" / "run-a")
+    write_tree(root / "logs" / "run-b")
+    first, second = opened("logs/run-a"), opened("logs/run-b")
+    (root / closed).chmod(mode)
+    if mode == 0 or closed.endswith("training_stats"):
+        assert refused(ask("runs", first, "moments"))
+    else:
+        # Its files are known by name, and cannot be read.
+        status, body = ask("runs", first, "moments")
+        assert status == 200
+        assert any("rank0.jsonl cannot be read: Permission denied" in each for each in body["warnings"])
+    assert ask("runs", second, "moments")[0] == 200
+    assert {first, second} <= {run["id"] for run in ask("runs")[1]["runs"]}
+    (root / closed).chmod(0o755)
+    assert ask("runs", first, "moments")[0] == 200
+
+
+def test_a_tree_below_a_folder_that_may_not_be_entered_is_not_said_to_hold_nothing(ask, opened, root):
+    stats = write_tree(root / "logs" / "run-a") / "training_stats"
+    run = opened("logs/run-a")
+    stats.chmod(0)
+    assert refused(ask("statistics", body={"path": "logs/run-a"}), "training_stats")
+    stats.parent.chmod(0)
+    assert refused(ask("statistics", body={"path": "logs/run-a"}), "run-a")
+    assert refused(ask("runs", run, "moments"))
+
+
+def test_a_stream_of_a_recording_that_may_not_be_read(ask, other):
+    for name in ("tensors.parquet", "moments.parquet"):
+        (other / name).chmod(0)
+    assert refused(ask("runs", OTHER), "permission to read it")
+    assert refused(ask("runs", OTHER, "streams", "tensors"), "tensors.parquet")
+    assert refused(ask("runs", OTHER, "index"), "tensors.parquet")
+    assert ask("runs", OTHER, "streams", "scalars")[0] == 200
+    status, body = ask("runs", OTHER, "moments")
+    assert (status, body["code"]) == (409, "unreadable")
+    for name in ("tensors.parquet", "moments.parquet"):
+        (other / name).chmod(0o644)
+    assert ask("runs", OTHER)[0] == ask("runs", OTHER, "moments")[0] == 200
+
+
+def test_a_growing_stream_that_may_not_be_read(ask, other):
+    table = pa.table({"step": [1]})
+    (other / "scalars.parquet").unlink()
+    with pa.ipc.new_stream(str(other / "scalars.arrows"), table.schema) as writer:
+        writer.write_table(table)
+    (other / "scalars.arrows").chmod(0)
+    assert refused(ask("runs", OTHER), "scalars.arrows", "permission to read it")
+    assert refused(ask("runs", OTHER, "streams", "scalars"), "scalars.arrows")
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+@pytest.mark.parametrize("closed", [".", "run.json"])
+def test_a_run_folder_that_may_not_be_entered_is_left_out_until_it_may(ask, other, closed, mode):
+    listed = lambda: [run["id"] for run in ask("runs")[1]["runs"]]  # noqa: E731
+    assert OTHER in listed()
+    (other / closed).chmod(mode)
+    shut = closed == "." or mode == 0
+    assert (OTHER not in listed()) == shut
+    assert ask("runs", OTHER)[0] == (404 if shut else 200)
+    (other / closed).chmod(0o755)
+    assert OTHER in listed()
+    assert ask("runs", OTHER)[0] == 200
+
+
+def test_a_link_to_where_nobody_may_look_hides_no_other_run(ask, root, other):
+    deep = root / "closed" / "deep"
+    deep.mkdir(parents=True)
+    (root / "megalens-runs" / "a-link").symlink_to(deep)
+    deep.parent.chmod(0)
+    assert OTHER in [run["id"] for run in ask("runs")[1]["runs"]]
+
+
+def test_a_statistics_file_that_is_replaced_while_it_is_open(ask, opened, root):
+    stats = write_tree(root / "logs" / "run-a", stats=(PARAM,)) / "training_stats"
+    file, new = stats / PARAM / "rank0.jsonl", root / "new"
+    run = opened("logs/run-a")
+    version = ask("runs", run, "moments")[1]["version"]
+    # Longer than before, so that its length alone does not tell.
+    new.write_text("".join(record_line(step, PARAM, scale=2.0) for step in range(3, 20)))
+    new.replace(file)
+    status, body = ask("runs", run, "moments")
+    assert (status, body["stats"][0]["first"], body["stats"][0]["last"]) == (200, 3, 19)
+    assert body["version"] != version
+    assert any("replaced" in warning for warning in body["warnings"])
+    new.write_text(record_line(1, GRAD))
+    new.chmod(0)
+    new.replace(file)
+    assert refused(ask("runs", run, "moments"), "rank0.jsonl")
+    file.chmod(0o644)
+    status, body = ask("runs", run, "moments")
+    assert (status, [stat["last"] for stat in body["stats"]]) == (200, [1])
+
+
+def test_a_recording_that_is_replaced_while_it_is_open_by_one_that_may_not_be_read(ask, root, other):
+    assert ask("runs", OTHER, "moments")[1]["stats"][0]["last"] == 20
+    new = write_moments(root / "new", steps=5) / "moments.parquet"
+    new.chmod(0)
+    new.replace(other / "moments.parquet")
+    status, body = ask("runs", OTHER, "moments")
+    assert (status, body["code"]) == (409, "unreadable")
+    (other / "moments.parquet").chmod(0o644)
+    assert ask("runs", OTHER, "moments")[1]["stats"][0]["last"] == 5
