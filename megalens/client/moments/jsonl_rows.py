@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ from .duck import duck_cursor
 from .ingest import bring_up_to_date
 from .quoted_path import quoted_path
 from .rows import Progress, StatIndex
+from .sql_chunks import sql_chunks
 from .supersede import Superseded, supersede
 from .tree import StatisticsTree
+from .wanted import Chunk, Wanted
 
 __all__ = ["JsonlRows"]
 
@@ -121,6 +124,10 @@ class JsonlRows:
             pieces.append(_read(whole))
         union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
 
     def close(self) -> None:
         """Let go of what is held. Safe twice."""
