@@ -15,6 +15,7 @@ import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
 import { Menu } from './menu';
 import { withOrigin } from './origin-words';
 import { Pace } from './pace';
+import { roomIn } from './room-in';
 import { Shell } from './shell';
 import {
   connectionState,
@@ -335,19 +336,18 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   private _show(state: IState): void {
     // That a training has ended does not say why there is no picture.
     const waits = (state.kind === 'empty' || state.kind === 'loading') && !isOver(this.source);
-    const link = waits ? this._link() : null;
     this._content = null;
     this._shell.present(null);
     this._cursor.clear();
     this._linked.place(null, null);
-    renderState(this._shell.state, link ?? state, reason => this.fail(reason));
+    renderState(this._shell.state, (waits ? this._link() : null) ?? state, reason => this.fail(reason));
   }
 
   private async _draw(content: IContent): Promise<void> {
     this._content = content;
     renderState(this._shell.state, null, () => undefined);
     this._shell.present(content);
-    const recipe = fitRecipe(content, this._zoom, this.host.frame?.clientHeight ?? 0);
+    const recipe = fitRecipe(content, this._zoom, roomIn(this.host.frame, this._shell.plot));
     if (recipe === null) {
       return;
     }

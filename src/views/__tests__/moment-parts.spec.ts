@@ -7,7 +7,19 @@ import { Detail } from '../moments/detail';
 import type { IMomentLine } from '../moments/line';
 import { cellsOf } from '../moments/map-cells';
 import { movesOf } from '../moments/moves-pane';
+import { shortName } from '../moments/short-name';
 import { MemoryMoments } from './memory-moments';
+
+describe('short names', () => {
+  it('keep their end and the numbers of layers and experts, which tell them apart', () => {
+    const short = (name: string): string => shortName(name, 28);
+    expect(short('decoder.layers.0.mlp.weight')).toBe('decoder.layers.0.mlp.weight');
+    expect(short('decoder.layers.0.mlp.linear_fc1.weight')).toBe('…0.mlp.linear_fc1.weight');
+    expect(short('decoder.layers.11.self_attention.linear_qkv.weight')).toBe('…11.…linear_qkv.weight');
+    expect(short('decoder.layers.3.mlp.experts.5.linear_fc1.weight')).toBe('…3.…5.linear_fc1.weight');
+    expect(short('x'.repeat(40))).toBe(`…${'x'.repeat(27)}`);
+  });
+});
 
 const list = (...values: number[]): Float64Array => Float64Array.from(values);
 

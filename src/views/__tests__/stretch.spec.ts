@@ -1,3 +1,4 @@
+import { roomIn } from '../room-in';
 import { stretch } from '../stretch';
 
 describe('the height of a picture', () => {
@@ -9,5 +10,25 @@ describe('the height of a picture', () => {
     ['stops growing at some point', 120, 1, 4000, 264]
   ])('%s', (_, usual, rows, frame, height) => {
     expect(stretch(usual, rows, frame)).toBe(height);
+  });
+});
+
+describe('the room of a picture', () => {
+  const at = (top: number): Element => {
+    const node = document.createElement('div');
+    node.getBoundingClientRect = () => new DOMRect(0, top, 100, 100);
+    Object.defineProperty(node, 'clientHeight', { value: 800 });
+    return node;
+  };
+
+  it.each([
+    ['is the frame’s', 100, 800],
+    ['is less where filters are unfolded above it', 250, 710]
+  ])('%s', (_, top, room) => {
+    expect(roomIn(at(30), at(top))).toBe(room);
+  });
+
+  it('is none without a frame', () => {
+    expect(roomIn(undefined, at(0))).toBe(0);
   });
 });

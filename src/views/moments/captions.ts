@@ -93,23 +93,29 @@ export function optionWords(options: MomentOptions, index: IMomentIndex | null, 
   return lines;
 }
 
-/** Say how many values were not finite, and how they are marked. */
-export function nonFiniteWords(groups: IMomentGroups, t: Translate): string[] {
+/**
+ * Say at how many steps values were not finite, and that they are marked.
+ *
+ * @param marked Whether the picture marks them along its top.
+ */
+export function nonFiniteWords(groups: IMomentGroups, t: Translate, marked = true): string[] {
   const steps = new Set<number>();
   groups.nonFinite.forEach((count, at) => {
     if (count !== 0 || groups.value[at] === Infinity || groups.value[at] === -Infinity) {
       steps.add(groups.step[at] ?? 0);
     }
   });
+  const many = formatInteger(steps.size);
+  const where =
+    steps.size === 1
+      ? t('Values that are not finite at %1 step', many)
+      : t('Values that are not finite at %1 steps', many);
   return steps.size === 0
     ? []
     : [
-        t(
-          steps.size === 1
-            ? 'Values that are not finite at %1 step, marked along the top; statistics are over the finite ones.'
-            : 'Values that are not finite at %1 steps, marked along the top; statistics are over the finite ones.',
-          formatInteger(steps.size)
-        )
+        marked
+          ? t('%1, marked along the top; statistics are over the finite ones.', where)
+          : t('%1; statistics are over the finite ones.', where)
       ];
 }
 

@@ -2,6 +2,7 @@ import { COLORS, type IRecipe, type Row } from '../../charts';
 import type { IStretch } from './captions';
 import { dashOf } from './colors';
 import type { IMomentLine } from './line';
+import { shortName } from './short-name';
 
 /** Lines to draw. */
 export interface ILinesWish {
@@ -20,8 +21,8 @@ export interface ILinesWish {
 
 /** Most entries of the legend; of more lines that many are named, spread over all. */
 const MOST_ENTRIES = 14;
-/** Most characters of a legend's entry: what tells names apart is mostly at their end. */
-const MOST_LETTERS = 30;
+/** Most characters of a legend's entry: the template has room for no more. */
+const MOST_LETTERS = 28;
 
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
 export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): IRecipe {
@@ -66,8 +67,9 @@ function legendOf(
 ): { name: string; color: string }[] {
   const seen = new Set<string>();
   const each = lines
-    .map(({ label }, at) => ({ name: shortened(label), color: colors[at] ?? '#000' }))
-    .filter(({ name }) => !seen.has(name) && seen.add(name));
+    .map(({ label }, at) => ({ label, color: colors[at] ?? '#000' }))
+    .filter(({ label }) => !seen.has(label) && seen.add(label))
+    .map(({ label, color }) => ({ name: shortName(label, MOST_LETTERS), color }));
   if (each.length <= MOST_ENTRIES) {
     return each;
   }
@@ -76,6 +78,3 @@ function legendOf(
   );
   return each.filter((_, at) => places.has(at));
 }
-
-const shortened = (name: string): string =>
-  name.length <= MOST_LETTERS ? name : `…${name.slice(1 - MOST_LETTERS)}`;

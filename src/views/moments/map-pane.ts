@@ -12,6 +12,7 @@ import { titleWords } from './line-words';
 import { cellsOf, type ICells } from './map-cells';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
+import { shortName } from './short-name';
 import { axisWords, keyWords } from './words';
 
 /** Most steps that one group brings; of more the extremes of each stretch. */
@@ -217,7 +218,9 @@ export class MapPane extends MomentPane {
             ]
           : []),
         ...omittedWords(groups, t('item types'), t),
-        ...(options.runs.length > 0 ? [t('A map shows one run; choose lines to compare.')] : []),
+        ...(options.runs.length > 0
+          ? [t('This map shows %1 only; choose lines, or layers at a step, to compare.', this.source.name)]
+          : []),
         ...optionWords(options, this.index, t),
         ...(unfinished ? [t('Cells in which values are not finite are hatched.')] : []),
         ...trustWords(groups, subject, t)
@@ -300,6 +303,5 @@ function extentOf({ values }: ICells): [number, number] | null {
 }
 
 function labelOf(value: string | number | null, none: string): string {
-  const text = value === null ? none : String(value);
-  return text.length <= MOST_LETTERS ? text : `…${text.slice(1 - MOST_LETTERS)}`;
+  return value === null ? none : shortName(String(value), MOST_LETTERS);
 }

@@ -52,7 +52,8 @@ export class TablePane extends BodyPane {
         caption: [
           ...omittedWords(groups, t('groups'), t),
           ...optionWords(options, this.index, t),
-          ...nonFiniteWords(groups, t),
+          ...(options.runs.length > 0 ? [t('This table shows %1 only.', this.source.name)] : []),
+          ...nonFiniteWords(groups, t, false),
           ...trustWords(groups, { ...options, by: [...by] }, t)
         ],
         summary: t('%1: a table of %2 rows.', title, formatInteger(groups.step.length)),
