@@ -112,7 +112,9 @@ class MomentsView implements IView<MomentsOptions> {
       const before = this._options;
       this._options = next;
       this._changed.emit(next);
-      if (PARTS[before.kind].some((part, at) => part.pane !== PARTS[next.kind][at]?.pane)) {
+      const panes = (kind: MomentOptions['kind']): Pane[] => PARTS[kind].map(({ pane }) => pane);
+      const [had, wants] = [panes(before.kind), panes(next.kind)];
+      if (had.length !== wants.length || had.some((pane, at) => pane !== wants[at])) {
         this._mount();
       } else {
         this._panes.forEach(({ part, pane }) => void pane.update({ ...next, ...part.instead }));
@@ -220,6 +222,8 @@ class MomentsView implements IView<MomentsOptions> {
       this._filters.node.hidden = !open;
       void this._listRuns();
       this._draw();
+      // The pictures have less or more room.
+      this._panes.forEach(({ pane }) => pane.refresh(false));
     };
     const open = !this._filters.node.hidden;
     this._toolbar.update([...mainControls(facts, open, fold, t), ...this._chips]);

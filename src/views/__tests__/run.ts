@@ -17,7 +17,7 @@ import { TensorStore } from '../../store/tensor-store';
 /** A run whose rows are in memory: a whole IRunSource, small enough to know every number. */
 export class MemoryRun implements IRunSource {
   readonly id = 'r1';
-  readonly name = 'gpt-demo';
+  name = 'gpt-demo';
   status: Status | null = null;
   hello: Hello | null = HELLO;
   connection: ConnectionState = { kind: 'live' };

@@ -1,5 +1,5 @@
 import { formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
-import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, Loaded } from '../content';
 import type { ILinkedMarks } from '../linked';
@@ -8,11 +8,13 @@ import { nonFiniteWords, omittedWords, optionWords, trustWords } from './caption
 import { lineColors } from './colors';
 import { finiteRange, placeNear, type IMomentLine } from './line';
 import { lineRecipe } from './line-recipe';
+import { comparedTitle, runWords } from './line-words';
 import { moveAmong, moveOf, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
+import { readLayers } from './read-layers';
 import { padded, scaleOf } from './scale';
-import { axisWords, byWords, capital, keyWords, quantityWords } from './words';
+import { axisWords, byWords, capital, quantityWords } from './words';
 
 /** Share of a layer's place that its bars take. */
 const BARS = 0.8;
@@ -45,35 +47,48 @@ export class LayersPane extends MomentPane {
       return { state: this.nothing() };
     }
     this._step = step;
-    const question = { ...this.question(by), smoothing: 0, steps: [step, step] as const };
-    const groups = await reader.groups(question, signal);
-    const others = await Promise.all(
-      this.otherRuns.map(async run => (run.reader ? run.reader.groups(question, signal) : null))
+    const read = await readLayers(
+      {
+        options,
+        by,
+        question: { ...this.question(by), smoothing: 0 },
+        everything: this.everything,
+        reader,
+        name: this.source.name,
+        others: this.otherRuns,
+        step,
+        samples: this.total?.samples[placeNear(this.steps, step)] ?? -1
+      },
+      signal,
+      t
     );
+    const groups = read.base;
     const rest = by.slice(1);
-    const several = this.otherRuns.length > 0;
-    const named = (run: number, name: string): string =>
-      several ? `${[this.source.name, ...this.otherRuns.map(each => each.name)][run] ?? ''} · ${name}` : name;
-    const lines = [groups, ...others].flatMap((each, run) =>
-      each ? acrossLayers(each, run, key => named(run, keyWords(key, rest, t))) : []
-    );
-    const left = lines.length - options.series;
-    this._lines = largest(lines, options.series);
+    const { lines, left } = largest(read.lines, options.series);
+    this._lines = lines;
     if (this._lines.length === 0) {
       const action = { label: t('Draw lines'), run: () => this.choose({ kind: 'lines' }) };
-      return { state: { kind: 'empty', sentence: t('Nothing here lies in layers.'), action } };
+      const sentence =
+        read.read.length > 0 ? t('Nothing here can be compared.') : t('Nothing here lies in layers.');
+      return { state: { kind: 'empty', sentence, action } };
     }
     const unlayered = groups.keys.filter(([layer]) => layer === null).length;
-    const title = t(
-      rest.length === 0 ? '%1 by layer, step %3' : '%1 by layer and %2, step %3',
-      capital(quantityWords(options, t)),
-      byWords(rest, t),
-      formatInteger(step)
+    const title = comparedTitle(
+      t(
+        rest.length === 0 ? '%1 by layer, step %3' : '%1 by layer and %2, step %3',
+        capital(quantityWords(options, t)),
+        byWords(rest, t),
+        formatInteger(step)
+      ),
+      options,
+      this.otherRuns,
+      t
     );
+    const compares = this.otherRuns.length > 0 && options.compare !== 'overlay';
     const wanted = options.step;
     return {
       content: {
-        ...this._compose(rest),
+        ...this._compose(rest, read.read),
         title,
         caption: [
           ...(wanted !== null && wanted !== step
@@ -81,13 +96,11 @@ export class LayersPane extends MomentPane {
             : []),
           ...(left > 0 ? [t('%1 series are left out: the smallest ones.', formatInteger(left))] : []),
           ...(unlayered > 0 ? [t('Tensors outside of the layers are left out.')] : []),
-          ...(options.runs.length > 0 && options.compare !== 'overlay'
-            ? [t('Over layers runs are drawn over one another.')]
-            : []),
+          ...this._runWords(step, read.steps),
           ...omittedWords({ ...groups, groupsTotal: groups.keys.length }, '', t),
           ...optionWords({ ...options, smoothing: 0 }, this.index, t),
           ...nonFiniteWords(groups, t),
-          ...trustWords(groups, { ...options, by: [...by] }, t)
+          ...(compares ? [] : trustWords(groups, { ...options, by: [...by] }, t))
         ],
         summary: this._summary(title),
         notes: await this.notes(reader, signal)
@@ -120,7 +133,29 @@ export class LayersPane extends MomentPane {
     return key === 'copy' ? { said, mark: markOf(layer), copy: value } : { said, mark: markOf(layer) };
   }
 
-  private _compose(rest: readonly MomentColumn[]): {
+  /** Say which runs are drawn, how, and at which step where that is another one. */
+  private _runWords(step: number, steps: readonly (number | null)[]): string[] {
+    const { options, otherRuns, t } = this;
+    const there = otherRuns.filter((_, at) => steps[at] !== null);
+    const elsewhere = otherRuns.flatMap(({ name }, at) => {
+      const own = steps[at] ?? step;
+      return own === step ? [] : [t('%1 is at step %2, the nearest one.', name, formatInteger(own))];
+    });
+    const bars = options.marks === 'bars';
+    const without = otherRuns.filter((_, at) => steps[at] === null).map(each => each.name);
+    return [
+      ...(bars && options.compare === 'overlay'
+        ? []
+        : runWords(options, this.source.name, otherRuns, there, t)),
+      ...elsewhere,
+      ...(without.length > 0 ? [t('Nothing to compare in %1.', without.join(', '))] : [])
+    ];
+  }
+
+  private _compose(
+    rest: readonly MomentColumn[],
+    read: readonly IMomentLine[]
+  ): {
     recipe: IRecipe;
     extent: { x: [number, number]; y: [number, number] };
   } {
@@ -135,8 +170,11 @@ export class LayersPane extends MomentPane {
     // Each line goes from its first layer to its last one.
     const ends = lines.flatMap(line => [line.x[0] ?? 0, line.x[line.x.length - 1] ?? 0]);
     const x: [number, number] = [Math.min(...ends) - 0.5, Math.max(...ends) + 0.5];
-    this._colors = lineColors(lines, this.isDark);
-    const bad = lines.flatMap(line =>
+    const several = this.otherRuns.length > 0;
+    // Bars have no dashes that would tell runs apart: each of its own colour, and named in full.
+    const told = bars && several ? lines.map(apart) : lines;
+    this._colors = lineColors(told, this.isDark);
+    const bad = read.flatMap(line =>
       Array.from(line.x).flatMap((at, place) => {
         const count = line.nonFinite[place] ?? 0;
         return count !== 0 || Math.abs(line.value[place] ?? 0) === Infinity ? [{ x: at, x2: at, count }] : [];
@@ -144,11 +182,11 @@ export class LayersPane extends MomentPane {
     );
     const texts = {
       xTitle: t('layer'),
-      yTitle: axisWords(options, [], t),
-      colorTitle: capital(rest.length === 0 ? t('layers') : byWords(rest, t)),
+      yTitle: axisWords(options, options.runs, t),
+      colorTitle: capital(rest.length > 0 ? byWords(rest, t) : several ? t('run') : t('tensors')),
       yScale: scale
     };
-    const recipe = lineRecipe({ lines, colors: this._colors, bad, x, y, texts }, null);
+    const recipe = lineRecipe({ lines: told, colors: this._colors, bad, x, y, texts }, null);
     const base = log ? y[0] : 0;
     return {
       recipe: bars
@@ -201,50 +239,33 @@ export class LayersPane extends MomentPane {
 
 const markOf = (layer: number): IMark => ({ facet: null, x: [layer - 0.5, layer + 0.5], y: null });
 
-/** Turn groups by layer and more, at one step, into a line over the layers for each of the rest. */
-function acrossLayers(
-  groups: IMomentGroups,
-  run: number,
-  name: (key: readonly (string | number | null)[]) => string
-): IMomentLine[] {
-  const rest = new Map<string, number[]>();
-  groups.group.forEach((group, row) => {
-    const [layer, ...key] = groups.keys[group] ?? [];
-    if (typeof layer === 'number') {
-      const id = JSON.stringify(key);
-      const rows = rest.get(id) ?? [];
-      rows.push(row);
-      rest.set(id, rows);
-    }
-  });
-  return [...rest].map(([id, rows]) => {
-    const key: (string | number | null)[] = JSON.parse(id);
-    const layerOf = (row: number): number => Number(groups.keys[groups.group[row] ?? 0]?.[0] ?? NaN);
-    rows.sort((a, b) => layerOf(a) - layerOf(b));
-    const column = (values: Float64Array): Float64Array => Float64Array.from(rows, row => values[row] ?? NaN);
-    return {
-      key,
-      name: name(key),
-      label: name(key),
-      run,
-      layer: null,
-      step: column(groups.step),
-      x: Float64Array.from(rows, layerOf),
-      value: column(groups.value),
-      nonFinite: column(groups.nonFinite),
-      error: column(groups.error),
-      count: column(groups.count)
-    };
-  });
-}
+/** A line as one of its own among those of other runs. */
+const apart = (line: IMomentLine): IMomentLine => ({
+  ...line,
+  key: [line.run, ...line.key],
+  label: line.name
+});
 
-/** The lines with the largest magnitudes, in their order. */
-function largest(lines: readonly IMomentLine[], most: number): readonly IMomentLine[] {
-  if (lines.length <= most) {
-    return lines;
+/** The groups with the largest magnitudes, of all runs, in their order; and how many groups are left out. */
+function largest(
+  lines: readonly IMomentLine[],
+  most: number
+): { lines: readonly IMomentLine[]; left: number } {
+  const sizes = new Map<string, number>();
+  const idOf = (line: IMomentLine): string => JSON.stringify(line.key);
+  for (const line of lines) {
+    const before = sizes.get(idOf(line)) ?? -1;
+    const size = line.value.reduce(
+      (best, each) => (Number.isNaN(each) ? best : Math.max(best, Math.abs(each))),
+      before
+    );
+    sizes.set(idOf(line), size);
   }
-  const size = (line: IMomentLine): number =>
-    line.value.reduce((best, value) => (Number.isNaN(value) ? best : Math.max(best, Math.abs(value))), -1);
-  const kept = new Set([...lines].sort((a, b) => size(b) - size(a)).slice(0, most));
-  return lines.filter(line => kept.has(line));
+  const kept = new Set(
+    [...sizes]
+      .sort(([, a], [, b]) => b - a)
+      .slice(0, most)
+      .map(([id]) => id)
+  );
+  return { lines: lines.filter(line => kept.has(idOf(line))), left: sizes.size - kept.size };
 }

@@ -46,12 +46,51 @@ export function lineTitle({ options, by, read, others }: ILineSubject, t: Transl
     read.lines.flatMap(({ step }) => [step[0] ?? NaN, step[step.length - 1] ?? NaN]),
     t
   );
+  return comparedTitle(title, options, others, t);
+}
+
+/** A title with what runs are minus or over this one put before it. */
+export function comparedTitle(
+  title: string,
+  options: MomentOptions,
+  others: readonly IOtherRun[],
+  t: Translate
+): string {
   const names = others.map(each => each.name).join(', ');
   return others.length === 0 || options.compare === 'overlay'
     ? title
     : options.compare === 'difference'
       ? t('Difference, %1 minus this run: %2', names, title)
       : t('Ratio, %1 over this run: %2', names, title);
+}
+
+/**
+ * Say which runs are drawn, and how they are told apart.
+ *
+ * @param there - Those of the others that have something to draw.
+ */
+export function runWords(
+  options: MomentOptions,
+  name: string,
+  others: readonly IOtherRun[],
+  there: readonly IOtherRun[],
+  t: Translate
+): string[] {
+  const compared = there.map(each => each.name).join(', ');
+  if (there.length === 0) {
+    return [];
+  }
+  switch (options.compare) {
+    case 'overlay':
+      return [
+        t('%1 (this run): solid.', name),
+        ...there.map(each => t('%1: %2.', each.name, dashWords(others.indexOf(each) + 1, t)))
+      ];
+    case 'difference':
+      return [t('%1 minus this run.', compared)];
+    case 'ratio':
+      return [t('%1 over this run.', compared)];
+  }
 }
 
 /** Say what of the lines is not literal. */
@@ -61,21 +100,10 @@ export function lineCaption(
 ): string[] {
   const unit =
     by.length === 0 ? t('series') : by.length === 1 && by[0] === 'name' ? t('tensors') : t('series');
-  const compared = others.filter(each => !read.without.includes(each.name)).map(each => each.name);
+  const compared = others.filter(each => !read.without.includes(each.name));
   return [
     ...omittedWords(read.base, unit, t),
-    ...(compared.length === 0
-      ? []
-      : options.compare === 'overlay'
-        ? [
-            t('%1 (this run): solid.', name),
-            ...others.flatMap((each, at) =>
-              read.without.includes(each.name) ? [] : [t('%1: %2.', each.name, dashWords(at + 1, t))]
-            )
-          ]
-        : options.compare === 'difference'
-          ? [t('%1 minus this run.', compared.join(', '))]
-          : [t('%1 over this run.', compared.join(', '))]),
+    ...runWords(options, name, others, compared, t),
     ...(read.between > 0
       ? [
           t(

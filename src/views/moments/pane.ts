@@ -140,7 +140,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
       return { state: lacksStat(this.source, index, wanted, options => this.choose(options), this.t) };
     }
     try {
-      this._total = await reader.groups(this._everything(wanted), signal);
+      this._total = await reader.groups(this.everything, signal);
       if (this._total.step.length === 0) {
         return { state: this.nothing() };
       }
@@ -206,10 +206,11 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
 
   protected otherRuns: readonly IOtherRun[] = [];
 
-  private _everything(stat: MomentOptions['stat']): IMomentQuestion {
-    const { pattern, where } = this.options;
+  /** The question for the steps of everything that matches the filter. */
+  protected get everything(): IMomentQuestion {
+    const { stat, pattern, where, ratio } = this.options;
     return {
-      stat,
+      stat: ratio === 'grad_to_param' ? 'grad' : stat,
       statistic: 'nonfinite',
       by: [],
       pattern,

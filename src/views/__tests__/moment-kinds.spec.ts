@@ -1,0 +1,211 @@
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IViewHost } from '../view';
+import { grads, MomentsPage } from './moments-page';
+import { MemoryRun } from './run';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+let page: MomentsPage;
+beforeEach(() => (page = new MomentsPage()));
+afterEach(() => page.close());
+
+describe('other kinds', () => {
+  it('draws layers at one step, with a slider over the steps', async () => {
+    page.run.log(...grads(4, 6));
+    await page.show({ kind: 'layers', statistic: 'std', by: ['layer'] });
+    expect(page.title()).toBe('Gradient standard deviation by layer, step 6');
+    expect(page.caption()).toContain('Tensors outside of the layers are left out.');
+    page.change(page.control('steps', 'input'), '1');
+    await page.view?.settled();
+    expect(page.view?.options).toMatchObject({ step: 2 });
+    expect(page.title()).toContain('step 2');
+    page.press('ArrowRight');
+    page.press('ArrowRight');
+    expect(page.said()).toBe('layer 1, all tensors: 2.5');
+    await page.view?.update({ marks: 'bars', by: ['layer', 'family'] } as Partial<ViewOptions>);
+    expect(document.querySelectorAll('.jp-MegalensPlot .mark-rect path')).toHaveLength(8);
+  });
+
+  it('maps layers and item types over steps', async () => {
+    page.run.log(...grads(4, 6, (step, layer) => (step === 3 && layer === 1 ? { nan: 1 } : {})));
+    await page.show({ kind: 'layer_map', statistic: 'std' });
+    expect(page.title()).toBe('Gradient standard deviation by layer, steps 1 to 6');
+    expect(document.querySelectorAll('.jp-MegalensPlot image')).toHaveLength(1);
+    page.press('Home');
+    page.press('Home');
+    page.press('ArrowDown');
+    expect(page.said()).toBe('step 1, layer 1: 2.5');
+    await page.view?.update({ kind: 'item_map' } as Partial<ViewOptions>);
+    expect(page.title()).toContain('by item type');
+    expect(document.querySelector('.jp-MegalensPlot')?.textContent).toContain('mlp.linear_fc1.weight');
+  });
+
+  it('shows total, largest moves and families together', async () => {
+    page.run.log(...grads(2, 5, (step, layer) => ({ std: layer === 1 ? step : 1 })));
+    await page.show({ kind: 'overview', statistic: 'std' });
+    const titles = [...document.querySelectorAll('.jp-MegalensView-title')].map(each =>
+      page.plain(each.textContent ?? '')
+    );
+    expect(titles).toEqual([
+      'Gradient standard deviation of all tensors, steps 1 to 5',
+      'Largest moves of gradient standard deviation between first and last step',
+      'Gradient standard deviation by family, steps 1 to 5'
+    ]);
+    const [first] = document.querySelectorAll('.jp-MegalensTable tbody tr');
+    expect(page.plain(first?.textContent ?? '')).toBe('decoder.layers.1.mlp.linear_fc1.weight154400');
+    first?.querySelector('button')?.click();
+    await page.view?.settled();
+    expect(page.view?.options).toMatchObject({ kind: 'tensors' });
+    expect(await page.view?.toSVG()).toContain('<svg');
+  });
+
+  it('changes from lines to the overview and back', async () => {
+    page.run.log(...grads(2, 5));
+    await page.show({ by: ['layer'] });
+    const panes = (): number => document.querySelectorAll('.jp-MegalensMoments-pane').length;
+    await page.view?.update({ kind: 'overview' } as Partial<ViewOptions>);
+    expect(panes()).toBe(3);
+    expect(page.title()).toBe('Gradient L2 of all tensors, steps 1 to 5');
+    await page.view?.update({ kind: 'lines' } as Partial<ViewOptions>);
+    expect(panes()).toBe(1);
+    expect(page.title()).toBe('Gradient L2 by layer, steps 1 to 5');
+  });
+
+  it('lists groups in a table, a page at a time, in the order that is asked for', async () => {
+    page.run.log(...grads(2, 60));
+    await page.show({ kind: 'table', statistic: 'std', by: ['layer'] });
+    expect(document.querySelectorAll('tbody tr')).toHaveLength(100);
+    expect(page.text('.jp-MegalensTable-pager')).toContain('rows 1 to 100 of 180');
+    page.button('gradient standard deviation').click();
+    expect(page.text('tbody tr')).toMatch(/^1\d/);
+    await expect(page.view?.toSVG()).rejects.toThrow('A table has no picture');
+  });
+});
+
+describe('comparing runs', () => {
+  const other = (factor: number): MemoryRun => {
+    const made = new MemoryRun();
+    made.name = 'gpt-wide';
+    made.log(...grads(2, 5, (_, layer) => ({ std: factor * (layer + 1.5) })));
+    return made;
+  };
+  const host = (given: MemoryRun, released: string[] = []): IViewHost => ({
+    runs: {
+      list: () => Promise.resolve([{ id: 'r2', name: 'gpt-wide' }]),
+      acquire: id => Promise.resolve({ source: given, dispose: () => released.push(id) })
+    }
+  });
+
+  it('draws another run over this one, or what it is over or minus it', async () => {
+    page.run.log(...grads(2, 5));
+    const released: string[] = [];
+    await page.show({ statistic: 'std', by: ['layer'], runs: ['r2'] }, host(other(3), released));
+    expect(page.lines()).toBe(6);
+    expect(page.caption()).toContain('gpt-demo (this run): solid. gpt-wide: dashed.');
+    await page.view?.update({ compare: 'ratio' } as Partial<ViewOptions>);
+    expect(page.lines()).toBe(3);
+    page.press('End');
+    expect(page.said()).toMatch(/ratio of gradient standard deviation 3$/);
+    await page.view?.update({ compare: 'difference' } as Partial<ViewOptions>);
+    page.press('End');
+    expect(page.said()).toMatch(/difference of gradient standard deviation 3$/);
+    await page.view?.update({ runs: [] } as Partial<ViewOptions>);
+    await Promise.resolve();
+    expect(released).toEqual(['r2']);
+  });
+
+  const legend = (): (string | null)[] =>
+    [...document.querySelectorAll('.role-legend-label text')].map(each => each.textContent);
+
+  it('draws the layers of several runs over one another, each at its step that lies nearest', async () => {
+    page.run.log(...grads(2, 8));
+    const layers = { kind: 'layers', statistic: 'std', by: ['layer'], runs: ['r2'] } as const;
+    await page.show({ ...layers, by: ['layer'], runs: ['r2'] }, host(other(3)));
+    expect(page.title()).toBe('Gradient standard deviation by layer, step 8');
+    expect(page.lines()).toBe(2);
+    expect(legend()).toEqual(['gpt-demo', 'gpt-wide']);
+    expect(page.caption()).toContain(
+      'gpt-demo (this run): solid. gpt-wide: dashed. gpt-wide is at step 5, the nearest one.'
+    );
+    page.press('End');
+    page.press('End');
+    page.press('ArrowDown');
+    expect(page.said()).toBe('layer 1, gpt-wide: 7.5');
+    await page.view?.update({ step: 4 } as Partial<ViewOptions>);
+    expect(page.caption()).not.toContain('the nearest one');
+    await page.view?.update({ marks: 'bars', by: ['layer', 'family'] } as Partial<ViewOptions>);
+    expect(legend().map(each => each?.slice(0, 12))).toEqual([
+      'gpt-demo · m',
+      'gpt-demo · s',
+      'gpt-wide · m',
+      'gpt-wide · s'
+    ]);
+    const bars = [...document.querySelectorAll('.jp-MegalensPlot .mark-rect path')];
+    expect(new Set(bars.map(each => each.getAttribute('fill'))).size).toBe(4);
+  });
+
+  it('divides and subtracts layers, where both runs have them', async () => {
+    page.run.log(...grads(3, 5));
+    const made = other(3);
+    made.log({ step: 5, name: 'decoder.layers.7.mlp.linear_fc1.weight', samples: 80, nan: 2 });
+    await page.show({ kind: 'layers', statistic: 'std', runs: ['r2'], compare: 'ratio' }, host(made));
+    expect(page.title()).toBe('Ratio, gpt-wide over this run: Gradient standard deviation by layer, step 5');
+    expect(page.caption()).toContain('gpt-wide over this run.');
+    expect(page.lines()).toBe(1);
+    page.press('End');
+    page.press('End');
+    expect(page.said()).toBe('layer 1, gpt-wide: 3');
+    await page.view?.update({ compare: 'difference' } as Partial<ViewOptions>);
+    expect(page.title()).toContain('Difference, gpt-wide minus this run');
+    page.press('Home');
+    expect(page.said()).toBe('layer 0, gpt-wide: 3');
+  });
+
+  it('takes the step of another run by its samples where these are asked for', async () => {
+    page.run.log(...grads(1, 8));
+    const made = new MemoryRun();
+    made.name = 'gpt-slow';
+    made.log(...grads(1, 8, step => ({ samples: 8 * step, std: step })));
+    await page.show({ kind: 'layers', statistic: 'std', step: 3, runs: ['r2'], x: 'samples' }, host(made));
+    expect(page.caption()).toContain('gpt-slow is at step 6, the nearest one.');
+    await page.view?.update({ x: 'step' } as Partial<ViewOptions>);
+    expect(page.caption()).not.toContain('the nearest one');
+  });
+
+  it('says which one it shows where it shows one run', async () => {
+    page.run.log(...grads(2, 5));
+    await page.show({ kind: 'layer_map', runs: ['r2'] }, host(other(3)));
+    expect(page.caption()).toContain('This map shows gpt-demo only');
+    await page.view?.update({ kind: 'table' } as Partial<ViewOptions>);
+    expect(page.caption()).toContain('This table shows gpt-demo only.');
+  });
+
+  it('aligns on samples, between the steps where they do not meet', async () => {
+    page.run.log(...grads(0, 5, step => ({ std: step, samples: 10 * step })));
+    const made = new MemoryRun();
+    made.log(...grads(0, 4, step => ({ std: 1, samples: 10 * step + 5 })));
+    await page.show(
+      { statistic: 'std', by: [], runs: ['r2'], compare: 'difference', x: 'samples' },
+      host(made)
+    );
+    page.press('Home');
+    page.press('Home');
+    expect(page.said()).toMatch(/-0\.5$/);
+    expect(page.caption()).toContain('what lies between its neighbours is taken: 4 times');
+  });
+
+  it('offers the other runs in the filters, which fold', async () => {
+    page.run.log(...grads(2, 5));
+    await page.show({ by: ['layer'] }, host(other(2)));
+    expect(page.control('runs', 'select')).toBeNull();
+    document.querySelector<HTMLButtonElement>('[data-control="more"]')?.click();
+    page.change(page.control('runs', 'select'), 'r2');
+    await page.view?.settled();
+    expect(page.view?.options).toMatchObject({ runs: ['r2'] });
+    page.change(page.control('where-family', 'select'), 'mlp');
+    await page.view?.settled();
+    expect(page.view?.options).toMatchObject({ where: { family: ['mlp'] } });
+    expect(document.querySelector('[data-control="more"]')?.textContent).toBe('More (2) ▴');
+  });
+});
