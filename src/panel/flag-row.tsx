@@ -1,12 +1,13 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { CompressorInfo, Pass, Phase } from '../protocol/messages.generated';
+import type { Pass, Phase } from '../protocol/messages.generated';
 import type { IFault } from './apply-state';
 import { Choices } from './choices';
 import type { IFullSetting } from './draft';
 import { layerSpan } from './layers';
-import { Field, NumberInput, SchemaForm } from './schema-form';
+import { SchemaChoice } from './schema-choice';
+import { Field, NumberInput } from './schema-form';
 import { compressorText } from './setting-text';
 import type { IFlagRow, TraceModel } from './trace-model';
 
@@ -80,8 +81,6 @@ function FlagForm(props: {
 }): React.ReactElement {
   const { id, row, setting, trace, trans } = props;
   const { name, layers, title } = row.info;
-  const compressors: readonly CompressorInfo[] = trace.hello?.compressors ?? [];
-  const compressor = compressors.find(info => info.name === setting.compressor.name);
   const disabled = !trace.writable;
   const fault = (field: string): IFault | undefined => row.faults.get(field);
   return (
@@ -174,37 +173,17 @@ function FlagForm(props: {
           )}
         </Field>
       )}
-      <Field
-        id={`${id}-compressor`}
+      <SchemaChoice
+        id={id}
+        field="compressor"
         label={trans.__('Compressor')}
-        help={compressor?.description}
-        fault={fault('compressor') ?? fault('compressor.name')}
-      >
-        {shared => (
-          <select
-            {...shared}
-            className="jp-mod-styled"
-            value={setting.compressor.name}
-            onChange={event => trace.chooseCompressor(name, event.target.value)}
-          >
-            {compressors.map(info => (
-              <option key={info.name} value={info.name}>
-                {info.title}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      {compressor !== undefined && (
-        <SchemaForm
-          id={`${id}-param`}
-          schema={compressor.schema}
-          values={setting.compressor.params ?? {}}
-          faults={parameter => fault(`compressor.params.${parameter}`)}
-          disabled={disabled}
-          change={(parameter, value) => trace.changeParameter(name, parameter, value)}
-        />
-      )}
+        choices={trace.hello?.compressors ?? []}
+        chosen={setting.compressor}
+        faults={row.faults}
+        disabled={disabled}
+        choose={compressor => trace.chooseCompressor(name, compressor)}
+        change={(parameter, value) => trace.changeParameter(name, parameter, value)}
+      />
     </fieldset>
   );
 }

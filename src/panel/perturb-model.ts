@@ -1,5 +1,5 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import type { KindInfo, Perturb, PerturbSite, SiteInfo } from '../protocol/messages.generated';
+import type { Perturb, PerturbSite, SiteInfo } from '../protocol/messages.generated';
 import { isOver } from '../store/is-over';
 import type { IRunSource } from '../store/source';
 import { faultsIn, type ApplyState, type IFault } from './apply-state';
@@ -15,8 +15,6 @@ export interface ISiteRow {
   readonly available: boolean;
   /** What would be done there, null when nothing. */
   readonly setting: IFullSite | null;
-  /** The chosen kind's description and schema. */
-  readonly kind: KindInfo | null;
   /** Fault that the hub found here, by field within the site. */
   readonly faults: ReadonlyMap<string, IFault>;
 }
@@ -101,7 +99,6 @@ export class PerturbModel {
         info,
         available: info.reason === undefined && info.layers.length > 0 && info.kinds.length > 0,
         setting,
-        kind: info.kinds.find(({ name }) => name === setting?.kind.name) ?? null,
         faults: faultsIn(this.asked, `perturb.sites.${info.name}`)
       };
     });

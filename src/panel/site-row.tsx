@@ -4,7 +4,8 @@ import type { Phase } from '../protocol/messages.generated';
 import { Choices } from './choices';
 import { layerSpan } from './layers';
 import type { IFullSite, ISiteRow, PerturbModel } from './perturb-model';
-import { Field, SchemaForm } from './schema-form';
+import { SchemaChoice } from './schema-choice';
+import { Field } from './schema-form';
 
 const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
 
@@ -58,37 +59,17 @@ function SiteForm(props: {
   const { name, title, kinds, layers } = row.info;
   return (
     <fieldset className="jp-MegalensFlag-form" aria-label={trans.__('Perturbation at %1', title)}>
-      <Field
-        id={`${id}-kind`}
+      <SchemaChoice
+        id={id}
+        field="kind"
         label={trans.__('Kind')}
-        help={row.kind?.description}
-        fault={row.faults.get('kind') ?? row.faults.get('kind.name')}
-      >
-        {shared => (
-          <select
-            {...shared}
-            className="jp-mod-styled"
-            value={setting.kind.name}
-            onChange={event => perturb.chooseKind(name, event.target.value)}
-          >
-            {kinds.map(kind => (
-              <option key={kind.name} value={kind.name}>
-                {kind.title}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      {row.kind !== null && (
-        <SchemaForm
-          id={`${id}-param`}
-          schema={row.kind.schema}
-          values={setting.kind.params ?? {}}
-          faults={parameter => row.faults.get(`kind.params.${parameter}`)}
-          disabled={false}
-          change={(parameter, value) => perturb.changeParameter(name, parameter, value)}
-        />
-      )}
+        choices={kinds}
+        chosen={setting.kind}
+        faults={row.faults}
+        disabled={false}
+        choose={kind => perturb.chooseKind(name, kind)}
+        change={(parameter, value) => perturb.changeParameter(name, parameter, value)}
+      />
       <Field
         id={`${id}-layers`}
         label={trans.__('Layers')}
