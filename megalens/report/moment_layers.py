@@ -78,7 +78,7 @@ def layers_picture(
         texts={
             "xTitle": "layer",
             "yTitle": axis_words(options),
-            "colorTitle": capital(by_words(by)) if by else "Group",
+            "colorTitle": capital(by_words(by)) if by else "Tensors",
             "yScale": scale,
         },
         params={

@@ -199,7 +199,7 @@ def _stretches(groups: SeriesGroups, samples: bool) -> list[dict[str, Any]]:
 
 def legend_entries(names: Sequence[str], colors: Sequence[str]) -> list[dict[str, Any]]:
     """Name the lines: all, or some that are spread over all."""
-    entries = list({entry_text(name): color for name, color in zip(names, colors, strict=True)}.items())
+    entries = [(entry_text(name), color) for name, color in dict(zip(names, colors, strict=True)).items()]
     if len(entries) > _MOST_ENTRIES:
         places: npt.NDArray[np.int64] = np.unique(
             np.linspace(0, len(entries) - 1, _MOST_ENTRIES).round().astype(int)

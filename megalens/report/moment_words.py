@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,8 @@ _COLUMN = {
     "item_type": "item type",
     "capture": "pattern",
 }
-_MOST_LETTERS = 30
+_MOST_LETTERS = 28
+_GAPS = re.compile(r"\.?(?:…\.)+")
 _NUMBERED = ("layer", "expert", "rank", "stage")
 
 
@@ -108,8 +110,14 @@ def key_words(key: Sequence[Any], by: Sequence[str]) -> str:
 
 
 def entry_text(words: str) -> str:
-    """Shorten a group's name to what a legend or the side of a map has room for; what tells names apart is mostly at their end."""
-    return words if len(words) <= _MOST_LETTERS else f"…{words[1 - _MOST_LETTERS :]}"
+    """Shorten a group's name to what a legend or the side of a map has room for: numbers of layers and experts stay, and as much of its end as fits."""
+    parts = words.split(".")
+    for first in range(len(parts)):
+        kept = [part if at >= first or part.isdecimal() else "…" for at, part in enumerate(parts)]
+        text = _GAPS.sub("…", ".".join(kept))
+        if len(text) <= _MOST_LETTERS:
+            return text
+    return f"…{words[1 - _MOST_LETTERS :]}"
 
 
 def left_out_words(every: SeriesGroups, drawn: SeriesGroups) -> list[str]:

@@ -10,7 +10,7 @@ export function shortName(name: string, most: number): string {
     const text = parts
       .map((part, at) => (at >= first || /^\d+$/.test(part) ? part : '…'))
       .join('.')
-      .replace(/(?:…\.)+/g, '…');
+      .replace(/\.?(?:…\.)+/g, '…');
     if (text.length <= most) {
       return text;
     }
