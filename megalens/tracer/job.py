@@ -126,6 +126,7 @@ class Job:
             )
         else:
             self.worker = PieceProducer(capture.stages, self._send_pieces)
+        self._name_parts(plan)
         if meeting is not None:
             self.crew = Crew(
                 self._place,
@@ -186,6 +187,7 @@ class Job:
         """Follow what is in force from ``step`` on, and tell the hub."""
         if turn.plan is not None:
             self.budget.follow(turn.plan)
+            self._name_parts(turn.plan)
             self._join_hub(turn.plan)
         self._say_applied(turn, step)
 
@@ -237,6 +239,15 @@ class Job:
             self.worker.close(finished=finished)
         if self.crew is not None:
             self.crew.close()
+
+    def _name_parts(self, plan: Plan) -> None:
+        """Say what the rows of a context-parallel job are, which no view could tell by itself."""
+        parts = self._place.cp_size
+        if parts > 1 and self._place.rank == 0 and any(flag.layers for flag in plan.flags.values()):
+            self.warn(
+                f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
+                "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have all positions."
+            )
 
     # What the threads of worker and crew call.
 

@@ -14,6 +14,8 @@ from torch import Tensor, distributed, nn
 
 let_megatron_train_on_cpu()
 
+# After Megatron-Core was changed.
+from context_attention import GatheredAttention, own_positions  # noqa: E402
 from megatron.core import parallel_state  # noqa: E402
 from megatron.core.distributed import (  # noqa: E402
     DistributedDataParallel,
@@ -133,6 +135,8 @@ class MegatronJob:
         spec = get_gpt_layer_local_spec(
             self.shape.experts, moe_grouped_gemm=False, normalization=config.normalization
         )
+        if self.shape.cut_sequence:
+            spec.submodules.self_attention.submodules.core_attention = GatheredAttention
         predictors = None
         if self.shape.predictors:
             predictors = get_gpt_mtp_block_spec(config, spec, use_transformer_engine=False, vp_stage=number)
@@ -166,16 +170,17 @@ class MegatronJob:
 
     def train(self, step: int) -> float | None:
         """One optimizer step; the mean loss of this replica's micro-batches, where this stage knows it."""
+        own_sequences = not self.shape.cut_sequence
         replica, replicas = (
-            parallel_state.get_data_parallel_rank(with_context_parallel=True),
-            parallel_state.get_data_parallel_world_size(with_context_parallel=True),
+            parallel_state.get_data_parallel_rank(with_context_parallel=own_sequences),
+            parallel_state.get_data_parallel_world_size(with_context_parallel=own_sequences),
         )
         share = MICRO_BATCHES // replicas
         numbers = range(replica * share, (replica + 1) * share)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         losses = get_forward_backward_func()(
-            forward_step_func=partial(_forward_step, parts=self.shape.context),
+            forward_step_func=partial(_forward_step, shape=self.shape),
             data_iterator=[iter([micro_batch(step, number) for number in numbers]) for _ in self.chunks],
             model=self.chunks,
             num_microbatches=share,
@@ -203,13 +208,15 @@ class MegatronJob:
 
 
 def _forward_step(
-    data: Iterator[Tensor], model: nn.Module, parts: int
+    data: Iterator[Tensor], model: nn.Module, shape: Shape
 ) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor, dict[str, Tensor]]]]:
     batch = next(data)
     ids, labels = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
-    positions = torch.arange(SEQUENCE).expand(SAMPLES, SEQUENCE)
-    mask = torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)[None, None]
-    return model(ids, positions, mask, labels=labels), partial(_mean, parts)
+    mask = torch.ones(SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
+    own = own_positions(SEQUENCE) if shape.cut_sequence else torch.arange(SEQUENCE)
+    positions = own.expand(SAMPLES, len(own))
+    losses = model(ids[:, own], positions, mask[own][None, None], labels=labels[:, own])
+    return losses, partial(_mean, shape.context)
 
 
 def _mean(parts: int, losses: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

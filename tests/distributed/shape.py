@@ -36,7 +36,9 @@ class Shape:
     """Layers of multi-token prediction, one for each token after the next."""
     expert_tp: int | None = None
     context: int = 1
-    """Context-parallel ranks: groups and parameters as if there were some; each has sequences of its own, since the attention that runs on the CPU exchanges no positions."""
+    """Context-parallel ranks: groups and parameters as if there were some; each has sequences of its own, since Megatron-Core's attention on the CPU exchanges no positions."""
+    cut_sequence: bool = False
+    """Whether context-parallel ranks share sequences after all: with an attention of the tests' own."""
 
     @property
     def processes(self) -> int:
