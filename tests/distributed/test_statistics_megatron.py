@@ -35,6 +35,10 @@ LAYOUTS: dict[str, Shape] = {
         **EXPERTS, tp=2, ep=2, expert_tp=1, sequence_parallel=True, recompute_mlp=True
     ),
     "context parallel, experts on two ranks": Shape(**EXPERTS, context=2, ep=2),
+    "context parallel, sequences cut": Shape(**DENSE, context=2, cut_sequence=True),
+    "tensor, sequence and context parallel, sequences cut": Shape(
+        **DENSE, tp=2, context=2, cut_sequence=True, sequence_parallel=True
+    ),
     "tensor and pipeline parallel, all computed again": Shape(
         **DENSE, tp=2, pp=2, sequence_parallel=True, recompute=True
     ),
