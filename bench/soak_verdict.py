@@ -14,7 +14,7 @@ from megalens.client.run_folder import RunFolder
 __all__ = ["Lost", "losses_of", "lost_rows"]
 
 _RANKS = 2
-_RESTARTED = re.compile(r"rows of steps (\d+) to (\d+) may be in neither")
+_GAP = re.compile(r"[Rr]ows of steps (\d+) to (\d+) may be")
 
 
 @dataclass(frozen=True)
@@ -51,39 +51,54 @@ def losses_of(folder: Path) -> dict[int, str]:
 
 
 def lost_rows(folder: Path, lives: int) -> Lost:
-    """Compare the rows of all recordings with those that every step of the job gives."""
-    recorded: dict[int, set[tuple[object, ...]]] = defaultdict(set)
+    """Compare the rows of all recordings with those that every step of the job gives, rank by rank: no status explains what another rank lost."""
+    recorded: dict[tuple[int, int], set[tuple[object, ...]]] = defaultdict(set)
     for path in (folder / "runs").iterdir():
-        table = RunFolder(path).read("tensors", columns=["step", "rank", "layer", "flag", "part"])
-        for step, *row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        table = RunFolder(path).read("tensors", columns=["rank", "step", "layer", "flag", "part"])
+        for rank, step, *row in zip(*(column.to_pylist() for column in table.columns), strict=True):
             # A step that was trained in two lives is in two recordings.
-            recorded[step].add(tuple(row))
+            recorded[rank, step].add(tuple(row))
     last = max(losses_of(folder))
-    whole = _RANKS * ROWS_PER_STEP
+    found = [_of_rank(folder, lives, rank, recorded, last) for rank in range(_RANKS)]
+    examples = [one.example for one in found if one.example]
+    return Lost(
+        recorded=sum(map(len, recorded.values())),
+        counted=sum(one.counted for one in found),
+        named=sum(one.named for one in found),
+        named_steps=sum(one.named_steps for one in found),
+        silent=sum(one.silent for one in found),
+        example="; ".join(examples),
+    )
+
+
+def _of_rank(
+    folder: Path, lives: int, rank: int, recorded: dict[tuple[int, int], set[tuple[object, ...]]], last: int
+) -> Lost:
     missing = {
-        step: whole - len(recorded[step]) for step in range(1, last + 1) if len(recorded[step]) < whole
+        step: lost for step in range(1, last + 1) if (lost := ROWS_PER_STEP - len(recorded[rank, step]))
     }
     counted = 0
     named: list[range] = []
     for life in range(lives):
-        for rank in range(_RANKS):
-            path = folder / f"status-{life}-{rank}.json"
-            if not path.exists():
-                continue
+        path = folder / f"status-{life}-{rank}.json"
+        if path.exists():
             status = json.loads(path.read_text(encoding="utf-8"))["status"]
             counted += status["dropped"]["producer"]
-            for text in status.get("warnings", ()):
-                named += [range(int(first), int(end) + 1) for first, end in _RESTARTED.findall(text)]
+            named += [
+                range(int(first), int(end) + 1)
+                for text in status.get("warnings", ())
+                for first, end in _GAP.findall(text)
+            ]
     near = {step: rows for step, rows in missing.items() if any(step in steps for steps in named)}
     in_gaps = sum(near.values())
     silent = {step: rows for step, rows in missing.items() if step not in near}
     unexplained = max(sum(silent.values()) - max(counted - in_gaps, 0), 0)
-    first = min(silent, default=None)
+    steps = ", ".join(map(str, list(silent)[:8]))
     return Lost(
-        recorded=sum(map(len, recorded.values())),
+        recorded=0,
         counted=counted,
         named=max(in_gaps - counted, 0),
         named_steps=len(near),
         silent=unexplained,
-        example=f"the first at step {first}" if unexplained and first is not None else "",
+        example=f"rank {rank}: {len(silent)} steps such as {steps}" if unexplained else "",
     )

@@ -65,6 +65,7 @@ class HubConnection:
         self._moved, self._given_up = moved, given_up
         self._early = EarlyFrames(address is None and not hubless)
         self._recent = RecentSteps()
+        self._run = ""
         self._link: Link | None = None
         self._seq = 0
         self._tries = 0
@@ -120,8 +121,10 @@ class HubConnection:
         self._link = link
         self._tries = 0
         self._came(link.hello)
-        if restarted := self._recent.hub_is_back(self._health.step):
-            self._health.warn(restarted)
+        run = link.hello["run"]["id"]
+        if gap := self._recent.hub_is_back(self._health.step, anew=run != self._run):
+            self._health.warn(gap)
+        self._run = run
 
     def is_current(self, link: Link) -> bool:
         """Return whether this is the connection that there is, and not one that was lost."""
@@ -144,7 +147,7 @@ class HubConnection:
             self._early.keep(frame)
         elif not self.send(frame):
             return 0
-        elif stream == "tensors":
+        elif stream in ("tensors", "moments"):
             self._recent.note(step)
         return len(frame)
 
@@ -177,6 +180,8 @@ class HubConnection:
         if self._over or self._last:
             return
         step = self._health.step
+        if self._run:
+            self._recent.hub_gone(step)
         if self._process is None or (self._process.alive and self._tries < 3):
             delay = _RETRY_SECONDS[min(self._tries, len(_RETRY_SECONDS) - 1)]
             self._tries += 1
@@ -189,7 +194,6 @@ class HubConnection:
             return
         self._restarted = True
         self._tries = 0
-        self._recent.hub_ended(step)
         try:
             self._address = self._process.start()
         except Exception as error:

@@ -27,17 +27,31 @@ class RecentSteps:
         while len(self._sent) > 1 and self._sent[1][0] < now - _SECONDS:
             self._sent.popleft()
 
-    def hub_ended(self, step: int) -> None:
-        """Note that the hub is gone at ``step``, with what it had not written."""
-        self._unwritten = min((sent for _, sent in self._sent), default=step)
+    def hub_gone(self, step: int) -> None:
+        """Note that the hub cannot be reached at ``step``, with what it had not written. Noted already, it stays."""
+        if self._unwritten is None:
+            self._unwritten = min((sent for _, sent in self._sent), default=step)
 
-    def hub_is_back(self, step: int) -> str | None:
-        """Return what to tell the user once a new hub is there at ``step``; None when none had ended."""
+    def hub_is_back(self, step: int, *, anew: bool) -> str | None:
+        """Return what to tell the user once a hub is there again at ``step``; None when none had gone.
+
+        Parameters
+        ----------
+        step : int
+            The newest step.
+        anew : bool
+            Whether it is another one, with a recording of its own.
+        """
         if self._unwritten is None:
             return None
         first, self._unwritten = self._unwritten, None
         last = max(first, step)
+        if anew:
+            return (
+                f"The hub ended and was restarted at step {last}. What follows is in a new recording; "
+                f"rows of steps {first} to {last} may be in neither."
+            )
         return (
-            f"The hub ended and was restarted at step {last}. What follows is in a new recording; "
-            f"rows of steps {first} to {last} may be in neither."
+            f"The connection to the hub broke and was back at step {last}. "
+            f"Rows of steps {first} to {last} may be missing in the recording."
         )

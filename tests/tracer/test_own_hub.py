@@ -61,6 +61,26 @@ def _recorded_steps(folder: Path) -> set[int]:
     return set(open_run(folder).tensors()["step"].to_pylist()) if folder.exists() else set()
 
 
+def test_a_connection_that_broke_names_the_steps_that_may_be_missing(gpt, ids, tmp_path, own_hub) -> None:
+    with trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=0.2) as tracer:
+        assert tracer.connected(20)
+        run = tracer.run_id
+        own_hub.add(tracer.hub_pid)
+        steps(tracer, gpt, ids, 3)
+        tracer._job.worker._hub.abort()
+
+        def named() -> str:
+            steps(tracer, gpt, ids, 1)
+            return next(
+                (text for text in tracer.status()["warnings"] if "connection to the hub broke" in text), ""
+            )
+
+        until(named)
+        first, last = re.search(r"Rows of steps (\d+) to (\d+) may be missing", named()).groups()
+        assert int(first) <= 3 <= int(last)
+        assert tracer.run_id == run
+
+
 def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
     gpt, ids, tmp_path, own_hub
 ) -> None:
