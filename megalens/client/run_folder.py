@@ -52,7 +52,14 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.header = _read_header(self.path)
-        self._damaged: dict[str, bool] = {}
+        # Of each stream in which reading ended early, what its file was then.
+        self._damaged: dict[str, tuple[int, int] | None] = {}
+
+    def again(self) -> RunFolder:
+        """Return a fresh object for another reader, since reading keeps state; both know what either finds damaged."""
+        other = RunFolder(self.path)
+        other._damaged = self._damaged
+        return other
 
     @property
     def id(self) -> str:
@@ -155,7 +162,7 @@ class RunFolder:
 
         Rows are not read for it: damage within a file is known once somebody has read up to it.
         """
-        return [stream for stream in STREAM_NAMES if self._damaged.get(stream) or self._end(stream).cut]
+        return [stream for stream in STREAM_NAMES if self._is_damaged(stream) or self._end(stream).cut]
 
     def read(self, stream: str, query: Query | None = None, columns: list[str] | None = None) -> pa.Table:
         """Return the rows that match.
@@ -235,7 +242,13 @@ class RunFolder:
                 raise _unreadable_file(path, error) from error
             cut = True
         finally:
-            self._damaged[stream] = cut
+            if cut:
+                self._damaged[stream] = _stamp(path)
+
+    def _is_damaged(self, stream: str) -> bool:
+        path = self._file(stream)
+        # One that has grown since may have ended within a message that was being written.
+        return stream in self._damaged and path is not None and self._damaged[stream] == _stamp(path)
 
     def _last_step(self) -> int:
         if self.closed:
@@ -264,7 +277,15 @@ class RunFolder:
         if end is not None:
             return end
         last = [batch.column(0)[-1].as_py() for batch in self.batches(stream, columns=["step"])]
-        return StreamEnd(self._damaged.get(stream, False), max(last, default=0))
+        return StreamEnd(self._is_damaged(stream), max(last, default=0))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        info = path.stat()
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size
 
 
 def _open_stream(source: pa.NativeFile, path: Path, stream: str) -> pa.RecordBatchStreamReader | None:

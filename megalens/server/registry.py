@@ -130,8 +130,8 @@ class RunRegistry:
                     "This run is live and not recorded: connect to it instead of reading its folder.",
                 )
             raise _no_run(run_id)
-        # A fresh object: reading keeps state, and two requests may read at once.
-        return _opened(found.path)
+        # Two requests may read at once.
+        return _opened(found)
 
     def rename(self, run_id: str, name: Any) -> dict[str, Any]:
         """Rename a run and return its entry.
@@ -325,9 +325,9 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _opened(path: Path) -> RunFolder:
+def _opened(folder: RunFolder) -> RunFolder:
     try:
-        return RunFolder(path)
+        return folder.again()
     except ClientError as error:
         raise ServerError(409, error.code, error.message, error.field) from error
 

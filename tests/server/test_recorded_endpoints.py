@@ -98,6 +98,23 @@ async def test_a_run_that_nobody_closed_is_gone_and_says_what_is_cut_short(ask, 
     )
 
 
+async def test_damage_within_a_stream_is_said_once_somebody_has_read_up_to_it(ask, run_folder):
+    table = pq.read_table(run_folder / "tensors.parquet").cast(stream_schema("tensors")).combine_chunks()
+    (run_folder / "tensors.parquet").unlink()
+    whole, spoiled, last = (bytes(batch.serialize()) for batch in table.to_batches(table.num_rows // 3 + 1))
+    spoiled = spoiled[: len(spoiled) // 2] + b"\xee" * (len(spoiled) - len(spoiled) // 2)
+    (run_folder / "tensors.arrows").write_bytes(bytes(table.schema.serialize()) + whole + spoiled + last)
+    assert (await ask("runs", RUN))[1]["truncated"] == []
+    _, body, _ = await ask("runs", RUN, "streams", "tensors")
+    assert table_of(body).num_rows == table.num_rows // 3 + 1
+    _, body, _ = await ask("runs", RUN)
+    assert body["truncated"] == ["tensors"]
+    assert any("tensors stream was cut short" in warning for warning in body["status"]["warnings"])
+    # Another file in its place is another matter.
+    (run_folder / "tensors.arrows").write_bytes(bytes(table.schema.serialize()) + whole + last)
+    assert (await ask("runs", RUN))[1]["truncated"] == []
+
+
 async def test_a_run_folder_of_a_newer_format_is_not_listed_and_not_read(ask, run_folder):
     edit(run_folder, format=2)
     _, body, _ = await ask("runs")
