@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..protocol import stream_schema
+from ..protocol import MOMENT_INDEX, MomentIndex, stream_schema
 
 __all__ = ["pack_stream", "sync_folder"]
 
 # A picture reads a few flags and layers of some steps: small groups let a reader skip the others.
-_GROUP_ROWS = {"tensors": 2048}
+# A grouping reads all rows of moments, and of each group its thousands of names once.
+_GROUP_ROWS = {"tensors": 2048, "moments": 524_288}
 _GROUP_ROWS_ELSE = 131072
-_GROUP_BYTES = 16 * 1024 * 1024
+_GROUP_BYTES = {"moments": 64 * 1024 * 1024}
+_GROUP_BYTES_ELSE = 16 * 1024 * 1024
 # Where nearly every number is another one, a dictionary is built in vain; names are many but each comes again at every step.
 _DICTIONARIES: dict[str, list[str]] = {
     "moments": [
@@ -88,6 +90,8 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
     import pyarrow.parquet as pq
 
     most = _GROUP_ROWS.get(stream, _GROUP_ROWS_ELSE)
+    most_bytes = _GROUP_BYTES.get(stream, _GROUP_BYTES_ELSE)
+    index = MomentIndex() if stream == "moments" else None
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     with (
@@ -121,6 +125,10 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
             batches.append(batch)
             rows += batch.num_rows
             size += batch.nbytes
-            if rows >= most or size >= _GROUP_BYTES:
+            if index is not None:
+                index.add(batch)
+            if rows >= most or size >= most_bytes:
                 flush()
         flush()
+        if index is not None:
+            writer.add_key_value_metadata({MOMENT_INDEX: index.text()})

@@ -16,6 +16,7 @@ from .frame import (
 )
 from .frame_checker import CheckedBody, FrameChecker
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
+from .moment_index import MOMENT_INDEX, MomentIndex, StatIndex
 from .moments import (
     MOMENT_COLUMNS,
     MOMENT_STATISTICS,
@@ -64,6 +65,9 @@ __all__ = [
     "HEADER_BYTES",
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
+    "MOMENT_INDEX",
+    "MomentIndex",
+    "StatIndex",
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
     "PERTURBATIONS",

@@ -1,5 +1,9 @@
 """Large recordings are read a chunk of whole steps at a time: the answers are those of rows in memory."""
 
+import socket
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,8 +12,8 @@ import pytest
 from megalens.client import ClientError
 from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, TableRows
 from megalens.client.moments.packed_chunks import PackedChunks
-from megalens.hub.packing import pack_stream
-from megalens.protocol import stream_schema
+from megalens.hub import packing
+from megalens.protocol import MOMENT_INDEX, MomentIndex, stream_schema
 
 QUERIES = [
     {"by": ["layer"]},
@@ -63,10 +67,14 @@ def rows_of_a_run(steps=40):
     return pa.Table.from_pylist(rows, schema=stream_schema("moments"))
 
 
-def in_memory(table):
+def in_memory_rows(table):
     held = TableRows()
     held.append(table)
-    return MomentSource(held)
+    return held
+
+
+def in_memory(table):
+    return MomentSource(in_memory_rows(table))
 
 
 def packed(folder, table, rows_a_group):
@@ -76,7 +84,7 @@ def packed(folder, table, rows_a_group):
     ):
         for batch in table.to_batches(rows_a_group):
             writer.write_batch(batch)
-    pack_stream(folder / "moments.arrows", "moments")
+    packing.pack_stream(folder / "moments.arrows", "moments")
     source = MomentSource(RecordedRows(folder))
     source.refresh()
     return source
@@ -107,7 +115,7 @@ def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, tmp_
         else MomentQuery.of(**{"stat": "grad", **query})
     )
     wanted = in_memory(table).groups(expected)
-    monkeypatch.setattr("megalens.hub.packing._GROUP_ROWS_ELSE", 7)
+    monkeypatch.setitem(packing._GROUP_ROWS, "moments", 7)
     for chunk_rows, held in ((1, 4_000_000), (40, 10), (1_000_000, 10)):
         monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", chunk_rows)
         monkeypatch.setattr("megalens.client.moments.answer._HELD_CELLS", held)
@@ -137,3 +145,72 @@ def test_a_recording_that_goes_while_it_is_read_says_so(tmp_path):
     with pytest.raises(ClientError, match="changed or went while they were read") as gone:
         source.groups(MomentQuery.of("grad"))
     assert gone.value.code == "unreadable"
+
+
+def test_the_index_in_the_footer_is_what_the_rows_say(tmp_path):
+    table = rows_of_a_run()
+    with_index = packed(tmp_path, table, 16)
+    without = tmp_path / "without"
+    without.mkdir()
+    pq.write_table(table, without / "moments.parquet")
+    asked = MomentSource(RecordedRows(without))
+    asked.refresh()
+    found, wanted = with_index.index(), asked.index()
+    assert pq.read_metadata(tmp_path / "moments.parquet").metadata[MOMENT_INDEX]
+    assert {**found, "version": ""} == {**wanted, "version": ""}
+    assert found["samples"]
+    assert [(one["stat"], one["rows"], one["last"], one["steps"]) for one in found["stats"]] == [
+        ("param", 80, 5000, 20),
+        ("grad", 160, 5000, 40),
+        ("activation", 104, 39, 13),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"version": 2}',
+        b'{"version": 1, "samples": 1, "stats": []}',
+        b'{"version": 1, "samples": true, "stats": [{"stat": "weights", "rows": 1, "first": 1, "last": 1, "steps": 1, "names": []}]}',
+        b'{"version": 1, "samples": true, "stats": [{"stat": "grad", "rows": "1", "first": 1, "last": 1, "steps": 1, "names": []}]}',
+        b'{"version": 1, "samples": true, "stats": [{"stat": "grad", "rows": 1, "first": 1, "last": 1, "steps": 1, "names": [1]}]}',
+    ],
+)
+def test_an_index_that_cannot_be_read_is_found_anew(text, tmp_path):
+    assert MomentIndex.read({MOMENT_INDEX: text}) is None
+    table = rows_of_a_run(4)
+    with pq.ParquetWriter(tmp_path / "moments.parquet", table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({MOMENT_INDEX: text})
+    source = MomentSource(RecordedRows(tmp_path))
+    source.refresh()
+    assert source.names("grad") == [
+        f"decoder.layers.{at}.mlp.linear_fc{1 + at % 2}.weight" for at in range(4)
+    ]
+
+
+def test_of_many_rows_that_arrive_the_older_lie_in_files_until_they_are_let_go(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("megalens.client.moments.table_rows._HELD_ROWS", 50)
+    spill = tmp_path / "moments" / "spill"
+    spill.mkdir(parents=True)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (spill / f"{socket.gethostname()}-{gone.pid}-0.parquet").touch()
+    (spill / f"elsewhere-{gone.pid}-0.parquet").touch()
+    table = rows_of_a_run()
+    held = TableRows()
+    for start in range(0, table.num_rows, 20):
+        held.append(table.slice(start, 20))
+    files = sorted(path.name for path in spill.iterdir())
+    assert len(files) == 6
+    assert files[0].startswith("elsewhere-")
+    query = MomentQuery.of("grad", by=["layer"])
+    same(MomentSource(held).groups(query), in_memory(table).groups(query))
+    assert [one.rows for one in held.stats()] == [one.rows for one in in_memory_rows(table).stats()]
+    held.close()
+    held.close()
+    assert [path.name for path in spill.iterdir()] == files[:1]

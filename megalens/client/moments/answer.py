@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol import parse_name
+from ...protocol import StatIndex, parse_name
 from ..errors import ClientError
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .grouping import Key, key_order
@@ -18,7 +18,7 @@ from .name_table import module_of
 from .pick import pick
 from .query import MomentQuery
 from .readings import reading_error, reading_value
-from .rows import MomentRows, StatIndex
+from .rows import MomentRows
 from .wanted import Wanted, read_ahead
 
 __all__ = ["MERGED", "MomentGroups", "answer_groups"]

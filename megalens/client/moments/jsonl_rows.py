@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import MOMENT_STATS
+from ...protocol import MOMENT_STATS, StatIndex
 from ..errors import ClientError
 from .cache_folder import trim_cache
 from .cached_file import CachedFile
 from .duck import duck_cursor
 from .ingest import bring_up_to_date
 from .quoted_path import quoted_path
-from .rows import Progress, StatIndex
+from .rows import Progress
 from .sql_chunks import sql_chunks
 from .supersede import Superseded, supersede
 from .tree import StatisticsTree

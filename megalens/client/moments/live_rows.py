@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import empty_table
+from ...protocol import StatIndex, empty_table
+from .duck import duck_cursor
+from .index_sql import stats_of
 from .recorded_rows import RecordedRows
 from .rows import Progress
-from .table_rows import IndexedRows
+from .sql_chunks import sql_chunks
+from .wanted import Chunk, Wanted
 
 __all__ = ["LiveRows"]
 
 
-class LiveRows(IndexedRows):
+class LiveRows:
     """What the recording holds, and of what arrived the rows that it does not hold yet.
 
     Parameters
@@ -28,17 +31,23 @@ class LiveRows(IndexedRows):
     """
 
     def __init__(self, received: Callable[[], pa.Table], folder: Path | None) -> None:
-        super().__init__()
         self._received = received
         self._recorded = RecordedRows(folder) if folder is not None else None
         self._table = empty_table("moments")
         self._changes = 0
         self._last: tuple[int, int] = (0, -1)
+        self._known: tuple[int, list[StatIndex], bool] = (-1, [], False)
 
     @property
     def version(self) -> str:
         """Changes whenever there is more."""
         return str(self._changes)
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps are known as samples too."""
+        self.stats()
+        return self._known[2]
 
     @property
     def warnings(self) -> list[str]:
@@ -55,6 +64,17 @@ class LiveRows(IndexedRows):
         self._last = (rows, newest)
         self._changes += more
         return more
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is; asked once for each version."""
+        if self._known[0] != self._changes:
+            with duck_cursor() as connection:
+                self._known = (self._changes, *stats_of(connection, self.relation(connection)))
+        return self._known[1]
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        return sql_chunks(connection, self.relation(connection), self.stats(), wanted)
 
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows."""

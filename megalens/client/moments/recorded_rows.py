@@ -9,19 +9,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import ProtocolError, lacking, stream_schema
+from ...protocol import MomentIndex, ProtocolError, StatIndex, lacking, stream_schema
 from ..errors import ClientError
 from .duck import duck_cursor
+from .index_sql import stats_of
 from .packed_chunks import PackedChunks
 from .quoted_path import quoted_path
-from .rows import Progress, StatIndex
+from .rows import Progress
 from .sql_chunks import sql_chunks
-from .table_rows import TableRows, stats_of
+from .table_rows import TableRows
 from .wanted import Chunk, Wanted
 
 __all__ = ["RecordedRows"]
 
 _STREAM = "moments"
+_MANY_ROWS = 500_000
 
 
 class RecordedRows:
@@ -102,14 +104,19 @@ class RecordedRows:
         import pyarrow.parquet as pq
 
         try:
-            missing = lacking(_STREAM, pq.read_schema(path).names)
+            metadata = pq.read_metadata(path)
+            missing = lacking(_STREAM, metadata.schema.names)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, str(error)) from error
         if missing:
             raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
         self._packed = identity
-        with duck_cursor() as connection:
-            self._stats, self._samples = stats_of(connection, self.relation(connection))
+        known = MomentIndex.read(metadata.metadata)
+        if known is None:
+            # Packed by another program.
+            with duck_cursor() as connection:
+                known = stats_of(connection, self.relation(connection))
+        self._stats, self._samples = known
         self._growing.close()
         self._cut = False
         return True
@@ -119,8 +126,9 @@ class RecordedRows:
             return False
         if os.path.getsize(path) < self._offset:
             # Another recording took its place.
+            self._growing.close()
             self._growing, self._offset, self._schema = TableRows(), 0, None
-        batches = []
+        batches, more = [], False
         with pa.OSFile(str(path), "rb") as file:
             file.seek(self._offset)
             while True:
@@ -142,9 +150,12 @@ class RecordedRows:
                     self._cut = True
                     break
                 self._offset = file.tell()
+                if sum(batch.num_rows for batch in batches) > _MANY_ROWS:
+                    self._growing.append(pa.Table.from_batches(batches))
+                    batches, more = [], True
         if batches:
             self._growing.append(pa.Table.from_batches(batches))
-        return bool(batches)
+        return more or bool(batches)
 
 
 def _unreadable(path: Path, why: str) -> ClientError:

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ...protocol import StatIndex
 from .wanted import Chunk, Wanted
 
-__all__ = ["MomentRows", "Progress", "StatIndex"]
+__all__ = ["MomentRows", "Progress"]
 
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done); raise from it to cancel."""
-
-
-@dataclass(frozen=True)
-class StatIndex:
-    """What there is of one stat: rows, the first and last step, how many steps, and the names."""
-
-    stat: str
-    rows: int
-    first: int
-    last: int
-    steps: int
-    names: list[str]
 
 
 class MomentRows(Protocol):

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...protocol import MOMENT_STATS, stream_schema
+from ...protocol import MOMENT_STATS, StatIndex, stream_schema
 from ..errors import ClientError
 from .answer import MomentGroups, answer_groups
 from .duck import duck_cursor
 from .name_filter import NameFilter, Where
 from .name_table import NameTable
 from .query import MomentQuery, check_stat
-from .rows import MomentRows, Progress, StatIndex
+from .rows import MomentRows, Progress
 from .selection import rows_sql
 
 if TYPE_CHECKING:

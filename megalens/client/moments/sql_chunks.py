@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from .rows import StatIndex
+from ...protocol import StatIndex
 from .selection import rows_sql
 from .wanted import Chunk, Wanted
 

@@ -1,0 +1,124 @@
+"""What a recording of the stream ``moments`` holds, found while its rows go by and kept in the footer of the packed file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from .moments import MOMENT_STATS
+
+__all__ = ["MOMENT_INDEX", "MomentIndex", "StatIndex"]
+
+MOMENT_INDEX = b"megalens.moments"
+"""Key of the index in the metadata of a packed file."""
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StatIndex:
+    """What there is of one stat: rows, the first and last step, how many steps, and the names."""
+
+    stat: str
+    rows: int
+    first: int
+    last: int
+    steps: int
+    names: list[str]
+
+
+class _Stat:
+    def __init__(self) -> None:
+        self.rows = 0
+        self.steps: set[int] = set()
+        self.names: dict[str, None] = {}
+        self.last: pa.Array | None = None
+
+
+class MomentIndex:
+    """Counts rows as they are appended."""
+
+    def __init__(self) -> None:
+        self._stats: dict[str, _Stat] = {}
+        self.samples = False
+        """Whether steps are known as samples too."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the rows of a batch of the stream."""
+        if not batch.num_rows:
+            return
+        self.samples = self.samples or bool(np.max(batch["samples"].to_numpy()) >= 0)
+        stats = batch["stat"].dictionary_encode()
+        known, code = stats.dictionary.to_pylist(), stats.indices.to_numpy()
+        step = batch["step"].to_numpy()
+        for at, stat in enumerate(known):
+            of, names = code == at, batch["name"]
+            if len(known) > 1:
+                names = names.filter(pa.array(of))
+            found = self._stats.setdefault(stat, _Stat())
+            found.rows += len(names)
+            found.steps.update(np.unique(step[of]).tolist())
+            # The same tensors come at nearly every step.
+            if found.last is None or not names.equals(found.last):
+                found.names.update(dict.fromkeys(names.unique().to_pylist()))
+                found.last = names
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is, in the order of :data:`MOMENT_STATS`, names sorted."""
+        return [
+            StatIndex(
+                stat, found.rows, min(found.steps), max(found.steps), len(found.steps), sorted(found.names)
+            )
+            for stat in MOMENT_STATS
+            if (found := self._stats.get(stat)) is not None
+        ]
+
+    def text(self) -> bytes:
+        """Return the index as JSON."""
+        stats = [
+            {
+                "stat": one.stat,
+                "rows": one.rows,
+                "first": one.first,
+                "last": one.last,
+                "steps": one.steps,
+                "names": one.names,
+            }
+            for one in self.stats()
+        ]
+        return json.dumps(
+            {"version": _VERSION, "samples": self.samples, "stats": stats}, ensure_ascii=False
+        ).encode()
+
+    @staticmethod
+    def read(metadata: Mapping[bytes, bytes] | None) -> tuple[list[StatIndex], bool] | None:
+        """Return the index that a file's metadata have, and whether steps are known as samples; None where there is none that can be read."""
+        text = (metadata or {}).get(MOMENT_INDEX)
+        if text is None:
+            return None
+        try:
+            said: Any = json.loads(text)
+            if said["version"] != _VERSION or not isinstance(said["samples"], bool):
+                return None
+            return [_stat_index(one) for one in said["stats"]], said["samples"]
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def _stat_index(said: Any) -> StatIndex:
+    numbers = [said[name] for name in ("rows", "first", "last", "steps")]
+    names = said["names"]
+    if (
+        said["stat"] not in MOMENT_STATS
+        or not all(type(number) is int for number in numbers)
+        or not isinstance(names, list)
+        or not all(isinstance(name, str) for name in names)
+    ):
+        raise ValueError("not an index of moments")
+    rows, first, last, steps = numbers
+    return StatIndex(said["stat"], rows, first, last, steps, names)
