@@ -85,9 +85,9 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     n, mean = columns["count"], columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         count = add(n, group)
-        # Means are summed as distances from one of them: rows that all have the same mean lie at no distance from it, to the last bit.
+        # Means are summed as distances from the first of them: rows that all have the same mean lie at no distance from it, to the last bit.
         near = np.zeros(groups)
-        near[group] = mean
+        near[group[::-1]] = mean[::-1]
         near[~np.isfinite(near)] = 0
         middle = near + add(n * (mean - near[group]), group) / count
         middles = middle[group]

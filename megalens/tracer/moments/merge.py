@@ -43,12 +43,13 @@ def merge_rows(rows: Tensor) -> Tensor:
         # What a row without data says of its values is nothing, whatever stands in it.
         n, mean, m2, m3, m4 = (torch.where(there, column, 0.0) for column in (n, mean, m2, m3, m4))
         count = n.sum(0)
-        middle = (n * mean).sum(0) / count
+        # Means are summed as distances from the first of them: equal values have no spread, not even by the rounding of their mean.
+        near = mean.gather(0, there.int().argmax(0, keepdim=True)).squeeze(0) if len(mean) else count
+        near = torch.where(near.isfinite(), near, 0.0)
+        middle = near + (n * (mean - near)).sum(0) / count
         none = count == 0
         low = _or_nan(torch.where(there, low, torch.inf), none, largest=False)
         high = _or_nan(torch.where(there, high, -torch.inf), none, largest=True)
-        # Equal values have no spread, not even by the rounding of their mean.
-        middle = torch.where(low == high, low, middle)
         # A row that is its group's only one lies at no distance, also where the mean is not finite.
         d = torch.where(there & (mean != middle), mean - middle, 0.0)
         d2 = d * d
