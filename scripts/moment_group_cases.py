@@ -189,6 +189,34 @@ def group_cases() -> list[Case]:
             to([["a"]], [[0, 1, 1.015625], [0, 5, 9], [0, 12, 1.1875]], steps=12),
         ),
         case(
+            "Against the first value of the whole run, as a mean with the step before, also where that was not asked for.",
+            [row("w", mean, step=step) for step, mean in enumerate((2, 4, 8, 6, 10), 1)],
+            {"stat": "grad", "by": ["name"], "show": "relative", "smoothing": 2, "first": 3, "last": 5},
+            to([["w"]], [[0, 3, 3], [0, 4, 3.5], [0, 5, 4]]),
+        ),
+        case(
+            "The change in per cent is of the magnitude of the first value.",
+            [row("w", mean, step=step) for step, mean in enumerate((-2, -1, -4), 1)],
+            {"stat": "grad", "statistic": "mean", "by": ["name"], "show": "percent"},
+            to([["w"]], [[0, 1, 0], [0, 2, 50], [0, 3, -100]]),
+        ),
+        case(
+            "What is smoothed is smoothed over every step, and thinned out by what comes of that.",
+            lines,
+            {"stat": "grad", "by": ["name"], "where": {"name": "a"}, "points": 4, "smoothing": 2},
+            to([["a"]], [[0, 1, 1.015625], [0, 6, 5.046875], [0, 12, 1.1796875]], steps=12),
+        ),
+        case(
+            "The greatest groups are chosen by their values as they are.",
+            [
+                row(name, mean, step=step)
+                for name, means in (("a", (1, 9)), ("b", (20, 21)))
+                for step, mean in enumerate(means, 1)
+            ],
+            {"stat": "grad", "by": ["name"], "series": 1, "show": "delta"},
+            to([["b"]], [[0, 1, 0], [0, 2, 1]], groups=2),
+        ),
+        case(
             "Nothing that matches is no group.",
             model,
             {"stat": "grad", "by": ["layer"], "where": {"layer": "77"}},

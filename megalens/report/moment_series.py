@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..client.trailing_mean import trailing_mean
 from .points import thin
-from .scalars import trailing_mean
 
 __all__ = ["Series", "SeriesGroups", "largest", "shown", "smoothed", "thinned"]
 

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..client import Run
+from ..client.trailing_mean import trailing_mean
 from .colors import NONFINITE
 from .picture import Picture
 from .points import thin
 from .words import THIN_SPACE, integer_text, number_text
 
-__all__ = ["scalars_picture", "trailing_mean"]
+__all__ = ["scalars_picture"]
 
 
 def scalars_picture(run: Run, options: Mapping[str, Any], *, width: int = 850) -> Picture:
@@ -49,19 +49,6 @@ def scalars_picture(run: Run, options: Mapping[str, Any], *, width: int = 850) -
             options, title, [f"{lacking or 'No scalar falls into these steps.'} {span}" if known else span]
         )
     return _draw(table, options, names, title, lacking, width)
-
-
-def trailing_mean(values: npt.NDArray[np.float64], points: int) -> npt.NDArray[np.float64]:
-    """Return the mean of each value and those before it, ``points`` in all, over the finite ones; NaN where there is none."""
-    finite = np.isfinite(values)
-    sums = np.concatenate(([0.0], np.cumsum(np.where(finite, values, 0.0))))
-    counts = np.concatenate(([0], np.cumsum(finite)))
-    ends = np.arange(1, len(values) + 1)
-    starts = np.maximum(0, ends - points)
-    count = counts[ends] - counts[starts]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean: npt.NDArray[np.float64] = np.where(count > 0, (sums[ends] - sums[starts]) / count, np.nan)
-    return mean
 
 
 def _draw(

@@ -1,8 +1,7 @@
-import type { IMomentGroups, IMomentSource } from '../store/moment-source';
+import type { IMomentGroups, IMomentQuery, IMomentSource } from '../store/moment-source';
 import { ClientError } from '../client/client-error';
 import { AggregateError } from './aggregate-error';
 import { statsOf } from './moment-ratio';
-import { firstValues, showGroups, smoothGroups, type IMomentQuestion } from './moment-shape';
 import { pageShelf, type MomentShelf } from './moment-shelf';
 
 /**
@@ -16,7 +15,7 @@ import { pageShelf, type MomentShelf } from './moment-shelf';
  */
 export async function groupMoments(
   source: IMomentSource,
-  question: IMomentQuestion,
+  question: IMomentQuery,
   signal?: AbortSignal,
   shelf: MomentShelf = pageShelf
 ): Promise<IMomentGroups> {
@@ -27,27 +26,10 @@ export async function groupMoments(
     signal
   );
   try {
-    return answer?.kind === 'groups' ? answer.groups : await fromServer(source, question, signal);
+    return answer?.kind === 'groups' ? answer.groups : await source.groups(question, signal);
   } catch (error) {
     throw refusal(error) ?? error;
   }
-}
-
-/** The server thins lines out, keeping each group's first step; what is shown against it is made of that. */
-async function fromServer(
-  source: IMomentSource,
-  { show = 'raw', smoothing = 0, ...query }: IMomentQuestion,
-  signal?: AbortSignal
-): Promise<IMomentGroups> {
-  const groups = await source.groups(query, signal);
-  let firsts = new Map<string, number>();
-  if (show !== 'raw') {
-    const { series: _, ...all } = query;
-    firsts = firstValues(
-      query.steps ? await source.groups({ ...all, steps: null, points: 4 }, signal) : groups
-    );
-  }
-  return smoothGroups(showGroups(groups, show, firsts), smoothing);
 }
 
 /** What the server says of a question that contradicts itself, as it would be said here. */

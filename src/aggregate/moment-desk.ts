@@ -1,7 +1,7 @@
-import type { IMomentGroups, MomentStat } from '../store/moment-source';
+import type { IMomentGroups, IMomentQuery, MomentStat } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
 import { groupTables } from './moment-ratio';
-import { needsWhole, shapeGroups, type IMomentQuestion } from './moment-shape';
+import { needsWhole, shapeGroups } from './moment-shape';
 import { MomentTable, type IRowPart } from './moment-table';
 
 /** What a desk can be asked. Tables are known by a name that the asker gives them. */
@@ -14,7 +14,7 @@ export type DeskQuestion =
       /** The rows take the place of those from this step on; of all when null. */
       readonly from: number | null;
     }
-  | { readonly kind: 'group'; readonly tables: readonly string[]; readonly question: IMomentQuestion }
+  | { readonly kind: 'group'; readonly tables: readonly string[]; readonly question: IMomentQuery }
   | { readonly kind: 'drop'; readonly table: string };
 
 /** What it answers: the number of rows of the table, or groups. */

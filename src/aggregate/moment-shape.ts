@@ -1,21 +1,10 @@
-import type { MomentsOptions } from '../protocol/views.generated';
 import type { IMomentGroups, IMomentQuery } from '../store/moment-source';
 import { startsOf } from './moment-ratio';
 import { decimateGroups, pick, rowsWhere, topGroups } from './moment-pick';
 import { trailingMean } from './trailing-mean';
 
-/** How values are shown: as they are, divided by the first of the series, minus it, or the change from it in per cent. */
-export type MomentShow = Required<MomentsOptions>['show'];
-
-/** A query, and how its answer is shaped for drawing. */
-export interface IMomentQuestion extends IMomentQuery {
-  readonly show?: MomentShow;
-  /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
-  readonly smoothing?: number;
-}
-
 /** Whether an answer needs what lies before the steps that are asked for. */
-export function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuestion): boolean {
+export function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuery): boolean {
   return Boolean(steps) && (show !== 'raw' || smoothing > 1);
 }
 
@@ -25,7 +14,7 @@ export function needsWhole({ show = 'raw', smoothing = 0, steps }: IMomentQuesti
  *
  * @param groups - Groups of every step of the run where `needsWhole` says so.
  */
-export function shapeGroups(groups: IMomentGroups, question: IMomentQuestion): IMomentGroups {
+export function shapeGroups(groups: IMomentGroups, question: IMomentQuery): IMomentGroups {
   const { show = 'raw', smoothing = 0, series, points } = question;
   const steps = needsWhole(question) ? question.steps : null;
   const top = series === undefined ? groups : topGroups(groups, series, steps ?? undefined);
@@ -37,7 +26,7 @@ export function shapeGroups(groups: IMomentGroups, question: IMomentQuestion): I
 }
 
 /** The first finite value of each group, by its key as JSON; a group that never had one is not in here. */
-export function firstValues(groups: IMomentGroups): Map<string, number> {
+function firstValues(groups: IMomentGroups): Map<string, number> {
   const firsts = new Map<string, number>();
   const starts = startsOf(groups);
   groups.keys.forEach((key, group) => {
@@ -55,9 +44,9 @@ export function firstValues(groups: IMomentGroups): Map<string, number> {
  *
  * @param firsts - First values of the whole run. A group of which it is 0 or unknown has no relative value and no change in per cent: NaN.
  */
-export function showGroups(
+function showGroups(
   groups: IMomentGroups,
-  show: MomentShow,
+  show: NonNullable<IMomentQuery['show']>,
   firsts: ReadonlyMap<string, number>
 ): IMomentGroups {
   if (show === 'raw') {
@@ -79,7 +68,7 @@ export function showGroups(
 }
 
 /** Replace each value by the mean of it and of those before it in its group; non-finite ones stay as they are. */
-export function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
+function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
   if (points < 2) {
     return groups;
   }

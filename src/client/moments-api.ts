@@ -46,6 +46,8 @@ export interface IMomentsGroupsRequest {
   readonly series?: number;
   readonly ratio?: string;
   readonly mixed?: boolean;
+  readonly show?: string;
+  readonly smoothing?: number;
 }
 
 /** The endpoints of a run's statistics. Every method rejects with a `ClientError`. */

@@ -85,6 +85,10 @@ export interface IMomentQuery {
   readonly ratio?: 'none' | 'grad_to_param' | 'gain';
   /** Let inputs and outputs of modules enter one group; refused without it. */
   readonly mixed?: boolean;
+  /** How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the change from it in per cent. */
+  readonly show?: Required<MomentsOptions>['show'];
+  /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
+  readonly smoothing?: number;
   /** At most about so many steps a group; every minimum, maximum and non-finite step stays. */
   readonly points?: number;
   /** At most so many groups: those of the greatest magnitudes. */

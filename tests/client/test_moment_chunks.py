@@ -26,6 +26,8 @@ QUERIES = [
     {"by": ["layer"], "ratio": "grad_to_param", "points": 12},
     {"by": ["layer"], "stat": "activation", "ratio": "gain"},
     {"by": ["layer"], "where": {"name": "nothing"}},
+    {"by": ["layer"], "where": {"name": "nothing"}, "show": "relative", "smoothing": 3},
+    {"by": ["layer"], "show": "percent", "smoothing": 4, "first": 9, "points": 8, "series": 2},
     {"by": ["layer"], "stat": "dgrad"},
 ]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from megalens.client import ClientError
 from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, TableRows
+from megalens.client.trailing_mean import trailing_mean
 from megalens.protocol import MOMENT_COLUMNS, merge_moments, read_moments, stream_schema
 
 GOLDEN = Path(__file__).parents[2] / "protocol" / "fixtures" / "moments"
@@ -240,6 +241,9 @@ def test_captures_join_and_leave_out_what_they_do_not_match():
         {"where": {"name": "("}},
         {"statistic": "median"},
         {"points": 0},
+        {"smoothing": -1},
+        {"smoothing": True},
+        {"show": "squared"},
         {"ratio": "gain", "stat": "grad"},
         {"stat": "weights"},
         {"first": "1"},
@@ -455,3 +459,32 @@ def test_a_recording_answers_the_same_growing_and_packed(tmp_path):
     moments.close()
     with pytest.raises(ClientError, match="closed"):
         moments.groups(query)
+
+
+def test_what_is_shown_starts_at_the_first_finite_value_and_gaps_stay():
+    sizes = (math.nan, 4.0, math.nan, 8.0, 2.0)
+    rows = [
+        row("a", step, mean=size, m2=0.0, nan_count=float(math.isnan(size)), rounding=2.0**-24)
+        for step, size in enumerate(sizes, 1)
+    ]
+    rows += [row("b", step, mean=0.0, m2=0.0) for step in (1, 2)]
+    shown = ask(rows, statistic="mean", by=["name"], show="relative", smoothing=3)
+    raw = ask(rows, statistic="mean", by=["name"])
+    assert [value for *_, value in values(shown, "name")] == [
+        pytest.approx(value, nan_ok=True)
+        for value in (math.nan, 1.0, math.nan, 1.5, 1.25, math.nan, math.nan)
+    ]
+    np.testing.assert_allclose(shown.table["error"].to_numpy()[:5], raw.table["error"].to_numpy()[:5] / 4)
+    delta = ask(rows, statistic="mean", by=["name"], show="delta")
+    np.testing.assert_array_equal(delta.table["error"].to_numpy(), raw.table["error"].to_numpy())
+    assert [value for *_, value in values(delta, "name")][5:] == [0.0, 0.0]
+
+
+def test_a_spike_does_not_stay_in_the_trailing_means_behind_it():
+    means = np.ones(100)
+    means[10], means[20], means[30] = 1e20, math.inf, math.nan
+    expected = [
+        np.mean(part[np.isfinite(part)]) for part in (means[max(0, at - 6) : at + 1] for at in range(100))
+    ]
+    np.testing.assert_allclose(trailing_mean(means, 7), expected, rtol=1e-15)
+    assert len(trailing_mean(means[:0], 7)) == 0

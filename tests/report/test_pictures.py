@@ -9,12 +9,12 @@ import pytest
 from recorded_run import RUN_ID, tensor, values_of, write_run
 
 from megalens.client import open_run, trend
+from megalens.client.trailing_mean import trailing_mean
 from megalens.protocol import check_view_options
 from megalens.report import build_report, draw_picture
 from megalens.report.describe import compressor_words
 from megalens.report.draw import make_picture, make_pictures
 from megalens.report.points import thin
-from megalens.report.scalars import trailing_mean
 
 
 @pytest.fixture(scope="module")

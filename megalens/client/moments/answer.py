@@ -19,6 +19,7 @@ from .pick import pick
 from .query import MomentQuery
 from .readings import reading_error, reading_value
 from .rows import MomentRows
+from .shaping import shape_values
 from .wanted import Wanted, read_ahead
 
 __all__ = ["MERGED", "MomentGroups", "answer_groups"]
@@ -29,6 +30,9 @@ MERGED = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_cou
 # So many cells are held as they are merged, with all of their columns; of more first only the values, which tell what a picture needs of them.
 _HELD_CELLS = 4_000_000
 _WHOLE = ("layer", "expert", "rank", "stage")
+_EVER = -(1 << 63)
+
+Column = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,16 @@ def answer_groups(
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    cells, totals = _Answer(connection, rows, stats, query, sides, order).cells()
-    return _shape(cells, order, totals, query)
+    return _shape(_Answer(connection, rows, stats, query, sides, order).picked(), order, query)
+
+
+@dataclass(frozen=True)
+class _Picked:
+    """Cells that stay, ordered by group and step; their values as shown, with the factors of their errors, where that is not as they are; how many groups and steps there were."""
+
+    cells: Cells
+    shaped: tuple[Column, Column] | None
+    totals: tuple[int, int]
 
 
 class _Answer:
@@ -115,33 +127,50 @@ class _Answer:
             sum(one.rows for one in known), len(order) * max((one.steps for one in known), default=0)
         )
 
-    def cells(self) -> tuple[Cells, tuple[int, int]]:
-        """Return the cells that stay, ordered by group and step, and how many groups and steps there were."""
+    def picked(self) -> _Picked:
+        """Return the cells that stay."""
         query = self._query
         statistic = query.statistic if query.lean else None
         picking = query.series is not None or query.points is not None
         if not picking or self._cells <= _HELD_CELLS:
             cells = Cells.joined(list(self._merged(statistic)))
-            kept, totals = pick(self._connection, cells.keys, cells.step, *_value(cells, query), query)
-            return cells.take(kept), totals
+            kept, shaped, totals = self._pick(cells, *_value(cells, query))
+            return _Picked(cells.take(kept), shaped, totals)
         # Only what is picked by is held: keys, step, value, and whether it is bad.
         slim = []
         for cells in self._merged(query.statistic):
             value, bad = _value(cells, query)
             slim.append(Cells(cells.keys, cells.step, [{"value": value, "bad": bad}]))
         held = Cells.joined(slim)
-        kept, totals = pick(
-            self._connection, held.keys, held.step, held.sides[0]["value"], held.sides[0]["bad"], query
-        )
+        kept, shaped, totals = self._pick(held, held.sides[0]["value"], held.sides[0]["bad"])
         chosen = np.zeros(len(held), bool)
         chosen[kept] = True
         cells = Cells.joined(list(self._merged(statistic, chosen)))
-        return cells.take(np.lexsort((cells.step, *reversed(cells.keys)))), totals
+        return _Picked(cells.take(np.lexsort((cells.step, *reversed(cells.keys)))), shaped, totals)
+
+    def _pick(
+        self, cells: Cells, value: Column, bad: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
+        """Return the places of what stays, ordered by group and step; how it is shown, where that is not as it is; and how many groups and steps there were."""
+        query = self._query
+        if not query.shaped:
+            kept, totals = pick(self._connection, cells.keys, cells.step, value, value, bad, query)
+            return kept, None, totals
+        shown, scale = shape_values(cells.keys, cells.step, value, query.show, query.smoothing)
+        first = query.first if query.first is not None else _EVER
+        inside = np.flatnonzero(cells.step >= first)
+        keys = [key[inside] for key in cells.keys]
+        kept, totals = pick(
+            self._connection, keys, cells.step[inside], value[inside], shown[inside], bad[inside], query
+        )
+        kept = inside[kept]
+        return kept, (shown[kept], scale[kept]), totals
 
     def _merged(self, statistic: str | None, kept: NDArray[np.bool_] | None = None) -> Iterator[Cells]:
         query = self._query
         columns = (*wanted_columns(statistic), *query.grouping.rows)
-        wanted = Wanted(self._names, columns, query.where.rows, query.first, query.last)
+        first = None if query.shaped else query.first
+        wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
         chunks = read_ahead(self._rows.chunks(self._connection, wanted))
         return merge_cells(chunks, self._keys, columns, kept)
 
@@ -203,12 +232,8 @@ def _value(cells: Cells, query: MomentQuery) -> tuple[NDArray[np.float64], NDArr
         return values[0] / values[1], bad
 
 
-def _shape(
-    cells: Cells,
-    order: list[Key],
-    totals: tuple[int, int],
-    query: MomentQuery,
-) -> MomentGroups:
+def _shape(picked: _Picked, order: list[Key], query: MomentQuery) -> MomentGroups:
+    cells = picked.cells
     merged = cells.sides[0]
     value, error, scaled = (
         reading_value(merged, query.statistic),
@@ -224,6 +249,9 @@ def _shape(
             error = np.where(shares > 0, np.abs(value) * shares, 0)
         scaled = scaled | other["scaled"]
         merged = merged | {name: merged[name] + other[name] for name in ("nan_count", "inf_count")}
+    if picked.shaped is not None:
+        value, scale = picked.shaped
+        error = np.where(error == 0, 0, error * scale)
     codes = cells.keys
     keys = ("code", *query.grouping.rows)
     starts = _starts(codes)
@@ -252,7 +280,7 @@ def _shape(
     unknown = np.full(len(rows), np.nan)
     columns |= {name: merged[name][rows] if name in merged else unknown for name in MERGED}
     columns |= {"error": error[rows], "scaled": scaled[rows]}
-    return MomentGroups(pa.table(columns), ordered, *totals)
+    return MomentGroups(pa.table(columns), ordered, *picked.totals)
 
 
 def _share(error: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ def pick(
     keys: Sequence[NDArray[np.int64]],
     step: NDArray[np.int64],
     value: NDArray[np.float64],
+    shown: NDArray[np.float64],
     bad: NDArray[np.bool_],
     query: MomentQuery,
 ) -> tuple[NDArray[np.int64], tuple[int, int]]:
@@ -34,14 +35,14 @@ def pick(
         Where SQL runs.
     keys : sequence of ndarray
         What tells the group of each cell.
-    step, value, bad : ndarray
-        Of each cell; ``bad`` where values are not finite or not known.
+    step, value, shown, bad : ndarray
+        Of each cell. Groups are chosen by ``value``, steps by ``shown``; ``bad`` where values are not finite or not known.
     query : MomentQuery
         Of which ``series`` and ``points`` say how many groups and about how many steps may stay.
     """
     names = [f"key{at}" for at in range(len(keys))]
     group = ", ".join(names)
-    columns = dict(zip(names, keys, strict=True)) | {"step": step, "value": value, "bad": bad}
+    columns = dict(zip(names, keys, strict=True)) | {"step": step, "value": value, "shown": shown, "bad": bad}
     connection.register("cells", pa.table({**columns, "place": np.arange(len(step))}))
     totals = connection.execute(
         f"SELECT (SELECT count(*) FROM (SELECT DISTINCT {group} FROM cells)), (SELECT count(DISTINCT step) FROM cells)"
@@ -68,11 +69,11 @@ def _kept_sql(group: str, points: int) -> str:
     spans = max(1, points // 4)
     return f"""
         WITH long AS (
-            SELECT {group}, step, value, bad OR isinf(value) AS bad,
+            SELECT {group}, step, shown, bad OR isinf(shown) AS bad,
                 least({spans - 1}, floor((step - low) / (CASE WHEN high = low THEN 1 ELSE high - low END / {spans}::DOUBLE)))::INTEGER AS span
             FROM cells JOIN top USING ({group}) WHERE steps > {points:d}),
         ends AS (
-            SELECT {group}, unnest([min(step), max(step), arg_min(step, value) FILTER (isfinite(value)), arg_max(step, value) FILTER (isfinite(value))]) AS step
+            SELECT {group}, unnest([min(step), max(step), arg_min(step, shown) FILTER (isfinite(shown)), arg_max(step, shown) FILTER (isfinite(shown))]) AS step
             FROM long GROUP BY {group}, span)
         SELECT {group}, step FROM ends WHERE step IS NOT NULL
         UNION SELECT {group}, step FROM long WHERE bad

@@ -11,6 +11,7 @@ from ..errors import ClientError
 from .grouping import Grouping
 from .name_filter import NameFilter, Where
 from .readings import STATISTICS
+from .shaping import SHOWS
 
 __all__ = ["MomentQuery", "check_stat"]
 
@@ -41,6 +42,10 @@ class MomentQuery:
         ``none``, ``grad_to_param`` or ``gain``.
     mixed : bool
         Let inputs and outputs of modules enter one group.
+    show : str
+        ``raw``, ``relative``, ``delta`` or ``percent``: against the first value of the whole run.
+    smoothing : int
+        How many steps of a group a trailing mean is over; 0 and 1 are none.
     lean : bool
         Only the value and its error, counts and non-finite counts are needed: what else is merged may be left out, as NaN.
     """
@@ -55,7 +60,14 @@ class MomentQuery:
     series: int | None = None
     ratio: str = "none"
     mixed: bool = False
+    show: str = "raw"
+    smoothing: int = 0
     lean: bool = False
+
+    @property
+    def shaped(self) -> bool:
+        """Whether values are shown otherwise than they are: what lies before the steps that are asked for is needed then."""
+        return self.show != "raw" or self.smoothing > 1
 
     @classmethod
     def of(
@@ -71,6 +83,8 @@ class MomentQuery:
         series: int | None = None,
         ratio: str = "none",
         mixed: bool = False,
+        show: str = "raw",
+        smoothing: int = 0,
     ) -> MomentQuery:
         """Return the question that the members of a request mean.
 
@@ -80,7 +94,11 @@ class MomentQuery:
             ``bad-parameter``, naming the member at fault.
         """
         check_stat(stat)
-        for field, value, known in (("statistic", statistic, STATISTICS), ("ratio", ratio, _RATIOS)):
+        for field, value, known in (
+            ("statistic", statistic, STATISTICS),
+            ("ratio", ratio, _RATIOS),
+            ("show", show, SHOWS),
+        ):
             if value not in known:
                 raise _bad(field, f"one of {', '.join(known)}", value)
         for field, number in (("first", first), ("last", last)):
@@ -89,6 +107,8 @@ class MomentQuery:
         for field, number in (("points", points), ("series", series)):
             if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
                 raise _bad(field, "a whole number from 1", number)
+        if not isinstance(smoothing, int) or isinstance(smoothing, bool) or smoothing < 0:
+            raise _bad("smoothing", "a whole number from 0", smoothing)
         if ratio == "gain" and stat not in ("activation", "dgrad"):
             raise ClientError(
                 f"A gain is of what goes into modules and comes out of them, and {stat} is neither. Choose activation or dgrad.",
@@ -108,6 +128,8 @@ class MomentQuery:
             series,
             ratio,
             bool(mixed),
+            show,
+            smoothing,
         )
 
     @classmethod
@@ -125,6 +147,8 @@ class MomentQuery:
             "series",
             "ratio",
             "mixed",
+            "show",
+            "smoothing",
         )
         unknown = [str(member) for member in members if member not in known]
         if unknown:

@@ -1,7 +1,6 @@
-import type { IMomentQuestion } from '../../aggregate';
 import { formatBytes } from '../../charts';
 import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
-import type { IMomentGroups, IMomentIndex, MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { BaseView } from '../base';
@@ -100,7 +99,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
   }
 
   /** The question that the options ask, of the chosen steps. */
-  protected question(by: readonly MomentColumn[], points?: number): IMomentQuestion {
+  protected question(by: readonly MomentColumn[], points?: number): IMomentQuery {
     const { stat, statistic, pattern, where, ratio, mixed, show, smoothing } = this.options;
     const steps = this.within(this.options.steps);
     return {
@@ -207,7 +206,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
   protected otherRuns: readonly IOtherRun[] = [];
 
   /** The question for the steps of everything that matches the filter. */
-  protected get everything(): IMomentQuestion {
+  protected get everything(): IMomentQuery {
     const { stat, pattern, where, ratio } = this.options;
     return {
       stat: ratio === 'grad_to_param' ? 'grad' : stat,

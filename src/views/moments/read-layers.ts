@@ -1,5 +1,4 @@
-import type { IMomentQuestion } from '../../aggregate';
-import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMomentGroups, IMomentQuery, MomentColumn, MomentKey } from '../../store/moment-source';
 import type { Translate } from '../translate';
 import { acrossLayers, onlyAt } from './across-layers';
 import { compareLines } from './compare';
@@ -14,9 +13,9 @@ export interface ILayersQuery {
   /** Columns that make a group, `layer` first. */
   readonly by: readonly MomentColumn[];
   /** What is asked of each run, apart from its step. */
-  readonly question: IMomentQuestion;
+  readonly question: IMomentQuery;
   /** What tells which steps a run has. */
-  readonly everything: IMomentQuestion;
+  readonly everything: IMomentQuery;
   readonly reader: MomentReader;
   /** Name of the view's own run. */
   readonly name: string;

@@ -1,5 +1,4 @@
-import type { IMomentQuestion } from '../../aggregate';
-import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import type { Translate } from '../translate';
 import type { StepAxis } from './axes';
 import { badStretches, drawnSteps, type IStretch } from './captions';
@@ -15,7 +14,7 @@ export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   /** Without `points` and `series`. */
-  readonly question: IMomentQuestion;
+  readonly question: IMomentQuery;
   readonly name: string;
   readonly reader: MomentReader;
   readonly others: readonly IOtherRun[];
@@ -27,7 +26,7 @@ export interface ILinesQuery {
 /** Whole lines, and what is drawn around them. */
 export interface ILines {
   /** What was asked of this run. */
-  readonly question: IMomentQuestion;
+  readonly question: IMomentQuery;
   /** This run's groups. */
   readonly base: IMomentGroups;
   readonly lines: readonly IMomentLine[];

@@ -1,5 +1,11 @@
-import { groupMoments, type IMomentQuestion } from '../../aggregate';
-import type { IMomentGroups, IMomentIndex, IMomentSource, ReadingProgress } from '../../store/moment-source';
+import { groupMoments } from '../../aggregate';
+import type {
+  IMomentGroups,
+  IMomentIndex,
+  IMomentQuery,
+  IMomentSource,
+  ReadingProgress
+} from '../../store/moment-source';
 
 /** Answers that are kept: those of one picture and its last few places. */
 const MOST_KEPT = 24;
@@ -31,7 +37,7 @@ export class MomentReader {
   }
 
   /** Groups as of the last `index`. A question that fails is asked anew. */
-  groups(query: IMomentQuestion, signal?: AbortSignal): Promise<IMomentGroups> {
+  groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups> {
     const key = JSON.stringify(query);
     const kept = this._kept.get(key);
     if (kept) {
