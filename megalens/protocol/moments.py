@@ -74,8 +74,7 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     """
 
     def add(weights: Column, of: NDArray[np.integer]) -> Column:
-        total: Column = np.bincount(of, weights, groups)  # type: ignore[assignment]
-        return total
+        return _sums(weights, of, groups)
 
     merged = {name: add(columns[name], group) for name in ("nan_count", "inf_count")}
     there = columns["count"] > 0
@@ -115,9 +114,15 @@ def _errors(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[s
     n, mean, m2 = (columns[name][inexact] for name in ("count", "mean", "m2"))
     variance, square = np.maximum(m2 / n, 0), mean * mean
     off, of = rounding[inexact] * n, group[inexact]
-    squares: Column = np.bincount(of, 3 * off * (variance + square), groups)  # type: ignore[assignment]
-    fourths: Column = np.bincount(of, off * (variance * variance + 14 * square * square), groups)  # type: ignore[assignment]
-    return {"m2_error": squares, "m4_error": fourths}
+    return {
+        "m2_error": _sums(3 * off * (variance + square), of, groups),
+        "m4_error": _sums(off * (variance * variance + 14 * square * square), of, groups),
+    }
+
+
+def _sums(weights: Column, group: NDArray[np.integer], groups: int) -> Column:
+    # Of no rows numpy would give whole numbers.
+    return np.bincount(group, weights, groups).astype(np.float64, copy=False)
 
 
 def read_moments(columns: Columns) -> dict[str, Column]:

@@ -75,7 +75,7 @@ def parse_name(name: str) -> TensorName:
     The layer is the number that most probably is one, by the word before it: ``layers.3``, ``h.3``, ``multihead_layers.3``, ``encoder.3``, never
     ``experts.3`` or ``head.3``. Of equals it is the first.
     """
-    tokens = re.split(r"[./]", name)
+    tokens = name.replace("/", ".").split(".")
     expert, tokens = _without_expert(tokens)
     at = _layer_at(tokens)
     if at is None:
@@ -107,23 +107,22 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 
 
 def _without_expert(tokens: list[str]) -> tuple[int | None, list[str]]:
-    for at, token in enumerate(tokens):
+    for at in _numbers(tokens):
         before = tokens[at - 1].lower() if at else ""
-        if _is_number(token) and _words(before) & _EXPERT_WORDS and not _tells_layer(before):
-            return int(token), tokens[:at] + tokens[at + 1 :]
+        if _words(before) & _EXPERT_WORDS and not _tells_layer(before):
+            return int(tokens[at]), tokens[:at] + tokens[at + 1 :]
     grouped = _GROUPED.fullmatch(tokens[-1])
-    if grouped and any(_words(token) & _EXPERT_WORDS for token in tokens[:-1]):
+    if grouped and any(_words(token.lower()) & _EXPERT_WORDS for token in tokens[:-1]):
         return int(grouped[2]), [*tokens[:-1], grouped[1]]
     return None, tokens
 
 
 def _layer_at(tokens: list[str]) -> int | None:
     best, best_score = None, _ENOUGH - 1
-    for at, token in enumerate(tokens):
-        if _is_number(token):
-            score = _score(tokens, at)
-            if score > best_score:
-                best, best_score = at, score
+    for at in _numbers(tokens):
+        score = _score(tokens, at)
+        if score > best_score:
+            best, best_score = at, score
     return best
 
 
@@ -147,9 +146,13 @@ def _tells_layer(before: str) -> bool:
     return "layer" in before or "block" in before
 
 
-def _words(token: str) -> set[str]:
-    return set(token.lower().split("_"))
+@lru_cache(maxsize=1 << 12)
+def _words(token: str) -> frozenset[str]:
+    return frozenset(token.split("_"))
 
 
-def _is_number(token: str) -> bool:
-    return token.isascii() and token.isdecimal() and len(token) <= 9
+def _numbers(tokens: list[str]) -> list[int]:
+    """Return the places of tokens that are numbers."""
+    return [
+        at for at, token in enumerate(tokens) if token.isdecimal() and token.isascii() and len(token) <= 9
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,25 @@ class _Picked:
     totals: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class _Slim:
+    """Of cells what groups and steps are chosen by."""
+
+    keys: list[NDArray[np.int64]]
+    step: NDArray[np.int64]
+    value: Column
+    bad: NDArray[np.bool_]
+    """Whether there is anything in it that is not finite or not known."""
+
+    @classmethod
+    def of(cls, cells: Cells, query: MomentQuery) -> _Slim:
+        values = [reading_value(side, query.statistic) for side in cells.sides]
+        bad = np.logical_or.reduce([(side["nan_count"] + side["inf_count"]) != 0 for side in cells.sides])
+        with np.errstate(all="ignore"):
+            value = values[0] if len(values) == 1 else values[0] / values[1]
+        return cls(cells.keys, cells.step, value, bad)
+
+
 class _Answer:
     """From rows to the cells that stay."""
 
@@ -133,36 +152,33 @@ class _Answer:
         statistic = query.statistic if query.lean else None
         picking = query.series is not None or query.points is not None
         if not picking or self._cells <= _HELD_CELLS:
-            cells = Cells.joined(list(self._merged(statistic)))
-            kept, shaped, totals = self._pick(cells, *_value(cells, query))
-            return _Picked(cells.take(kept), shaped, totals)
-        # Only what is picked by is held: keys, step, value, and whether it is bad.
-        slim = []
-        for cells in self._merged(query.statistic):
-            value, bad = _value(cells, query)
-            slim.append(Cells(cells.keys, cells.step, [{"value": value, "bad": bad}]))
-        held = Cells.joined(slim)
-        kept, shaped, totals = self._pick(held, held.sides[0]["value"], held.sides[0]["bad"])
-        chosen = np.zeros(len(held), bool)
+            parts = list(self._merged(statistic))
+            kept, shaped, totals = self._pick([_Slim.of(part, query) for part in parts])
+            return _Picked(Cells.chosen(parts, kept), shaped, totals)
+        # Of so many only what is picked by is held; those that stay are merged again.
+        slim = [_Slim.of(part, query) for part in self._merged(query.statistic)]
+        kept, shaped, totals = self._pick(slim)
+        chosen = np.zeros(sum(len(part.step) for part in slim), bool)
         chosen[kept] = True
-        cells = Cells.joined(list(self._merged(statistic, chosen)))
-        return _Picked(cells.take(np.lexsort((cells.step, *reversed(cells.keys)))), shaped, totals)
+        parts = list(self._merged(statistic, chosen))
+        # Of the chosen cells, which come in the order of all, these are the places.
+        return _Picked(Cells.chosen(parts, np.cumsum(chosen)[kept] - 1), shaped, totals)
 
     def _pick(
-        self, cells: Cells, value: Column, bad: NDArray[np.bool_]
+        self, parts: Sequence[_Slim]
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
         """Return the places of what stays, ordered by group and step; how it is shown, where that is not as it is; and how many groups and steps there were."""
         query = self._query
+        keys = [np.concatenate(key) for key in zip(*(part.keys for part in parts), strict=True)]
+        step, value = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "value"))
+        bad = np.concatenate([part.bad for part in parts])
         if not query.shaped:
-            kept, totals = pick(self._connection, cells.keys, cells.step, value, value, bad, query)
+            kept, totals = pick(self._connection, keys, step, value, value, bad, query)
             return kept, None, totals
-        shown, scale = shape_values(cells.keys, cells.step, value, query.show, query.smoothing)
-        first = query.first if query.first is not None else _EVER
-        inside = np.flatnonzero(cells.step >= first)
-        keys = [key[inside] for key in cells.keys]
-        kept, totals = pick(
-            self._connection, keys, cells.step[inside], value[inside], shown[inside], bad[inside], query
-        )
+        shown, scale = shape_values(keys, step, value, query.show, query.smoothing)
+        inside = np.flatnonzero(step >= (_EVER if query.first is None else query.first))
+        columns = ([key[inside] for key in keys], step[inside], value[inside], shown[inside], bad[inside])
+        kept, totals = pick(self._connection, *columns, query)
         kept = inside[kept]
         return kept, (shown[kept], scale[kept]), totals
 
@@ -220,16 +236,6 @@ def _refuse_mixed(side: _Side) -> None:
                 code="mixed",
                 field="mixed",
             )
-
-
-def _value(cells: Cells, query: MomentQuery) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return what groups and steps are chosen by, and whether there is anything in it that is not finite or not known."""
-    values = [reading_value(side, query.statistic) for side in cells.sides]
-    bad = np.logical_or.reduce([(side["nan_count"] + side["inf_count"]) != 0 for side in cells.sides])
-    if len(values) == 1:
-        return values[0], bad
-    with np.errstate(all="ignore"):
-        return values[0] / values[1], bad
 
 
 def _shape(picked: _Picked, order: list[Key], query: MomentQuery) -> MomentGroups:

@@ -67,23 +67,26 @@ class Cells:
     def __len__(self) -> int:
         return len(self.step)
 
-    def take(self, places: NDArray[np.integer] | NDArray[np.bool_]) -> Cells:
-        """Return some of the cells."""
-        return Cells(
-            [key[places] for key in self.keys],
-            self.step[places],
-            [{name: column[places] for name, column in side.items()} for side in self.sides],
-        )
-
     @staticmethod
-    def joined(parts: Sequence[Cells]) -> Cells:
-        """Return the cells of all parts, of which there is at least one."""
+    def chosen(parts: Sequence[Cells], places: NDArray[np.int64]) -> Cells:
+        """Return some cells of all parts, of which there is at least one, in the order of ``places``: these count through the parts."""
+        ends = np.cumsum([len(part) for part in parts])
+        part = np.searchsorted(ends, places, side="right")
+        rows = [(part == at, places[part == at] - ends[at] + len(parts[at])) for at in range(len(parts))]
+
+        def gather(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+            # Nothing is joined before it is chosen: of millions of cells a picture takes thousands.
+            found = np.empty(len(places), columns[0].dtype)
+            for (to, of), column in zip(rows, columns, strict=True):
+                found[to] = column[of]
+            return found
+
         first = parts[0]
         return Cells(
-            [np.concatenate([part.keys[at] for part in parts]) for at in range(len(first.keys))],
-            np.concatenate([part.step for part in parts]),
+            [gather([part.keys[at] for part in parts]) for at in range(len(first.keys))],
+            gather([part.step for part in parts]),
             [
-                {name: np.concatenate([part.sides[at][name] for part in parts]) for name in side}
+                {name: gather([part.sides[at][name] for part in parts]) for name in side}
                 for at, side in enumerate(first.sides)
             ],
         )
