@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -87,21 +88,18 @@ class _Places:
     """Places of names, looked up once for each dictionary and not for each row."""
 
     def __init__(self, wanted: Wanted) -> None:
-        self._of = {
-            stat: {name: first + at for at, name in enumerate(wanted.names[stat])}
+        self._of = [
+            (stat, first, pa.array(wanted.names[stat], pa.utf8()))
             for stat, first in wanted.first_places().items()
-        }
+        ]
         self._dictionary: pa.Array | None = None
         self._tables: dict[str, NDArray[np.int32]] = {}
 
     def find(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
         """Return the place of each row; -1 where it is not wanted."""
         if self._dictionary is None or not names.dictionary.equals(self._dictionary):
-            self._dictionary, texts = names.dictionary, names.dictionary.to_pylist()
-            self._tables = {
-                stat: np.fromiter((places.get(text, -1) for text in texts), np.int32, len(texts))
-                for stat, places in self._of.items()
-            }
+            self._dictionary = names.dictionary
+            self._tables = {stat: self._table(first, wanted) for stat, first, wanted in self._of}
         name, stat = names.indices.to_numpy(), stats.indices.to_numpy()
         known = stats.dictionary.to_pylist()
         if len(known) == 1:
@@ -113,6 +111,10 @@ class _Places:
                 of = stat == code
                 found[of] = self._tables[text][name[of]]
         return found
+
+    def _table(self, first: int, wanted: pa.Array) -> NDArray[np.int32]:
+        found = pc.index_in(self._dictionary, value_set=wanted).to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(found), -1, found + first).astype(np.int32)
 
 
 def _chosen(table: pa.Table, places: _Places, wanted: Wanted) -> Chunk:

@@ -1,4 +1,4 @@
-"""A process that parses stretches of files: ``python -m megalens.client.moments.parse_process``.
+"""A process that parses stretches of files.
 
 A process of its own program and not one of ``multiprocessing``: that would run a script that has no ``if __name__ == "__main__"`` a second time.
 """
@@ -28,7 +28,8 @@ class ParseProcess:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "megalens.client.moments.parse_process"],
+            # As a module of a package that imports it, it would be warned of.
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -118,7 +119,3 @@ def _lines_before(file: BinaryIO, begin: int) -> int:
     while left and (block := file.read(min(1 << 22, left))):
         lines, left = lines + block.count(b"\n"), left - len(block)
     return lines
-
-
-if __name__ == "__main__":
-    main()
