@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..client.trailing_mean import trailing_mean
+from ..client.moments.shaping import shape_values
 from .points import thin
 
 __all__ = ["Series", "SeriesGroups", "largest", "shown", "smoothed", "thinned"]
@@ -117,27 +117,13 @@ def largest(groups: SeriesGroups, most: int) -> SeriesGroups:
 
 def shown(series: Series, show: str) -> Series:
     """Return values as they are, over the first finite one of the series, minus it, or the change from it in per cent. Over a first value of 0 there is nothing."""
-    if show == "raw":
-        return series
-    finite = series.value[np.isfinite(series.value)]
-    first = float(finite[0]) if len(finite) else math.nan
-    with np.errstate(all="ignore"):
-        if show == "delta":
-            return replace(series, value=series.value - first)
-        scale = math.nan if first == 0 else 1 / first
-        if show == "relative":
-            return replace(series, value=series.value * scale, error=series.error * abs(scale))
-        return replace(
-            series, value=(series.value - first) * 100 * abs(scale), error=series.error * 100 * abs(scale)
-        )
+    value, scale = shape_values([], series.step, series.value, show, 0)
+    return replace(series, value=value, error=series.error * scale)
 
 
 def smoothed(series: Series, points: int) -> Series:
     """Return trailing means over so many steps; what is not finite stays."""
-    if points < 2:
-        return series
-    mean = trailing_mean(series.value, points)
-    return replace(series, value=np.where(np.isfinite(series.value), mean, series.value))
+    return replace(series, value=shape_values([], series.step, series.value, "raw", points)[0])
 
 
 def thinned(series: Series, most: int) -> Series:

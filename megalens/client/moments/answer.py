@@ -124,7 +124,6 @@ class _Answer:
         self._connection = connection
         self._rows = rows
         self._query = query
-        self._sides = sides
         codes = {key: code for code, key in enumerate(order)}
         pairs: dict[str, int] = {}
         self._names: dict[str, list[str]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ SHOWS = ("raw", "relative", "delta", "percent")
 
 
 def shape_values(
-    keys: Sequence[NDArray[np.int64]], step: NDArray[np.int64], value: Column, show: str, smoothing: int
+    keys: Sequence[NDArray[np.int64]], step: NDArray[Any], value: Column, show: str, smoothing: int
 ) -> tuple[Column, Column]:
     """Return the values as they are shown, and by what their errors are multiplied.
 
@@ -27,7 +28,7 @@ def shape_values(
     Parameters
     ----------
     keys, step : sequence of ndarray, ndarray
-        Group and step of each value; every step of the group, in any order.
+        Group (none where there is one) and step of each value; every step of the group, in any order.
     value : ndarray
         The values.
     show : str
