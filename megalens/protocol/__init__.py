@@ -15,6 +15,7 @@ from .frame import (
     restamp_header,
 )
 from .frame_checker import CheckedBody, FrameChecker
+from .frame_template import FrameTemplate
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
 from .moment_index import MOMENT_INDEX, MomentIndex, StatIndex
 from .moments import (
@@ -80,6 +81,7 @@ __all__ = [
     "Empty",
     "Frame",
     "FrameChecker",
+    "FrameTemplate",
     "NoOp",
     "Noise1",
     "Noise2",

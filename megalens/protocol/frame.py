@@ -20,6 +20,7 @@ __all__ = [
     "Frame",
     "decode_frame",
     "encode_frame",
+    "renew_header",
     "restamp_frame",
     "restamp_header",
 ]
@@ -33,6 +34,8 @@ _HEADER = struct.Struct("<4sHHQqqII24s")
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
+# What a sender writes anew from frame to frame: sequence number at 8, step, time.
+_NEWEST = struct.Struct("<Qqq")
 _KNOWN_NAMES = {name.encode("ascii").ljust(24, b"\0"): name for name in STREAM_NAMES}
 assert _HEADER.size == HEADER_BYTES
 
@@ -245,6 +248,11 @@ def restamp_header(data: bytes | bytearray | memoryview, *, seq: int, bits: int 
     header = bytearray(data[:HEADER_BYTES])
     _STAMP.pack_into(header, 6, bits, seq)
     return bytes(header)
+
+
+def renew_header(data: bytearray, *, step: int, seq: int) -> None:
+    """Write into a frame of this side's own that it is of another step, and of now."""
+    _NEWEST.pack_into(data, 8, seq, step, time.time_ns() // 1000)
 
 
 @cache

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from .frame import HEADER_BYTES, Frame
+from .frame_layout import FrameLayout, frame_layout
 from .streams import stream_schema
 
 __all__ = ["CheckedBody", "FrameChecker"]
@@ -19,33 +17,7 @@ __all__ = ["CheckedBody", "FrameChecker"]
 _MOST_KINDS = 32
 _MOST_LAYOUTS = 8
 _MOST_FIXED_BYTES = 64 * 1024
-_LENGTH = struct.Struct("<i")
 _Numbers = np.ndarray[tuple[int], np.dtype[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """A checked frame without its numbers.
-
-    Attributes
-    ----------
-    rows : int
-        Its rows.
-    starts, pieces : tuple
-        Everything behind the header that is no number: where it is and what it is. Messages, offsets, text, padding.
-    columns : dict
-        Where the numbers of each plain column begin, and their NumPy type.
-    batch : tuple of int
-        Where the record batch's message begins and ends.
-    """
-
-    rows: int
-    starts: tuple[int, ...]
-    pieces: tuple[bytes, ...]
-    columns: dict[str, tuple[int, str]]
-    batch: tuple[int, int]
-    texts: dict[str, list[str]] = field(default_factory=dict, compare=False)
-    """Columns of text that were asked for: they are the same in every frame of this layout."""
 
 
 class CheckedBody:
@@ -57,7 +29,7 @@ class CheckedBody:
         The decoded header with its body.
     data : bytes
         The whole frame.
-    layout : _Layout, optional
+    layout : FrameLayout, optional
         Where things are, when that is known.
     table : pyarrow.Table, optional
         The rows; needed when ``layout`` is not given.
@@ -66,7 +38,7 @@ class CheckedBody:
     __slots__ = ("_data", "_frame", "_layout", "_table")
 
     def __init__(
-        self, frame: Frame, data: bytes, layout: _Layout | None = None, table: pa.Table | None = None
+        self, frame: Frame, data: bytes, layout: FrameLayout | None = None, table: pa.Table | None = None
     ) -> None:
         self._frame = frame
         self._data = data
@@ -128,7 +100,7 @@ class FrameChecker:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], deque[_Layout]] = {}
+        self._known: dict[tuple[str, int], deque[FrameLayout]] = {}
 
     def check(self, frame: Frame, data: bytes) -> CheckedBody:
         """Check the body of a frame.
@@ -158,45 +130,8 @@ class FrameChecker:
                 del self._known[next(iter(self._known))]
             self._known[kind] = deque(maxlen=_MOST_LAYOUTS)
         elif len(places) == 1:
-            found = _layout(data, HEADER_BYTES + places[0], batches[0])
-            if found is not None:
+            found = frame_layout(data, HEADER_BYTES + places[0], batches[0])
+            if found is not None and sum(map(len, found.pieces)) <= _MOST_FIXED_BYTES:
                 known.append(found)
                 return CheckedBody(frame, data, found, table)
         return CheckedBody(frame, data, None, table)
-
-
-def _layout(data: bytes, message: int, batch: pa.RecordBatch) -> _Layout | None:
-    """Return the layout of a checked frame of one batch; None when its numbers are not apart from everything else."""
-    base = pa.py_buffer(data).address
-    body = message + 8 + _LENGTH.unpack_from(data, message + 4)[0]
-    # The end marker has 8 bytes.
-    end = len(data) - 8
-    free: list[tuple[int, int]] = []
-    bound: list[tuple[int, int]] = []
-    columns: dict[str, tuple[int, str]] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        holder = column.values if pa.types.is_list(column.type) else column
-        buffers = column.buffers()
-        if not pa.types.is_string(holder.type):
-            numbers = buffers.pop()
-            size = len(holder) * holder.type.bit_width // 8
-            if size:
-                at = numbers.address - base
-                free.append((at, at + size))
-                if holder is column:
-                    sort = "f" if pa.types.is_floating(holder.type) else "i"
-                    columns[name] = (at, f"<{sort}{holder.type.bit_width // 8}")
-        bound += [(b.address - base, b.address - base + b.size) for b in buffers if b is not None and b.size]
-    free.sort()
-    taken = sorted([*free, *bound])
-    inside = all(body <= begin and stop <= end for begin, stop in free)
-    # Numbers that lie over something else would change it with them.
-    apart = all(before[1] <= after[0] for before, after in pairwise(taken))
-    if not (batch.num_rows and inside and apart):
-        return None
-    starts = (HEADER_BYTES, *(stop for _, stop in free))
-    stops = (*(begin for begin, _ in free), len(data))
-    if sum(stops) - sum(starts) > _MOST_FIXED_BYTES:
-        return None
-    pieces = tuple(data[start:stop] for start, stop in zip(starts, stops, strict=True))
-    return _Layout(batch.num_rows, starts, pieces, columns, (message, end))

@@ -137,11 +137,15 @@ class HubConnection:
                 break
 
     def send_frame(self, stream: str, table: Any, step: int) -> int:
-        """Send one frame and return its size; 0 when there is no hub to take it."""
+        """Send rows as one frame and return its size; 0 when there is no hub to take it."""
+        return self.send_made(stream, step, lambda seq: encode_frame(stream, table, step=step, seq=seq))
+
+    def send_made(self, stream: str, step: int, make: Callable[[int], bytes]) -> int:
+        """Send the frame that ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it."""
         if self._link is None and not self._early.room:
             return 0
         self._seq += 1
-        frame = encode_frame(stream, table, step=step, seq=self._seq)
+        frame = make(self._seq)
         if self._link is None:
             # Nobody has said yet where the hub is.
             self._early.keep(frame)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..protocol import ProtocolError
+from ..protocol import FrameTemplate, ProtocolError
 from .batch import Batch, Row, split_rows, tensors_table
 from .gatherers import Gatherers, IGatherer
 from .hub_connection import HubConnection
@@ -30,7 +30,6 @@ _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
 _LAST_SECONDS = 2.0
 _MOST_REFUSALS = 3
-_MOMENT_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -290,15 +289,13 @@ class Producer(Worker):
             self.health.lost_rows += table.num_rows
         return sent
 
-    def send_moments(self, table: Any, step: int) -> None:
+    def send_moments(self, rows: FrameTemplate, step: int) -> None:
         """Send rows of statistics; in the thread."""
-        for first in range(0, table.num_rows, _MOMENT_ROWS):
-            part = table.slice(first, _MOMENT_ROWS)
-            sent = self._hub.send_frame("moments", part, step)
-            if sent:
-                self.health.sent(step, sent)
-            elif not self._hubless:
-                self.health.lost_rows += part.num_rows
+        sent = self._hub.send_made("moments", step, lambda seq: rows.frame(step=step, seq=seq))
+        if sent:
+            self.health.sent(step, sent)
+        elif not self._hubless:
+            self.health.lost_rows += rows.rows
 
     def _send_scalars(self) -> None:
         if self._hub.there:

@@ -7,19 +7,20 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from megalens.protocol import MOMENT_COLUMNS
+from megalens.protocol import MOMENT_COLUMNS, decode_frame
 from megalens.tracer.moments import measure
-from megalens.tracer.statistics.gathering import Gathering, Merged, WholeStep
+from megalens.tracer.statistics.frames import MomentFrames
+from megalens.tracer.statistics.gathering import Gathering, Merged, Tensors, WholeStep
 from megalens.tracer.statistics.jsonl import JsonlFiles
 from megalens.tracer.statistics.names import NameList
 from megalens.tracer.statistics.packing import pack, unpack
 from megalens.tracer.statistics.part import Figures, Part
-from megalens.tracer.statistics.table import moments_table
 
 
 class Ranks:
@@ -49,8 +50,17 @@ class Ranks:
         return list(self.gathering.ready(**options))
 
 
+def sent(frames: MomentFrames, step: WholeStep) -> pa.Table:
+    (template,) = frames.of(step)
+    frame = decode_frame(template.frame(step=step.step, seq=5))
+    assert (frame.stream, frame.step, frame.seq, frame.rows) == ("moments", step.step, 5, template.rows)
+    return frame.table()
+
+
 def counts(step: WholeStep) -> dict[str, float]:
-    return {name: row[0] for stat in step.stats for name, row in zip(stat.names, stat.rows, strict=True)}
+    return {
+        name: row[0] for stat in step.stats for name, row in zip(stat.tensors.names, stat.rows, strict=True)
+    }
 
 
 def test_parts_of_all_processes_become_one_row_in_natural_order() -> None:
@@ -62,12 +72,51 @@ def test_parts_of_all_processes_become_one_row_in_natural_order() -> None:
     (step,) = ranks.ready()
     assert (step.step, step.samples, step.left_out) == (1, 8, 0)
     (stat,) = step.stats
-    assert list(stat.names) == ["layers.2.w", "layers.10.w", "shared"]
+    assert list(stat.tensors.names) == ["layers.2.w", "layers.10.w", "shared"]
     # x = 1, 2, 3, 4: the worked example of the format.
     assert stat.rows[2].tolist() == [4, 2.5, 5, 0, 10.25, 1, 4, 1, 0]
-    assert stat.stages.tolist() == [0, 2, 0]
-    row = moments_table(step, 0).to_pylist()[2]
+    assert stat.tensors.stages.tolist() == [0, 2, 0]
+    row = sent(MomentFrames(0), step).to_pylist()[2]
     assert (row["name"], row["stat"], row["samples"], row["m4"]) == ("shared", "param", 8, 10.25)
+
+
+def test_rows_are_the_same_whatever_the_steps_before_were_of() -> None:
+    ranks = Ranks(2)
+    frames = MomentFrames(3)
+    given: list[tuple[dict[str, list[float]], dict[str, list[float]], str]] = [
+        ({"b": [1.0], "a": [2.0]}, {"c": [3.0]}, "pre_clip"),
+        ({"b": [4.0], "a": [5.0]}, {"c": [6.0]}, "pre_clip"),
+        ({"b": [4.0], "a": [5.0]}, {"c": [6.0]}, "pre_step"),
+        ({"a": [7.0], "b": [8.0]}, {"c": [9.0]}, "pre_step"),
+        ({"a": [10.0]}, {"c": [11.0], "0": [12.0]}, "pre_step"),
+        ({"b": [13.0], "a": [14.0]}, {"c": [15.0]}, "pre_clip"),
+    ]
+    for number, (one, other, stage) in enumerate(given, 1):
+        for rank, values in enumerate((one, other)):
+            ranks.send(rank, number, values, "grad", gradient_stage=stage)
+        (step,) = ranks.ready()
+        rows = sent(frames, step)
+        assert rows.equals(sent(MomentFrames(3), step))
+        values = one | other
+        assert rows["name"].to_pylist() == sorted(values)
+        assert rows["mean"].to_pylist() == [values[name][0] for name in sorted(values)]
+        assert rows["stage"].to_pylist() == [int(name in other) for name in sorted(values)]
+        assert {*rows["gradient_stage"].to_pylist()} == {stage}
+        assert ({*rows["step"].to_pylist()}, {*rows["rank"].to_pylist()}) == ({number}, {3})
+
+
+def test_a_step_of_very_many_tensors_is_cut_into_frames(monkeypatch) -> None:
+    monkeypatch.setattr("megalens.tracer.statistics.frames._FRAME_ROWS", 4)
+    ranks = Ranks(1)
+    for stat, names in (("param", "abc"), ("grad", "abcdefg")):
+        ranks.send(0, 1, {name: [float(ord(name))] for name in names}, stat)
+    (step,) = ranks.ready()
+    tables = [decode_frame(frame.frame(step=1, seq=1)).table() for frame in MomentFrames(0).of(step)]
+    assert [table.num_rows for table in tables] == [4, 4, 2]
+    rows = pa.concat_tables(tables).to_pylist()
+    named = [("param", name) for name in "abc"] + [("grad", name) for name in "abcdefg"]
+    assert [(row["stat"], row["name"]) for row in rows] == named
+    assert all(row["mean"] == ord(row["name"]) for row in rows)
 
 
 def test_a_tensor_of_which_a_part_does_not_come_is_left_out_and_named() -> None:
@@ -165,7 +214,7 @@ def test_micro_batches_and_a_scale_make_the_row_of_all_values_without_it(parts, 
 
 def whole(stat: str, values: dict[str, list[float]], scale: float = 1.0, stage: str = "") -> WholeStep:
     rows = measure([torch.tensor(numbers, dtype=torch.float64) for numbers in values.values()]).numpy()
-    merged = Merged(stat, stage, scale, list(values), np.zeros(len(values), np.int32), rows)
+    merged = Merged(stat, stage, scale, Tensors(list(values), np.zeros(len(values), np.int32)), rows)
     return WholeStep(7, 28, [merged], 0)
 
 

@@ -35,17 +35,25 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
     TracerError
         When a tensor is of another type, has no values of its own (``meta``, sparse, quantised), or lies on another device than the first.
     """
-    for tensor in tensors:
-        _check(tensor, tensors[0].device)
     if not tensors:
         return torch.empty((0, COLUMNS), dtype=torch.float64)
-    natively = _natively(tensors) if tensors[0].device.type == "cpu" else None
-    if natively is not None:
-        return natively
+    kernel = library.load()
+    known: list[library.Item] = []
+    items: list[library.Item | None] = [None] * len(tensors)
+    if not isinstance(kernel, str):
+        items = [kernel.describe(tensor) for tensor in tensors]
+        known = [item for item in items if item is not None]
+        if len(known) == len(items):
+            # The usual case, and a training step waits for it: what the kernel can read needs no further question.
+            return kernel.measure(known)
+    for tensor in tensors:
+        _check(tensor, tensors[0].device)
     # Rows outlive the pass that they were measured in, so they are no inference tensors.
     with torch.inference_mode(False), torch.no_grad():
-        measured = gpu.measure(tensors) if tensors[0].device.type == "cuda" else None
-        return torch.stack([measure_plainly(each) for each in tensors]) if measured is None else measured
+        if tensors[0].is_cuda and (measured := gpu.measure(tensors)) is not None:
+            return measured
+        natively = iter(()) if isinstance(kernel, str) or not known else iter(kernel.measure(known))
+        return torch.stack([measure_plainly(each) if item is None else next(natively) for each, item in zip(tensors, items, strict=True)])  # fmt: skip
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:
@@ -53,22 +61,6 @@ def kernel_name(device: torch.device | str = "cpu") -> str:
     kind = torch.device(device).type
     kernel = library.load() if kind == "cpu" else gpu.load() if kind == "cuda" else ""
     return "plain" if isinstance(kernel, str) else kernel.name
-
-
-def _natively(tensors: Sequence[Tensor]) -> Tensor | None:
-    kernel = library.load()
-    if isinstance(kernel, str):
-        return None
-    items = [kernel.describe(tensor) for tensor in tensors]
-    known = [item for item in items if item is not None]
-    if not known:
-        return None
-    rows = kernel.measure(known)
-    if len(known) < len(items):
-        with torch.inference_mode(False), torch.no_grad():
-            measured = iter(rows)
-            rows = torch.stack([measure_plainly(each) if item is None else next(measured) for each, item in zip(tensors, items, strict=True)])  # fmt: skip
-    return rows
 
 
 def _check(tensor: Tensor, device: torch.device) -> None:

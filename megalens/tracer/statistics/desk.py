@@ -9,11 +9,11 @@ import numpy as np
 
 from ..producer import Producer
 from ..worker import Worker
+from .frames import MomentFrames
 from .gathering import Gathering, WholeStep
 from .names import NameList
 from .packing import pack, unpack
 from .part import StepParts
-from .table import moments_table
 
 __all__ = ["MemberDesk", "RootDesk"]
 
@@ -127,6 +127,7 @@ class RootDesk(_Desk):
         self._name = name
         self._keep = keep
         self._gathering = Gathering(world_size, name, gone, producer.health.warn)
+        self._frames = MomentFrames(rank)
         self._told = 0
         self._came_bytes = self._read_bytes = 0
         self._ended = False
@@ -163,11 +164,10 @@ class RootDesk(_Desk):
         """Send what is complete, in the producer thread."""
         for whole in self._gathering.ready(self._producer.caught_up, everything=everything):
             self._producer.health.lost_rows += whole.left_out
-            table = moments_table(whole, self._rank)
-            if table.num_rows:
-                self._producer.send_moments(table, whole.step)
-                if self._keep is not None:
-                    self._keep(whole)
+            for frame in self._frames.of(whole):
+                self._producer.send_moments(frame, whole.step)
+            if self._keep is not None and any(len(each.rows) for each in whole.stats):
+                self._keep(whole)
 
     def _take_own(self, parts: StepParts) -> None:
         figures = parts.figures()

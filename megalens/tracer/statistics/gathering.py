@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +13,29 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, merge_moments, natural_key
 from .part import Figures
 
-__all__ = ["Gathering", "Merged", "WholeStep"]
+__all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]
 
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _FOLD_BYTES = 16 << 20
 
 Names = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """Of which tensors there are rows. One object serves all steps in which they are the same, so that what follows from them is found out once.
+
+    Attributes
+    ----------
+    names : sequence of str
+        In natural order.
+    stages : ndarray
+        int32, the pipeline stage of each.
+    """
+
+    names: Sequence[str]
+    stages: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -29,19 +46,16 @@ class Merged:
     ----------
     stat, gradient_stage, loss_scale
         As in the stream.
-    names : sequence of str
-        One for each row, in natural order.
-    stages : ndarray
-        int32, the pipeline stage of each.
+    tensors : Tensors
+        Which ones.
     rows : ndarray
-        float64 ``[n, 9]``.
+        float64 ``[n, 9]``, one for each of them.
     """
 
     stat: str
     gradient_stage: str
     loss_scale: float
-    names: Sequence[str]
-    stages: NDArray[np.int32]
+    tensors: Tensors
     rows: NDArray[np.float64]
 
 
@@ -85,12 +99,40 @@ class _Rank:
     """What is known of one process."""
 
     def __init__(self) -> None:
-        self.places: list[int] = []
+        self.places: Names = np.empty(0, np.int64)
         """Of its names in the list of all."""
         self.step = 0
         """Newest step that it sent."""
-        self.gave: dict[str, set[int]] = {}
+        self.gave: dict[str, Names] = {}
         """Of each statistic the names that it ever counted a part of."""
+        self._last: dict[str, tuple[NDArray[np.int32], Names]] = {}
+
+    def told(self, first: int, places: Sequence[int]) -> None:
+        """Note where its names are, from its place ``first`` on."""
+        if places or first < len(self.places):
+            self.places = np.concatenate((self.places[:first], np.array(places, np.int64)))
+            self._last.clear()
+
+    def gives(self, stat: str, ids: NDArray[np.int32]) -> Names:
+        """Return the places in the list of all of names that it counted a part of."""
+        last = self._last.get(stat)
+        # The same ones in nearly every step.
+        if last is not None and _same(last[0], ids):
+            return last[1]
+        here = self.places[ids]
+        self._last[stat] = ids, here
+        known = self.gave.get(stat)
+        self.gave[stat] = here if known is None else np.union1d(known, here)
+        return here
+
+
+@dataclass(frozen=True)
+class _Arranged:
+    """Names of one statistic as they came, with their natural order."""
+
+    ids: Names
+    order: NDArray[np.intp]
+    tensors: Tensors
 
 
 class Gathering:
@@ -122,7 +164,8 @@ class Gathering:
         self._names: list[str] = []
         self._places: dict[str, int] = {}
         self._stages: list[int] = []
-        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+        self._order: Names = np.empty(0, np.int64)
+        self._arranged: dict[str, _Arranged] = {}
         self._ranks = {rank: _Rank() for rank in range(world_size)}
         self._steps: dict[int, _Step] = {}
         self._done = 0
@@ -153,17 +196,14 @@ class Gathering:
         who.step = max(who.step, step)
         if first > len(who.places):
             raise ValueError("names that it told before did not arrive")
-        del who.places[first:]
-        who.places += [self._place(name, stage) for name in new]
+        who.told(first, [self._place(name, stage) for name in new])
         if step <= self._done:
             # It was given up before.
             return
         here = self._steps.setdefault(step, _Step())
         here.samples = max(here.samples, samples)
-        places = np.asarray(who.places, np.int64)
         for part in figures:
-            ids = places[part.ids]
-            who.gave.setdefault(part.stat, set()).update(ids.tolist())
+            ids = who.gives(part.stat, part.ids)
             stat = here.stats.get(part.stat)
             if stat is None:
                 stat = here.stats[part.stat] = _Stat(
@@ -207,7 +247,7 @@ class Gathering:
             for rank in here.heard:
                 for stat in here.stats:
                     # From now on it is known what this process has of it, if that is nothing.
-                    self._ranks[rank].gave.setdefault(stat, set())
+                    self._ranks[rank].gave.setdefault(stat, np.empty(0, np.int64))
             yield self._whole(step, here, missing)
 
     def _place(self, name: str, stage: int) -> int:
@@ -233,7 +273,6 @@ class Gathering:
         return known, np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1)
 
     def _whole(self, step: int, here: _Step, missing: Sequence[int]) -> WholeStep:
-        self._sort()
         stats, left_out = [], 0
         for name, stat in here.stats.items():
             ids, rows = self._merge(stat)
@@ -242,11 +281,10 @@ class Gathering:
                 keep = np.array([partial is not None and at not in partial for at in ids.tolist()], bool)
                 left_out += len(ids) - int(keep.sum())
                 ids, rows = ids[keep], rows[keep]
-            order = np.argsort(self._order[ids], kind="stable")
-            ids, rows = ids[order], rows[order]
-            stages = np.asarray([self._stages[at] for at in ids.tolist()], np.int32)
-            names = [self._names[at] for at in ids.tolist()]
-            stats.append(Merged(name, stat.gradient_stage, stat.loss_scale, names, stages, rows))
+            arranged = self._arrange(name, ids)
+            stats.append(
+                Merged(name, stat.gradient_stage, stat.loss_scale, arranged.tensors, rows[arranged.order])
+            )
         if left_out:
             who = ", ".join(self._name(rank) for rank in missing[:5])
             self._warn(
@@ -261,11 +299,26 @@ class Gathering:
             gave = self._ranks[rank].gave.get(stat)
             if gave is None:
                 return None
-            found |= gave
+            found.update(gave.tolist())
         return found
+
+    def _arrange(self, stat: str, ids: Names) -> _Arranged:
+        arranged = self._arranged.get(stat)
+        if arranged is None or not _same(arranged.ids, ids):
+            self._sort()
+            order = np.argsort(self._order[ids], kind="stable")
+            places = ids[order].tolist()
+            stages = np.array([self._stages[at] for at in places], np.int32)
+            arranged = _Arranged(ids, order, Tensors([self._names[at] for at in places], stages))
+            self._arranged[stat] = arranged
+        return arranged
 
     def _sort(self) -> None:
         if len(self._order) != len(self._names):
             order = sorted(range(len(self._names)), key=lambda at: natural_key(self._names[at]))
             self._order = np.empty(len(order), np.int64)
             self._order[order] = np.arange(len(order))
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one is other or np.array_equal(one, other)

@@ -39,7 +39,7 @@ class JsonlFiles:
     def __call__(self, whole: WholeStep) -> None:
         """Write one step."""
         for merged in whole.stats:
-            if len(merged.names) and not self._failed:
+            if len(merged.tensors.names) and not self._failed:
                 try:
                     self._append(
                         f"{merged.stat}_raw_moments_by_{_BY.get(merged.stat, 'layer')}", whole, merged
@@ -79,6 +79,6 @@ class JsonlFiles:
             record["loss_scale"] = scale
         record["values"] = {
             name: dict(zip(_SUMS, figures, strict=True))
-            for name, figures in zip(merged.names, zip(*columns, strict=True), strict=True)
+            for name, figures in zip(merged.tensors.names, zip(*columns, strict=True), strict=True)
         }
         return record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -102,18 +103,27 @@ class Part:
         """Return the merged moments, once all is on the host; None where the step was skipped or there is nothing."""
         if not self.rows or (self.refused is not None and float(self.refused)):
             return None
-        rows = np.concatenate([rows.cpu().numpy() for rows in self.rows])
-        ids = np.asarray(self.ids, np.int32)
+        arrays = [(rows if rows.is_cpu else rows.cpu()).numpy() for rows in self.rows]
+        rows = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+        ids, once = _array(tuple(self.ids))
         scale = float(self.scale)
-        known, where = np.unique(ids, return_inverse=True)
-        if len(known) < len(ids):
+        if not once:
+            known, where = np.unique(ids, return_inverse=True)
             columns = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
             merged = merge_moments(columns, where, len(known))
             rows, ids = np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1), known
-        if self.divide and math.isfinite(scale) and scale > 0:
+        if self.divide and math.isfinite(scale) and scale > 0 and scale != 1:
             # Count, mean, M2, M3, M4, min, max, and two counts.
             rows = rows / scale ** np.array([0, 1, 2, 3, 4, 1, 1, 0, 0], np.float64)
-        return Figures(self.stat, ids.astype(np.int32), rows, self.gradient_stage, scale)
+        return Figures(self.stat, ids, rows, self.gradient_stage, scale)
+
+
+@lru_cache(maxsize=64)
+def _array(ids: tuple[int, ...]) -> tuple[NDArray[np.int32], bool]:
+    """Return ids as an array, and whether each is there once. The same ones in step after step are one array."""
+    array = np.array(ids, np.int32)
+    array.flags.writeable = False
+    return array, len(set(ids)) == len(ids)
 
 
 @dataclass

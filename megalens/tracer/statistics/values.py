@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..moments import measure
 
 __all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measure_all", "measurable"]
 
-_TYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_TYPES = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.float64))
+_PLAIN = (Tensor, nn.Parameter)
 
 
 def measurable(tensor: Any) -> bool:
@@ -27,6 +28,9 @@ def measurable(tensor: Any) -> bool:
 
 def local_values(tensor: Tensor) -> Tensor | None:
     """Return the values that lie here: of a ``DTensor`` the local shard without padding; None where they are parts of a sum over processes."""
+    # Asking a plain tensor for what only others have raises an error inside, for each of thousands.
+    if type(tensor) in _PLAIN:
+        return tensor
     placements = getattr(tensor, "placements", None)
     if placements is None:
         return _arrived(tensor)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -17,14 +19,14 @@ from ..columns import COLUMNS, TYPES
 from ..layout import layout_of
 from .build import FOLDER, LIBRARY, source_hash
 
-__all__ = ["NativeKernel", "load"]
+__all__ = ["Item", "NativeKernel", "load"]
 
 _LEVELS = ("portable", "AVX2")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
-_ITEM = 5
-"""Integers that describe a tensor: struct Item of moments.cpp."""
+_PLAIN = (Tensor, nn.Parameter)
 
 Item = tuple[int, int, int, int, int]
+"""Integers that describe a tensor: struct Item of moments.cpp."""
 
 
 class NativeKernel:
@@ -62,25 +64,31 @@ class NativeKernel:
         return f"native ({_LEVELS[self.level]})"
 
     def describe(self, tensor: Tensor) -> Item | None:
-        """Return where a tensor's values lie, or None where the library cannot read them: subclasses, which keep theirs elsewhere."""
-        if type(tensor) not in (Tensor, nn.Parameter) or tensor.is_neg():
+        """Return where a tensor's values lie, or None where the library cannot read them: those of other devices, types and layouts, and subclasses, which keep theirs elsewhere."""
+        number = _TYPE_NUMBERS.get(tensor.dtype)
+        if (
+            number is None
+            or type(tensor) not in _PLAIN
+            or not tensor.is_cpu
+            or tensor.layout is not torch.strided
+            or tensor.is_neg()
+        ):
             return None
         layout = layout_of(tensor)
-        if layout is None:
-            return None
         address = tensor.data_ptr()
-        if not address and tensor.numel():
+        if layout is None or (not address and layout[1]):
             return None
-        return (address, *layout, _TYPE_NUMBERS[tensor.dtype])
+        return (address, *layout, number)
 
     def measure(self, items: Sequence[Item]) -> Tensor:
         """Return a row for each item, float64 ``[n, 9]``; the tensors must live until then."""
         # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
             out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
-        numbers = (ctypes.c_int64 * (_ITEM * len(items)))(*(number for item in items for number in item))
+        numbers = array("q", chain.from_iterable(items))
+        address, _ = numbers.buffer_info()
         if self._measure(
-            numbers, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
+            address, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
         ):
             raise MemoryError(
                 f"Expected memory for the pieces of {len(items)} tensors; the system has none left."
