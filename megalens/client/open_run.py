@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,11 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     progress : callable, optional
         Called with (bytes done, bytes in all, what is being done) while JSONL is read for the first time; raise from it to cancel.
 
+    Warns
+    -----
+    UserWarning
+        As in :func:`open_all_runs`.
+
     Raises
     ------
     ClientError
@@ -45,8 +51,9 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     from .moments import find_trees
     from .statistics_run import StatisticsRun
 
+    closed: list[OSError] = []
     try:
-        trees = find_trees(chosen)
+        trees = find_trees(chosen, closed)
     except ClientError as error:
         if error.code != "not-found":
             raise
@@ -57,6 +64,7 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
         ) from error
     if len(trees) > 1:
         raise _several(chosen, [tree.label for tree in trees])
+    _tell(closed)
     run = StatisticsRun(trees[0], progress)
     # What is wrong with the files is said now and not at the first question.
     _ = run.moment_source
@@ -74,6 +82,11 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
     progress : callable, optional
         As in :func:`open_run`.
 
+    Warns
+    -----
+    UserWarning
+        For folders that may not be looked into: runs below them are left out.
+
     Raises
     ------
     ClientError
@@ -84,12 +97,14 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
 
     chosen = Path(path).expanduser()
     runs: dict[str, Run] = {folder.name: RecordedRun(RunFolder(folder)) for folder in _recorded(chosen)}
+    closed: list[OSError] = []
     try:
-        trees = find_trees(chosen)
+        trees = find_trees(chosen, closed)
     except ClientError:
         if not runs:
             raise
         trees = []
+    _tell(closed)
     for tree in trees:
         label, again = tree.label, 1
         while label in runs:
@@ -105,6 +120,17 @@ def _recorded(chosen: Path) -> list[Path]:
     if (chosen / "run.json").is_file():
         return [chosen]
     return sorted(entry.parent for entry in chosen.glob("*/run.json"))
+
+
+def _tell(closed: list[OSError]) -> None:
+    """Warn of folders that may not be looked into."""
+    if closed:
+        more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
+        # Where the notebook's own call is.
+        warnings.warn(
+            f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are left out.",
+            stacklevel=4,
+        )
 
 
 def _several(chosen: Path, names: list[str]) -> ClientError:

@@ -184,7 +184,8 @@ class StatisticsHandler(MegalensHandler):
         """Open a tree of raw-moment files and answer the entries of its runs."""
         body = self.json_body()
         _only(body, ("path",))
-        self.answer({"runs": await self.in_thread(self.registry.open_statistics, body.get("path"))})
+        runs, warnings = await self.in_thread(self.registry.open_statistics, body.get("path"))
+        self.answer({"runs": runs, "warnings": warnings})
 
 
 class _Pieces:

@@ -154,15 +154,16 @@ class RunRegistry:
             self._names.pop(run_id, None)
         return self.entry(run_id)
 
-    def open_statistics(self, path: Any) -> list[dict[str, Any]]:
-        """Take in the runs of a tree of raw-moment files and return their entries.
+    def open_statistics(self, path: Any) -> tuple[list[dict[str, Any]], list[str]]:
+        """Take in the runs of a tree of raw-moment files; return their entries, and sentences on what was left out.
 
         Raises
         ------
         ServerError
             Why not.
         """
-        return [self._statistics_entry(run) for run in self.statistics.open(path)]
+        runs, warnings = self.statistics.open(path)
+        return [self._statistics_entry(run) for run in runs], warnings
 
     def moments(self, run_id: str) -> MomentSource:
         """Return the statistics of a run, to be closed by who asks; nothing of them is read yet.

@@ -20,6 +20,7 @@ __all__ = ["StatisticsRun", "StatisticsRuns"]
 _TREE = "training_stats"
 _MOST_RUNS = 1000
 _MOST_PATH = 4096
+_MOST_NAMED = 10
 _KNOWN_SECONDS = 5.0
 
 
@@ -29,8 +30,8 @@ class _Confined(StatisticsTree):
 
     within: Path
 
-    def files(self) -> list[StatisticsFile]:
-        return [file for file in super().files() if file.path.resolve().is_relative_to(self.within)]
+    def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
+        return [file for file in super().files(closed) if file.path.resolve().is_relative_to(self.within)]
 
 
 @dataclass
@@ -100,8 +101,8 @@ class StatisticsRuns:
         self._runs: dict[str, StatisticsRun] = {}
         self._looked: set[Path] = set()
 
-    def open(self, path: Any) -> list[StatisticsRun]:
-        """Take in the runs of a tree that a user names.
+    def open(self, path: Any) -> tuple[list[StatisticsRun], list[str]]:
+        """Take in the runs of a tree that a user names; return them, and sentences on the folders that were left out since they may not be looked into.
 
         Raises
         ------
@@ -109,8 +110,9 @@ class StatisticsRuns:
             400 for what is no path, 403 for one that leads out of the root, 404 for one where no statistics are.
         """
         place, said = self._resolve(path)
+        closed: list[OSError] = []
         try:
-            trees = self._confined(find_trees(place), self._root)
+            trees = self._confined(find_trees(place, closed), self._root)
         except ClientError as error:
             raise _in_words(error, said) from error
         except OSError as error:
@@ -129,7 +131,8 @@ class StatisticsRuns:
                     "path",
                 )
             self._runs.update((run.id, run) for run in fresh)
-            return [self._runs[tree.id] for tree in trees]
+            runs = [self._runs[tree.id] for tree in trees]
+        return runs, self._left_out(closed)
 
     def look(self, places: Iterable[Path]) -> None:
         """Take in the trees right below some folders."""
@@ -158,6 +161,14 @@ class StatisticsRuns:
         """Return one run."""
         with self._lock:
             return self._runs.get(run_id)
+
+    def _left_out(self, closed: list[OSError]) -> list[str]:
+        named = [
+            f"{Path(error.filename).relative_to(self._root).as_posix()} cannot be looked into: {error.strerror}."
+            for error in closed[:_MOST_NAMED]
+        ]
+        more = len(closed) - len(named)
+        return named + ([f"Nor can {more} more folders."] if more else [])
 
     @staticmethod
     def _confined(trees: list[StatisticsTree], within: Path) -> list[StatisticsTree]:

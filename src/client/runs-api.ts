@@ -24,6 +24,14 @@ export interface IRunEntry {
   readonly kind?: 'statistics';
 }
 
+/** Trees of raw-moment files that were opened. */
+export interface IOpenedStatistics {
+  /** One entry for each run. */
+  readonly runs: readonly IRunEntry[];
+  /** Sentences on folders that may not be looked into, so that runs in them are left out. */
+  readonly warnings: readonly string[];
+}
+
 /** A hub of a peer, which the Jupyter server follows and translates. */
 export interface IForeignHub {
   readonly dialect: '3606' | 'T1' | 'T2' | 'inference';
@@ -193,12 +201,12 @@ export class RunsApi {
   /**
    * Open a tree of raw-moment files below the server's root.
    *
-   * @returns One entry for each run in it; they are listed from then on.
+   * @returns One entry for each run in it, which are listed from then on, and what was left out.
    */
-  async openStatistics(path: string, signal?: AbortSignal): Promise<readonly IRunEntry[]> {
+  async openStatistics(path: string, signal?: AbortSignal): Promise<IOpenedStatistics> {
     const init = { method: 'POST', body: JSON.stringify({ path }), signal };
-    const { runs } = asObject(await this.rest.json('statistics', init));
-    return asArray(runs).map(entryOf);
+    const { runs, warnings } = asObject(await this.rest.json('statistics', init));
+    return { runs: asArray(runs).map(entryOf), warnings: asArray(warnings ?? []).map(String) };
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */

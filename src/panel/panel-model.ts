@@ -198,10 +198,12 @@ export class PanelModel {
   async openStatistics(): Promise<void> {
     const path = await this.host.askStatistics();
     if (path !== null && path.trim() !== '') {
-      await this._told(
-        this.trans.__('The statistics could not be opened'),
-        this.runs.openStatistics(path.trim())
-      );
+      const opened = this.runs.openStatistics(path.trim());
+      await this._told(this.trans.__('The statistics could not be opened'), opened);
+      const left = await opened.catch(() => []);
+      if (left.length > 0) {
+        await this.host.tell(this.trans.__('Some folders were left out'), left.join(' '));
+      }
     }
   }
 
@@ -364,7 +366,7 @@ export class PanelModel {
     this._changed.emit();
   }
 
-  private async _told(title: string, work: Promise<void>): Promise<void> {
+  private async _told(title: string, work: Promise<unknown>): Promise<void> {
     try {
       await work;
     } catch (error) {

@@ -123,13 +123,17 @@ export class RunsModel {
     this.choose(entry.id);
   }
 
-  /** Open a tree of raw-moment files and choose its first run. Rejects with the server's answer. */
-  async openStatistics(path: string): Promise<void> {
-    const [first] = await this.runs.openStatistics(path);
+  /** Open a tree of raw-moment files, choose its first run, and return sentences on what was left out. Rejects with the server's answer. */
+  async openStatistics(path: string): Promise<readonly string[]> {
+    const {
+      runs: [first],
+      warnings
+    } = await this.runs.openStatistics(path);
     await this.refresh();
     if (first !== undefined) {
       this.choose(first.id);
     }
+    return warnings;
   }
 
   get isDisposed(): boolean {

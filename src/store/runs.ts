@@ -3,7 +3,7 @@ import { ClientError } from '../client/client-error';
 import type { DemoState, DemoWish } from '../client/demo-state';
 import type { SocketFactory } from '../client/hub-socket';
 import type { ClosedState } from '../client/hub-state';
-import type { IForeignHub, IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
+import type { IForeignHub, IOpenedStatistics, IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
@@ -58,7 +58,7 @@ export class Runs implements IDisposable {
   }
 
   /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
-  openStatistics(path: string, signal?: AbortSignal): Promise<readonly IRunEntry[]> {
+  openStatistics(path: string, signal?: AbortSignal): Promise<IOpenedStatistics> {
     return this.options.api.openStatistics(path, signal);
   }
 

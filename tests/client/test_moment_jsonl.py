@@ -5,6 +5,7 @@ import math
 import os
 import re
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,28 @@ def home(tmp_path):
     folder = tmp_path / "big run" / "tensorboard" / "training_stats"
     folder.mkdir(parents=True)
     return folder
+
+
+@pytest.fixture
+def anyone(monkeypatch):
+    """A folder that everybody may look into."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        monkeypatch.setenv("MEGALENS_CACHE_DIR", f"{folder}/cache")
+        yield Path(folder)
+
+
+@contextmanager
+def nobody():
+    """Be somebody who may not read everything, which root may."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
 
 
 def l2(run, stat="grad", **members):
@@ -347,25 +370,40 @@ def test_what_holds_no_statistics_says_what_was_expected(tmp_path, home):
         open_run(tmp_path / "gone.jsonl" / ".." / "gone")
 
 
-def test_a_file_that_may_not_be_read_is_named(monkeypatch):
-    with tempfile.TemporaryDirectory() as open_to_all:
-        os.chmod(open_to_all, 0o777)
-        monkeypatch.setenv("MEGALENS_CACHE_DIR", f"{open_to_all}/cache")
-        path = write_lines(Path(open_to_all), "grad", 0, [record(1)])
-        path.chmod(0)
-        root = os.geteuid() == 0
-        if root:
-            # Root may read everything; nobody may not.
-            os.seteuid(65534)
-        try:
-            with pytest.raises(
-                ClientError, match=r"rank0\.jsonl cannot be read: Permission denied"
-            ) as caught:
-                open_run(path)
-        finally:
-            if root:
-                os.seteuid(0)
-        assert caught.value.code == "unreadable"
+def test_a_file_that_may_not_be_read_is_named(anyone):
+    path = write_lines(anyone, "grad", 0, [record(1)])
+    path.chmod(0)
+    with (
+        nobody(),
+        pytest.raises(ClientError, match=r"rank0\.jsonl cannot be read: Permission denied") as caught,
+    ):
+        open_run(path)
+    assert caught.value.code == "unreadable"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_and_hides_no_other(anyone):
+    for name in "abc":
+        write_lines(anyone / name / "training_stats", "grad", 0, [record(1)])
+        write_lines(anyone / name / "training_stats", "param", 0, [record(1, stat="param")])
+    closed = [anyone / "c", anyone / "a" / "training_stats" / "grad_raw_moments_by_param"]
+    for folder in closed:
+        folder.chmod(0)
+    with (
+        nobody(),
+        pytest.warns(UserWarning, match=r"/c cannot be looked into: Permission denied\. Runs below"),
+    ):
+        runs = open_all_runs(anyone)
+    with nobody():
+        assert sorted(runs) == ["a", "b"]
+        assert [entry["stat"] for entry in runs["a"].moment_source.index()["stats"]] == ["param"]
+    assert any("grad_raw_moments_by_param cannot be looked into" in each for each in runs["a"].warnings)
+    assert runs["b"].warnings == []
+    closed[1].chmod(0o755)
+    (anyone / "b").chmod(0)
+    with nobody(), pytest.warns(UserWarning, match=r"/b cannot .* Nor can 1 more folders\."):
+        assert open_run(anyone).name == "a"
+    for folder in (*closed, anyone / "b"):
+        folder.chmod(0o755)
 
 
 def test_names_with_any_characters_and_ten_thousand_layers(home):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from plain_server import PlainServer
-from recorded_moments import GRAD, NAMES, PARAM, record_line, write_moments, write_tree
+from recorded_moments import GRAD, NAMES, PARAM, append_line, record_line, write_moments, write_tree
 from recorded_run import RUN_ID
 
 OTHER = "other"
@@ -125,23 +125,77 @@ def test_of_several_files_the_others_are_read_and_the_closed_one_is_named(ask, o
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
-@pytest.mark.parametrize("closed", ["logs/run-a/training_stats", f"logs/run-a/training_stats/{PARAM}"])
-def test_a_folder_within_a_tree_that_may_not_be_entered(ask, opened, root, closed, mode):
+def test_a_tree_that_may_not_be_entered(ask, opened, root, mode):
     write_tree(root / "logs" / "run-a")
     write_tree(root / "logs" / "run-b")
     first, second = opened("logs/run-a"), opened("logs/run-b")
-    (root / closed).chmod(mode)
-    if mode == 0 or closed.endswith("training_stats"):
-        assert refused(ask("runs", first, "moments"))
-    else:
-        # Its files are known by name, and cannot be read.
-        status, body = ask("runs", first, "moments")
-        assert status == 200
-        assert any("rank0.jsonl cannot be read: Permission denied" in each for each in body["warnings"])
+    closed = root / "logs/run-a/training_stats"
+    closed.chmod(mode)
+    assert refused(ask("runs", first, "moments"))
     assert ask("runs", second, "moments")[0] == 200
     assert {first, second} <= {run["id"] for run in ask("runs")[1]["runs"]}
-    (root / closed).chmod(0o755)
+    closed.chmod(0o755)
     assert ask("runs", first, "moments")[0] == 200
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_of_several_folders_of_a_tree_the_others_are_read_and_the_closed_one_is_named(
+    ask, opened, root, mode
+):
+    stats = write_tree(root / "logs" / f"folders-{mode}") / "training_stats"
+    (stats / PARAM).chmod(mode)
+    run = opened(f"logs/folders-{mode}")
+    status, body = ask("runs", run, "moments")
+    assert (status, [stat["stat"] for stat in body["stats"]]) == (200, ["grad"])
+    # Where its files are known by name, they are what cannot be read.
+    what = f"{PARAM} cannot be looked into" if mode == 0 else "rank0.jsonl cannot be read"
+    assert any(f"{what}: Permission denied." in warning for warning in body["warnings"])
+    (stats / PARAM).chmod(0o755)
+    status, body = ask("runs", run, "moments")
+    assert ([stat["stat"] for stat in body["stats"]], body["warnings"]) == (["param", "grad"], [])
+    # So it is where it was closed while the run was open: the rows that are known stay, what is new in the others is read, and it is said.
+    (stats / GRAD).chmod(mode)
+    append_line(stats.parent, 11, PARAM)
+    status, known = ask("runs", run, "moments")
+    assert (status, [stat["last"] for stat in known["stats"]]) == (200, [11, 10])
+    assert known["version"] != body["version"]
+    assert any("Permission denied." in warning for warning in known["warnings"])
+    status, rows = ask("runs", run, "moments", "rows", body={"stats": ["grad"]})
+    assert (status, pa.ipc.open_stream(rows).read_all().num_rows) == (200, 10 * len(NAMES))
+    # Nothing is left to answer from where every one of them is closed.
+    (stats / PARAM).chmod(mode)
+    assert refused(ask("runs", run, "moments"))
+
+
+def test_a_link_in_a_tree_to_where_nobody_may_look_hides_no_other_folder(ask, opened, root):
+    deep = root / "closed" / "deep"
+    deep.mkdir(parents=True)
+    stats = write_tree(root / "logs" / "linked", stats=(PARAM,)) / "training_stats"
+    (stats / GRAD).symlink_to(deep)
+    (deep / "rank1.jsonl").write_text("")
+    (stats / PARAM / "rank1.jsonl").symlink_to(deep / "rank1.jsonl")
+    deep.parent.chmod(0)
+    run = opened("logs/linked")
+    status, body = ask("runs", run, "moments")
+    assert (status, [stat["stat"] for stat in body["stats"]]) == (200, ["param"])
+    assert any(f"{GRAD} cannot be looked into" in warning for warning in body["warnings"])
+
+
+def test_of_many_runs_those_in_closed_folders_are_left_out_and_that_is_said(ask, root):
+    trees = [write_tree(root / "logs" / name, steps=1, stats=(PARAM,)) for name in "abc"]
+    assert ask("statistics", body={"path": "logs"})[1]["warnings"] == []
+    trees[1].chmod(0)
+    (trees[2] / "training_stats").chmod(0)
+    status, body = ask("statistics", body={"path": "logs"})
+    assert (status, [run["name"] for run in body["runs"]]) == (200, ["a"])
+    assert body["warnings"] == [
+        "logs/b cannot be looked into: Permission denied.",
+        "logs/c/training_stats cannot be looked into: Permission denied.",
+    ]
+    for number in range(20):
+        (root / "logs" / f"more-{number}").mkdir(mode=0)
+    warnings = ask("statistics", body={"path": "logs"})[1]["warnings"]
+    assert (len(warnings), warnings[-1]) == (11, "Nor can 12 more folders.")
 
 
 def test_a_tree_below_a_folder_that_may_not_be_entered_is_not_said_to_hold_nothing(ask, opened, root):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,18 +74,28 @@ class JsonlRows:
             ``not-found`` where there is no file, ``unreadable`` where none may be read or none holds raw moments; says what was expected.
         """
         first = not self._version
-        sources = self._tree.files()
+        closed: list[OSError] = []
+        sources = self._tree.files(closed)
+        shut = [
+            f"{Path(error.filename).name} cannot be looked into: {error.strerror or error}. Its files are not read."
+            for error in closed
+        ]
+        if shut and not sources:
+            raise ClientError(shut[0], code="unreadable")
         if not sources and first:
             raise ClientError(
                 f"{self._tree.root.name} holds no .jsonl file of raw moments yet. Expected files such as grad_raw_moments_by_param/rank0.jsonl in it."
             )
-        self._files = {
-            str(source.path): self._files.get(str(source.path)) or CachedFile(source) for source in sources
-        }
-        files = list(self._files.values())
-        changed, unreadable = bring_up_to_date(files, progress)
-        if unreadable and len(unreadable) == len(files):
+        found = [self._files.get(str(source.path)) or CachedFile(source) for source in sources]
+        # What was read of a folder before it was closed stays.
+        places = {Path(error.filename) for error in closed}
+        kept = [file for file in self._files.values() if file.source.path.parent in places]
+        files = sorted([*found, *kept], key=lambda file: file.source.order)
+        self._files = {str(file.source.path): file for file in files}
+        changed, unreadable = bring_up_to_date(found, progress)
+        if unreadable and len(unreadable) == len(found):
             raise ClientError(unreadable[0], code="unreadable")
+        unreadable = [*shut, *unreadable]
         if not changed and not first and unreadable == self._unreadable:
             return False
         self._unreadable = unreadable

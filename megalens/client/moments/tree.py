@@ -33,6 +33,11 @@ class StatisticsFile:
     kind: str
     rank: int
 
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Where it comes among the files of its run."""
+        return str(self.path.parent), self.rank, self.path.name
+
 
 @dataclass(frozen=True)
 class StatisticsTree:
@@ -54,26 +59,37 @@ class StatisticsTree:
         """The run's id: the same for the same folder on the same machine."""
         return "statistics-" + hashlib.blake2b(os.fsencode(self.root), digest_size=8).hexdigest()
 
-    def files(self) -> list[StatisticsFile]:
+    def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
         """Return the files that are there now; a job that runs may add some.
+
+        Parameters
+        ----------
+        closed : list, optional
+            Takes the error of each folder within that may not be looked into, with its place as ``filename``: its files are left out, and the others are not.
 
         Raises
         ------
         ClientError
-            ``not-found`` or ``unreadable`` where the folder is gone or may not be read.
+            ``not-found`` or ``unreadable`` where the folder itself is gone or may not be read.
         """
         if _is_file(self.root):
             return [_file(self.root)]
         found = []
         for entry in _entries(self.root):
-            if entry.is_dir() and _KIND.fullmatch(entry.name):
-                found += [_file(Path(inner.path)) for inner in _entries(Path(entry.path)) if _is_jsonl(inner)]
+            if _KIND.fullmatch(entry.name) and _is_folder(entry):
+                try:
+                    found += [_file(Path(inner.path)) for inner in _listed(entry.path) if _is_jsonl(inner)]
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    if closed is not None:
+                        closed.append(error)
             elif _is_jsonl(entry):
                 found.append(_file(Path(entry.path)))
-        return sorted(found, key=lambda file: (str(file.path.parent), file.rank, file.path.name))
+        return sorted(found, key=lambda file: file.order)
 
 
-def find_trees(path: str | os.PathLike[str]) -> list[StatisticsTree]:
+def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None) -> list[StatisticsTree]:
     """Return the runs below a path, by label.
 
     Parameters
@@ -81,12 +97,15 @@ def find_trees(path: str | os.PathLike[str]) -> list[StatisticsTree]:
     path : str or path
         A ``.jsonl`` file, a ``training_stats`` folder or one that has folders such as ``grad_raw_moments_by_param``, a folder with loose files, or one that holds any
         number of ``training_stats`` folders at any depth.
+    closed : list, optional
+        Takes the error of each folder that may not be looked into, with its place as ``filename``: runs below it are left out, and the others are not.
 
     Raises
     ------
     ClientError
-        ``not-found`` where there is nothing of the kind, ``unreadable`` where it may not be looked into; says what was expected.
+        ``not-found`` where there is nothing of the kind, ``unreadable`` where nothing that was found may be looked into; says what was expected.
     """
+    closed = [] if closed is None else closed
     chosen = Path(path).expanduser()
     chosen = Path(os.path.abspath(chosen))
     if _is_file(chosen):
@@ -95,7 +114,6 @@ def find_trees(path: str | os.PathLike[str]) -> list[StatisticsTree]:
         return [StatisticsTree(_label(chosen, None), chosen)]
     if not chosen.exists():
         raise ClientError(f"{chosen.name or chosen} does not exist. {_WANTED}")
-    closed: list[OSError] = []
     roots = [chosen] if _is_home(chosen) else list(_homes(chosen, closed))
     if not roots and _loose(chosen):
         roots = [chosen]
@@ -131,7 +149,7 @@ def _file(path: Path) -> StatisticsFile:
 
 def _is_home(folder: Path) -> bool:
     return folder.name == _HOME or any(
-        _KIND.fullmatch(entry.name) and entry.is_dir() for entry in _entries(folder)
+        _KIND.fullmatch(entry.name) and _is_folder(entry) for entry in _entries(folder)
     )
 
 
@@ -167,10 +185,14 @@ def _looks_right(path: Path) -> bool:
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
+        return _listed(folder)
     except OSError as error:
         raise _closed(folder, error) from error
+
+
+def _listed(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
 
 
 def _is_file(path: Path) -> bool:
@@ -187,8 +209,20 @@ def _closed(path: Path, error: OSError) -> ClientError:
     )
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link to where nobody may look. Who looks into it is told so.
+        return True
+
+
 def _is_jsonl(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".jsonl") and entry.is_file()
+    try:
+        return entry.name.endswith(".jsonl") and entry.is_file()
+    except OSError:
+        # The same: who reads it is told that it cannot be read.
+        return True
 
 
 def _label(root: Path, typed: Path | None) -> str:

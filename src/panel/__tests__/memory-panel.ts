@@ -65,7 +65,8 @@ export class MemoryRuns implements IMegalensRuns {
       throw new ClientError('refused', 'There are no raw-moment statistics in nothing.', { status: 404 });
     }
     this.entries = [...this.entries, STATISTICS];
-    return [STATISTICS];
+    const warnings = path === 'half' ? ['half/b cannot be looked into: Permission denied.'] : [];
+    return { runs: [STATISTICS], warnings };
   }
 
   async demo(): ReturnType<IMegalensRuns['demo']> {

@@ -88,9 +88,15 @@ describe('statistics in the panel', () => {
       'The statistics could not be opened',
       expect.objectContaining({ message: 'There are no raw-moment statistics in nothing.' })
     );
+    host.askStatistics.mockResolvedValueOnce('half');
+    await model.openStatistics();
+    expect(host.tell).toHaveBeenLastCalledWith(
+      'Some folders were left out',
+      'half/b cannot be looked into: Permission denied.'
+    );
     host.askStatistics.mockResolvedValueOnce(null);
     await model.openStatistics();
-    expect(host.tell).toHaveBeenCalledTimes(1);
+    expect(host.tell).toHaveBeenCalledTimes(2);
     panel.dispose();
   });
 

@@ -120,7 +120,7 @@ function nextRows(source: IRunSource): Promise<SourceChange> {
 
 describe('a tree of raw-moment files', () => {
   it('is opened by its path and is a run of statistics only', async () => {
-    const [entry] = await runs.openStatistics('logs');
+    const entry = (await runs.openStatistics('logs')).runs[0];
     expect(entry).toMatchObject({ name: 'run-a', kind: 'statistics', state: 'recorded' });
     expect((await runs.list()).map(({ kind }) => kind)).toContain('statistics');
     const lease = await runs.acquire(entry?.id ?? '');
@@ -140,7 +140,7 @@ describe('a tree of raw-moment files', () => {
   });
 
   it('gives rows as columns of their own', async () => {
-    const [entry] = await runs.openStatistics('logs');
+    const entry = (await runs.openStatistics('logs')).runs[0];
     const moments = new ServerMoments(entry?.id ?? '', api.moments, { name: () => 'run-a', grows: false });
     const rows = await moments.rows(['param', 'grad'], { layer: '1' }, [3, 4]);
     expect([...(rows?.step ?? [])]).toEqual([3, 3, 4, 4]);
@@ -159,7 +159,7 @@ describe('a tree of raw-moment files', () => {
   });
 
   it('answers null where there are more rows than are taken', async () => {
-    const [entry] = await runs.openStatistics('logs');
+    const entry = (await runs.openStatistics('logs')).runs[0];
     const options = { name: () => 'run-a', grows: false, limitRows: 10 };
     const moments = new ServerMoments(entry?.id ?? '', api.moments, options);
     expect(await moments.rows(['param'])).toBeNull();
@@ -168,7 +168,7 @@ describe('a tree of raw-moment files', () => {
   });
 
   it('has the server make groups, with their keys in order', async () => {
-    const [entry] = await runs.openStatistics('logs');
+    const entry = (await runs.openStatistics('logs')).runs[0];
     const moments = new ServerMoments(entry?.id ?? '', api.moments, { name: () => 'run-a', grows: false });
     const query = { stat: 'param', statistic: 'variance', by: ['layer', 'family'] } as const;
     const groups = await moments.groups({ ...query, steps: [5, 6] });
@@ -190,7 +190,7 @@ describe('a tree of raw-moment files', () => {
   });
 
   it('says that there is more as soon as a line is appended', async () => {
-    const [entry] = await runs.openStatistics('logs');
+    const entry = (await runs.openStatistics('logs')).runs[0];
     const lease = await runs.acquire(entry?.id ?? '');
     const { source } = lease;
     await source.moments?.index();
@@ -215,7 +215,7 @@ describe('a tree of raw-moment files', () => {
     await expect(runs.openStatistics('../outside')).rejects.toMatchObject({ status: 403, field: 'path' });
     const gone = new ServerMoments('no-such-run', api.moments, { name: () => 'gone', grows: true });
     await expect(gone.index()).rejects.toMatchObject({ name: 'StoreError', code: 'gone' });
-    const [entry] = await runs.openStatistics('logs');
+    const entry = (await runs.openStatistics('logs')).runs[0];
     const moments = new ServerMoments(entry?.id ?? '', api.moments, { name: () => 'run-a', grows: false });
     const bad = { stat: 'param', statistic: 'l2', by: ['capture'], pattern: '(' } as const;
     await expect(moments.groups(bad)).rejects.toMatchObject({ name: 'StoreError', code: 'unavailable' });
