@@ -1,0 +1,151 @@
+"""The golden frames: rows of every stream, with what is hard to carry."""
+
+from __future__ import annotations
+
+import math
+
+from megalens.protocol import BIT_CAUGHT_UP, BIT_MERGED, Tile
+from scripts.moment_fixtures import moment_row
+
+__all__ = ["frame_cases"]
+
+NAN, INF = math.nan, math.inf
+
+
+def tensor_row(**changes: object) -> dict[str, object]:
+    row: dict[str, object] = {
+        "step": 7,
+        "micro_batch": 0,
+        "phase": "train",
+        "pass": "forward",
+        "rank": 0,
+        "layer": 1,
+        "flag": "MLP1_mat_mul",
+        "part": "",
+        "compressor": str(Tile(3)),
+        "source_shape": [2, 2, 8],
+        "shape": [1, 2, 3],
+        "values": [0.5, -1.25, 3.0, 0.0, 1e-30, -65504.0],
+        "labels": [],
+        "nan_count": 0,
+        "inf_count": 0,
+        "compression_error": NAN,
+    }
+    return row | changes
+
+
+def moments_row(**changes: object) -> dict[str, object]:
+    row: dict[str, object] = {
+        "step": 20,
+        "samples": 160,
+        "stat": "param",
+        "name": "decoder.layers.0.mlp.linear_fc1.weight",
+        "rank": 0,
+        "stage": 0,
+        **moment_row([1.0, 2.0, 3.0, 4.0]),
+        "gradient_stage": "",
+        "loss_scale": 1.0,
+    }
+    return row | changes
+
+
+def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int]]]:
+    """Fixture name → stream, rows, header."""
+    return {
+        "tensors-plain": (
+            "tensors",
+            [tensor_row(layer=layer) for layer in (1, 2, 3)],
+            {"seq": 1, "step": 7},
+        ),
+        "tensors-nonfinite": (
+            "tensors",
+            [tensor_row(values=[NAN, INF, -INF, -0.0, 2.0, 3.4e38], nan_count=3, inf_count=2)],
+            {"seq": 2, "step": 7},
+        ),
+        "tensors-parts-and-labels": (
+            "tensors",
+            [
+                tensor_row(flag="QKV_mat_mul", part=part, micro_batch=1, phase="eval")
+                for part in ("q", "k", "v")
+            ]
+            + [
+                tensor_row(
+                    flag="InputTokens",
+                    part="ids",
+                    layer=0,
+                    compressor="NoOp()",
+                    source_shape=[2, 4],
+                    shape=[1, 4],
+                    values=[104.0, 195.0, 169.0, 10.0],
+                    labels=["h", "Ã", "é", "⏎"],
+                )
+            ],
+            {"seq": 2**40 + 3, "step": 2**40},
+        ),
+        "tensors-empty-values": (
+            "tensors",
+            [tensor_row(compressor="Empty()", shape=[1, 2, 0], values=[])],
+            {"seq": 4, "step": 7},
+        ),
+        "tensors-no-rows": ("tensors", [], {"seq": 5, "step": 8}),
+        "scalars": (
+            "scalars",
+            [
+                {"step": 7, "time": 1.79e9, "rank": 0, "name": n, "value": v, "unit": u}
+                for n, v, u in (
+                    ("loss", 2.5, "nats/byte"),
+                    ("lr", 3e-4, ""),
+                    ("grad_norm", NAN, ""),
+                    ("held_out_loss", -INF, "nats/byte"),
+                )
+            ],
+            {"seq": 6, "step": 7},
+        ),
+        "scalars-caught-up": (
+            "scalars",
+            [
+                {
+                    "step": s,
+                    "time": 1.79e9 + s,
+                    "rank": 0,
+                    "name": "loss",
+                    "value": 5.0 / s,
+                    "unit": "nats/byte",
+                }
+                for s in range(1, 6)
+            ],
+            {"seq": 9, "step": 5, "bits": BIT_CAUGHT_UP | BIT_MERGED},
+        ),
+        "moments": (
+            "moments",
+            [
+                moments_row(),
+                moments_row(
+                    stat="dgrad",
+                    name="decoder.layers.0.mlp.linear_fc1/output0",
+                    gradient_stage="backward",
+                    loss_scale=128.0,
+                ),
+                moments_row(
+                    stat="grad", count=0.0, mean=NAN, m2=0.0, m3=0.0, m4=0.0, min=NAN, max=NAN, nan_count=4.0
+                ),
+                moments_row(
+                    rank=3, stage=1, m4=INF, min=NAN, max=NAN, nan_count=NAN, inf_count=NAN, rounding=2.0**-24
+                ),
+            ],
+            {"seq": 11, "step": 20},
+        ),
+        "audit": (
+            "audit",
+            [
+                {
+                    "step": 12,
+                    "time": 1.79e9,
+                    "who": "panel",
+                    "action": "configure",
+                    "detail": '{"flags":{"HiddenStates":null}}',
+                }
+            ],
+            {"seq": 10, "step": 12},
+        ),
+    }

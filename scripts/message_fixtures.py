@@ -1,0 +1,293 @@
+"""The golden messages: each kind, and what it may hold."""
+
+from __future__ import annotations
+
+from megalens.protocol import compressor_infos
+
+__all__ = ["message_cases"]
+
+
+def message_cases() -> dict[str, dict[str, object]]:
+    """Fixture name → message."""
+    peer = {"name": "panel", "version": "0.1.0"}
+    config = {
+        "flags": {
+            "MLP1_mat_mul": {
+                "layers": "1-4",
+                "every": 2,
+                "phases": ["train"],
+                "samples": 1,
+                "compressor": {"name": "Tile", "params": {"tiles": 96, "reduction": "mean"}},
+            }
+        }
+    }
+    model = {
+        "name": "GPT",
+        "adapter": "plain",
+        "layers": 4,
+        "hidden": 128,
+        "heads": 4,
+        "kv_heads": 4,
+        "vocabulary": 256,
+        "parameters": 842_496,
+        "dtype": "float32",
+        "device": "cpu",
+    }
+    layout = {"world_size": 1, "tp": 1, "pp": 1, "dp": 1}
+    flags = [
+        {
+            "name": "MLP1_mat_mul",
+            "title": "MLP1 output",
+            "layers": [1, 2, 3, 4],
+            "parts": [""],
+            "axes": ["position", "feature"],
+            "features": 512,
+            "bytes_per_layer": 262144,
+        },
+        {
+            "name": "RawAttentionScore_mat_mul",
+            "title": "Attention probabilities",
+            "layers": [],
+            "parts": [""],
+            "axes": ["head", "query", "key"],
+            "features": None,
+            "bytes_per_layer": None,
+            "reason": "This attention implementation returns no probabilities.",
+        },
+    ]
+    versions = {"megalens": "0.1.0", "torch": "2.13.0", "python": "3.11.7"}
+    kind = {"name": "noise1", "params": {"coefficient": 0.01}}
+    site = {
+        "name": "system",
+        "title": "Between layers",
+        "layers": [1, 2, 3, 4],
+        "kinds": [
+            {
+                "name": "noise1",
+                "title": "Additive Gaussian noise",
+                "description": "Add noise of standard deviation coefficient.",
+                "schema": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["coefficient"],
+                    "properties": {"coefficient": {"type": "number", "minimum": 0, "default": 0.01}},
+                },
+            }
+        ],
+    }
+    split = {
+        "world_size": 4,
+        "tp": 2,
+        "pp": 2,
+        "dp": 1,
+        "vpp": 2,
+        "ranks": [
+            {"rank": rank, "tp": rank % 2, "pp": rank // 2, "dp": 0, "host": "node-1"} for rank in range(4)
+        ],
+    }
+    both = {
+        "flags": {
+            "HiddenStates": {
+                "passes": ["forward", "backward"],
+                "replicas": "all",
+                "compressor": {"name": "Tile", "params": {"tiles": 96}},
+            }
+        }
+    }
+    run = {"id": "20261121-120000-gpt-demo-1a2b", "name": "gpt-demo", "started": 1.79e9}
+    hello = {
+        "type": "hello",
+        "protocol": "megalens.v1",
+        "run": run,
+        "seq": 41,
+        "model": model,
+        "layout": layout,
+        "flags": flags,
+        "compressors": compressor_infos(),
+        "config": config,
+        "limits": {"max_message_bytes": 1048576, "viewer_queue_bytes": 8388608, "backlog_bytes": 67108864},
+        "versions": versions,
+    }
+    return {
+        "join-viewer": {
+            "type": "join",
+            "protocol": "megalens.v1",
+            "role": "viewer",
+            "peer": peer,
+            "since": None,
+        },
+        "join-again": {
+            "type": "join",
+            "protocol": "megalens.v1",
+            "role": "viewer",
+            "peer": peer | {"user": "ada"},
+            "since": 41,
+            "run": run["id"],
+            "backlog": 1048576,
+        },
+        "join-producer": {
+            "type": "join",
+            "protocol": "megalens.v1",
+            "role": "producer",
+            "peer": {"name": "tracer", "version": "0.1.0"},
+        },
+        "announce": {
+            "type": "announce",
+            "rank": 0,
+            "run_name": "gpt-demo",
+            "model": model,
+            "layout": layout,
+            "flags": flags,
+            "compressors": compressor_infos(),
+            "config": config,
+            "versions": versions,
+        },
+        "hello": hello,
+        "hello-waiting": hello
+        | {"seq": 0, "model": None, "layout": None, "flags": [], "config": {"flags": {}}},
+        "hello-resumed": hello
+        | {"resumed": {"since": 30, "missed_frames": 2, "missed_rows": 24, "first_step": 8, "last_step": 9}},
+        "configure": {
+            "type": "configure",
+            "id": "c-1",
+            "patch": {
+                "flags": {
+                    "HiddenStates": {"compressor": {"name": "Tile", "params": {"tiles": 96}}},
+                    "MLP1_mat_mul": None,
+                }
+            },
+        },
+        "announce-stage": {
+            "type": "announce",
+            "rank": 2,
+            "leader": 0,
+            "model": model,
+            "layout": split,
+            "flags": flags,
+            "compressors": compressor_infos(),
+            "controls": ["pause", "watched", "perturb"],
+            "sites": [site],
+            "statistics": {"param": 1, "activation": 100},
+            "config": config,
+            "versions": versions,
+        },
+        "hello-foreign": hello
+        | {
+            "layout": split,
+            "controls": ["perturb"],
+            "sites": [site],
+            "origin": {"kind": "foreign", "name": "3606", "steps": "inferred"},
+        },
+        "hello-replay": hello
+        | {"origin": {"kind": "replay", "name": run["id"], "steps": "counted", "speed": 4}},
+        "configure-controls": {
+            "type": "configure",
+            "id": "c-2",
+            "patch": both
+            | {
+                "perturb": {
+                    "sites": {"system": {"kind": kind, "layers": "2-3", "phases": ["train"]}},
+                    "seed": 7,
+                    "steps": 50,
+                },
+                "mode": {"paused": True, "steps": 1},
+                "budget": 1,
+            },
+        },
+        "configure-disarm": {
+            "type": "configure",
+            "id": "c-3",
+            "patch": {"flags": {}, "perturb": None, "mode": {"paused": False}, "budget": None},
+        },
+        "configured-controls": {
+            "type": "configured",
+            "id": "c-2",
+            "applied": True,
+            "step": 1300,
+            "config": both
+            | {
+                "perturb": {
+                    "sites": {"system": {"kind": kind, "layers": "2-3", "phases": ["train"]}},
+                    "seed": 7,
+                    "steps": 50,
+                    "until": 1349,
+                },
+                "mode": {"paused": True},
+                "budget": 1,
+            },
+        },
+        "configured-accepted": {
+            "type": "configured",
+            "id": "c-1",
+            "applied": False,
+            "step": 1243,
+            "config": config,
+        },
+        "configured-applied": {
+            "type": "configured",
+            "id": "c-1",
+            "applied": True,
+            "step": 1243,
+            "config": config,
+            "by": peer,
+            "time": 1.79e9,
+        },
+        "status-producer": {
+            "type": "status",
+            "state": "training",
+            "step": 1242,
+            "probes": {"fired": 312, "expected": 312, "missing": []},
+            "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
+        },
+        "status": {
+            "type": "status",
+            "state": "training",
+            "step": 1242,
+            "time": 1.79e9,
+            "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 3"]},
+            "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
+            "nonfinite": {"count": 3, "first": {"step": 812, "layer": 3, "flag": "MLP1_mat_mul"}},
+            "dropped": {"producer": 0, "viewer": 12, "recorder": 0},
+            "bytes_per_step": 43008,
+            "viewers": 2,
+            "producers": [0],
+            "recording": {"state": "on", "bytes": 1048576, "missing_steps": [[3, 4]]},
+            "warnings": ["The hub was restarted at step 812."],
+        },
+        "status-ranks": {
+            "type": "status",
+            "state": "paused",
+            "step": 1300,
+            "ranks": [
+                {"rank": 0, "name": "rank 0 (tp 0, pp 0)", "state": "paused", "step": 1300, "seconds": 0.1},
+                {
+                    "rank": 3,
+                    "name": "rank 3 (tp 1, pp 1) on node-1",
+                    "state": "silent",
+                    "step": 1299,
+                    "seconds": 2.5,
+                },
+            ],
+            "perturbed_steps": 12,
+            "budget": {
+                "limit": 1,
+                "state": "inside",
+                "percent": 0.8,
+                "low": 0.5,
+                "high": 1.1,
+                "steps": 400,
+                "gave_up": ["Every second step is traced instead of every step."],
+            },
+        },
+        "error": {
+            "type": "error",
+            "code": "bad-reduction",
+            "message": "The reduction 'meen' is not known at column 1. Write mean, max, std or an expression over data.",
+            "reply_to": "c-1",
+            "field": "flags.MLP1_mat_mul.compressor.params.reduction",
+            "column": 1,
+            "expected": "an expression over data",
+            "got": "meen",
+        },
+        "goodbye": {"type": "goodbye", "reason": "finished", "message": "Training ended after 3 000 steps."},
+    }
