@@ -38,3 +38,12 @@ def attach():
     yield attach
     for run in runs:
         run.close()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A folder for raw-moment JSONL of one run, and an empty cache."""
+    monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path / "cache"))
+    folder = tmp_path / "big run" / "tensorboard" / "training_stats"
+    folder.mkdir(parents=True)
+    return folder

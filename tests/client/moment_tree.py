@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 NAMES = (
     "decoder.layers.0.mlp.linear_fc1.weight",
@@ -46,3 +47,18 @@ def write_lines(folder: Path, stat, rank, lines, mode="w"):
         for line in lines:
             file.write(line if isinstance(line, str) else json.dumps(line) + "\n")
     return path
+
+
+def l2(run, stat="grad", **members):
+    return run.moments(stat, [], **members)[["step", "l2"]].values.tolist()
+
+
+def expected(step, names=NAMES, stat="grad"):
+    return [
+        step,
+        pytest.approx(np.linalg.norm(np.concatenate([values_of(name, step, stat) for name in names]))),
+    ]
+
+
+def steps_of(run, stat="grad", by=()):
+    return run.moments(stat, list(by))["step"].tolist()
