@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+from peers import Peer, say
+
 from megalens.client import RunFolder
 from megalens.dialects import DIALECTS, HostedRun, Plan, Translator
 from megalens.hub.options import HubOptions
@@ -73,3 +75,34 @@ async def translate(tmp_path, asked, during=None):
     if isinstance(error, asyncio.TimeoutError):
         raise error
     return Outcome(RunFolder(folder), translator, error)
+
+
+def sends(messages, then=None, pong=False):
+    """A script that answers run_training_step with ``start`` and ``messages``, and then closes for good."""
+
+    async def script(peer, socket, message):
+        if message["type"] == "ping" and pong:
+            await say(socket, {"type": "pong"})
+        if message["type"] != "run_training_step":
+            return
+        for each in messages:
+            await say(socket, each)
+        if then:
+            await then(peer, socket)
+        else:
+            peer.server.close(close_connections=False)
+            await socket.close()
+
+    return script
+
+
+def record(tmp_path, dialect, messages, then=None, during=None, **changes):
+    """Translate what a peer sends into a run below a folder, until the peer closes."""
+
+    async def run():
+        async with Peer(sends(messages, then, pong=dialect in ("T1", None))) as peer:
+            outcome = await translate(tmp_path, plan(peer, dialect, **changes), during)
+            outcome.peer = peer
+            return outcome
+
+    return asyncio.run(run())
