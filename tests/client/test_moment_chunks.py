@@ -147,6 +147,40 @@ def test_rows_that_are_not_in_the_order_of_their_steps_are_answered_the_same(tmp
     same(source.groups(query), in_memory(table).groups(query))
 
 
+def test_rows_that_are_out_of_order_only_within_their_row_groups_are_read_in_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", 10)
+    table = rows_of_a_run()
+    # Row groups of half of the rows each, of which one step has rows in both.
+    order = np.concatenate(
+        [np.random.default_rng(0).permutation(half) for half in np.array_split(np.arange(344), 2)]
+    )
+    assert table.num_rows == 344
+    pq.write_table(table.take(order), tmp_path / "moments.parquet", row_group_size=172)
+    source = MomentSource(RecordedRows(tmp_path))
+    source.refresh()
+    assert PackedChunks(tmp_path / "moments.parquet").ordered
+    query = MomentQuery.of("grad", by=["layer"])
+    same(source.groups(query), in_memory(table).groups(query))
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_recordings_whose_columns_may_have_nulls_as_all_once_had_are_answered_the_same(dictionary, tmp_path):
+    table = rows_of_a_run()
+    index = MomentIndex()
+    with pq.ParquetWriter(
+        tmp_path / "moments.parquet", table.schema, compression="zstd", use_dictionary=dictionary
+    ) as writer:
+        for batch in table.to_batches(50):
+            writer.write_batch(batch)
+            index.add(batch)
+        writer.add_key_value_metadata({MOMENT_INDEX: index.text()})
+    source = MomentSource(RecordedRows(tmp_path))
+    source.refresh()
+    for members in QUERIES:
+        query = MomentQuery.of(**{"stat": "grad", **members})
+        same(source.groups(query), in_memory(table).groups(query))
+
+
 def test_a_recording_that_goes_while_it_is_read_says_so(tmp_path):
     source = packed(tmp_path, rows_of_a_run(), 16)
     (tmp_path / "moments.parquet").unlink()

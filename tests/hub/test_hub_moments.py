@@ -41,6 +41,11 @@ def test_statistics_are_announced_sent_recorded_and_kept_for_who_comes_later(sta
     assert columns["name"].has_dictionary_page
     assert not columns["mean"].has_dictionary_page
     assert (columns["step"].statistics.min, columns["step"].statistics.max) == (1, 8)
+    # What is read again and again: no marks of nulls, and nothing slow to undo where little is gained.
+    assert not any(field.nullable for field in packed.schema_arrow)
+    assert {
+        name: column.compression for name, column in columns.items() if column.compression != "ZSTD"
+    } == dict.fromkeys(("mean", "m2", "m3", "m4", "min", "max"), "LZ4")
 
 
 def test_a_viewer_that_reads_nothing_loses_tensors_before_moments_and_is_told_how_much(start_hub):

@@ -17,7 +17,7 @@ from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]
 
-_CHUNK_ROWS = 400_000
+_CHUNK_ROWS = 100_000
 _WORDS = ("stat", "name")
 
 
@@ -48,40 +48,61 @@ class PackedChunks:
         OSError, pyarrow.ArrowException
             When the file is gone or damaged.
         """
-        columns = ["step", *_WORDS, *wanted.columns, *wanted.ranges]
-        held: Chunk | None = None
+        columns = list(dict.fromkeys([*_WORDS, *wanted.columns, *wanted.ranges]))
+        # Rows of a step that may go on in what is read next wait for those.
+        waiting: list[Chunk] = []
         with pq.ParquetFile(self._path, read_dictionary=list(_WORDS)) as file:
             places = _Places(wanted)
-            for groups, after in self._stretches(wanted):
-                table = file.read_row_groups(groups, columns=list(dict.fromkeys(columns)))
-                chunk = _chosen(table, places, wanted)
-                if held is not None:
-                    chunk = {name: np.concatenate([held[name], column]) for name, column in chunk.items()}
-                # Rows of a step that goes on in the next stretch wait for it.
-                waits = chunk["step"] >= after
-                held = {name: column[waits] for name, column in chunk.items()} if waits.any() else None
-                if held is not None:
-                    chunk = {name: column[~waits] for name, column in chunk.items()}
-                if len(chunk["step"]):
-                    yield chunk
+            for at, (first, last, _) in enumerate(self._groups or ()):
+                if (wanted.last is not None and first > wanted.last) or (
+                    wanted.first is not None and last < wanted.first
+                ):
+                    continue
+                for chunk in _in_order(file, at, columns, places, wanted):
+                    step = chunk["step"]
+                    if waiting:
+                        begin = int(np.searchsorted(step, waiting[0]["step"][0], side="right"))
+                        waiting.append(_slice(chunk, 0, begin))
+                        if begin == len(step):
+                            continue
+                        yield _joined(waiting)
+                    else:
+                        begin = 0
+                    end = int(np.searchsorted(step, step[-1]))
+                    if begin < end:
+                        yield _slice(chunk, begin, end)
+                    waiting = [_slice(chunk, end, len(step))]
+        if waiting:
+            yield _joined(waiting)
 
-    def _stretches(self, wanted: Wanted) -> Iterator[tuple[list[int], int]]:
-        """Yield row groups that are read together, and the first step behind them."""
-        groups = [
-            (at, first, rows)
-            for at, (first, last, rows) in enumerate(self._groups or ())
-            if (wanted.last is None or first <= wanted.last)
-            and (wanted.first is None or last >= wanted.first)
-        ]
-        taken: list[int] = []
-        size = 0
-        for place, (at, _, rows) in enumerate(groups):
-            taken.append(at)
-            size += rows
-            last = place + 1 == len(groups)
-            if size >= _CHUNK_ROWS or last:
-                yield taken, (1 << 63) - 1 if last else groups[place + 1][1]
-                taken, size = [], 0
+
+def _in_order(file: Any, at: int, columns: list[str], places: _Places, wanted: Wanted) -> Iterator[Chunk]:
+    """Read a row group in the order of its steps: little by little where its rows lie so, so that few of them are decoded and held at once."""
+    step = file.read_row_group(at, columns=["step"])["step"].to_numpy()
+    done = 0
+    ordered = not (step[1:] < step[:-1]).any()
+    chunks = []
+    for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=columns):
+        chunk = _chosen(batch, step[done : done + batch.num_rows], places, wanted)
+        done += batch.num_rows
+        if not len(chunk["step"]):
+            continue
+        if ordered:
+            yield chunk
+        else:
+            chunks.append(chunk)
+    if chunks:
+        whole = _joined(chunks)
+        order = np.argsort(whole["step"], kind="stable")
+        yield {name: column[order] for name, column in whole.items()}
+
+
+def _slice(chunk: Chunk, begin: int, end: int) -> Chunk:
+    return {name: column[begin:end] for name, column in chunk.items()}
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
 
 class _Places:
@@ -117,21 +138,24 @@ class _Places:
         return np.where(np.isnan(found), -1, found + first).astype(np.int32)
 
 
-def _chosen(table: pa.Table, places: _Places, wanted: Wanted) -> Chunk:
-    # One array of each word for a row group, or for a part of one: both columns are cut alike.
-    words = table.select(list(_WORDS)).to_batches()
-    place = np.concatenate([places.find(batch.column(0), batch.column(1)) for batch in words])
-    step = table["step"].to_numpy()
+def _chosen(batch: pa.RecordBatch, step: NDArray[np.int64], places: _Places, wanted: Wanted) -> Chunk:
+    place = places.find(batch["stat"], batch["name"])
     keep = place >= 0
     if wanted.first is not None:
         keep &= step >= wanted.first
     if wanted.last is not None:
         keep &= step <= wanted.last
     for name, ranges in wanted.ranges.items():
-        column = table[name].to_numpy()
+        column = _numbers(batch[name])
         keep &= np.any([(column >= low) & (column <= high) for low, high in ranges], axis=0)
-    chunk = {"place": place, "step": step} | {name: table[name].to_numpy() for name in wanted.columns}
+    chunk: Chunk = {"place": place, "step": step, **{name: _numbers(batch[name]) for name in wanted.columns}}
     return chunk if keep.all() else {name: column[keep] for name, column in chunk.items()}
+
+
+def _numbers(column: pa.Array) -> NDArray[Any]:
+    # Other programs may have packed what is not known as null.
+    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _steps_of_groups(file: Any) -> list[tuple[int, int, int]] | None:
