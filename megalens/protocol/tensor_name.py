@@ -32,6 +32,8 @@ _INNER_WORDS = _EXPERT_WORDS | frozenset(
 )
 _ROLE = re.compile(r"(input|output)\d*")
 _GROUPED = re.compile(r"(weight|bias)(\d+)")
+# A whole component, see _numbers; the digit comes first because that is what is searched for fastest.
+_NUMBER = re.compile(r"([0-9](?<![^./].)[0-9]{0,8})(?![^./])")
 _ENOUGH = 6
 
 
@@ -75,24 +77,16 @@ def parse_name(name: str) -> TensorName:
     The layer is the number that most probably is one, by the word before it: ``layers.3``, ``h.3``, ``multihead_layers.3``, ``encoder.3``, never
     ``experts.3`` or ``head.3``. Of equals it is the first.
     """
-    tokens = name.replace("/", ".").split(".")
-    expert, tokens = _without_expert(tokens)
-    at = _layer_at(tokens)
-    if at is None:
-        layer, stack, items = None, GLOBAL_STACK, tokens
-    else:
-        layer, stack, items = int(tokens[at]), ".".join(tokens[:at]) or "layer", tokens[at + 1 :]
-    items = items or [LAYER_ITEM]
-    tail = _ROLE.fullmatch(items[-1])
+    parts = _NUMBER.split(name)
+    form = _form(tuple(parts[::2]))
+    if form is None:
+        return _parsed(name)[0]
+    said, layer, expert = form
+    numbers = parts[1::2]
     return TensorName(
-        layer=layer,
-        stack=stack,
-        item_type=".".join(items),
-        family=items[0],
-        kind=items[-1],
-        module_type=".".join(items[:-1]) or None,
-        role=tail[1] if tail else None,
-        expert=expert,
+        None if layer is None else int(numbers[layer]),
+        *said[1:-1],
+        said.expert if expert is None else int(numbers[expert]),
     )
 
 
@@ -106,15 +100,56 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def _without_expert(tokens: list[str]) -> tuple[int | None, list[str]]:
+@lru_cache(maxsize=1 << 12)
+def _form(texts: tuple[str, ...]) -> tuple[TensorName, int | None, int | None] | None:
+    """Return what names say that have these texts around their numbers, and which of the numbers are the layer and the expert; None where they have others too.
+
+    A model has thousands of names, and a few dozen such forms.
+    """
+    said, layer, expert = _parsed("0".join(texts))
+    known = sorted(place for place in (layer, expert) if place is not None)
+    if len(known) < len(texts) - 1:
+        return None
+    layer, expert = (None if place is None else known.index(place) for place in (layer, expert))
+    return said, layer, expert
+
+
+def _parsed(name: str) -> tuple[TensorName, int | None, int | None]:
+    """Return what a name says, and which of its components are the number of the layer and of the expert."""
+    tokens = name.replace("/", ".").split(".")
+    expert, place, tokens = _without_expert(tokens)
+    at = _layer_at(tokens)
+    if at is None:
+        layer, stack, items = None, GLOBAL_STACK, tokens
+    else:
+        layer, stack, items = int(tokens[at]), ".".join(tokens[:at]) or "layer", tokens[at + 1 :]
+        # Among all components.
+        at += place is not None and place <= at
+    items = items or [LAYER_ITEM]
+    tail = _ROLE.fullmatch(items[-1])
+    said = TensorName(
+        layer=layer,
+        stack=stack,
+        item_type=".".join(items),
+        family=items[0],
+        kind=items[-1],
+        module_type=".".join(items[:-1]) or None,
+        role=tail[1] if tail else None,
+        expert=expert,
+    )
+    return said, at, place
+
+
+def _without_expert(tokens: list[str]) -> tuple[int | None, int | None, list[str]]:
+    """Return the expert, which component says nothing but it, and the components without it."""
     for at in _numbers(tokens):
         before = tokens[at - 1].lower() if at else ""
         if _words(before) & _EXPERT_WORDS and not _tells_layer(before):
-            return int(tokens[at]), tokens[:at] + tokens[at + 1 :]
+            return int(tokens[at]), at, tokens[:at] + tokens[at + 1 :]
     grouped = _GROUPED.fullmatch(tokens[-1])
     if grouped and any(_words(token.lower()) & _EXPERT_WORDS for token in tokens[:-1]):
-        return int(grouped[2]), [*tokens[:-1], grouped[1]]
-    return None, tokens
+        return int(grouped[2]), None, [*tokens[:-1], grouped[1]]
+    return None, None, tokens
 
 
 def _layer_at(tokens: list[str]) -> int | None:

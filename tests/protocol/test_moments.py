@@ -147,6 +147,26 @@ def test_a_name_says_its_layer_expert_and_role(case: dict) -> None:
     }
 
 
+def test_names_of_one_form_differ_in_the_numbers_that_they_say() -> None:
+    forms = {
+        "decoder.layers.{}.mlp.experts.{}.weight": ("layer", "expert"),
+        "experts.{}/layers.{}": ("expert", "layer"),
+        "mlp.{}.layers.{}.weight": (None, "layer"),
+        "layers.{}.conv.{}.weight": ("layer", None),
+        "layers.{}.experts.weight{}": ("layer", "expert"),
+    }
+    for form, columns in forms.items():
+        for numbers in ((0, 0), (3, 12), (12, 3), (7, 123456789)):
+            said = parse_name(form.format(*numbers))
+            for column, number in zip(columns, numbers, strict=True):
+                if column is not None:
+                    assert getattr(said, column) == number
+            assert (said.expert is None) == ("expert" not in columns)
+    assert parse_name("layers.1.conv.0.weight").item_type == "conv.0.weight"
+    assert parse_name("layers.1.conv.2.weight").item_type == "conv.2.weight"
+    assert parse_name("mlp.5.layers.1.weight").stack == "mlp.5.layers"
+
+
 def test_names_sort_as_people_count() -> None:
     names = ["layers.10.b", "layers.2.b", "layers.2.a", "10", "2", "a10", "a9"]
     assert sorted(names, key=natural_key) == [
