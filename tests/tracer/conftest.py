@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from torch import nn
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
 
+import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import SUBPROTOCOL, check_message, decode_frame, decode_message
 from megalens.tracer import trace
@@ -162,3 +164,37 @@ def traced(small_hub: SmallHub):
     yield start
     for tracer in tracers:
         tracer.close()
+
+
+@pytest.fixture
+def logged(small_hub):
+    """Begins to log to the small hub, and gives the rows by statistic, name and step once all is over."""
+    loggers = []
+    announced: list[dict] = []
+
+    def begin(model: nn.Module, optimizer=None, **options):
+        logger = megalens.log_statistics(model, optimizer, hub=small_hub.address, **options)
+        loggers.append(logger)
+        # What is sent before there is a hub is given up.
+        assert logger.tracer.connected(20)
+        return logger
+
+    def rows() -> dict[tuple[str, str, int], dict]:
+        for logger in loggers:
+            logger.close()
+        loggers.clear()
+        while (message := small_hub.messages.get(timeout=20))["type"] != "goodbye":
+            if message["type"] == "announce":
+                announced.append(message)
+        found = {}
+        while not small_hub.moments.empty():
+            row = small_hub.moments.get()
+            key = (row["stat"], row["name"], row["step"])
+            assert key not in found, f"{key} came twice"
+            found[key] = row
+        return found
+
+    begin.rows, begin.announced = rows, announced
+    yield begin
+    for logger in loggers:
+        logger.close()

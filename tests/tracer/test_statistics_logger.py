@@ -1,0 +1,158 @@
+"""The logger of statistics beside a training: off, beside a tracer, at fault, compiled, and never in the way."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from seen_statistics import ALL, same
+from torch import nn
+
+import megalens
+from megalens.adapters import Adapter
+from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer import TracerError
+
+
+def test_nothing_is_installed_while_everything_is_off(gpt, ids, logged) -> None:
+    def hooks() -> int:
+        of_modules = sum(
+            len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in gpt.modules()
+        )
+        return of_modules + sum(len(p._post_accumulate_grad_hooks or ()) for p in gpt.parameters())
+
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer)
+    assert (hooks(), len(optimizer._optimizer_step_pre_hooks)) == (0, 0)
+    with logger.step():
+        gpt.loss(ids).backward()
+        assert hooks() == 0
+    logger.close()
+    seldom = logged(gpt, optimizer, activation=2, grad=2, dgrad=2)
+    before = hooks()
+    with seldom.step():
+        gpt.loss(ids).backward()
+        # No hook on modules inside of the model in a step that is not logged.
+        assert hooks() == before
+    with seldom.step():
+        assert hooks() > before
+        gpt.loss(ids).backward()
+    assert hooks() == before
+    seldom.close()
+    assert (hooks(), len(optimizer._optimizer_step_pre_hooks)) == (0, 0)
+
+
+def test_losses_are_the_same_to_the_last_bit(ids, logged) -> None:
+    def losses(log: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        logger = logged(model, optimizer, **ALL) if log else None
+        found = []
+        for _ in range(5):
+            with logger.step() if logger else torch.enable_grad():
+                loss = model.loss(ids)
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                optimizer.zero_grad()
+            found.append(loss.item())
+        return found
+
+    assert losses(True) == losses(False)
+
+
+def test_a_tracer_that_is_there_carries_the_statistics_beside_its_flags(gpt, ids, traced, small_hub) -> None:
+    tracer = traced(gpt, flags=["HiddenStates"])
+    with megalens.log_statistics(gpt, None, residual=1, tracer=tracer) as logger:
+        with tracer.step():
+            gpt.loss(ids).backward()
+        assert small_hub.moments.get(timeout=20)["name"] == "blocks.0/output0"
+        assert small_hub.rows.get(timeout=20)["flag"] == "HiddenStates"
+        with pytest.raises(TracerError, match="logged already"):
+            megalens.log_statistics(gpt, None, residual=1, tracer=tracer)
+        with pytest.raises(TracerError, match="name are settings of a tracer"):
+            megalens.log_statistics(gpt, None, tracer=tracer, name="x")
+    assert logger.tracer is tracer
+    with tracer.step():
+        gpt.loss(ids).backward()
+    # The tracer goes on without.
+    assert {small_hub.rows.get(timeout=20)["step"] for _ in range(3)} == {1, 2}
+    tracer.close()
+    assert small_hub.moments.qsize() == 2
+
+
+def test_a_step_that_ends_with_the_optimizers_is_logged_too(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, param=1, grad=1)
+    logger.tracer.wrap(optimizer)
+    for _ in range(2):
+        gpt.loss(ids).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    weights = gpt.head.weight.detach().clone()
+    rows = logged.rows()
+    assert {step for _, _, step in rows} == {1, 2}
+    same(rows["param", "head.weight", 2], weights)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"grad": 1.5}, "grad takes a number of steps"),
+        ({"param": True}, "param takes a number of steps"),
+        ({"loss_scale": "x"}, "loss_scale takes a GradScaler"),
+        ({"samples": 1.5}, "samples takes how many"),
+    ],
+)
+def test_a_wrong_argument_is_named(gpt, options: dict, words: str) -> None:
+    with pytest.raises(TracerError, match=words):
+        megalens.log_statistics(gpt, None, hub=None, **options)
+
+
+def test_a_model_that_no_adapter_knows_has_everything_but_the_residual_stream(tmp_path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.raises(
+        TracerError, match=r"residual stream of this model is not known\. Megalens does not know"
+    ):
+        megalens.log_statistics(model, None, residual=1, hub=None)
+    known = Adapter(layer="{i}")
+    options = {"hub": None, "jsonl": tmp_path, "adapter": known}
+    with megalens.log_statistics(model, None, residual=1, **options) as logger, logger.step():
+        model(torch.ones(2, 3))
+    (file,) = tmp_path.rglob("rank0.jsonl")
+    assert sorted(json.loads(file.read_text())["values"]) == [
+        "0/output0",
+        "1/output0",
+        "2/output0",
+        "layers/input0",
+    ]
+
+
+def test_a_fault_of_the_loggers_own_does_not_reach_the_training(gpt, ids, logged) -> None:
+    logger = logged(gpt, None, param=1, samples=lambda: int("x"), activation=1)
+    with logger.step():
+        gpt.loss(ids).backward()
+    rows = logged.rows()
+    assert rows["param", "head.weight", 1]["samples"] == -1
+    assert any("samples could not be read" in text for text in logger.tracer.status()["warnings"])
+
+
+@pytest.mark.slow
+def test_a_compiled_model_has_its_parameters_and_gradients_and_the_rest_is_said(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, **ALL)
+    loss = torch.compile(gpt.loss, backend="aot_eager")
+    for _ in range(2):
+        optimizer.zero_grad()
+        with logger.step():
+            loss(ids).backward()
+            gradient = gpt.blocks[0].mlp.fc1.weight.grad.clone()
+            nn.utils.clip_grad_norm_(gpt.parameters(), 0.01)
+            optimizer.step()
+    rows = logged.rows()
+    assert {stat for stat, _, _ in rows} == {"param", "grad"}
+    assert rows["grad", "blocks.0.mlp.fc1.weight", 2]["gradient_stage"] == "pre_clip"
+    same(rows["grad", "blocks.0.mlp.fc1.weight", 2], gradient)
+    assert any("Nothing could be measured inside" in text for text in logger.tracer.status()["warnings"])
