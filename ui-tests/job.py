@@ -164,6 +164,8 @@ async def train(job: Job, hub: ClientConnection) -> None:
             await hub.send(encode_message({**answer, "applied": True}))
         job.asked.clear()
         if not job.waits:
+            if job.step == 0:
+                print("first step taken", flush=True)
             job.step += 1
             until = job.config.get("perturb", {}).get("until")
             if until is not None:

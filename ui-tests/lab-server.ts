@@ -113,6 +113,9 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
     };
     const id = await until(`the training ${name}`, named, START_WITHIN);
     const hub = await until('the hub', () => hubs().find(entry => entry.id === id)?.pid);
+    // What torch loads for the first step is work too: no test counts it as waiting for a picture.
+    const stepped = () => (named(), training.output.includes('first step taken'));
+    await until(`the first step of ${name}`, stepped, START_WITHIN);
     const tell = (line: string) => void training.child.stdin?.write(`${line}\n`);
     return { id, name, process: training, hub, spoil: () => tell('nan'), tell };
   };
@@ -129,6 +132,11 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
       );
     await until('JupyterLab', answers, START_WITHIN);
     await use({ url, folder, token, train });
+    const died = processes.filter(each => each.died);
+    if (died.length > 0) {
+      // Whatever a test waited for in vain, this is why.
+      throw new Error(died.map(each => each.output.join('\n')).join('\n\n'));
+    }
   } finally {
     await Promise.all(processes.map(each => each.end()));
     // A hub lingers for viewers and packs its recording; nobody wants it any more, and its own process id says which one to end.

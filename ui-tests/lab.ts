@@ -9,9 +9,19 @@ export interface ILabOptions {
   basePath: string;
 }
 
-/** What JupyterLab itself tells about its start. */
+/** What JupyterLab itself tells about its start and about the kernel of the notebook in front. */
 interface IExposedApp {
   restored: Promise<void>;
+  shell: {
+    currentWidget: {
+      context?: {
+        sessionContext?: {
+          isRestarting: boolean;
+          session: { kernel: { status: string; connectionStatus: string } | null } | null;
+        };
+      };
+    } | null;
+  };
 }
 
 interface IWorkerFixtures extends ILabOptions {
@@ -139,11 +149,22 @@ export async function runFromPalette(page: Page, label: string): Promise<void> {
   }).toPass({ timeout: 40_000 });
 }
 
-/** Wait until the open notebook's kernel is idle. */
+/**
+ * Wait until the open notebook's kernel is there, connected and idle.
+ *
+ * The notebook's indicator says idle before there is a kernel at all, and until there is one JupyterLab runs no cell and says nothing. Starting one takes long:
+ * a process that imports ipykernel beside a training that starts.
+ */
 export async function ready(page: Page): Promise<void> {
-  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle', {
-    timeout: 40_000
-  });
+  const kernel = (): Promise<string> =>
+    page.evaluate(() => {
+      const { shell } = (window as unknown as { jupyterapp: IExposedApp }).jupyterapp;
+      const session = shell.currentWidget?.context?.sessionContext;
+      const kernel = session?.session?.kernel;
+      return kernel && !session?.isRestarting ? `${kernel.connectionStatus}, ${kernel.status}` : 'none';
+    });
+  await expect.poll(kernel, { message: 'the kernel is idle', timeout: 40_000 }).toBe('connected, idle');
+  await expect(page.locator('.jp-Notebook-ExecutionIndicator')).toHaveAttribute('data-status', 'idle');
 }
 
 /** Run a cell of the open notebook, by its place. */

@@ -5,6 +5,8 @@ import { createInterface } from 'readline';
 export interface IProcess {
   readonly child: ChildProcess;
   readonly output: string[];
+  /** Whether it went with an error before it was ended. */
+  readonly died: boolean;
   /** End it by its id and wait; SIGKILL after 10 s. Safe twice. */
   end(signal?: NodeJS.Signals): Promise<void>;
 }
@@ -13,6 +15,7 @@ export interface IProcess {
 export function start(command: string, args: string[], env: NodeJS.ProcessEnv): IProcess {
   const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'] });
   const output: string[] = [];
+  let ended = false;
   const gone = new Promise<void>(resolve => child.once('exit', () => resolve()));
   for (const stream of [child.stdout, child.stderr]) {
     createInterface({ input: stream! }).on('line', line => output.push(line));
@@ -20,7 +23,11 @@ export function start(command: string, args: string[], env: NodeJS.ProcessEnv): 
   return {
     child,
     output,
+    get died() {
+      return !ended && ((child.exitCode ?? 0) !== 0 || child.signalCode !== null);
+    },
     end: async (signal = 'SIGTERM') => {
+      ended ||= child.exitCode === null && child.signalCode === null;
       if (child.exitCode === null && child.signalCode === null) {
         child.kill(signal);
         const late = setTimeout(() => child.kill('SIGKILL'), 10_000);

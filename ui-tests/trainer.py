@@ -67,6 +67,8 @@ def main() -> None:
                 weight.data.nan_to_num_()
             optimizer.zero_grad(set_to_none=True)
             tracer.log(loss=loss.detach(), unit="nats/byte")
+        if step == 1:
+            print("first step taken", flush=True)
         if hook is not None:
             hook.remove()
             poison.clear()

@@ -143,6 +143,9 @@ test('a training that goes on is followed in every kind, names what turns NaN, a
     await note.getByRole('button', { name: 'Go there' }).click();
     await expect(title).toContainText('Gradient L2 by tensor');
     await expect(tab).toContainText(/Values that are not finite at [\d\u2009]+ steps?, marked along the top/);
+    // That is fifty steps on either side, and by now more may have come: all of them are followed again.
+    await tab.getByRole('button', { name: /^More \(/ }).click();
+    await tab.getByRole('button', { name: /^steps / }).click();
     await follows(title, 'Gradient L2 by tensor');
     await shots(page, 'lab-moments-live-bad');
     // The panel names the same, and leads there.
