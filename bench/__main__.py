@@ -25,6 +25,7 @@ NAMES = (
     "megatron",
     "moments_kernel",
     "opening",
+    "explorer",
     "soak",
 )
 

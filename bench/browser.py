@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import secrets
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from megalens.client import Run, connect
 
 from .common import Row, percentile, write_results
+from .lab import ROOT, end, environment_of, in_page, running_lab
 
 __all__ = ["main"]
 
-ROOT = Path(__file__).resolve().parents[1]
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 RATE = 20.0
 WARM_UP = 60.0
@@ -43,12 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     seconds, warm_up = (20.0, 5.0) if options.quick else (60 * options.minutes, WARM_UP)
     produced: dict[int, float] = {}
     with tempfile.TemporaryDirectory() as home:
-        environment = _environment(Path(home))
+        environment = environment_of(Path(home))
         os.environ["MEGALENS_RUNTIME_DIR"] = environment["MEGALENS_RUNTIME_DIR"]
         with (
             _producer(environment, options.rate) as run_id,
             connect(run_id) as run,
-            _lab(Path(home), environment) as lab,
+            running_lab(Path(home), environment) as lab,
         ):
             gathering = threading.Event()
             thread = threading.Thread(target=_gather, args=(run, produced, gathering), daemon=True)
@@ -61,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> Path:
                 "warmUp": warm_up,
                 "screenshot": None if options.screenshot is None else str(options.screenshot),
             }
-            seen = _watch(page, environment | {"BENCH_TOKEN": lab[1]}, seconds + warm_up + 240)
+            seen = in_page(
+                "browser-page.mjs", page, environment | {"BENCH_TOKEN": lab[1]}, seconds + warm_up + 240
+            )
             gathering.set()
             thread.join(10)
             _take(run, produced)
@@ -138,26 +133,6 @@ def _take(run: Run, produced: dict[int, float]) -> None:
     produced.update(zip(table.column("step").to_pylist(), table.column("value").to_pylist(), strict=True))
 
 
-def _watch(page: Mapping[str, Any], environment: Mapping[str, str], limit: float) -> dict[str, Any]:
-    process = subprocess.Popen(
-        ["node", str(ROOT / "bench" / "browser-page.mjs")],
-        cwd=ROOT,
-        env=dict(environment) | {"BENCH_PAGE": json.dumps(page)},
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=limit)
-    finally:
-        # Whatever ends the watching ends the browser too.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-    if process.returncode != 0:
-        raise RuntimeError("The benchmark's page failed; what it said is above.")
-    seen: dict[str, Any] = json.loads(output)
-    return seen
-
-
 @contextmanager
 def _producer(environment: Mapping[str, str], rate: float) -> Iterator[str]:
     process = subprocess.Popen(
@@ -175,74 +150,7 @@ def _producer(environment: Mapping[str, str], rate: float) -> Iterator[str]:
             raise RuntimeError("The benchmark's training did not start.")
         yield run_id
     finally:
-        _end(process)
-
-
-@contextmanager
-def _lab(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    token = secrets.token_hex(16)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    folder = home / "root"
-    folder.mkdir()
-    log = (home / "jupyter.log").open("wb")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--expose-app-in-browser"),
-            *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
-            f"--ServerApp.root_dir={folder}",
-        ],
-        env=dict(environment) | {"JUPYTER_TOKEN": token},
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-    )
-    url = f"http://127.0.0.1:{port}/"
-    try:
-        _answers(f"{url}api", process)
-        yield url, token
-    finally:
-        _end(process)
-        log.close()
-
-
-def _answers(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise RuntimeError("JupyterLab did not start within 60 s.")
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    if process.poll() is None and process.stdout is None:
-        process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _environment(home: Path) -> dict[str, str]:
-    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    news = '{"fetchNews": "false", "checkForUpdates": false}'
-    (settings / "notification.jupyterlab-settings").write_text(news, encoding="utf-8")
-    (home / "hubs").mkdir(mode=0o700)
-    return os.environ | {
-        "MEGALENS_RUNTIME_DIR": str(home / "hubs"),
-        "JUPYTER_CONFIG_DIR": str(home / "config"),
-        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
-        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
-    }
+        end(process)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.common import Row, ratio, write_results
+from bench.recordings import ITEMS, write_recording
 from megalens.client.moments import JsonlRows, MomentQuery, MomentSource, find_trees
-from megalens.protocol import stream_schema
 
 _MIB = 1024 * 1024
-_ITEMS = ("self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2")
 _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
 
 
@@ -153,7 +152,7 @@ def _append(home: Path, times: int) -> list[Row]:
 
 def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
     folder = home / f"recording-{series}"
-    _write_recording(folder, series, steps)
+    write_recording(folder, series, steps)
     code = (
         "import sys, time; from pathlib import Path; from megalens.client.moments import *; import duckdb, numpy, pyarrow.parquet\n"
         "began = time.perf_counter(); source = MomentSource(RecordedRows(Path(sys.argv[1]))); source.refresh(); source.index()\n"
@@ -184,7 +183,7 @@ def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
 
 
 def _write_tree(tree: Path, size: int) -> int:
-    names = [f"decoder.layers.{layer}.{item}.weight" for layer in range(64) for item in _ITEMS]
+    names = [f"decoder.layers.{layer}.{item}.weight" for layer in range(64) for item in ITEMS]
     dice = np.random.default_rng(0)
     rows = 0
     for stat in ("grad", "param"):
@@ -209,50 +208,6 @@ def _write_tree(tree: Path, size: int) -> int:
                 written += file.write(json.dumps(record) + "\n")
                 rows += len(names)
     return rows
-
-
-def _write_recording(folder: Path, series: int, steps: int) -> None:
-    from megalens.hub.packing import pack_stream
-
-    folder.mkdir()
-    dice = np.random.default_rng(0)
-    if series > 1000:
-        names = [
-            f"decoder.layers.{at % 50}.mlp.experts.local_experts.{at // 50}.weight" for at in range(series)
-        ]
-    else:
-        names = [f"decoder.layers.{at // 4}.{_ITEMS[at % 4]}.weight" for at in range(series)]
-    schema = stream_schema("moments")
-    together = max(1, 25_000 // series)
-    path = folder / "moments.arrows"
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for first in range(1, steps + 1, together):
-            found = np.repeat(np.arange(first, min(first + together, steps + 1)), series)
-            rows = len(found)
-            count = dice.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
-            variance = dice.uniform(0.5, 2, rows)
-            columns: dict[str, Any] = {
-                "step": found,
-                "samples": found * 8,
-                "stat": ["grad"] * rows,
-                "name": names * (rows // series),
-                "rank": np.zeros(rows, np.int32),
-                "stage": np.full(rows, -1, np.int32),
-                "count": count,
-                "mean": dice.normal(0, 1e-3, rows),
-                "m2": variance * count,
-                "m3": dice.normal(0, 0.1, rows) * count,
-                "m4": 3 * variance**2 * count,
-                "min": -3 * variance,
-                "max": 3 * variance,
-                "nan_count": np.zeros(rows),
-                "inf_count": np.zeros(rows),
-                "rounding": np.zeros(rows),
-                "gradient_stage": ["pre_clip"] * rows,
-                "loss_scale": np.ones(rows),
-            }
-            writer.write_table(pa.table(columns, schema=schema))
-    pack_stream(path, "moments")
 
 
 # The reference's method, from its description in words: every line is parsed twice, rows go through pandas in batches, DuckDB reads the Parquet.

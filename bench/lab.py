@@ -1,0 +1,132 @@
+"""A real JupyterLab, and a page of it in a real Chromium, for the benchmarks that look at them."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ROOT", "end", "environment_of", "in_page", "running_lab"]
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def in_page(
+    script: str, page: Mapping[str, Any], environment: Mapping[str, str], limit: float
+) -> dict[str, Any]:
+    """Run a script of this folder, which drives a browser, and return the JSON that it prints.
+
+    Parameters
+    ----------
+    script : str
+        File name.
+    page : mapping
+        Its arguments, in ``BENCH_PAGE``.
+    environment : mapping
+        With the login token in ``BENCH_TOKEN``.
+    limit : float
+        Seconds after which it has failed.
+
+    Raises
+    ------
+    RuntimeError
+        When it failed.
+    """
+    process = subprocess.Popen(
+        ["node", str(ROOT / "bench" / script)],
+        cwd=ROOT,
+        env=dict(environment) | {"BENCH_PAGE": json.dumps(page)},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=limit)
+    finally:
+        # Whatever ends the watching ends the browser too.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    if process.returncode != 0:
+        raise RuntimeError("The benchmark's page failed; what it said is above.")
+    seen: dict[str, Any] = json.loads(output)
+    return seen
+
+
+@contextmanager
+def running_lab(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Run a JupyterLab whose files are ``home/root``; give its address and login token."""
+    token = secrets.token_hex(16)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    folder = home / "root"
+    folder.mkdir(exist_ok=True)
+    log = (home / "jupyter.log").open("wb")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--expose-app-in-browser"),
+            *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
+            f"--ServerApp.root_dir={folder}",
+        ],
+        env=dict(environment) | {"JUPYTER_TOKEN": token},
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+    )
+    url = f"http://127.0.0.1:{port}/"
+    try:
+        _answers(f"{url}api", process)
+        yield url, token
+    finally:
+        end(process)
+        log.close()
+
+
+def _answers(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RuntimeError("JupyterLab did not start within 60 s.")
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """End a process that was started here, and wait for it."""
+    if process.stdin is not None:
+        process.stdin.close()
+    if process.poll() is None and process.stdout is None:
+        process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def environment_of(home: Path) -> dict[str, str]:
+    """Return the environment of processes that keep all they write below ``home``."""
+    settings = home / "settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    news = '{"fetchNews": "false", "checkForUpdates": false}'
+    (settings / "notification.jupyterlab-settings").write_text(news, encoding="utf-8")
+    (home / "hubs").mkdir(mode=0o700)
+    return os.environ | {
+        "MEGALENS_RUNTIME_DIR": str(home / "hubs"),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+    }

@@ -1,0 +1,86 @@
+"""Recordings of made-up statistics, as large as those of long trainings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from megalens.hub.packing import pack_stream
+from megalens.protocol import stream_schema
+
+__all__ = ["ITEMS", "write_recording"]
+
+ITEMS = ("self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2")
+_STARTED = 1_795_000_000.0
+
+
+def write_recording(folder: Path, series: int, steps: int) -> Path:
+    """Write the recording of a finished run with statistics of gradients, packed as the hub packs it.
+
+    Parameters
+    ----------
+    folder : Path
+        Made here; the run's id is its name.
+    series : int
+        Tensors of the model; more than 1,000 are those of experts.
+    steps : int
+        Each has a row of every tensor.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    folder.mkdir(parents=True)
+    header = {
+        "format": 1,
+        "run": {"id": folder.name, "name": folder.name, "started": _STARTED},
+        "state": "finished",
+        "ended": _STARTED + steps,
+        "statistics": {"grad": 1},
+        "missing_steps": [],
+    }
+    (folder / "run.json").write_text(json.dumps(header), encoding="utf-8")
+    dice = np.random.default_rng(0)
+    if series > 1000:
+        names = [
+            f"decoder.layers.{at % 50}.mlp.experts.local_experts.{at // 50}.weight" for at in range(series)
+        ]
+    else:
+        names = [f"decoder.layers.{at // 4}.{ITEMS[at % 4]}.weight" for at in range(series)]
+    schema = stream_schema("moments")
+    together = max(1, 25_000 // series)
+    path = folder / "moments.arrows"
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for first in range(1, steps + 1, together):
+            found = np.repeat(np.arange(first, min(first + together, steps + 1)), series)
+            rows = len(found)
+            count = dice.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
+            variance = dice.uniform(0.5, 2, rows)
+            columns: dict[str, Any] = {
+                "step": found,
+                "samples": found * 8,
+                "stat": ["grad"] * rows,
+                "name": names * (rows // series),
+                "rank": np.zeros(rows, np.int32),
+                "stage": np.full(rows, -1, np.int32),
+                "count": count,
+                "mean": dice.normal(0, 1e-3, rows),
+                "m2": variance * count,
+                "m3": dice.normal(0, 0.1, rows) * count,
+                "m4": 3 * variance**2 * count,
+                "min": -3 * variance,
+                "max": 3 * variance,
+                "nan_count": np.zeros(rows),
+                "inf_count": np.zeros(rows),
+                "rounding": np.zeros(rows),
+                "gradient_stage": ["pre_clip"] * rows,
+                "loss_scale": np.ones(rows),
+            }
+            writer.write_table(pa.table(columns, schema=schema))
+    pack_stream(path, "moments")
+    return folder
