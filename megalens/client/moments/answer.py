@@ -172,12 +172,12 @@ class _Answer:
         step, value = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "value"))
         bad = np.concatenate([part.bad for part in parts])
         if not query.shaped:
-            kept, totals = pick(self._connection, keys, step, value, value, bad, query)
+            kept, totals = pick(keys, step, value, value, bad, query)
             return kept, None, totals
         shown, scale = shape_values(keys, step, value, query.show, query.smoothing)
         inside = np.flatnonzero(step >= (_EVER if query.first is None else query.first))
         columns = ([key[inside] for key in keys], step[inside], value[inside], shown[inside], bad[inside])
-        kept, totals = pick(self._connection, *columns, query)
+        kept, totals = pick(*columns, query)
         kept = inside[kept]
         return kept, (shown[kept], scale[kept]), totals
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...protocol import merge_moments
+from .dense import dense
 from .readings import moment_columns
 from .wanted import Chunk
 
@@ -22,8 +23,6 @@ _ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
 # Rows that are merged at once: what comes of more does not stay in the processor's caches, and costs three times as much a row.
 _PIECE_ROWS = 100_000
 _WHOLE = ("samples", "rank", "stage")
-# Up to so many times as many places as rows are marked in a table; of more the places that are taken are found by sorting.
-_SPARSE = 4
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,9 @@ class _Numbered:
 
     def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
         place = chunk["place"]
-        step, self._steps = _dense(chunk["step"])
+        step = chunk["step"]
+        low = int(step.min()) if len(step) else 0
+        self._steps, step = dense(step, low, int(step.max(initial=low)) - low + 1)
         if len(keys.pairs):
             both = _in_both(keys.pairs[place] * len(self._steps) + step, place >= keys.below)
             chunk = {name: column[both] for name, column in chunk.items()}
@@ -169,7 +170,7 @@ class _Numbered:
         }
         self._below = place >= keys.below if len(keys.pairs) else None
         size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))
-        self._found, self._number = _numbered(cell, size)
+        self._found, self._number = dense(cell, 0, size)
         if self._below is not None:
             self._found, self._number = self._common()
         self.total = len(self._found)
@@ -223,27 +224,3 @@ def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
     keep[below] = np.isin(key[below], key[~below])
     keep[~below] = np.isin(key[~below], key[below])
     return keep
-
-
-def _dense(values: Whole) -> tuple[Whole, Whole]:
-    """Return places of values among the different ones, and those."""
-    if not len(values):
-        return values, values
-    low = int(values.min())
-    found, place = _numbered(values - low, int(values.max()) - low + 1)
-    return place, found + low
-
-
-def _numbered(values: Whole, size: int) -> tuple[Whole, Whole]:
-    """Return the different values below ``size``, ascending, and the place of each value among them."""
-    if size > _SPARSE * len(values) + 1024:
-        found, place = np.unique(values, return_inverse=True)
-        return found, place
-    taken = np.zeros(size, bool)
-    taken[values] = True
-    found = np.flatnonzero(taken)
-    if len(found) == size:
-        return found, values
-    place = np.empty(size, np.int64)
-    place[found] = np.arange(len(found))
-    return found, place[values]

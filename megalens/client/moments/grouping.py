@@ -71,6 +71,8 @@ class Grouping:
         ]
         if not columns:
             return [()] * len(names)
+        if len(columns) == 1:
+            return columns[0]
         return [
             None
             if any(piece is None for piece in pieces)
