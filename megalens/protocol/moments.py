@@ -69,14 +69,17 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     Returns
     -------
     dict
-        :data:`MOMENT_COLUMNS`, ``m2_error`` and ``m4_error``, one entry a group. A group without data has count 0 and NaN for mean, min and max. What
+        :data:`MOMENT_COLUMNS`, ``m2_error`` and ``m4_error``, one entry a group, to be read only. A group without data has count 0 and NaN for mean, min and max. What
         is not known of one row (min, max, non-finite counts) is not known of its group; a non-finite mean stays.
     """
 
     def add(weights: Column, of: NDArray[np.integer]) -> Column:
         return _sums(weights, of, groups)
 
-    merged = {name: add(columns[name], group) for name in ("nan_count", "inf_count")}
+    merged = {
+        name: add(columns[name], group) if columns[name].any() else _nothing(groups)
+        for name in ("nan_count", "inf_count")
+    }
     there = columns["count"] > 0
     if not there.all():
         group = group[there]
@@ -110,7 +113,7 @@ def _errors(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[s
     """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``, see :func:`read_moments`."""
     rounding = columns.get("rounding")
     if rounding is None or not (inexact := rounding > 0).any():
-        return {name: np.zeros(groups) for name in ERROR_COLUMNS}
+        return {name: _nothing(groups) for name in ERROR_COLUMNS}
     n, mean, m2 = (columns[name][inexact] for name in ("count", "mean", "m2"))
     variance, square = np.maximum(m2 / n, 0), mean * mean
     off, of = rounding[inexact] * n, group[inexact]
@@ -118,6 +121,11 @@ def _errors(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[s
         "m2_error": _sums(3 * off * (variance + square), of, groups),
         "m4_error": _sums(off * (variance * variance + 14 * square * square), of, groups),
     }
+
+
+def _nothing(groups: int) -> Column:
+    # Most rows have only finite values and no rounding: of millions of groups this takes no memory.
+    return np.broadcast_to(np.float64(0), groups)
 
 
 def _sums(weights: Column, group: NDArray[np.integer], groups: int) -> Column:
