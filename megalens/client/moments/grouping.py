@@ -66,7 +66,7 @@ class Grouping:
 
     def keys(self, names: Sequence[str]) -> list[Key | None]:
         """Return the key of each name, None in the places of rank and stage; None for a name that takes no part."""
-        columns = [
+        columns: list[list[Key | None]] = [
             [(None,)] * len(names) if isinstance(part, str) else part.values(names) for part in self._parts
         ]
         if not columns:
