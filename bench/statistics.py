@@ -7,8 +7,11 @@ import os
 import random
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -23,63 +26,93 @@ from .common import Row, ratio, write_results
 
 __all__ = ["main"]
 
-WAYS: dict[str, tuple[str, dict[str, int], int, float | None]] = {
-    "param and grad": ("parameters and gradients every step", {"param": 1, "grad": 1}, 1, 0.5),
-    "activation": ("activations every 10 steps", {"activation": 1}, 10, 1.0),
-    "all": (
+
+@dataclass(frozen=True)
+class _Way:
+    """What is logged.
+
+    Attributes
+    ----------
+    title : str
+        In words.
+    logged : dict
+        Statistics of each measured step.
+    spread : int
+        Steps over which that is spread.
+    most : float or None
+        Per cent of a step that it may cost.
+    every : int
+        Rounds from one block of it to the next.
+    """
+
+    title: str
+    logged: dict[str, Any]
+    spread: int = 1
+    most: float | None = None
+    every: int = 1
+
+
+WAYS = {
+    "off": _Way("", {}),
+    "param and grad": _Way("parameters and gradients every step", {"param": 1, "grad": 1}, most=0.5),
+    "activation": _Way("activations every 10 steps", {"activation": 1}, spread=10, most=1.0, every=2),
+    "all": _Way(
         "all six in one step",
         dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1),
-        1,
-        None,
+        every=5,
     ),
 }
-"""Title, what is logged in each measured step, over how many steps that is spread, and the most that it may cost, in per cent."""
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Seconds a step: by the clock, of the training thread on statistics, and of two processors' time."""
+
+    step: float
+    training: float
+    producer: float
+    hub: float
+
+
+_PLACES = {
+    "training": "time of the training thread",
+    "producer": "processor time of the producer thread",
+    "hub": "processor time of the hub, recording included",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure and write ``results/statistics.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.statistics", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=150, help="blocks of each kind (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=250, help="blocks without statistics (%(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="6 rounds: shows that it works")
+    parser.add_argument("--quick", action="store_true", help="15 rounds: shows that it works")
     options = parser.parse_args(arguments)
-    rounds = 6 if options.quick else options.rounds
+    rounds = 15 if options.quick else options.rounds
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = folder
-        blocks = _measure(rounds, options.steps, Path(folder) / "run")
+        found = _measure(rounds, options.steps, Path(folder) / "run")
     rows = [
         Row(
             "step, traced by nobody and nothing logged",
-            _trimmed_mean(blocks["off"]) * 1e3,
+            _trimmed_mean([here["off"].step for here in found]) * 1e3,
             "ms",
             note="hub and producer are there; the others are relative to this",
         )
     ]
-    for name, (title, _, spread, target) in WAYS.items():
+    for name, way in WAYS.items():
         # Each block over the one beside it: a machine that is slow for a while is slow for both.
-        quotients = [block / off for block, off in zip(blocks[name], blocks["off"], strict=True)]
-        found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
-        cost, low, high = (100 * (value - 1) / spread for value in (found.value, found.low, found.high))
-        undecided = target is not None and low <= target < high
-        note = "**undecided**: the interval holds the target" if undecided else ""
-        if spread > 1:
-            note = " · ".join(filter(None, (note, f"{spread * cost:.3g} % of a step that is logged")))
-        rows.append(
-            Row(
-                title,
-                cost,
-                "% of a step",
-                low,
-                high,
-                "" if target is None else f"≤ {target} %",
-                None if target is None or undecided else high <= target,
-                note,
-            )
-        )
+        pairs = [(here[name], here["off"]) for here in found if name in here]
+        if name != "off":
+            rows.append(_row(way, way.title, [block.step / off.step for block, off in pairs], way.most))
+            rows += [_part(way, place, pairs) for place in _PLACES if pairs[0][0].hub or place == "training"]
     how = (
-        f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in random order, after one "
-        "step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
-        "the block without statistics in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds."
+        f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way (activations in every second round, all six in every fifth), "
+        "in random order, after one step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
+        "the block without statistics in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. The training works on all cores, so what producer and hub do is taken from it. Indented: "
+        "where the time goes, each counted by itself (time within the calls that measure; processor time of the thread and of the process, over that in the block without). "
+        f"Before it began, {load:.1f} other processes on average wanted a processor."
     )
     facts = {"rounds": rounds, "torch_threads": torch.get_num_threads(), "kernel": kernel_name()}
     return write_results(
@@ -87,7 +120,31 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     )
 
 
-def _measure(rounds: int, steps: int, record: Path) -> dict[str, list[float]]:
+def _row(way: _Way, title: str, quotients: list[float], most: float | None = None) -> Row:
+    found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
+    cost, low, high = (100 * (value - 1) / way.spread for value in (found.value, found.low, found.high))
+    undecided = most is not None and low <= most < high
+    notes = ["**undecided**: the interval holds the target"] if undecided else []
+    if way.spread > 1 and most is not None:
+        notes.append(f"{way.spread * cost:.3g} % of a step that is logged")
+    return Row(
+        title,
+        cost,
+        "% of a step",
+        low,
+        high,
+        "" if most is None else f"≤ {most} %",
+        None if most is None or undecided else high <= most,
+        " · ".join(notes),
+    )
+
+
+def _part(way: _Way, place: str, pairs: Sequence[tuple[_Block, _Block]]) -> Row:
+    more = [(getattr(block, place) - getattr(off, place)) / off.step for block, off in pairs]
+    return _row(way, f"· {_PLACES[place]}", [1 + each for each in more])
+
+
+def _measure(rounds: int, steps: int, record: Path) -> list[dict[str, _Block]]:
     torch.manual_seed(0)
     corpus = load_corpus(300_000)
     model = GPT()
@@ -96,24 +153,40 @@ def _measure(rounds: int, steps: int, record: Path) -> dict[str, list[float]]:
         for _ in range(10):
             trainer.step()
         dice = random.Random(0)
-        blocks: dict[str, list[float]] = {name: [] for name in ("off", *WAYS)}
+        found: list[dict[str, _Block]] = []
         for number in range(rounds):
-            for name in dice.sample(list(blocks), len(blocks)):
-                blocks[name].append(_block(trainer, tracer, name, steps))
+            due = [name for name, way in WAYS.items() if number % way.every == 0]
+            found.append({name: _block(trainer, tracer, name, steps) for name in dice.sample(due, len(due))})
             if number % 10 == 9:
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return blocks
+    return found
 
 
-def _block(trainer: Trainer, tracer: Tracer, name: str, steps: int) -> float:
-    logged: dict[str, Any] = {} if name == "off" else dict(WAYS[name][1])
-    with megalens.log_statistics(trainer.model, trainer._optimizer, tracer=tracer, **logged):
+def _block(trainer: Trainer, tracer: Tracer, name: str, steps: int) -> _Block:
+    with megalens.log_statistics(
+        trainer.model, trainer._optimizer, tracer=tracer, **WAYS[name].logged
+    ) as logger:
         # What hooks cost once, and caches that another way left, are no part of a step.
         trainer.step()
+        before = (logger.spent_ns * 1e-9, *_processor_seconds(tracer))
         began = time.perf_counter()
         for _ in range(steps):
             trainer.step()
-        return (time.perf_counter() - began) / steps
+        took = time.perf_counter() - began
+        after = (logger.spent_ns * 1e-9, *_processor_seconds(tracer))
+        return _Block(
+            took / steps, *((end - start) / steps for start, end in zip(before, after, strict=True))
+        )
+
+
+def _processor_seconds(tracer: Tracer) -> tuple[float, float]:
+    """Return what the producer thread and the hub have had of a processor; zeros where the system does not say."""
+    (producer,) = (each.native_id for each in threading.enumerate() if each.name == "megalens-producer")
+    return _of_threads(f"/proc/self/task/{producer}"), _of_threads(f"/proc/{tracer.hub_pid}/task/*")
+
+
+def _of_threads(pattern: str) -> float:
+    return sum(int(Path(each, "schedstat").read_text().split()[0]) for each in glob(pattern)) * 1e-9
 
 
 def _trimmed_mean(values: Sequence[float]) -> float:

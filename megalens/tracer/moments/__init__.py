@@ -1,6 +1,6 @@
 """Count, mean and central moments of tensors, in one pass over their memory, on their device."""
 
-from .measure import kernel_name, measure
+from .measure import kernel_name, measure, measure_natively
 from .merge import merge_rows
 
-__all__ = ["kernel_name", "measure", "merge_rows"]
+__all__ = ["kernel_name", "measure", "measure_natively", "merge_rows"]

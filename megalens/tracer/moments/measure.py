@@ -13,7 +13,7 @@ from .gpu import measuring as gpu
 from .native import library
 from .plain import measure_plainly
 
-__all__ = ["kernel_name", "measure"]
+__all__ = ["kernel_name", "measure", "measure_natively"]
 
 
 def measure(tensors: Sequence[Tensor]) -> Tensor:
@@ -37,23 +37,35 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
     """
     if not tensors:
         return torch.empty((0, COLUMNS), dtype=torch.float64)
-    kernel = library.load()
-    known: list[library.Item] = []
-    items: list[library.Item | None] = [None] * len(tensors)
-    if not isinstance(kernel, str):
-        items = [kernel.describe(tensor) for tensor in tensors]
-        known = [item for item in items if item is not None]
-        if len(known) == len(items):
-            # The usual case, and a training step waits for it: what the kernel can read needs no further question.
-            return kernel.measure(known)
+    natively = measure_natively(tensors)
+    if natively is not None:
+        return natively
     for tensor in tensors:
         _check(tensor, tensors[0].device)
     # Rows outlive the pass that they were measured in, so they are no inference tensors.
     with torch.inference_mode(False), torch.no_grad():
-        if tensors[0].is_cuda and (measured := gpu.measure(tensors)) is not None:
+        measured = gpu.measure(tensors) if tensors[0].is_cuda else None
+        if measured is not None:
             return measured
-        natively = iter(()) if isinstance(kernel, str) or not known else iter(kernel.measure(known))
-        return torch.stack([measure_plainly(each) if item is None else next(natively) for each, item in zip(tensors, items, strict=True)])  # fmt: skip
+        rows = [measure_natively([tensor]) for tensor in tensors]
+        return torch.stack([measure_plainly(tensor) if row is None else row[0] for tensor, row in zip(tensors, rows, strict=True)])  # fmt: skip
+
+
+def measure_natively(tensors: Sequence[Tensor]) -> Tensor | None:
+    """Return what :func:`measure` does, or None where the kernel for CPUs cannot read every one of these.
+
+    It can read those of nearly every model on a CPU, and a training step waits for it: so no tensor is asked more than the kernel has to know.
+    """
+    kernel = library.load()
+    if isinstance(kernel, str):
+        return None
+    items = []
+    for tensor in tensors:
+        item = kernel.describe(tensor)
+        if item is None:
+            return None
+        items.append(item)
+    return kernel.measure(items)
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:

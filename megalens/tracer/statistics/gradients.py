@@ -12,7 +12,7 @@ from .backward_end import BackwardEnd
 from .loss_scale import LossScale, Scale
 from .part import Part
 from .points import ParamPoint
-from .values import local_values, measurable, measure_all
+from .values import local_values, measure_all
 
 __all__ = ["GradientMoment"]
 
@@ -162,7 +162,7 @@ class GradientMoment:
             values = local_values(gradient)
             if values is None:
                 sums.append(point.name)
-            elif measurable(values):
+            else:
                 ids.append(at)
                 tensors.append(values)
         if sums:

@@ -19,7 +19,7 @@ from .names import NameList
 from .part import Part, StepParts
 from .points import StatisticsPoints
 from .sites import Probe, Sites, probes_of
-from .values import local_values, measurable, measure_all
+from .values import local_values, measure_all
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -56,6 +56,13 @@ class StatisticsLogger:
         Whether closing the logger closes the tracer.
     keep : callable, optional
         Takes each step's rows on rank 0; for files.
+
+    Attributes
+    ----------
+    failures : int
+        How often something could not be measured because of an error of its own.
+    spent_ns : int
+        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
     """
 
     def __init__(
@@ -103,6 +110,7 @@ class StatisticsLogger:
                 tracer._warn,
             )
         self.failures = 0
+        self.spent_ns = 0
         if tracer._statistics is not None:
             raise TracerError("Statistics of this tracer are logged already; close that logger first.")
         tracer._statistics = self
@@ -210,7 +218,7 @@ class StatisticsLogger:
         for at, point in zip(self._ids, self._counted, strict=True):
             value = point.value()
             values = None if value is None else local_values(value)
-            if values is not None and measurable(values):
+            if values is not None:
                 ids.append(at)
                 tensors.append(values)
         part = Part("param")
@@ -241,7 +249,9 @@ class StatisticsLogger:
             self.tracer._warn(
                 f"A statistic could not be measured in step {self._step}: {str(error)[:300] or type(error).__name__}"
             )
-        self.tracer._capture.spent_ns += _clock() - started
+        spent = _clock() - started
+        self.spent_ns += spent
+        self.tracer._capture.spent_ns += spent
 
     def _leave(self) -> None:
         if self._closed:

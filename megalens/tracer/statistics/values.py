@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..moments import measure
+from ..moments import measure, measure_natively
 
 __all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measure_all", "measurable"]
 
@@ -79,14 +79,14 @@ def half_precision() -> bool:
 
 
 def measure_all(ids: list[int], tensors: list[Tensor]) -> list[tuple[list[int], Tensor]]:
-    """Measure tensors, each device's in one call; rows with the ids that they belong to."""
+    """Measure those of the tensors that can be, each device's in one call; rows with the ids that they belong to."""
     if not tensors:
         return []
-    devices = {tensor.device for tensor in tensors}
-    if len(devices) == 1:
-        return [(ids, measure(tensors))]
-    found = []
-    for device in devices:
-        here = [at for at, tensor in enumerate(tensors) if tensor.device == device]
-        found.append(([ids[at] for at in here], measure([tensors[at] for at in here])))
-    return found
+    natively = measure_natively(tensors) if all(map(Tensor.numel, tensors)) else None
+    if natively is not None:
+        return [(ids, natively)]
+    places: dict[torch.device, list[int]] = {}
+    for at, tensor in enumerate(tensors):
+        if measurable(tensor):
+            places.setdefault(tensor.device, []).append(at)
+    return [([ids[at] for at in here], measure([tensors[at] for at in here])) for here in places.values()]

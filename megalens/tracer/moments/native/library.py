@@ -24,6 +24,7 @@ __all__ = ["Item", "NativeKernel", "load"]
 _LEVELS = ("portable", "AVX2")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
 _PLAIN = (Tensor, nn.Parameter)
+_STRIDED = torch.strided
 
 Item = tuple[int, int, int, int, int]
 """Integers that describe a tensor: struct Item of moments.cpp."""
@@ -70,15 +71,17 @@ class NativeKernel:
             number is None
             or type(tensor) not in _PLAIN
             or not tensor.is_cpu
-            or tensor.layout is not torch.strided
+            or tensor.layout is not _STRIDED
             or tensor.is_neg()
         ):
             return None
-        layout = layout_of(tensor)
-        address = tensor.data_ptr()
-        if layout is None or (not address and layout[1]):
+        address, values = tensor.data_ptr(), tensor.numel()
+        if not address and values:
             return None
-        return (address, *layout, number)
+        if tensor.is_contiguous():
+            return address, 1, values, 0, number
+        layout = layout_of(tensor)
+        return None if layout is None else (address, *layout, number)
 
     def measure(self, items: Sequence[Item]) -> Tensor:
         """Return a row for each item, float64 ``[n, 9]``; the tensors must live until then."""
