@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from .ranges import Ranges
 
 __all__ = ["Chunk", "Wanted", "read_ahead"]
+
+_AHEAD = 4
+_AHEAD_ROWS = 400_000
 
 Chunk = dict[str, NDArray[Any]]
 """Columns of rows, in any order. Every row of a step is in the same chunk, and steps of later chunks are later.
@@ -52,9 +56,11 @@ class Wanted:
 
 
 def read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Read the next chunk, in a thread, while the caller works on this one."""
+    """Read the next chunks, in a thread, while the caller works on this one: one, or a few small ones, which do not all take equally long."""
     with ThreadPoolExecutor(1, "megalens-moments") as thread:
-        coming = thread.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
-            coming = thread.submit(next, chunks, None)
+        coming = deque([thread.submit(next, chunks, None)])
+        while (chunk := coming.popleft().result()) is not None:
+            few = max(1, min(_AHEAD, _AHEAD_ROWS // max(1, len(chunk["step"]))))
+            while len(coming) < few:
+                coming.append(thread.submit(next, chunks, None))
             yield chunk
