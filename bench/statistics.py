@@ -84,7 +84,7 @@ _PLACES = {
 def main(arguments: Sequence[str] | None = None) -> Path:
     """Measure and write ``results/statistics.{json,md}``; return the Markdown file."""
     parser = argparse.ArgumentParser(prog="python -m bench.statistics", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=250, help="blocks without statistics (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=200, help="blocks without statistics (%(default)s)")
     parser.add_argument("--steps", type=int, default=4, help="steps a block (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="15 rounds: shows that it works")
     options = parser.parse_args(arguments)

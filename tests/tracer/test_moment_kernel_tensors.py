@@ -8,7 +8,7 @@ import torch
 
 from megalens.protocol import MOMENT_COLUMNS, merge_moments
 from megalens.tracer import TracerError
-from megalens.tracer.moments import measure, merge_rows
+from megalens.tracer.moments import kernel_name, measure, measure_natively, merge_rows
 
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -67,6 +67,22 @@ def test_values_that_are_not_finite_are_counted_and_left_out(dtype, length) -> N
         assert_same(measure([tensor])[0], tensor)
     for value in (math.nan, math.inf, -math.inf):
         assert_same(measure([torch.full((length,), value, dtype=dtype)])[0], torch.full((length,), value))
+
+
+def test_rows_are_written_where_they_are_wanted() -> None:
+    rows = torch.zeros(5, 9, dtype=torch.float64)
+    tensors = [torch.randn(40), torch.randn(3, 7).t()]
+    given = measure_natively(tensors, rows[2:4])
+    if given is None:
+        # Without a compiler there is no kernel to write them.
+        assert (kernel_name(), rows.any()) == ("plain", False)
+        return
+    assert torch.equal(rows[2:4], measure(tensors))
+    assert given.data_ptr() == rows[2:4].data_ptr()
+    assert not rows[:2].any()
+    assert not rows[4:].any()
+    assert measure_natively([torch.arange(3)], rows[:1]) is None
+    assert not rows[0].any()
 
 
 def test_nothing_of_a_tensor_changes_and_no_graph_is_kept() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import pytest
 import torch
 from seen_statistics import ALL, Seen, projects, same
@@ -64,6 +66,32 @@ def test_rows_say_step_samples_and_stage_and_come_at_their_intervals(gpt, ids, l
         "loss_scale": 1.0,
     }
     assert rows["param", "blocks.0.mlp.fc1.weight", 2]["gradient_stage"] == ""
+
+
+def test_steps_of_more_and_of_fewer_micro_batches_keep_rows_of_their_own(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, activation=1, dgrad=1)
+    # Nothing is taken from the training thread before all steps are over.
+    begin, resume = Event(), Event()
+    logger.tracer._job.worker.errand(lambda: (begin.set(), resume.wait(30)))
+    assert begin.wait(30)
+    seen: dict[int, Seen] = {}
+    for step, micro_batches in enumerate((1, 3, 1, 4, 2), 1):
+        seen[step] = Seen(gpt, projects)
+        with logger.step():
+            for _ in range(micro_batches):
+                gpt.loss(ids).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        seen[step].remove()
+    resume.set()
+    rows = logged.rows()
+    for step, found in seen.items():
+        for stat, values in (("activation", found.values), ("dgrad", found.gradients)):
+            for name, parts in values.items():
+                if name != "head/output0" and parts[0].is_floating_point():
+                    same(rows.pop((stat, name, step)), *parts)
+    assert rows == {}
 
 
 def test_evaluation_is_not_counted(gpt, ids, logged) -> None:

@@ -51,10 +51,17 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
         return torch.stack([measure_plainly(tensor) if row is None else row[0] for tensor, row in zip(tensors, rows, strict=True)])  # fmt: skip
 
 
-def measure_natively(tensors: Sequence[Tensor]) -> Tensor | None:
+def measure_natively(tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor | None:
     """Return what :func:`measure` does, or None where the kernel for CPUs cannot read every one of these.
 
     It can read those of nearly every model on a CPU, and a training step waits for it: so no tensor is asked more than the kernel has to know.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        As for :func:`measure`.
+    out : Tensor, optional
+        Where the rows are written: float64, ``[n, 9]``, contiguous, on the CPU.
     """
     kernel = library.load()
     if isinstance(kernel, str):
@@ -65,7 +72,7 @@ def measure_natively(tensors: Sequence[Tensor]) -> Tensor | None:
         if item is None:
             return None
         items.append(item)
-    return kernel.measure(items)
+    return kernel.measure(items, out)
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:

@@ -90,7 +90,8 @@ class Part:
                 whole = [to_host(rows) if rows.is_cuda else rows for rows in self.rows]
                 self.rows, waits = whole, True
             else:
-                rows = self.rows[0] if len(self.rows) == 1 else torch.cat(self.rows)
+                # A copy in any case: whoever measured may write the next step's rows where these are.
+                rows = torch.cat(self.rows)
                 waits = rows.is_cuda
                 self.rows = [to_host(rows) if waits else rows]
         if isinstance(self.scale, Tensor) and self.scale.is_cuda:

@@ -83,11 +83,12 @@ class NativeKernel:
         layout = layout_of(tensor)
         return None if layout is None else (address, *layout, number)
 
-    def measure(self, items: Sequence[Item]) -> Tensor:
-        """Return a row for each item, float64 ``[n, 9]``; the tensors must live until then."""
-        # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
-        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
-            out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
+    def measure(self, items: Sequence[Item], out: Tensor | None = None) -> Tensor:
+        """Return a row for each item, float64 ``[n, 9]``, in ``out`` where that is given; the tensors must live until then."""
+        if out is None:
+            # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
+            with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+                out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
         numbers = array("q", chain.from_iterable(items))
         address, _ = numbers.buffer_info()
         if self._measure(
