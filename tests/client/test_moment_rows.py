@@ -30,6 +30,21 @@ def test_rows_come_by_step_with_places_of_names_and_are_refused_when_too_many():
     assert caught.value.code == "too-large"
 
 
+def test_too_many_rows_of_everything_are_refused_without_reading_them(tmp_path):
+    pq.write_table(pa.Table.from_pylist(model(6), stream_schema("moments")), tmp_path / "moments.parquet")
+    moments = MomentSource(RecordedRows(tmp_path))
+    moments.refresh()
+    (found,) = moments.index()["stats"]
+    (tmp_path / "moments.parquet").unlink()
+    with pytest.raises(ClientError, match=f"{found['rows']} rows match, and at most 5") as caught:
+        moments.rows(["activation"], limit=5)
+    assert caught.value.code == "too-large"
+    # What a filter leaves has to be counted, and there is nothing to count in.
+    with pytest.raises(ClientError) as caught:
+        moments.rows(["activation"], {"layer": 10}, limit=5)
+    assert caught.value.code != "too-large"
+
+
 def test_a_recording_answers_the_same_growing_and_packed(tmp_path):
     tmp_path = tmp_path / "it's [a] *run?"
     tmp_path.mkdir()

@@ -107,6 +107,9 @@ class MomentSource:
         found = NameFilter(where)
         with self._lock, self._connection() as connection:
             known = self._stats()
+            if found.all_names and not found.rows and steps == (None, None):
+                # Whoever opens a large run asks for everything first: it is known how much that is.
+                _check_count(sum(known[stat].rows for stat in chosen if stat in known), limit)
             names = sorted(
                 {name for stat in chosen if stat in known for name in known[stat].names}, key=self._names.id
             )
@@ -122,13 +125,7 @@ class MomentSource:
             )
             selected = rows_sql(self._rows.relation(connection), "chosen", chosen, found.rows, *steps)
             if limit is not None:
-                count = connection.execute(f"SELECT count(*) FROM ({selected})").fetchall()[0][0]
-                if count > limit:
-                    raise ClientError(
-                        f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or fewer steps.",
-                        code="too-large",
-                        field="limit_rows",
-                    )
+                _check_count(connection.execute(f"SELECT count(*) FROM ({selected})").fetchall()[0][0], limit)
             columns = ", ".join(
                 "name_id" if name == "name" else f'"{name}"' for name in stream_schema("moments").names
             )
@@ -194,3 +191,12 @@ class MomentSource:
         finally:
             self._asking = None
             cursor.close()
+
+
+def _check_count(count: int, limit: int | None) -> None:
+    if limit is not None and count > limit:
+        raise ClientError(
+            f"{count} rows match, and at most {limit} were asked for. Ask for groups, fewer tensors or fewer steps.",
+            code="too-large",
+            field="limit_rows",
+        )
