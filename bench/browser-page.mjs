@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WebSocket } from 'ws';
+import { openLab } from './lab-page.mjs';
 
 const { url, run, flags, seconds, warmUp, screenshot } = JSON.parse(process.env.BENCH_PAGE);
 // A forced collection holds the page up, so it is asked for at the ends and in the middle only.
@@ -51,13 +52,7 @@ async function prepare(endpoint) {
   const remote = await chromium.connectOverCDP(`http://${endpoint}`);
   const [context] = remote.contexts();
   const page = context.pages()[0] ?? (await context.newPage());
-  await page.goto(`${url}login`);
-  await page.locator('#password_input').fill(process.env.BENCH_TOKEN);
-  await page.locator('#login_submit').click();
-  await page.waitForURL(address => !address.pathname.endsWith('/login'));
-  await page.goto(`${url}lab?reset`);
-  await page.waitForFunction(() => window.jupyterapp !== undefined, null, { timeout: 90_000 });
-  await page.evaluate(() => window.jupyterapp.restored);
+  await openLab(page, url);
   for (const flag of flags) {
     await page.evaluate(
       ([id, name]) =>

@@ -1,6 +1,7 @@
 // The page's side of the explorer's benchmark: log in, open the view by its command, wait for lines on the canvas, zoom, and drag while frames are timed.
 // Arguments come as JSON in BENCH_PAGE; the login token in BENCH_TOKEN, so that it is in no address and no process list.
 import { chromium } from '@playwright/test';
+import { openLab } from './lab-page.mjs';
 
 const { url, run, view, screenshot } = JSON.parse(process.env.BENCH_PAGE);
 const ZOOMS = 3;
@@ -12,13 +13,7 @@ const browser = await chromium.launch({
 });
 try {
   const page = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
-  await page.goto(`${url}login`);
-  await page.locator('#password_input').fill(process.env.BENCH_TOKEN);
-  await page.locator('#login_submit').click();
-  await page.waitForURL(address => !address.pathname.endsWith('/login'));
-  await page.goto(`${url}lab?reset`);
-  await page.waitForFunction(() => window.jupyterapp !== undefined, null, { timeout: 90_000 });
-  await page.evaluate(() => window.jupyterapp.restored);
+  await openLab(page, url);
   await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-moments'));
   const opened = await page.evaluate(openedAfter, [run, view]);
   const plot = page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot').first();

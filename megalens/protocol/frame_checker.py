@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from .frame import HEADER_BYTES, Frame
-from .frame_layout import FrameLayout, frame_layout
+from .frame_layout import FrameLayout, Numbers, frame_layout
 from .streams import stream_schema
 
 __all__ = ["CheckedBody", "FrameChecker"]
@@ -17,7 +15,6 @@ __all__ = ["CheckedBody", "FrameChecker"]
 _MOST_KINDS = 32
 _MOST_LAYOUTS = 8
 _MOST_FIXED_BYTES = 64 * 1024
-_Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 
 class CheckedBody:
@@ -59,13 +56,12 @@ class CheckedBody:
             self._table = pa.Table.from_batches([pa.ipc.read_record_batch(message, schema)], schema)
         return self._table
 
-    def numbers(self, column: str) -> _Numbers:
+    def numbers(self, column: str) -> Numbers:
         """Return a plain column of numbers."""
         if self._layout is None:
-            numbers: _Numbers = self.table().column(column).to_numpy()
+            numbers: Numbers = self.table().column(column).to_numpy()
             return numbers
-        at, kind = self._layout.columns[column]
-        return np.frombuffer(self._data, kind, self.rows, at)
+        return self._layout.numbers(self._data, column)
 
     def texts(self, column: str) -> list[str]:
         """Return a column of text, read once for each layout."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from .frame import HEADER_BYTES
 
-__all__ = ["FrameLayout", "frame_layout"]
+__all__ = ["FrameLayout", "Numbers", "frame_layout"]
+
+Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 _LENGTH = struct.Struct("<i")
 
@@ -38,6 +42,11 @@ class FrameLayout:
     batch: tuple[int, int]
     texts: dict[str, list[str]] = field(default_factory=dict, compare=False)
     """Columns of text that were asked for: they are the same in every frame of this layout."""
+
+    def numbers(self, data: bytes | bytearray, column: str) -> Numbers:
+        """Return a plain column of numbers of a frame of this layout, ``[rows]``, viewing ``data``."""
+        at, kind = self.columns[column]
+        return np.frombuffer(data, kind, self.rows, at)
 
 
 def frame_layout(data: bytes | bytearray, message: int, batch: pa.RecordBatch) -> FrameLayout | None:

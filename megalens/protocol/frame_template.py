@@ -46,22 +46,19 @@ class FrameTemplate:
         layout = frame_layout(self._data, HEADER_BYTES + places[0], batches[0])
         if layout is None:
             raise ValueError(f"Expected at least one row of {stream}; got none.")
-        self.rows = batch.num_rows
-        self.numbers: dict[str, np.ndarray[tuple[int], np.dtype[Any]]] = {
-            name: np.frombuffer(self._data, kind, self.rows, at)
-            for name, (at, kind) in layout.columns.items()
-        }
+        self._places = layout.columns
+        self.rows = layout.rows
+        self.numbers = {name: layout.numbers(self._data, name) for name in layout.columns}
 
     def block(self, columns: Sequence[str]) -> np.ndarray[tuple[int, int], np.dtype[Any]]:
         """Return neighbouring columns of one type together, ``[len(columns), rows]``."""
-        each = [self.numbers[name] for name in columns]
-        places = [numbers.__array_interface__["data"][0] for numbers in each]
-        gaps = {after - before for before, after in pairwise(places)}
-        if len({numbers.dtype for numbers in each}) > 1 or len(gaps) > 1:
+        places = [self._places[name] for name in columns]
+        gaps = {after - before for (before, _), (after, _) in pairwise(places)}
+        if len({kind for _, kind in places}) > 1 or len(gaps) > 1:
             raise ValueError(f"Expected neighbouring columns of one type; got {', '.join(columns)}.")
-        strides = (*(gaps or {0}), each[0].itemsize)
-        at = places[0] - np.frombuffer(self._data, np.uint8).__array_interface__["data"][0]
-        return np.ndarray((len(each), self.rows), each[0].dtype, self._data, at, strides)
+        at, kind = places[0]
+        strides = (*(gaps or {0}), np.dtype(kind).itemsize)
+        return np.ndarray((len(columns), self.rows), kind, self._data, at, strides)
 
     def frame(self, *, step: int, seq: int) -> bytes:
         """Return the frame as it is now; ``step`` and ``seq`` as for :func:`encode_frame`."""

@@ -63,14 +63,14 @@ class MomentFrames:
                 del self._known[next(iter(self._known))]
             known = self._known[kind] = [self._prepared(stats, parts) for parts in _cut(stats)]
         for prepared in known:
-            numbers, scale = prepared.template.numbers, prepared.template.numbers["loss_scale"]
+            numbers = prepared.template.numbers
             numbers["step"].fill(whole.step)
             numbers["samples"].fill(whole.samples)
             at = 0
             for number, first, end in prepared.parts:
                 here = slice(at, at := at + end - first)
                 prepared.figures[:, here] = stats[number].rows[first:end].T
-                scale[here] = stats[number].loss_scale
+                numbers["loss_scale"][here] = stats[number].loss_scale
             yield prepared.template
 
     def _prepared(self, stats: Sequence[Merged], parts: list[tuple[int, int, int]]) -> _Prepared:

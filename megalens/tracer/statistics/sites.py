@@ -223,7 +223,7 @@ class Sites:
         last = self._last
         if last is not None and last[0]() is values and last[1] == values._version:
             return last[2]
-        row = measure_natively([values], self._next_row())
+        row = measure_natively([values], self._next_row()) if values.is_cpu else None
         if row is None:
             row = measure([values])
         self._last = (weakref.ref(values), values._version, row)
