@@ -26,6 +26,7 @@ from .moments import (
     moments_from_raw_sums,
     raw_sums_from_moments,
     read_moments,
+    single_moments,
 )
 from .perturbations import (
     PERTURBATIONS,
@@ -114,6 +115,7 @@ __all__ = [
     "perturbation_infos",
     "raw_sums_from_moments",
     "read_moments",
+    "single_moments",
     "restamp_frame",
     "restamp_header",
     "stream_schema",

@@ -18,6 +18,7 @@ __all__ = [
     "moments_from_raw_sums",
     "raw_sums_from_moments",
     "read_moments",
+    "single_moments",
 ]
 
 Column = NDArray[np.float64]
@@ -28,6 +29,9 @@ MOMENT_STATS = ("param", "grad", "activation", "dgrad", "residual", "residual_dg
 
 MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
 """Columns of the stream ``moments`` that are merged."""
+
+_ADDED = ("count", "m2", "m3", "m4")
+_NOT_FINITE = ("nan_count", "inf_count")
 
 ERROR_COLUMNS = ("m2_error", "m4_error")
 """How far ``m2`` and ``m4`` may be off by the rounding of raw sums; additive like them."""
@@ -77,8 +81,7 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         return _sums(weights, of, groups)
 
     merged = {
-        name: add(columns[name], group) if columns[name].any() else _nothing(groups)
-        for name in ("nan_count", "inf_count")
+        name: add(columns[name], group) if columns[name].any() else _nothing(groups) for name in _NOT_FINITE
     }
     there = columns["count"] > 0
     if not there.all():
@@ -107,6 +110,36 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
             if name in columns:
                 merged[name] = _extreme(choose, columns[name], group, groups)
         return merged | _errors(columns, group, groups)
+
+
+def single_moments(columns: Columns) -> dict[str, Column]:
+    """Return what :func:`merge_moments` makes of rows of which each is a group of its own, in their order."""
+    n = len(columns["count"])
+    merged = {
+        name: column if name not in _NOT_FINITE or column.any() else _nothing(n)
+        for name in MOMENT_COLUMNS
+        if (column := columns.get(name)) is not None
+    }
+    none = ~(columns["count"] > 0)
+    # A row is at no distance from itself, but for one whose mean is not known; and 0 times an infinite moment is not known either.
+    d = np.where(np.isnan(columns["mean"]), np.nan, 0)
+    with np.errstate(invalid="ignore"):
+        m2, m3 = columns["m2"], columns.get("m3")
+        merged["m2"] = m2 + d
+        if m3 is not None:
+            merged["m3"] = m3 + d * m2
+            if "m4" in columns:
+                merged["m4"] = columns["m4"] + d * m3 + d * m2
+    for name, start in (("min", np.inf), ("max", -np.inf)):
+        if name in merged:
+            merged[name] = np.where(merged[name] == start, np.nan, merged[name])
+    if none.any():
+        for name in merged.keys() - {*_NOT_FINITE}:
+            merged[name] = np.where(none, 0 if name in _ADDED else np.nan, merged[name])
+    there = np.flatnonzero(~none)
+    told = {name: columns[name][there] for name in ("rounding", "count", "mean", "m2") if name in columns}
+    with np.errstate(invalid="ignore", over="ignore"):
+        return merged | _errors(told, there, n)
 
 
 def _errors(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:

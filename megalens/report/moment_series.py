@@ -15,6 +15,9 @@ from .points import thin
 
 __all__ = ["Series", "SeriesGroups", "largest", "shown", "smoothed", "thinned"]
 
+# A series is the only group of its values.
+_ALONE = np.zeros(1, np.int64)
+
 Column = npt.NDArray[np.float64]
 
 
@@ -117,13 +120,13 @@ def largest(groups: SeriesGroups, most: int) -> SeriesGroups:
 
 def shown(series: Series, show: str) -> Series:
     """Return values as they are, over the first finite one of the series, minus it, or the change from it in per cent. Over a first value of 0 there is nothing."""
-    value, scale = shape_values([], series.step, series.value, show, 0)
+    value, scale = shape_values(_ALONE, series.value, show, 0)
     return replace(series, value=value, error=series.error * scale)
 
 
 def smoothed(series: Series, points: int) -> Series:
     """Return trailing means over so many steps; what is not finite stays."""
-    return replace(series, value=shape_values([], series.step, series.value, "raw", points)[0])
+    return replace(series, value=shape_values(_ALONE, series.value, "raw", points)[0])
 
 
 def thinned(series: Series, most: int) -> Series:

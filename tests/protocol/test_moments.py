@@ -17,6 +17,7 @@ from megalens.protocol import (
     parse_name,
     raw_sums_from_moments,
     read_moments,
+    single_moments,
 )
 
 GOLDEN = Path(__file__).parents[2] / "protocol" / "fixtures" / "moments"
@@ -100,6 +101,35 @@ def test_non_finite_values_are_written_as_their_sums_would_be() -> None:
     assert np.isnan(inf["sum_1"])
     assert np.isnan(inf["sum_3"])
     assert inf["sum_2"] == inf["sum_4"] == np.inf
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "count": st.sampled_from([0.0, 1.0, 2.0, 1e17]),
+                **{
+                    name: st.sampled_from([0.0, 3.5, -2.25, 1e200, np.inf, -np.inf, np.nan])
+                    for name in ("mean", "m2", "m3", "m4", "min", "max")
+                },
+                "nan_count": st.sampled_from([0.0, 2.0, np.nan]),
+                "inf_count": st.sampled_from([0.0, 1.0, np.nan]),
+                "rounding": st.sampled_from([0.0, 2.0**-24]),
+            }
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.sampled_from([(), ("m4",), ("m3", "m4"), ("m3", "m4", "min", "max")]),
+)
+def test_rows_that_are_each_a_group_are_merged_as_they_are(rows: list[dict], absent: tuple[str, ...]) -> None:
+    given_columns = {name: column for name, column in columns(rows).items() if name not in absent}
+    expected = merge_moments(given_columns, np.arange(len(rows)), len(rows))
+    found = single_moments(given_columns)
+    assert found.keys() == expected.keys()
+    for name, column in expected.items():
+        np.testing.assert_array_equal(found[name], column, err_msg=name)
 
 
 @pytest.mark.parametrize("far", [0, 10, 30, 100, 300, 1000])

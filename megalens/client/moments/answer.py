@@ -13,24 +13,21 @@ from numpy.typing import NDArray
 from ...protocol import StatIndex, parse_name
 from ..errors import ClientError
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
+from .grouped import Grouped
 from .grouping import Key, key_order
 from .name_table import module_of
+from .parts import MERGED, Part, chosen_columns, read_part
 from .pick import pick
 from .query import MomentQuery
-from .readings import reading_error, reading_value
 from .rows import MomentRows
 from .shaping import shape_values
 from .wanted import Wanted, read_ahead
 
-__all__ = ["MERGED", "MomentGroups", "answer_groups"]
+__all__ = ["MomentGroups", "answer_groups"]
 
-MERGED = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count", "m2_error", "m4_error")
-"""Columns of merged moments."""
-
-# So many cells are held as they are merged, with all of their columns; of more first only the values, which tell what a picture needs of them.
+# So many cells are held with all of their moments; of more first only the values, which tell what a picture needs of them.
 _HELD_CELLS = 4_000_000
 _WHOLE = ("layer", "expert", "rank", "stage")
-_EVER = -(1 << 63)
 
 Column = NDArray[np.float64]
 
@@ -78,35 +75,8 @@ def answer_groups(
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    return _shape(_Answer(connection, rows, stats, query, sides, order).picked(), order, query)
-
-
-@dataclass(frozen=True)
-class _Picked:
-    """Cells that stay, ordered by group and step; their values as shown, with the factors of their errors, where that is not as they are; how many groups and steps there were."""
-
-    cells: Cells
-    shaped: tuple[Column, Column] | None
-    totals: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _Slim:
-    """Of cells what groups and steps are chosen by."""
-
-    keys: list[NDArray[np.int64]]
-    step: NDArray[np.int64]
-    value: Column
-    bad: NDArray[np.bool_]
-    """Whether there is anything in it that is not finite or not known."""
-
-    @classmethod
-    def of(cls, cells: Cells, query: MomentQuery) -> _Slim:
-        values = [reading_value(side, query.statistic) for side in cells.sides]
-        bad = np.logical_or.reduce([(side["nan_count"] + side["inf_count"]) != 0 for side in cells.sides])
-        with np.errstate(all="ignore"):
-            value = values[0] if len(values) == 1 else values[0] / values[1]
-        return cls(cells.keys, cells.step, value, bad)
+    columns, totals = _Answer(connection, rows, stats, query, sides, order).picked()
+    return _shape(columns, totals, order, query)
 
 
 class _Answer:
@@ -145,41 +115,42 @@ class _Answer:
             sum(one.rows for one in known), len(order) * max((one.steps for one in known), default=0)
         )
 
-    def picked(self) -> _Picked:
-        """Return the cells that stay."""
+    def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
+        """Return the columns of the cells that stay, ordered by group and step, and how many groups and steps there were."""
         query = self._query
-        statistic = query.statistic if query.lean else None
         picking = query.series is not None or query.points is not None
-        if not picking or self._cells <= _HELD_CELLS:
-            parts = list(self._merged(statistic))
-            kept, shaped, totals = self._pick([_Slim.of(part, query) for part in parts])
-            return _Picked(Cells.chosen(parts, kept), shaped, totals)
-        # Of so many only what is picked by is held; those that stay are merged again.
-        slim = [_Slim.of(part, query) for part in self._merged(query.statistic)]
-        kept, shaped, totals = self._pick(slim)
-        chosen = np.zeros(sum(len(part.step) for part in slim), bool)
-        chosen[kept] = True
-        parts = list(self._merged(statistic, chosen))
-        # Of the chosen cells, which come in the order of all, these are the places.
-        return _Picked(Cells.chosen(parts, np.cumsum(chosen)[kept] - 1), shaped, totals)
+        whole = query.lean or not picking or self._cells <= _HELD_CELLS
+        merged = self._merged(None if whole and not query.lean else query.statistic)
+        parts = [read_part(cells, query, whole=whole) for cells in merged]
+        kept, shown, totals = self._pick(parts)
+        if not whole:
+            # Of so many only what is picked by is held; those that stay are merged again.
+            chosen = np.zeros(sum(len(part.step) for part in parts), bool)
+            chosen[kept] = True
+            parts = [read_part(cells, query, whole=True) for cells in self._merged(None, chosen)]
+            # Of the chosen cells, which come in the order of all, these are the places.
+            kept = np.cumsum(chosen)[kept] - 1
+        columns = chosen_columns(parts, kept)
+        if shown is not None:
+            columns["value"], scale = shown
+            columns["error"] = np.where(columns["error"] == 0, 0, columns["error"] * scale)
+        return columns, totals
 
     def _pick(
-        self, parts: Sequence[_Slim]
+        self, parts: Sequence[Part]
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
-        """Return the places of what stays, ordered by group and step; how it is shown, where that is not as it is; and how many groups and steps there were."""
+        """Return the places of what stays; how it is shown and by what its errors are multiplied, where that is not as it is; and how many groups and steps there were."""
         query = self._query
-        keys = [np.concatenate(key) for key in zip(*(part.keys for part in parts), strict=True)]
-        step, value = (np.concatenate([getattr(part, name) for part in parts]) for name in ("step", "value"))
-        bad = np.concatenate([part.bad for part in parts])
+        cells = Grouped.of(parts)
         if not query.shaped:
-            kept, totals = pick(keys, step, value, value, bad, query)
-            return kept, None, totals
-        shown, scale = shape_values(keys, step, value, query.show, query.smoothing)
-        inside = np.flatnonzero(step >= (_EVER if query.first is None else query.first))
-        columns = ([key[inside] for key in keys], step[inside], value[inside], shown[inside], bad[inside])
-        kept, totals = pick(*columns, query)
-        kept = inside[kept]
-        return kept, (shown[kept], scale[kept]), totals
+            kept = pick(cells, cells.value, query)
+            return cells.place[kept], None, cells.totals
+        shown, scale = shape_values(cells.starts, cells.value, query.show, query.smoothing)
+        if query.first is not None:
+            inside = cells.step >= query.first
+            cells, shown, scale = cells.since(query.first), shown[inside], scale[inside]
+        kept = pick(cells, shown, query)
+        return cells.place[kept], (shown[kept], scale[kept]), cells.totals
 
     def _merged(self, statistic: str | None, kept: NDArray[np.bool_] | None = None) -> Iterator[Cells]:
         query = self._query
@@ -237,28 +208,11 @@ def _refuse_mixed(side: _Side) -> None:
             )
 
 
-def _shape(picked: _Picked, order: list[Key], query: MomentQuery) -> MomentGroups:
-    cells = picked.cells
-    merged = cells.sides[0]
-    value, error, scaled = (
-        reading_value(merged, query.statistic),
-        reading_error(merged, query.statistic),
-        merged["scaled"],
-    )
-    if len(cells.sides) == 2:
-        other = cells.sides[1]
-        below = reading_value(other, query.statistic)
-        with np.errstate(all="ignore"):
-            shares = _share(error, value) + _share(reading_error(other, query.statistic), below)
-            value = value / below
-            error = np.where(shares > 0, np.abs(value) * shares, 0)
-        scaled = scaled | other["scaled"]
-        merged = merged | {name: merged[name] + other[name] for name in ("nan_count", "inf_count")}
-    if picked.shaped is not None:
-        value, scale = picked.shaped
-        error = np.where(error == 0, 0, error * scale)
-    codes = cells.keys
+def _shape(
+    columns: dict[str, NDArray[Any]], totals: tuple[int, int], order: list[Key], query: MomentQuery
+) -> MomentGroups:
     keys = ("code", *query.grouping.rows)
+    codes = [columns[name] for name in keys]
     starts = _starts(codes)
     found = [
         query.grouping.with_row_values(
@@ -269,7 +223,7 @@ def _shape(picked: _Picked, order: list[Key], query: MomentQuery) -> MomentGroup
     ]
     # Numbers of ranks that are not known come first among cells and last in an answer.
     places = sorted(range(len(found)), key=lambda place: key_order(found[place]))
-    lengths = np.diff([*starts, len(cells)])
+    lengths = np.diff([*starts, len(columns["step"])])
     rows = (
         np.concatenate([np.arange(starts[place], starts[place] + lengths[place]) for place in places])
         if places
@@ -277,19 +231,16 @@ def _shape(picked: _Picked, order: list[Key], query: MomentQuery) -> MomentGroup
     )
     group = np.repeat(np.arange(len(places)), [lengths[place] for place in places]) if places else rows
     ordered = [found[place] for place in places]
-    columns: dict[str, Any] = {
+    table: dict[str, Any] = {
         label: _key_column(label, [key[at] for key in ordered], group)
         for at, label in enumerate(query.grouping.labels)
     }
-    columns |= {"step": cells.step[rows], "samples": merged["samples"][rows], "value": value[rows]}
     unknown = np.full(len(rows), np.nan)
-    columns |= {name: merged[name][rows] if name in merged else unknown for name in MERGED}
-    columns |= {"error": error[rows], "scaled": scaled[rows]}
-    return MomentGroups(pa.table(columns), ordered, *picked.totals)
-
-
-def _share(error: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(error == 0, 0, error / np.abs(value))
+    table |= {
+        name: columns[name][rows] if name in columns else unknown
+        for name in ("step", "samples", "value", *MERGED, "error", "scaled")
+    }
+    return MomentGroups(pa.table(table), ordered, *totals)
 
 
 def _starts(codes: list[NDArray[Any]]) -> NDArray[np.int64]:

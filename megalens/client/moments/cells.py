@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import merge_moments
+from ...protocol import merge_moments, single_moments
 from .dense import dense
 from .readings import moment_columns
 from .wanted import Chunk
@@ -66,36 +66,6 @@ class Cells:
     keys: list[Whole]
     step: Whole
     sides: list[dict[str, NDArray[Any]]]
-
-    def __len__(self) -> int:
-        return len(self.step)
-
-    @staticmethod
-    def chosen(parts: Sequence[Cells], places: NDArray[np.int64]) -> Cells:
-        """Return some cells of all parts, of which there is at least one, in the order of ``places``: these count through the parts."""
-        order = np.argsort(places, kind="stable")
-        starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        bounds = np.searchsorted(places[order], starts)
-        rows = [
-            (to := order[bounds[at] : bounds[at + 1]], places[to] - starts[at]) for at in range(len(parts))
-        ]
-
-        def gather(columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
-            # Nothing is joined before it is chosen: of millions of cells a picture takes thousands.
-            found = np.empty(len(places), columns[0].dtype)
-            for (to, of), column in zip(rows, columns, strict=True):
-                found[to] = column[of]
-            return found
-
-        first = parts[0]
-        return Cells(
-            [gather([part.keys[at] for part in parts]) for at in range(len(first.keys))],
-            gather([part.step for part in parts]),
-            [
-                {name: gather([part.sides[at][name] for part in parts]) for name in side}
-                for at, side in enumerate(first.sides)
-            ],
-        )
 
 
 def wanted_columns(statistic: str | None) -> tuple[str, ...]:
@@ -212,9 +182,15 @@ class _Numbered:
 
 
 def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]:
+    unknown = np.isnan(columns["loss_scale"])
+    if total == len(number):
+        # Every cell has one row, as where each tensor is a group: there is nothing to add.
+        row = np.empty(total, np.int64)
+        row[number] = np.arange(total)
+        columns = {name: column[row] for name, column in columns.items()}
+        return {**single_moments(columns), "samples": columns["samples"], "scaled": unknown[row]}
     samples = np.full(total, -1, np.int64)
     np.maximum.at(samples, number, columns["samples"])
-    unknown = np.isnan(columns["loss_scale"])
     scaled = np.zeros(total, bool)
     if unknown.any():
         scaled[number[unknown]] = True

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_STATS, read_moments
 from ..errors import ClientError
 from ..query import Query, StepChoice
-from .answer import MERGED, MomentGroups
+from .answer import MomentGroups
 from .name_filter import Where
+from .parts import MERGED
 from .query import MomentQuery, check_stat
 from .source import MomentSource
 

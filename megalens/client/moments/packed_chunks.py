@@ -48,7 +48,6 @@ class PackedChunks:
         OSError, pyarrow.ArrowException
             When the file is gone or damaged.
         """
-        columns = list(dict.fromkeys([*_WORDS, *wanted.columns, *wanted.ranges]))
         # Rows of a step that may go on in what is read next wait for those.
         waiting: list[Chunk] = []
         with pq.ParquetFile(self._path, read_dictionary=list(_WORDS)) as file:
@@ -58,7 +57,7 @@ class PackedChunks:
                     wanted.first is not None and last < wanted.first
                 ):
                     continue
-                for chunk in _in_order(file, at, columns, places, wanted):
+                for chunk in _in_order(file, at, places, wanted):
                     step = chunk["step"]
                     if waiting:
                         begin = int(np.searchsorted(step, waiting[0]["step"][0], side="right"))
@@ -76,14 +75,19 @@ class PackedChunks:
             yield _joined(waiting)
 
 
-def _in_order(file: Any, at: int, columns: list[str], places: _Places, wanted: Wanted) -> Iterator[Chunk]:
+def _in_order(file: Any, at: int, places: _Places, wanted: Wanted) -> Iterator[Chunk]:
     """Read a row group in the order of its steps: little by little where its rows lie so, so that few of them are decoded and held at once."""
-    step = file.read_row_group(at, columns=["step"])["step"].to_numpy()
+    # What names the rows is read at once: its dictionary, of tens of thousands of names, is built anew by every reading.
+    words = file.read_row_group(at, columns=["step", *_WORDS])
+    step = words["step"].to_numpy()
+    place = np.concatenate([places.find(batch["stat"], batch["name"]) for batch in words.to_batches()])
+    numbers = list(dict.fromkeys([*wanted.columns, *wanted.ranges]))
     done = 0
     ordered = not (step[1:] < step[:-1]).any()
     chunks = []
-    for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=columns):
-        chunk = _chosen(batch, step[done : done + batch.num_rows], places, wanted)
+    for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=numbers):
+        rows = slice(done, done + batch.num_rows)
+        chunk = _chosen(batch, place[rows], step[rows], wanted)
         done += batch.num_rows
         if not len(chunk["step"]):
             continue
@@ -138,8 +142,9 @@ class _Places:
         return np.where(np.isnan(found), -1, found + first).astype(np.int32)
 
 
-def _chosen(batch: pa.RecordBatch, step: NDArray[np.int64], places: _Places, wanted: Wanted) -> Chunk:
-    place = places.find(batch["stat"], batch["name"])
+def _chosen(
+    batch: pa.RecordBatch, place: NDArray[np.int32], step: NDArray[np.int64], wanted: Wanted
+) -> Chunk:
     keep = place >= 0
     if wanted.first is not None:
         keep &= step >= wanted.first

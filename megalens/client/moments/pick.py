@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from .dense import dense
+from .grouped import Grouped
 from .query import MomentQuery
 
 __all__ = ["pick"]
@@ -17,10 +15,8 @@ Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-def pick(
-    keys: Sequence[Whole], step: Whole, value: Column, shown: Column, bad: Flags, query: MomentQuery
-) -> tuple[Whole, tuple[int, int]]:
-    """Return the places of the cells that stay, ordered by group and step, and how many groups and steps there were.
+def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
+    """Return which cells stay, ordered by group and step.
 
     The groups that stay are those that have values which are not finite or not known, then those of the greatest magnitude. Of each of ``points`` / 4 equal
     stretches of a group's steps the first, last, least and greatest value stay, and every one that is not finite or not known; a group of at most ``points`` steps
@@ -28,43 +24,29 @@ def pick(
 
     Parameters
     ----------
-    keys : sequence of ndarray
-        What tells the group of each cell: numbers from -1.
-    step, value, shown, bad : ndarray
-        Of each cell, in the order of their steps. Groups are chosen by ``value``, steps by ``shown``; ``bad`` where values are not finite or not known.
+    cells : Grouped
+        Groups are chosen by their values.
+    shown : ndarray
+        The value of each cell as it is shown, by which steps are chosen.
     query : MomentQuery
         Of which ``series`` and ``points`` say how many groups and about how many steps may stay.
     """
-    if not len(step):
-        return np.zeros(0, np.int64), (0, 0)
-    order, starts = _by_group(keys)
-    ends = np.append(starts[1:], len(order))
-    totals = len(starts), 1 + int(np.count_nonzero(step[1:] != step[:-1]))
+    starts = cells.starts
+    ends = np.append(starts[1:], len(shown))
     groups = np.arange(len(starts))
     if query.series is not None and query.series < len(groups):
-        size = np.where(np.isnan(value), -1, np.abs(value))
-        size[bad] = np.inf
-        largest = np.argsort(-np.maximum.reduceat(size[order], starts), kind="stable")
+        size = np.where(np.isnan(cells.value), -1, np.abs(cells.value))
+        size[cells.bad] = np.inf
+        largest = np.argsort(-np.maximum.reduceat(size, starts), kind="stable")
         groups = np.sort(largest[: query.series])
-    kept = []
-    for group in groups:
-        cells = order[starts[group] : ends[group]]
-        if query.points is not None and len(cells) > query.points:
-            cells = cells[_thinned(step[cells], shown[cells], bad[cells], query.points)]
-        kept.append(cells)
-    return np.concatenate(kept), totals
-
-
-def _by_group(keys: Sequence[Whole]) -> tuple[Whole, Whole]:
-    """Return the places of cells ordered by group, those of one as they came; and where each group begins among them."""
-    code, size = keys[0], int(keys[0].max()) + 1
-    for key in keys[1:]:
-        more = int(key.max()) + 2
-        code, size = code * more + (key + 1), size * more
-    found, group = dense(code, 0, size)
-    # numpy sorts short numbers by counting them.
-    order = np.argsort(group.astype(np.uint16) if len(found) <= 1 << 16 else group, kind="stable")
-    return order, np.searchsorted(group[order], np.arange(len(found)))
+    kept = [np.zeros(0, np.int64)]
+    for begin, end in zip(starts[groups].tolist(), ends[groups].tolist(), strict=True):
+        if query.points is not None and end - begin > query.points:
+            one = slice(begin, end)
+            kept.append(begin + _thinned(cells.step[one], shown[one], cells.bad[one], query.points))
+        else:
+            kept.append(np.arange(begin, end))
+    return np.concatenate(kept)
 
 
 def _thinned(step: Whole, shown: Column, bad: Flags, points: int) -> Whole:

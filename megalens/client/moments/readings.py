@@ -50,9 +50,10 @@ def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
 def reading_error(merged: Mapping[str, Column], statistic: str) -> Column:
     """Return how far that may be off by the rounding of raw sums, in its own unit: 0 where it is exact, infinite where nothing of it is left."""
     inexact = (merged["m2_error"] > 0) | (merged["m4_error"] > 0)
-    error = np.zeros(len(inexact))
     if not inexact.any() or statistic in ("min", "max", "nonfinite"):
-        return error
+        # Of millions of cells this takes no memory.
+        return np.broadcast_to(np.float64(0), len(inexact))
+    error = np.zeros(len(inexact))
     part = {name: column[inexact] for name, column in merged.items()}
     with np.errstate(all="ignore"):
         found = _error(part, statistic)

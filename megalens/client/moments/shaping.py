@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +16,7 @@ SHOWS = ("raw", "relative", "delta", "percent")
 
 
 def shape_values(
-    keys: Sequence[NDArray[np.int64]], step: NDArray[Any], value: Column, show: str, smoothing: int
+    starts: NDArray[np.int64], value: Column, show: str, smoothing: int
 ) -> tuple[Column, Column]:
     """Return the values as they are shown, and by what their errors are multiplied.
 
@@ -27,41 +24,34 @@ def shape_values(
 
     Parameters
     ----------
-    keys, step : sequence of ndarray, ndarray
-        Group (none where there is one) and step of each value; every step of the group, in any order.
+    starts : ndarray
+        Where each group begins, from 0.
     value : ndarray
-        The values.
+        The values of every step, ordered by group, then step.
     show : str
         One of :data:`SHOWS`.
     smoothing : int
         How many steps a mean is over; 0 and 1 leave the values as they are.
     """
-    if not len(step):
+    if not len(value):
         return value, value
-    order = np.lexsort((step, *reversed(keys)))
-    changed = np.zeros(len(order), bool)
-    changed[0] = True
-    for key in keys:
-        changed[1:] |= np.diff(key[order]) != 0
-    starts = np.flatnonzero(changed)
-    ends = np.append(starts[1:], len(order))
-    shown, scale = value[order], np.ones(len(order))
+    ends = np.append(starts[1:], len(value))
+    shown, scale = value, np.ones(len(value))
     with np.errstate(all="ignore"):
         if show != "raw":
-            first = np.repeat(_firsts(shown, starts), np.diff(ends, prepend=0))
+            first = np.repeat(_firsts(value, starts), ends - starts)
             if show == "delta":
-                shown = shown - first
+                shown = value - first
             else:
                 scale = np.where(first == 0, np.nan, 1 / first)
-                shown = shown * scale if show == "relative" else (shown - first) * 100 * np.abs(scale)
+                shown = value * scale if show == "relative" else (value - first) * 100 * np.abs(scale)
                 scale = np.abs(scale) * (100 if show == "percent" else 1)
         if smoothing > 1:
+            raw, shown = shown, np.empty_like(shown)
             for begin, end in zip(starts, ends, strict=True):
-                part = shown[begin:end]
+                part = raw[begin:end]
                 shown[begin:end] = np.where(np.isfinite(part), trailing_mean(part, smoothing), part)
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return shown[back], scale[back]
+    return shown, scale
 
 
 def _firsts(values: Column, starts: NDArray[np.int64]) -> Column:
