@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import MOMENT_INDEX, MomentIndex, stream_schema
+from ..protocol import MOMENT_INDEX, MOMENT_SAME, MomentIndex, stream_schema
 
 __all__ = ["pack_stream", "sync_folder"]
 
@@ -137,7 +137,7 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
                 flush()
         flush()
         if index is not None:
-            writer.add_key_value_metadata({MOMENT_INDEX: index.text()})
+            writer.add_key_value_metadata({MOMENT_INDEX: index.text(), MOMENT_SAME: index.same_text()})
 
 
 def _codecs(stream: str, columns: list[str]) -> dict[str, Any]:

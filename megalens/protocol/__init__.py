@@ -17,7 +17,7 @@ from .frame import (
 from .frame_checker import CheckedBody, FrameChecker
 from .frame_template import FrameTemplate
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
-from .moment_index import MOMENT_INDEX, MomentIndex, StatIndex
+from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
 from .moments import (
     MOMENT_COLUMNS,
     MOMENT_STATISTICS,
@@ -68,6 +68,7 @@ __all__ = [
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
     "MOMENT_INDEX",
+    "MOMENT_SAME",
     "MomentIndex",
     "StatIndex",
     "MOMENT_STATISTICS",

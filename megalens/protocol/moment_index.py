@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from .moments import MOMENT_STATS
 
-__all__ = ["MOMENT_INDEX", "MomentIndex", "StatIndex"]
+__all__ = ["MOMENT_INDEX", "MOMENT_SAME", "MomentIndex", "StatIndex"]
 
 MOMENT_INDEX = b"megalens.moments"
 """Key of the index in the metadata of a packed file."""
+MOMENT_SAME = b"megalens.moments.same"
+"""Key of what is the same in all rows of a stat, which spares its reading: a JSON object of the stats, each with an object of columns and their only value."""
+
+_OFTEN_SAME = ("nan_count", "inf_count", "rounding", "loss_scale")
 
 _VERSION = 1
 
@@ -38,6 +44,18 @@ class _Stat:
         self.steps: set[int] = set()
         self.names: dict[str, None] = {}
         self.last: pa.Array | None = None
+        self.same: dict[str, float] | None = None
+
+    def compare(self, columns: Mapping[str, NDArray[np.float64]]) -> None:
+        """Keep of what was the same in all rows what is so in these, of which there is one at least."""
+        if self.same is None:
+            self.same = {name: float(column[0]) for name, column in columns.items()}
+        # What is not known, or infinite, is the same as nothing.
+        self.same = {
+            name: value
+            for name, value in self.same.items()
+            if math.isfinite(value) and bool((columns[name] == value).all())
+        }
 
 
 class MomentIndex:
@@ -56,6 +74,7 @@ class MomentIndex:
         stats = batch["stat"].dictionary_encode()
         known, code = stats.dictionary.to_pylist(), stats.indices.to_numpy()
         step = batch["step"].to_numpy()
+        same = {name: batch[name].to_numpy() for name in _OFTEN_SAME}
         for at, stat in enumerate(known):
             of, names = code == at, batch["name"]
             if len(known) > 1:
@@ -63,6 +82,7 @@ class MomentIndex:
             found = self._stats.setdefault(stat, _Stat())
             found.rows += len(names)
             found.steps.update(np.unique(step[of]).tolist())
+            found.compare({name: column[of] for name, column in same.items()})
             # The same tensors come at nearly every step.
             if found.last is None or not names.equals(found.last):
                 found.names.update(dict.fromkeys(names.unique().to_pylist()))
@@ -94,6 +114,23 @@ class MomentIndex:
         return json.dumps(
             {"version": _VERSION, "samples": self.samples, "stats": stats}, ensure_ascii=False
         ).encode()
+
+    def same_text(self) -> bytes:
+        """Return what is the same in all rows of each stat as JSON."""
+        return json.dumps({stat: found.same for stat, found in self._stats.items()}).encode()
+
+    @staticmethod
+    def read_same(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, float]]:
+        """Return of each stat of a file the columns that have only one value, and that; nothing where the metadata do not say it."""
+        try:
+            said: Any = json.loads((metadata or {}).get(MOMENT_SAME, b"{}"))
+            return {
+                stat: {name: float(same[name]) for name in _OFTEN_SAME if name in same}
+                for stat, same in said.items()
+                if stat in MOMENT_STATS
+            }
+        except (ValueError, TypeError, AttributeError):
+            return {}
 
     @staticmethod
     def read(metadata: Mapping[bytes, bytes] | None) -> tuple[list[StatIndex], bool] | None:

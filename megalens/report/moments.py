@@ -125,7 +125,7 @@ def _read(
     whole = options["show"] != "raw" or options["smoothing"] > 1
     cut = whole and options["steps"] is not None
     maps = options["kind"] in ("layer_map", "item_map")
-    query = moments_query(options, by, None if whole else options["steps"])
+    query = replace(moments_query(options, by, None if whole else options["steps"]), lean=True)
     if points is not None:
         series = None if cut else _MAP_ROWS if maps else options["series"]
         query = replace(query, points=None if whole else points, series=series)

@@ -118,16 +118,10 @@ def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, tmp_
     )
     wanted = in_memory(table).groups(expected)
     monkeypatch.setitem(packing._GROUP_ROWS, "moments", 7)
-    for chunk_rows, held, piece in (
-        (1, 4_000_000, 1),
-        (40, 10, 30),
-        (1_000_000, 10, 25),
-        (1_000_000, 4_000_000, 3),
-    ):
+    for chunk_rows, piece in ((1, 1), (40, 30), (1_000_000, 25), (1_000_000, 3)):
         monkeypatch.setattr("megalens.client.moments.cells._PIECE_ROWS", piece)
         monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", chunk_rows)
-        monkeypatch.setattr("megalens.client.moments.answer._HELD_CELLS", held)
-        folder = tmp_path / f"{chunk_rows}-{held}-{piece}"
+        folder = tmp_path / f"{chunk_rows}-{piece}"
         folder.mkdir()
         source = packed(folder, table, 7)
         assert PackedChunks(folder / "moments.parquet").ordered

@@ -29,27 +29,51 @@ def test_decimation_keeps_ends_extremes_and_every_step_that_is_not_finite():
     assert len(ask(rows, by=["layer"], points=1000).table) == 2000
 
 
-def test_many_rows_are_answered_in_two_passes_as_in_one(monkeypatch):
-    rows = spiky(300)
-    rows[10] |= {"nan_count": 1.0}
-    for members in (
-        {"points": 20},
-        {"series": 1},
-        {"points": 20, "by": ["name"], "statistic": "rms"},
-        {"statistic": "kurtosis", "points": 8},
-    ):
-        members = {"by": ["layer"], **members}
-        one = ask(rows, **members)
-        with monkeypatch.context() as patch:
-            patch.setattr("megalens.client.moments.answer._HELD_CELLS", 10)
-            patch.setattr("megalens.client.moments.sql_chunks._CHUNK_ROWS", 50)
-            two = ask(rows, **members)
-        for name in two.table.column_names:
-            if name != "name":
-                np.testing.assert_array_equal(
-                    one.table[name].to_numpy(), two.table[name].to_numpy(), err_msg=name
+def test_steps_left_out_part_by_part_are_those_left_out_of_the_whole(monkeypatch):
+    regular = spiky(300)
+    regular[10] |= {"nan_count": 1.0}
+    regular[77] |= {"mean": math.inf, "m2": math.nan}
+    late = [entry for entry in spiky(300) if entry["name"] != regular[0]["name"] or 40 < entry["step"] < 250]
+    few = [entry for entry in late if entry["name"] != regular[0]["name"] or entry["step"] % 20 == 0]
+    assert len({entry["name"] for entry in few}) == len({entry["name"] for entry in regular}) > 1
+    for rows in (regular, late, few):
+        for members in (
+            {"points": 20},
+            {"points": 20, "series": 1},
+            {"points": 20, "by": ["name"], "statistic": "rms"},
+            {"points": 12, "first": 33, "last": 280},
+            {"points": 8, "statistic": "kurtosis"},
+            {"points": 1},
+            {"points": 40, "ratio": "grad_to_param"},
+        ):
+            members = {"by": ["layer"], **members}
+            both = rows + [{**entry, "stat": "param", "mean": 1.0} for entry in regular]
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    "megalens.client.moments.thinning.Thinner.thin",
+                    lambda thinner, part: _counted(thinner, part),
                 )
-        assert (one.keys, one.groups_total, one.steps_total) == (two.keys, two.groups_total, two.steps_total)
+                whole = ask(both, **members)
+            for size in (50, 7, 1000):
+                with monkeypatch.context() as patch:
+                    patch.setattr("megalens.client.moments.cells._PIECE_ROWS", size)
+                    parts = ask(both, **members)
+                for name in parts.table.column_names:
+                    if name != "name":
+                        np.testing.assert_array_equal(
+                            parts.table[name].to_numpy(), whole.table[name].to_numpy(), err_msg=name
+                        )
+                assert (parts.keys, parts.groups_total, parts.steps_total) == (
+                    whole.keys,
+                    whole.groups_total,
+                    whole.steps_total,
+                )
+
+
+def _counted(thinner, part):
+    """Leave nothing out."""
+    np.add.at(thinner.count, part.keys["code"], 1)
+    return part
 
 
 @pytest.mark.parametrize("statistic", READ)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,11 @@ from .pick import pick
 from .query import MomentQuery
 from .rows import MomentRows
 from .shaping import shape_values
+from .thinning import Thinner
 from .wanted import Wanted, read_ahead
 
 __all__ = ["MomentGroups", "answer_groups"]
 
-# So many cells are held with all of their moments; of more first only the values, which tell what a picture needs of them.
-_HELD_CELLS = 4_000_000
 _WHOLE = ("layer", "expert", "rank", "stage")
 
 Column = NDArray[np.float64]
@@ -111,37 +110,36 @@ class _Answer:
             query.grouping.rows,
         )
         known = [stats[stat] for stat in self._names if stat in stats]
-        self._cells = min(
-            sum(one.rows for one in known), len(order) * max((one.steps for one in known), default=0)
-        )
+        self._steps = max((one.steps for one in known), default=0)
+        self._last = min((one.last for one in known), default=0)
+        self._groups = len(order)
 
     def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
         """Return the columns of the cells that stay, ordered by group and step, and how many groups and steps there were."""
-        query = self._query
-        picking = query.series is not None or query.points is not None
-        whole = query.lean or not picking or self._cells <= _HELD_CELLS
-        merged = self._merged(None if whole and not query.lean else query.statistic)
-        parts = [read_part(cells, query, whole=whole) for cells in merged]
-        kept, shown, totals = self._pick(parts)
-        if not whole:
-            # Of so many only what is picked by is held; those that stay are merged again.
-            chosen = np.zeros(sum(len(part.step) for part in parts), bool)
-            chosen[kept] = True
-            parts = [read_part(cells, query, whole=True) for cells in self._merged(None, chosen)]
-            # Of the chosen cells, which come in the order of all, these are the places.
-            kept = np.cumsum(chosen)[kept] - 1
+        parts, counts = self._parts()
+        kept, shown, totals = self._pick(Grouped.of(parts, counts))
         columns = chosen_columns(parts, kept)
         if shown is not None:
             columns["value"], scale = shown
             columns["error"] = np.where(columns["error"] == 0, 0, columns["error"] * scale)
         return columns, totals
 
+    def _parts(self) -> tuple[list[Part], NDArray[np.int64] | None]:
+        """Return what is merged, and how many cells each group had where some were left out already."""
+        query = self._query
+        if query.points is None or query.shaped or query.grouping.rows or self._steps <= query.points:
+            return [read_part(cells, query) for cells in self._merged()], None
+        thinner = Thinner(self._groups, self._last, query.points)
+        while True:
+            parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
+            if not thinner.again():
+                return parts, thinner.count
+
     def _pick(
-        self, parts: Sequence[Part]
+        self, cells: Grouped
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
         """Return the places of what stays; how it is shown and by what its errors are multiplied, where that is not as it is; and how many groups and steps there were."""
         query = self._query
-        cells = Grouped.of(parts)
         if not query.shaped:
             kept = pick(cells, cells.value, query)
             return cells.place[kept], None, cells.totals
@@ -152,13 +150,13 @@ class _Answer:
         kept = pick(cells, shown, query)
         return cells.place[kept], (shown[kept], scale[kept]), cells.totals
 
-    def _merged(self, statistic: str | None, kept: NDArray[np.bool_] | None = None) -> Iterator[Cells]:
+    def _merged(self) -> Iterator[Cells]:
         query = self._query
-        columns = (*wanted_columns(statistic), *query.grouping.rows)
+        columns = (*wanted_columns(query.statistic if query.lean else None), *query.grouping.rows)
         first = None if query.shaped else query.first
         wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
         chunks = read_ahead(self._rows.chunks(self._connection, wanted))
-        return merge_cells(chunks, self._keys, columns, kept)
+        return merge_cells(chunks, self._keys, columns)
 
 
 def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:

@@ -73,12 +73,7 @@ def wanted_columns(statistic: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS)))
 
 
-def merge_cells(
-    chunks: Iterator[Chunk],
-    keys: CellKeys,
-    columns: Sequence[str],
-    kept: NDArray[np.bool_] | None = None,
-) -> Iterator[Cells]:
+def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str]) -> Iterator[Cells]:
     """Merge the rows of each chunk; no cells come once where there are none at all.
 
     Parameters
@@ -89,22 +84,16 @@ def merge_cells(
         Which cell they are in.
     columns : sequence of str
         Columns of the chunks besides place and step.
-    kept : ndarray, optional
-        Which of the cells that an earlier merging of the same chunks gave are merged; the others' rows are passed over.
     """
-    done = given = 0
+    given = 0
     np.empty(_SEEN_NUMBERS)
     for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
-        cells = _Numbered(piece, keys)
-        chosen = None if kept is None else kept[done : done + cells.total]
-        done += cells.total
-        if chosen is None or chosen.any():
-            given += 1
-            yield cells.merged(chosen)
+        given += 1
+        yield _Numbered(piece, keys).merged()
     if not given:
         none = {name: np.zeros(0, np.int64 if name in _WHOLE else np.float64) for name in columns}
         nowhere = np.zeros(0, np.int64)
-        yield _Numbered({**none, "place": nowhere, "step": nowhere}, keys).merged(None)
+        yield _Numbered({**none, "place": nowhere, "step": nowhere}, keys).merged()
 
 
 def _pieces(chunk: Chunk) -> Iterator[Chunk]:
@@ -146,18 +135,12 @@ class _Numbered:
         self._found, self._number = dense(cell, 0, size)
         if self._below is not None:
             self._found, self._number = self._common()
-        self.total = len(self._found)
-        """How many cells there are."""
 
-    def merged(self, chosen: NDArray[np.bool_] | None) -> Cells:
-        """Merge the rows, or those of chosen cells."""
-        found, number, total = self._found, self._number, self.total
+    def merged(self) -> Cells:
+        """Merge the rows."""
+        found, number = self._found, self._number
         columns, below = self._columns, self._below
         keep = number >= 0
-        if chosen is not None:
-            place = np.where(chosen, np.cumsum(chosen) - 1, -1)
-            number = np.where(keep, place[number], -1)
-            found, total, keep = found[chosen], int(chosen.sum()), number >= 0
         if not keep.all():
             number = number[keep]
             columns = {name: column[keep] for name, column in columns.items()}
@@ -168,7 +151,7 @@ class _Numbered:
             [keys[0], *(key - 1 for key in keys[1:])],
             self._steps[step],
             [
-                _merge({name: column[half] for name, column in columns.items()}, number[half], total)
+                _merge({name: column[half] for name, column in columns.items()}, number[half], len(found))
                 for half in halves
             ],
         )

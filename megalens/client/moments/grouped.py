@@ -26,8 +26,8 @@ class Grouped:
 
     Attributes
     ----------
-    starts : ndarray
-        Where each group begins; there is a cell of each.
+    starts, counts : ndarray
+        Where each group begins, of which there is a cell; and how many cells it had before some were left out.
     place, step, value, bad : ndarray
         Of each cell its place among those of all parts, and what :class:`Part` says of it.
     steps : ndarray
@@ -35,6 +35,7 @@ class Grouped:
     """
 
     starts: Whole
+    counts: Whole
     place: Whole
     step: Whole
     value: Column
@@ -47,8 +48,8 @@ class Grouped:
         return len(self.starts), len(self.steps)
 
     @staticmethod
-    def of(parts: Sequence[Part]) -> Grouped:
-        """Order the cells of parts that follow each other in the order of their steps.
+    def of(parts: Sequence[Part], counts: Whole | None = None) -> Grouped:
+        """Order the cells of parts that follow each other in the order of their steps. ``counts``: how many each code had before some were left out.
 
         Each part is sorted by itself, while it is in the processor's caches, and its groups are then written behind what the parts before it had of them: sorting all
         of ten million cells, and reading the columns in that order, takes five times as long.
@@ -73,7 +74,17 @@ class Grouped:
             place[to] = order + done
             step[to], value[to], bad[to] = part.step[order], part.value[order], part.bad[order]
             done += count
-        return Grouped((ends - totals)[totals > 0], place, step, value, bad, _steps(parts))
+        there = totals > 0
+        steps = np.concatenate([part.steps for part in parts])
+        return Grouped(
+            (ends - totals)[there],
+            totals[there] if counts is None else counts[counts > 0],
+            place,
+            step,
+            value,
+            bad,
+            steps[np.diff(steps, prepend=steps[:1] - 1) != 0],
+        )
 
     def since(self, first: int) -> Grouped:
         """Return the cells from a step on."""
@@ -84,6 +95,7 @@ class Grouped:
         ends = np.cumsum(totals)
         return Grouped(
             (ends - totals)[totals > 0],
+            totals[totals > 0],
             self.place[inside],
             self.step[inside],
             self.value[inside],
@@ -105,10 +117,3 @@ def _codes(parts: Sequence[Part]) -> tuple[list[NDArray[Any]], int]:
         codes, size = [np.searchsorted(known, code) for code in codes], len(known)
     # numpy sorts short numbers by counting them.
     return ([code.astype(np.uint16) for code in codes] if size <= 1 << 16 else codes), size
-
-
-def _steps(parts: Sequence[Part]) -> Whole:
-    found = [part.step[np.diff(part.step, prepend=part.step[:1] - 1) != 0] for part in parts]
-    steps = np.concatenate(found)
-    different: Whole = steps[np.diff(steps, prepend=steps[:1] - 1) != 0]
-    return different

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ...protocol import stream_schema
+from ...protocol import MomentIndex, stream_schema
 from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]
@@ -34,6 +34,7 @@ class PackedChunks:
         self._path = path
         with pq.ParquetFile(path) as file:
             self._groups = _steps_of_groups(file)
+            self._same = MomentIndex.read_same(file.metadata.metadata)
 
     @property
     def ordered(self) -> bool:
@@ -52,12 +53,13 @@ class PackedChunks:
         waiting: list[Chunk] = []
         with pq.ParquetFile(self._path, read_dictionary=list(_WORDS)) as file:
             places = _Places(wanted)
+            same = self._same_of(wanted)
             for at, (first, last, _) in enumerate(self._groups or ()):
                 if (wanted.last is not None and first > wanted.last) or (
                     wanted.first is not None and last < wanted.first
                 ):
                     continue
-                for chunk in _in_order(file, at, places, wanted):
+                for chunk in _in_order(file, at, places, wanted, same):
                     step = chunk["step"]
                     if waiting:
                         begin = int(np.searchsorted(step, waiting[0]["step"][0], side="right"))
@@ -74,20 +76,29 @@ class PackedChunks:
         if waiting:
             yield _joined(waiting)
 
+    def _same_of(self, wanted: Wanted) -> dict[str, float]:
+        """Return the columns that have one value in all rows that are wanted."""
+        first, *others = [self._same.get(stat, {}) for stat in wanted.names] or [{}]
+        return {
+            name: value
+            for name, value in first.items()
+            if name in wanted.columns and all(other.get(name) == value for other in others)
+        }
 
-def _in_order(file: Any, at: int, places: _Places, wanted: Wanted) -> Iterator[Chunk]:
+
+def _in_order(file: Any, at: int, places: _Places, wanted: Wanted, same: dict[str, float]) -> Iterator[Chunk]:
     """Read a row group in the order of its steps: little by little where its rows lie so, so that few of them are decoded and held at once."""
     # What names the rows is read at once: its dictionary, of tens of thousands of names, is built anew by every reading.
     words = file.read_row_group(at, columns=["step", *_WORDS])
     step = words["step"].to_numpy()
     place = np.concatenate([places.find(batch["stat"], batch["name"]) for batch in words.to_batches()])
-    numbers = list(dict.fromkeys([*wanted.columns, *wanted.ranges]))
+    numbers = [name for name in dict.fromkeys([*wanted.columns, *wanted.ranges]) if name not in same]
     done = 0
     ordered = not (step[1:] < step[:-1]).any()
     chunks = []
     for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=numbers):
         rows = slice(done, done + batch.num_rows)
-        chunk = _chosen(batch, place[rows], step[rows], wanted)
+        chunk = _chosen(batch, place[rows], step[rows], wanted, same)
         done += batch.num_rows
         if not len(chunk["step"]):
             continue
@@ -143,7 +154,11 @@ class _Places:
 
 
 def _chosen(
-    batch: pa.RecordBatch, place: NDArray[np.int32], step: NDArray[np.int64], wanted: Wanted
+    batch: pa.RecordBatch,
+    place: NDArray[np.int32],
+    step: NDArray[np.int64],
+    wanted: Wanted,
+    same: dict[str, float],
 ) -> Chunk:
     keep = place >= 0
     if wanted.first is not None:
@@ -153,7 +168,14 @@ def _chosen(
     for name, ranges in wanted.ranges.items():
         column = _numbers(batch[name])
         keep &= np.any([(column >= low) & (column <= high) for low, high in ranges], axis=0)
-    chunk: Chunk = {"place": place, "step": step, **{name: _numbers(batch[name]) for name in wanted.columns}}
+    chunk: Chunk = {
+        "place": place,
+        "step": step,
+        **{
+            name: np.broadcast_to(same[name], len(step)) if name in same else _numbers(batch[name])
+            for name in wanted.columns
+        },
+    }
     return chunk if keep.all() else {name: column[keep] for name, column in chunk.items()}
 
 

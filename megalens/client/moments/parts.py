@@ -38,7 +38,9 @@ class Part:
     bad : ndarray
         Whether there is anything in the cell that is not finite or not known.
     more : mapping
-        Further columns: ``samples``, ``error``, ``scaled`` and moments; of a lean answer only the counts among these, and none at all where cells are only chosen by the part.
+        Further columns: ``samples``, ``error``, ``scaled`` and moments; of a lean answer only the counts among these.
+    steps : ndarray
+        The different steps, ascending; also those of which cells were left out.
     """
 
     keys: Mapping[str, Whole]
@@ -46,10 +48,22 @@ class Part:
     value: Column
     bad: NDArray[np.bool_]
     more: Mapping[str, NDArray[Any]]
+    steps: Whole
+
+    def take(self, places: Whole) -> Part:
+        """Return some of the cells, in the order of ``places``."""
+        return Part(
+            {name: key[places] for name, key in self.keys.items()},
+            self.step[places],
+            self.value[places],
+            self.bad[places],
+            {name: column[places] for name, column in self.more.items()},
+            self.steps,
+        )
 
 
-def read_part(cells: Cells, query: MomentQuery, *, whole: bool) -> Part:
-    """Read of merged cells what a query asks for. Not ``whole``: only what groups and steps are chosen by."""
+def read_part(cells: Cells, query: MomentQuery) -> Part:
+    """Read of merged cells what a query asks for."""
     keys = dict(zip(("code", *query.grouping.rows), cells.keys, strict=True))
     merged, *below = cells.sides
     value = reading_value(merged, query.statistic)
@@ -60,8 +74,6 @@ def read_part(cells: Cells, query: MomentQuery, *, whole: bool) -> Part:
         divisor = reading_value(side, query.statistic)
         with np.errstate(all="ignore"):
             over = value / divisor
-    if not whole:
-        return Part(keys, cells.step, over, bad != 0, {})
     error, scaled = reading_error(merged, query.statistic), merged["scaled"]
     names = _COUNTS if query.lean else MERGED
     more = {name: merged[name] for name in names if name in merged}
@@ -72,7 +84,8 @@ def read_part(cells: Cells, query: MomentQuery, *, whole: bool) -> Part:
         scaled = scaled | side["scaled"]
         more |= {name: merged[name] + side[name] for name in ("nan_count", "inf_count")}
     more |= {"samples": merged["samples"], "error": error, "scaled": scaled}
-    return Part(keys, cells.step, over, bad != 0, more)
+    steps = cells.step[np.diff(cells.step, prepend=cells.step[:1] - 1) != 0]
+    return Part(keys, cells.step, over, bad != 0, more, steps)
 
 
 def chosen_columns(parts: Sequence[Part], places: Whole) -> dict[str, NDArray[Any]]:

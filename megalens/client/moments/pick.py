@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from .grouped import Grouped
 from .query import MomentQuery
+from .thinning import keep_extremes, stretches
 
 __all__ = ["pick"]
 
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
@@ -33,6 +33,7 @@ def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
     """
     starts = cells.starts
     ends = np.append(starts[1:], len(shown))
+    long = np.zeros(len(starts), bool) if query.points is None else cells.counts > query.points
     groups = np.arange(len(starts))
     if query.series is not None and query.series < len(groups):
         size = np.where(np.isnan(cells.value), -1, np.abs(cells.value))
@@ -40,26 +41,13 @@ def pick(cells: Grouped, shown: Column, query: MomentQuery) -> Whole:
         largest = np.argsort(-np.maximum.reduceat(size, starts), kind="stable")
         groups = np.sort(largest[: query.series])
     kept = [np.zeros(0, np.int64)]
-    for begin, end in zip(starts[groups].tolist(), ends[groups].tolist(), strict=True):
-        if query.points is not None and end - begin > query.points:
-            one = slice(begin, end)
-            kept.append(begin + _thinned(cells.step[one], shown[one], cells.bad[one], query.points))
-        else:
-            kept.append(np.arange(begin, end))
+    for group in groups:
+        one = slice(starts[group], ends[group])
+        places = np.arange(one.start, one.stop)
+        if query.points is not None and long[group]:
+            step = cells.step[one]
+            stretch = stretches(step, step[0], step[-1], query.points)
+            runs = np.flatnonzero(np.diff(stretch, prepend=-1))
+            places = places[keep_extremes(runs, shown[one], cells.bad[one])]
+        kept.append(places)
     return np.concatenate(kept)
-
-
-def _thinned(step: Whole, shown: Column, bad: Flags, points: int) -> Whole:
-    """Return the places of those steps of a group that stay."""
-    spans = max(1, points // 4)
-    span = ((step - step[0]) / (max(1, step[-1] - step[0]) / spans)).astype(np.int64).clip(max=spans - 1)
-    starts = np.flatnonzero(np.diff(span, prepend=-1))
-    lengths = np.diff(starts, append=len(span))
-    keep = bad | np.isinf(shown)
-    keep[starts] = keep[starts + lengths - 1] = True
-    for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
-        finite = np.where(np.isfinite(shown), shown, farthest)
-        found = np.flatnonzero(finite == np.repeat(choose.reduceat(finite, starts), lengths))
-        # Of equals the first.
-        keep[found[np.flatnonzero(np.diff(span[found], prepend=-1))]] = True
-    return np.flatnonzero(keep)
