@@ -266,9 +266,6 @@ async function tail(run, refusal) {
     process.once('SIGTERM', () => end(0, ''));
     let ended = false;
     run.changed.connect((_, change) => {
-      if (ended) {
-        return;
-      }
       if (change.kind === 'rows') {
         for (
           let step = Math.max(change.firstStep, change.lastStep - 100_000);
@@ -277,6 +274,9 @@ async function tail(run, refusal) {
         ) {
           waiting.add(step);
         }
+      }
+      if (ended) {
+        return;
       }
       const { status, connection } = run;
       lostSince = status?.state === 'lost' ? (lostSince ?? Date.now()) : null;
