@@ -76,9 +76,15 @@ export class MomentShelf {
     signal?: AbortSignal
   ): Promise<DeskAnswer | null> {
     const index = await source.index(signal);
+    const entries = stats.map(stat => this.entry(source, stat));
+    const isTooMany = ({ stat, version }: IEntry): boolean =>
+      version === null &&
+      (index.stats.find(each => each.stat === stat)?.rows ?? 0) > (source.limitRows ?? Infinity);
+    if (entries.some(isTooMany)) {
+      return null;
+    }
     const large = index.stats.some(({ rows }) => rows > this.workerRows);
     const place = large ? await this.queue.placeOf() : 'here';
-    const entries = stats.map(stat => this.entry(source, stat));
     for (const entry of entries) {
       const turn = entry.turn
         .catch(() => undefined)

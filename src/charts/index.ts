@@ -13,3 +13,4 @@ export { paint, type IMatrix, type IPixels } from './pixels';
 export { fill, type IOmissions, type IRecipe, type Row } from './recipe';
 export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';
 export { Zoom, type Interval, type IZoomable, type IZoomOptions } from './zoom';
+export { warmVega } from './vega';

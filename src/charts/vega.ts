@@ -11,6 +11,7 @@ export interface IVega {
 }
 
 let loading: Promise<IVega> | null = null;
+let warming: Promise<void> | null = null;
 
 /** Load Vega once. */
 export function loadVega(): Promise<IVega> {
@@ -29,6 +30,35 @@ export function loadVega(): Promise<IVega> {
     loading = null; // A chunk that did not load may load the next time.
   });
   return loading;
+}
+
+/**
+ * Load Vega and draw a small chart that nobody sees: the first one takes four times as long as any later, because the browser
+ * compiles the code only then. Call it while there is something else to wait for.
+ */
+export function warmVega(): Promise<void> {
+  warming ??= drawUnseen();
+  return warming;
+}
+
+async function drawUnseen(): Promise<void> {
+  const axis = (field: string): object => ({ field, type: 'quantitative' });
+  const view = await headless(
+    {
+      params: [{ name: 'x0', value: 0 }],
+      data: { values: [{ x: 0, y: 0 }] },
+      layer: [
+        { mark: 'line', encoding: { x: axis('x'), y: axis('y') } },
+        { mark: 'image', encoding: { x: axis('x'), y: axis('y'), url: { field: 'url' } } },
+        {
+          mark: { type: 'text', dx: 4 },
+          encoding: { y: axis('y'), text: { field: 'x' }, color: { value: 'gray' } }
+        }
+      ]
+    },
+    {}
+  );
+  view.finalize();
 }
 
 /** Give every image mark of a spec other channels. */

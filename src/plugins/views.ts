@@ -27,12 +27,15 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
       icon: megalensIcon,
       trans,
       create: async ({ run, options }) => {
-        const [{ ViewHost }, { mountView }, { fullViewOptions }] = await Promise.all([
+        const registry = import('../views/registry');
+        void registry.then(({ preloadView }) => preloadView(options.view));
+        const [{ ViewHost }, { mountView }, { fullViewOptions }, entries] = await Promise.all([
           import('../widgets/view-host'),
-          import('../views/registry'),
-          import('../protocol/view-options')
+          registry,
+          import('../protocol/view-options'),
+          runs.list().catch(() => [])
         ]);
-        const entry = (await runs.list().catch(() => [])).find(({ id }) => id === run);
+        const entry = entries.find(({ id }) => id === run);
         return new ViewHost({
           runs,
           run: { id: run, name: entry?.name ?? run, folder: null },

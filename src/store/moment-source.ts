@@ -125,6 +125,8 @@ export type ReadingProgress = (done: number, total: number) => void;
 
 /** The stream `moments` of one run. Queries reject with a `StoreError` that says what to do. */
 export interface IMomentSource {
+  /** Of more rows than this in the stats that are asked for `rows` brings none; it may do so of fewer. Absent where nothing is known of it. */
+  readonly limitRows?: number;
   /**
    * What there is.
    *

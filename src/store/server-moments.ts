@@ -48,7 +48,11 @@ export class ServerMoments implements IMomentSource {
     private readonly id: string,
     private readonly api: MomentsApi,
     private readonly options: IServerMomentsOptions
-  ) {}
+  ) {
+    this.limitRows = options.limitRows ?? LIMIT_ROWS;
+  }
+
+  readonly limitRows: number;
 
   /**
    * What there is. Where it may become more, it is followed from the first call on.
@@ -90,7 +94,7 @@ export class ServerMoments implements IMomentSource {
         where,
         first: steps?.[0],
         last: steps?.[1],
-        limit_rows: this.options.limitRows ?? LIMIT_ROWS
+        limit_rows: this.limitRows
       };
       try {
         const answer = await this.read(own => this.api.rows(this.id, request, own), signal);

@@ -1,5 +1,5 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import { Chart, readTheme, watchTheme, Zoom, type IFrame, type IPlace, type IZoomOptions } from '../charts';
+import { Chart, readTheme, warmVega, watchTheme, Zoom, type IFrame, type IPlace, type IZoomOptions } from '../charts';
 import type { ViewOptions } from '../protocol/views.generated';
 import { isOver } from '../store/is-over';
 import type { IPointed } from '../store/run-link';
@@ -289,10 +289,13 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     const options = this._options;
     this._abort = new AbortController();
     const { signal } = this._abort;
-    const slow = setTimeout(
-      () => this._content ?? this._show(readingState(this.source.name, this._actions, this.t)),
-      SLOW
-    );
+    const slow = setTimeout(() => {
+      if (this._content === null) {
+        this._show(readingState(this.source.name, this._actions, this.t));
+        // There is time now for what drawing needs; what fails is told when it draws.
+        warmVega().catch(() => undefined);
+      }
+    }, SLOW);
     try {
       const loaded = await this.load(signal);
       if (this._isDisposed) {
@@ -316,9 +319,19 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       ...this._linked.controls()
     ]);
     renderState(this._shell.banner, this._content && this._link(), reason => this.fail(reason));
-    if (options === this._options) {
+    if (options === this._options && !this._follows) {
       this._drawing.end();
     }
+  }
+
+  /** What is drawn now is not all: the rest is drawn when it has come, and `settled` waits for it. */
+  protected follow(rest: Promise<unknown>): void {
+    this._follows = true;
+    const come = (): void => {
+      this._follows = false;
+      this.refresh(false);
+    };
+    rest.then(come, come);
   }
 
   /** Say that something went wrong, with the way to try it again. */
@@ -387,6 +400,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   private _zoom: Zoom | null = null;
   private _abort: AbortController | null = null;
   private readonly _drawing = new Drawing();
+  private _follows = false;
   private _isDisposed = false;
   private readonly _pace = new Pace(() => this._refresh());
   private readonly _actions: IStateActions;

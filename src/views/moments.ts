@@ -10,7 +10,7 @@ import { LinesPane } from './moments/lines-pane';
 import { MapPane } from './moments/map-pane';
 import { mainControls, type IControlFacts } from './moments/moment-controls';
 import { MovesPane } from './moments/moves-pane';
-import { NameFacts } from './moments/name-facts';
+import { NameFacts, type INameFacts } from './moments/name-facts';
 import { OtherRuns } from './moments/other-runs';
 import type { IPaneHost, MomentPane } from './moments/pane';
 import { TablePane } from './moments/table-pane';
@@ -50,6 +50,11 @@ const PARTS: Readonly<Record<MomentOptions['kind'], readonly IPart[]>> = {
   item_map: [{ pane: MapPane }],
   table: [{ pane: TablePane }]
 };
+
+/** Reading more names than this takes longer than a frame. */
+const MANY_NAMES = 2000;
+/** Time for a picture to be seen first, ms. */
+const AFTER_DRAWING = 50;
 
 interface IMounted {
   readonly part: IPart;
@@ -151,6 +156,7 @@ class MomentsView implements IView<MomentsOptions> {
       return;
     }
     this._isDisposed = true;
+    clearTimeout(this._later);
     this._unmount();
     this._others.dispose();
     this.node.replaceChildren();
@@ -213,7 +219,7 @@ class MomentsView implements IView<MomentsOptions> {
       source: this._source,
       options: this._options,
       index: pane?.index ?? null,
-      names: this._names.of(pane?.index?.names ?? [], this._options.stat),
+      names: this._namesOf(pane?.index?.names ?? []),
       steps: pane?.steps ?? new Float64Array(),
       runs: this._runs,
       choose: options => void this.update(options)
@@ -228,6 +234,20 @@ class MomentsView implements IView<MomentsOptions> {
     const open = !this._filters.node.hidden;
     this._toolbar.update([...mainControls(facts, open, fold, t), ...this._chips]);
     this._filters.update(open ? filterControls(facts, t) : []);
+  }
+
+  /** What names say; of thousands only after the picture that is being drawn, which would wait for it. */
+  private _namesOf(names: readonly string[]): INameFacts {
+    const { stat } = this._options;
+    if (names.length <= MANY_NAMES || this._names.knows(names, stat)) {
+      return this._names.of(names, stat);
+    }
+    clearTimeout(this._later);
+    this._later = setTimeout(() => {
+      this._names.of(names, stat);
+      this._draw();
+    }, AFTER_DRAWING);
+    return this._names.of([], stat);
   }
 
   /** Learn which runs there are to compare with; those of when the filters were opened last. */
@@ -258,6 +278,7 @@ class MomentsView implements IView<MomentsOptions> {
   private readonly _filters: Toolbar;
   private readonly _others: OtherRuns;
   private readonly _names = new NameFacts();
+  private _later: ReturnType<typeof setTimeout> | undefined;
   private readonly _failure = element('div', { class: 'jp-MegalensBanner', hidden: '' });
   private readonly _body = element('div', { class: 'jp-MegalensMoments-body' });
   private readonly _changed = new Signal<this, Readonly<MomentOptions>>(this);

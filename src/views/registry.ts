@@ -15,6 +15,23 @@ export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
   moments: 'Moments'
 };
 
+/** The code of each view. */
+const CODE: Readonly<Record<ViewName, () => Promise<unknown>>> = {
+  heatmap: () => import('./heatmap'),
+  trend: () => import('./trend'),
+  scalars: () => import('./scalars'),
+  history: () => import('./history'),
+  moments: () => import('./moments')
+};
+
+/** Begin to load what a view is made of and drawn with, while the run is still looked up. */
+export function preloadView(name: ViewName): void {
+  // What does not load now is told when the view needs it.
+  const toldLater = (): undefined => undefined;
+  CODE[name]().catch(toldLater);
+  import('../charts/vega').then(({ loadVega }) => loadVega()).catch(toldLater);
+}
+
 /** Whether a value names a view. */
 export function isViewName(value: unknown): value is ViewName {
   return typeof value === 'string' && value in VIEW_TITLES;
@@ -46,6 +63,8 @@ export async function mountView(
     case 'history':
       return (await import('./history')).mountHistory(node, source, full, host);
     case 'moments':
+      // The run's index is on its way while the view is.
+      source.moments?.index().catch(() => undefined);
       return (await import('./moments')).mountMoments(node, source, full, host);
   }
 }

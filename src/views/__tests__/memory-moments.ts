@@ -2,6 +2,7 @@ import type {
   IMomentFilter,
   IMomentGroups,
   IMomentIndex,
+  IMomentQuery,
   IMomentRows,
   IMomentSource,
   MomentStat,
@@ -96,7 +97,7 @@ export class MemoryMoments implements IMomentSource {
     });
   }
 
-  groups(): Promise<IMomentGroups> {
+  groups(_query: IMomentQuery): Promise<IMomentGroups> {
     return Promise.reject(new Error('These rows are all here.'));
   }
 

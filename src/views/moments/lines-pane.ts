@@ -1,5 +1,5 @@
 import { formatInteger, type IPlace } from '../../charts';
-import type { MomentColumn } from '../../store/moment-source';
+import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../content';
 import type { ILinkedMarks, IStepAxis } from '../linked';
@@ -14,7 +14,7 @@ import { lineRecipe } from './line-recipe';
 import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
 import { lineCaption, lineSummary, lineTitle } from './line-words';
 import { MomentPane } from './pane';
-import { namedLines, readLines, type ILines } from './read-lines';
+import { linesQuestion, namedLines, readLines, type ILines } from './read-lines';
 import type { MomentReader } from './reader';
 import { axisWords, byWords, capital } from './words';
 
@@ -54,6 +54,11 @@ export class LinesPane extends MomentPane {
     return this.options.kind === 'tensors' ? ['name'] : super.by;
   }
 
+  /** Samples are known of all steps or of none. */
+  protected override get drawsEarly(): boolean {
+    return this.options.x === 'step';
+  }
+
   protected override get drawsWhileDragged(): boolean {
     return true;
   }
@@ -67,15 +72,17 @@ export class LinesPane extends MomentPane {
     // Under a hand that drags nothing may jump: what came meanwhile is drawn when it lets go.
     const held = this.zoom?.isDragging === true && this._read !== null;
     if (!held) {
-      this._axis = new StepAxis(this.total ?? NOTHING, options.x);
+      const question = linesQuestion(options, this.question(this.by), this.otherRuns);
+      this._logged = this.total ?? stepsOf(await reader.groups(question, signal));
+      this._axis = new StepAxis(this._logged, options.x);
       if (!this._axis.isKnown) {
         const action = { label: t('Show steps'), run: () => this.choose({ x: 'step' }) };
         const sentence = t('This run does not say how many samples were consumed.');
         return { state: { kind: 'empty', sentence, action } };
       }
-      const question = this.question(this.by);
       const versions = [reader, ...this.otherRuns.map(each => each.reader)].map(each => each?.version);
-      const key = JSON.stringify([question, options, versions, this.isDark, this.index?.warnings]);
+      const early = this.total === null;
+      const key = JSON.stringify([question, options, versions, this.isDark, this.index?.warnings, early]);
       // What is drawn already stays the same object, so that it is not painted again.
       if (key !== this._key || this._read === null) {
         const read = await readLines({ ...this._query(reader), question }, signal, t);
@@ -159,7 +166,7 @@ export class LinesPane extends MomentPane {
       reader,
       others: this.otherRuns,
       axis: this._axis,
-      steps: this.steps
+      steps: this._logged.step
     };
   }
 
@@ -246,6 +253,7 @@ export class LinesPane extends MomentPane {
     return this._colors[this._lines.indexOf(line)] ?? '#000';
   }
 
+  private _logged: ILogged = NOTHING;
   private _axis = new StepAxis(NOTHING, 'step');
   private _read: ILines | null = null;
   private _lines: readonly IMomentLine[] = [];
@@ -257,6 +265,18 @@ export class LinesPane extends MomentPane {
   private _at: IPoint | null = null;
   private readonly _detail = new Detail();
   private readonly _paper = new LinePaper();
+}
+
+/** Steps with their samples, ascending. */
+type ILogged = Pick<IMomentGroups, 'step' | 'samples'>;
+
+/** The steps of lines, where those of everything are not known yet. */
+function stepsOf({ step }: IMomentGroups): ILogged {
+  const steps = step
+    .slice()
+    .sort()
+    .filter((each, at, all) => each !== all[at - 1]);
+  return { step: steps, samples: new Float64Array(steps.length).fill(-1) };
 }
 
 const UNREAD = { y: [0, 1], scale: 'linear' } as const;

@@ -16,9 +16,14 @@ const MOST = 200;
 
 /** Read names once, and again only when there are more. */
 export class NameFacts {
+  /** Whether these were read last. */
+  knows(names: readonly string[], stat: MomentStat): boolean {
+    return this._facts !== null && this._count === names.length && this._stat === stat;
+  }
+
   /** What the names of one stat say. Parameters and their gradients have no role, all else has one. */
   of(names: readonly string[], stat: MomentStat): INameFacts {
-    if (this._facts === null || this._count !== names.length || this._stat !== stat) {
+    if (this._facts === null || !this.knows(names, stat)) {
       this._count = names.length;
       this._stat = stat;
       const sites = stat !== 'param' && stat !== 'grad';

@@ -26,6 +26,8 @@ export interface IPaneHost extends IViewHost {
 
 /** Most places on the step slider and in the search for the first bad step. */
 const MOST_STEPS = 50_000;
+/** Of more rows than this the total takes a second: what can be drawn before it is. */
+const MANY_ROWS = 1_000_000;
 
 /** What all panes of the explorer share: what there is, refusals, notes, and whose options they have. */
 export abstract class MomentPane extends BaseView<MomentsOptions> {
@@ -139,8 +141,12 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
       return { state: lacksStat(this.source, index, wanted, options => this.choose(options), this.t) };
     }
     try {
-      this._total = await reader.groups(this.everything, signal);
-      if (this._total.step.length === 0) {
+      const rows = index.stats.find(each => each.stat === wanted)?.rows ?? 0;
+      const question = JSON.stringify(this.everything);
+      const early = this.drawsEarly && rows > MANY_ROWS && this._drawnEarly !== question;
+      this._drawnEarly = question;
+      this._total = early ? null : await reader.groups(this.everything, signal);
+      if (this._total?.step.length === 0) {
         return { state: this.nothing() };
       }
       this.otherRuns = await this.pane.others.open(this.options.runs);
@@ -149,7 +155,11 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
           stale || other?.version === '' ? other?.index(signal) : null
         )
       );
-      return await this.fill(reader, signal);
+      const loaded = await this.fill(reader, signal);
+      if (early) {
+        this.follow(reader.groups(this.everything, signal));
+      }
+      return loaded;
     } catch (reason) {
       signal.throwIfAborted();
       const state = this._refused(reason);
@@ -165,7 +175,12 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
     return nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
   }
 
-  /** Steps and samples of everything that matches the filter. */
+  /** Whether there is a picture to draw of many rows before their total is known; `fill` finds none then. */
+  protected get drawsEarly(): boolean {
+    return false;
+  }
+
+  /** Steps and samples of everything that matches the filter; null where it is drawn before they are known. */
   protected get total(): IMomentGroups | null {
     return this._total;
   }
@@ -241,6 +256,8 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
   private _index: IMomentIndex | null = null;
   private _isStale = true;
   private _total: IMomentGroups | null = null;
+  /** The question for the total that was drawn, or is drawn, before its answer. */
+  private _drawnEarly = '';
 }
 
 /** Most steps on either side of one that is shown among others. */

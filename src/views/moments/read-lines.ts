@@ -13,7 +13,6 @@ import { keyWords, type MomentOptions } from './words';
 export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
-  /** Without `points` and `series`. */
   readonly question: IMomentQuery;
   readonly name: string;
   readonly reader: MomentReader;
@@ -43,7 +42,23 @@ export interface ILines {
 }
 
 /** Most points of all lines together, the least and most of one, and the most of one that is compared. */
-const POINTS = { all: 240_000, least: 400, most: 2000, compared: 20_000 };
+const POINTS = { all: 120_000, least: 400, most: 2000, compared: 20_000 };
+
+/** The question for as many lines, and points of them, as are drawn beside those of other runs. */
+export function linesQuestion(
+  options: MomentOptions,
+  question: IMomentQuery,
+  others: readonly IOtherRun[]
+): IMomentQuery {
+  const runs = 1 + others.length;
+  const fair = Math.floor(POINTS.all / Math.max(1, options.series * runs));
+  const few = Math.max(POINTS.least, Math.min(POINTS.most, fair));
+  return { ...question, series: options.series, points: isCompared(options, others) ? POINTS.compared : few };
+}
+
+function isCompared({ compare }: MomentOptions, others: readonly IOtherRun[]): boolean {
+  return compare !== 'overlay' && others.length > 0;
+}
 
 /** Read the lines that options ask for, of this run and of those it is compared with; null where there are none. */
 export async function readLines(
@@ -51,12 +66,8 @@ export async function readLines(
   signal: AbortSignal,
   t: Translate
 ): Promise<ILines | null> {
-  const { options, reader, others, axis } = query;
-  const compares = options.compare !== 'overlay' && others.length > 0;
-  const runs = 1 + others.length;
-  const fair = Math.floor(POINTS.all / Math.max(1, options.series * runs));
-  const points = compares ? POINTS.compared : Math.max(POINTS.least, Math.min(POINTS.most, fair));
-  const question = { ...query.question, series: options.series, points };
+  const { options, reader, others, axis, question } = query;
+  const compares = isCompared(options, others);
   const read = async (from: MomentReader, run: number): Promise<[IMomentGroups, IMomentLine[]]> => {
     const groups = await from.groups(question, signal);
     const raw = options.smoothing > 1 ? await from.groups({ ...question, smoothing: 0 }, signal) : null;
