@@ -50,7 +50,7 @@ from .settings import (
     parse_layers,
 )
 from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
-from .tensor_name import TensorName, natural_key, parse_name
+from .tensor_name import TensorName, name_values, natural_key, parse_name
 from .views import (
     VIEW_NAMES,
     check_view_options,
@@ -107,6 +107,7 @@ __all__ = [
     "encode_message",
     "merge_moments",
     "moments_from_raw_sums",
+    "name_values",
     "natural_key",
     "parse_budget",
     "parse_layers",

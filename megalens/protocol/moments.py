@@ -64,7 +64,7 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     ----------
     columns : mapping
         :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their non-finite counts. Extremes, and moments from the
-        highest down, may be absent: they are left out of the answer then.
+        highest down to the mean, may be absent: they are left out of the answer then.
     group : ndarray
         Group of each row, from 0.
     groups : int
@@ -87,9 +87,12 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     if not there.all():
         group = group[there]
         columns = {name: column[there] for name, column in columns.items()}
-    n, mean = columns["count"], columns["mean"]
+    n = columns["count"]
+    merged["count"] = count = add(n, group)
+    if "mean" not in columns:
+        return merged | {name: _nothing(groups) for name in ERROR_COLUMNS}
+    mean = columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        count = add(n, group)
         # Means are summed as distances from the first of them: rows that all have the same mean lie at no distance from it, to the last bit.
         near = np.zeros(groups)
         near[group[::-1]] = mean[::-1]
@@ -100,7 +103,7 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         # Nor does the only row of a group whose mean is not finite.
         d[mean == middles] = 0
         nd, m2 = n * d, columns["m2"]
-        merged |= {"count": count, "mean": middle, "m2": add(m2 + nd * d, group)}
+        merged |= {"mean": middle, "m2": add(m2 + nd * d, group)}
         if "m3" in columns:
             square, m3 = d * d, columns["m3"]
             merged["m3"] = add(m3 + 3 * d * m2 + nd * square, group)
@@ -121,8 +124,11 @@ def single_moments(columns: Columns) -> dict[str, Column]:
         if (column := columns.get(name)) is not None
     }
     none = ~(columns["count"] > 0)
+    if "mean" not in columns:
+        return merged | {name: _nothing(n) for name in ERROR_COLUMNS}
     # A row is at no distance from itself, but for one whose mean is not known; and 0 times an infinite moment is not known either.
-    d = np.where(np.isnan(columns["mean"]), np.nan, 0)
+    unknown = np.isnan(columns["mean"])
+    d = np.where(unknown, np.nan, 0) if unknown.any() else 0
     with np.errstate(invalid="ignore"):
         m2, m3 = columns["m2"], columns.get("m3")
         merged["m2"] = m2 + d
@@ -136,17 +142,19 @@ def single_moments(columns: Columns) -> dict[str, Column]:
     if none.any():
         for name in merged.keys() - {*_NOT_FINITE}:
             merged[name] = np.where(none, 0 if name in _ADDED else np.nan, merged[name])
-    there = np.flatnonzero(~none)
-    told = {name: columns[name][there] for name in ("rounding", "count", "mean", "m2") if name in columns}
     with np.errstate(invalid="ignore", over="ignore"):
-        return merged | _errors(told, there, n)
+        return merged | _errors(columns, np.arange(n), n, ~none)
 
 
-def _errors(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:
-    """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``, see :func:`read_moments`."""
+def _errors(
+    columns: Columns, group: NDArray[np.integer], groups: int, there: NDArray[np.bool_] | None = None
+) -> dict[str, Column]:
+    """Return :data:`ERROR_COLUMNS`: the worst case of sums of x² and x⁴ that are each off by ``rounding``, see :func:`read_moments`. ``there``: the rows with data, where not all have any."""
     rounding = columns.get("rounding")
     if rounding is None or not (inexact := rounding > 0).any():
         return {name: _nothing(groups) for name in ERROR_COLUMNS}
+    if there is not None:
+        inexact &= there
     n, mean, m2 = (columns[name][inexact] for name in ("count", "mean", "m2"))
     variance, square = np.maximum(m2 / n, 0), mean * mean
     off, of = rounding[inexact] * n, group[inexact]
@@ -166,8 +174,8 @@ def _sums(weights: Column, group: NDArray[np.integer], groups: int) -> Column:
     return np.bincount(group, weights, groups).astype(np.float64, copy=False)
 
 
-def read_moments(columns: Columns) -> dict[str, Column]:
-    """Return every statistic of rows or groups of which the columns are there.
+def read_moments(columns: Columns, only: str | None = None) -> dict[str, Column]:
+    """Return every statistic of rows or groups of which the columns are there; of millions of them ``only`` one costs half: the roots of others are not taken.
 
     Population statistics (divided by n), kurtosis of a normal distribution 3. NaN stands for no answer: no data, or skewness and kurtosis of values that are all
     the same. A negative M2 (rounding) counts as 0.
@@ -180,26 +188,35 @@ def read_moments(columns: Columns) -> dict[str, Column]:
     """
     n, mean = columns["count"], columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        none = n <= 0
         m2 = np.maximum(columns["m2"], 0)
-        variance = np.where(none, np.nan, m2 / n)
+        variance = m2 / n
+        square = variance + mean * mean
         # Infinite sums: the size is infinite though its spread is not known.
-        square = np.where(np.isinf(mean), np.inf, variance + mean**2)
+        infinite = np.isinf(mean)
+        if infinite.any():
+            square[infinite] = np.inf
+        none = n <= 0
+        if none.any():
+            mean = np.where(none, np.nan, mean)
+            variance[none] = square[none] = np.nan
         read = {
-            "mean": np.where(none, np.nan, mean),
+            "mean": mean,
             "variance": variance,
-            "std": np.sqrt(variance),
-            "l2": np.sqrt(n * square),
-            "rms": np.sqrt(square),
             **{
                 name: columns[name]
                 for name in ("min", "max", "count", "nan_count", "inf_count")
                 if name in columns
             },
         }
-        read["l2"][none] = read["rms"][none] = np.nan
+        if only in (None, "std"):
+            read["std"] = np.sqrt(variance)
+        if only in (None, "l2"):
+            read["l2"] = np.sqrt(n * square)
+        if only in (None, "rms"):
+            read["rms"] = np.sqrt(square)
         if "m2_error" in columns:
-            relative = np.where(columns["m2_error"] > 0, columns["m2_error"] / m2, 0)
+            off = columns["m2_error"]
+            relative = np.where(off > 0, off / m2, 0) if off.any() else _nothing(len(n))
             read["variance_error"] = relative
         if "m3" not in columns:
             return read

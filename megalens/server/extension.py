@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from .translations import Translations
 
 __all__ = ["HANDLERS", "MegalensExtension"]
 
+# Seconds after the start in which Jupyter itself has enough to do.
+_QUIET_SECONDS = 2.0
 _RUN = r"megalens/api/runs/([^/]+)"
 HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (r"megalens/api/runs", RunsHandler),
@@ -70,6 +72,8 @@ class MegalensExtension(ExtensionApp):
         True, help="Whether a user may start the demo training from the panel: one process of this server."
     ).tag(config=True)
 
+    _getting_ready: asyncio.TimerHandle | None = None
+
     def initialize_settings(self) -> None:
         """Make the registry and the worker threads."""
         serverapp = self.serverapp
@@ -95,6 +99,18 @@ class MegalensExtension(ExtensionApp):
         """Add the endpoints."""
         self.handlers.extend(HANDLERS)
 
+    async def _start_jupyter_server_extension(self, serverapp: Any) -> None:
+        """Jupyter's hook for when the server runs. Gets ready for questions while nobody asks any, where there are statistics to ask about."""
+
+        def get_ready() -> None:
+            if self.settings["megalens_registry"].has_statistics():
+                self.settings["megalens_moments"].warm_up()
+
+        executor: Executor = self.settings["megalens_executor"]
+        self._getting_ready = asyncio.get_running_loop().call_later(
+            _QUIET_SECONDS, executor.submit, get_ready
+        )
+
     def _hides(self, path: str) -> bool:
         """Whether Jupyter's file browser would hide a path below the root."""
         contents = getattr(self.serverapp, "contents_manager", None)
@@ -105,6 +121,8 @@ class MegalensExtension(ExtensionApp):
     async def stop_extension(self) -> None:
         """Close every relay, end the demo training, the translations and the worker threads."""
         loop = asyncio.get_running_loop()
+        if self._getting_ready is not None:
+            self._getting_ready.cancel()
         ending = asyncio.gather(
             *(
                 loop.run_in_executor(None, self.settings[name].close)

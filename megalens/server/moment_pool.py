@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from ..client.moments import MomentSource
+from ..client.moments import MomentSource, load_libraries
 from .errors import ServerError
 
 __all__ = ["MomentPool", "SharedMoments"]
@@ -202,6 +202,7 @@ class MomentPool:
         self._shared: dict[str, SharedMoments] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._warm = False
 
     @contextlib.asynccontextmanager
     async def share(self, run_id: str) -> AsyncIterator[SharedMoments]:
@@ -230,6 +231,12 @@ class MomentPool:
 
     def __len__(self) -> int:
         return len(self._shared)
+
+    def warm_up(self) -> None:
+        """Get ready for the first question, in a worker thread. Later calls do nothing."""
+        if not self._warm:
+            self._warm = True
+            self._executor.submit(load_libraries)
 
     async def close(self) -> None:
         """Close every source and end the worker threads. Safe twice."""

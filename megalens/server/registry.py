@@ -87,6 +87,16 @@ class RunRegistry:
         entries += [self._statistics_entry(run) for run in self.statistics.all()]
         return sorted(entries, key=lambda entry: (entry["started"], entry["id"]), reverse=True)
 
+    def has_statistics(self) -> bool:
+        """Whether there is a recording with statistics in the run folders."""
+        with self._lock:
+            folders = self._recorded().values()
+        return any(
+            (folder.path / f"moments.{kind}").is_file()
+            for folder in folders
+            for kind in ("parquet", "arrows")
+        )
+
     def entry(self, run_id: str) -> dict[str, Any]:
         """Return one run's entry in the list, or what is known of one that was live and left nothing to list.
 

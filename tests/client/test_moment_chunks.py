@@ -1,5 +1,6 @@
 """Large recordings are read a chunk of whole steps at a time: the answers are those of rows in memory."""
 
+import math
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from megalens.client import ClientError
 from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, TableRows
 from megalens.client.moments.packed_chunks import PackedChunks
 from megalens.hub import packing
-from megalens.protocol import MOMENT_INDEX, MomentIndex, stream_schema
+from megalens.protocol import MOMENT_INDEX, MOMENT_SAME, MomentIndex, stream_schema
 
 QUERIES = [
     {"by": ["layer"]},
@@ -200,6 +201,49 @@ def test_the_index_in_the_footer_is_what_the_rows_say(tmp_path):
         ("grad", 160, 5000, 40),
         ("activation", 104, 39, 13),
     ]
+
+
+def test_what_is_the_same_in_all_rows_of_a_stat_is_said_in_the_footer_and_not_read(tmp_path):
+    table = rows_of_a_run()
+    packed(tmp_path, table, 16)
+    said = pq.read_metadata(tmp_path / "moments.parquet").metadata
+    scales = {"inf_count": 0.0, "rounding": 0.0, "loss_scale": 1.0}
+    assert MomentIndex.read_same(said) == dict.fromkeys(("param", "grad", "activation"), scales)
+    # Were it read, it would be these.
+    other = tmp_path / "other"
+    other.mkdir()
+    changed = table.set_column(
+        table.schema.get_field_index("inf_count"), "inf_count", pa.array(np.full(len(table), 7.0))
+    )
+    with pq.ParquetWriter(other / "moments.parquet", changed.schema) as writer:
+        writer.write_table(changed.cast(table.schema))
+        writer.add_key_value_metadata({MOMENT_SAME: said[MOMENT_SAME]})
+    source = MomentSource(RecordedRows(other))
+    source.refresh()
+    for members in ({"stat": "grad", "by": ["layer"]}, {"stat": "grad", "by": [], "ratio": "grad_to_param"}):
+        assert set(source.groups(MomentQuery.of(**members)).table["inf_count"].to_pylist()) == {0.0}
+
+
+def test_nothing_is_taken_for_the_same_that_is_not_known_or_differs():
+    table = rows_of_a_run(12).to_pylist()
+    for row in table:
+        row["loss_scale"] = math.nan if row["stat"] == "grad" else 2.0
+        row["rounding"] = math.inf if row["stat"] == "param" else 0.0
+    table[-1]["inf_count"] = 1.0
+    index = MomentIndex()
+    for batch in pa.Table.from_pylist(table, schema=stream_schema("moments")).to_batches(5):
+        index.add(batch)
+    same = MomentIndex.read_same({MOMENT_SAME: index.same_text()})
+    assert table[-1]["stat"] == "param"
+    assert same["param"] == {"loss_scale": 2.0}
+    assert same["grad"].keys() - {"nan_count"} == {"inf_count", "rounding"}
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b"7", b'{"grad": 1}', b'{"grad": {"nan_count": "x"}}', b'{"grad": null}']
+)
+def test_a_footer_that_says_it_wrongly_says_nothing(text):
+    assert MomentIndex.read_same({MOMENT_SAME: text}) == {}
 
 
 @pytest.mark.parametrize(

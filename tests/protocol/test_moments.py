@@ -13,6 +13,7 @@ from megalens.protocol import (
     MOMENT_STATISTICS,
     merge_moments,
     moments_from_raw_sums,
+    name_values,
     natural_key,
     parse_name,
     raw_sums_from_moments,
@@ -121,7 +122,9 @@ def test_non_finite_values_are_written_as_their_sums_would_be() -> None:
         min_size=1,
         max_size=8,
     ),
-    st.sampled_from([(), ("m4",), ("m3", "m4"), ("m3", "m4", "min", "max")]),
+    st.sampled_from(
+        [(), ("m4",), ("m3", "m4"), ("m3", "m4", "min", "max"), ("mean", "m2", "m3", "m4", "min", "max")]
+    ),
 )
 def test_rows_that_are_each_a_group_are_merged_as_they_are(rows: list[dict], absent: tuple[str, ...]) -> None:
     given_columns = {name: column for name, column in columns(rows).items() if name not in absent}
@@ -172,8 +175,10 @@ def test_any_split_and_any_grouping_equals_the_values(
 
 @pytest.mark.parametrize("case", cases("names"), ids=lambda case: case["name"] or "empty")
 def test_a_name_says_its_layer_expert_and_role(case: dict) -> None:
-    assert parse_name(case["name"])._asdict() == {
-        name: value for name, value in case.items() if name != "name"
+    said = {name: value for name, value in case.items() if name != "name"}
+    assert parse_name(case["name"])._asdict() == said
+    assert {field: name_values([case["name"]], field) for field in said} == {
+        field: [value] for field, value in said.items()
     }
 
 

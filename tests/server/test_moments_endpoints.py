@@ -3,6 +3,8 @@
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -253,3 +255,45 @@ async def test_many_rows_come_in_pieces(moments, folder):
     table = table_of(answer)
     assert (status, table.num_rows, table["mean"].num_chunks) == (200, 140_000, 3)
     assert table["mean"].to_pylist() == table["step"].to_pylist()
+
+
+async def test_a_server_with_statistics_gets_ready_for_questions_while_nobody_asks(
+    jp_serverapp, folder, monkeypatch
+):
+    loaded = []
+    monkeypatch.setattr("megalens.server.moment_pool.load_libraries", lambda: loaded.append(1))
+    monkeypatch.setattr("megalens.server.extension._QUIET_SECONDS", 0.0)
+    [extension] = jp_serverapp.extension_manager.extension_apps["megalens.server"]
+    kept = folder.with_name("kept")
+
+    async def start():
+        await extension._start_jupyter_server_extension(jp_serverapp)
+        await asyncio.sleep(0.3)
+
+    (folder / "moments.parquet").rename(kept)
+    await start()
+    assert loaded == []
+    kept.rename(folder / "moments.parquet")
+    await start()
+    await start()
+    assert loaded == [1]
+
+
+def test_the_libraries_of_questions_are_all_loaded_before_the_first(tmp_path):
+    write_moments(tmp_path / RUN)
+    program = """
+import sys
+from pathlib import Path
+from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, load_libraries
+load_libraries()
+libraries = lambda: {name.partition(".")[0] for name in sys.modules}
+before = libraries()
+source = MomentSource(RecordedRows(Path(sys.argv[1])))
+source.refresh()
+source.index()
+source.groups(MomentQuery.of_members({"stat": "grad", "by": ["layer"], "points": 5}))
+print(*sorted(libraries() - before))
+"""
+    run = [sys.executable, "-c", program, str(tmp_path / RUN)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == []

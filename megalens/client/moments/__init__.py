@@ -4,6 +4,7 @@ from .answer import MomentGroups
 from .frame import moment_frame
 from .grouping import GROUP_COLUMNS
 from .jsonl_rows import JsonlRows
+from .libraries import load_libraries
 from .live_rows import LiveRows
 from .progress_bar import ProgressBar
 from .query import MomentQuery
@@ -28,5 +29,6 @@ __all__ = [
     "TableRows",
     "find_trees",
     "holds_statistics",
+    "load_libraries",
     "moment_frame",
 ]

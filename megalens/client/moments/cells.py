@@ -61,11 +61,14 @@ class Cells:
         Step of each cell.
     sides : list of dict
         The merged columns, ``samples`` and ``scaled`` (whether a loss scale that is not known may be in them); of a ratio also those that are divided by.
+    across : int
+        Where every step has the same groups, how many: the cells are a grid of steps × groups. 0 where that is not so, or not known.
     """
 
     keys: list[Whole]
     step: Whole
     sides: list[dict[str, NDArray[Any]]]
+    across: int = 0
 
 
 def wanted_columns(statistic: str | None) -> tuple[str, ...]:
@@ -89,7 +92,7 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
     np.empty(_SEEN_NUMBERS)
     for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
         given += 1
-        yield _Numbered(piece, keys).merged()
+        yield _grid(piece, keys) or _Numbered(piece, keys).merged()
     if not given:
         none = {name: np.zeros(0, np.int64 if name in _WHOLE else np.float64) for name in columns}
         nowhere = np.zeros(0, np.int64)
@@ -107,6 +110,40 @@ def _pieces(chunk: Chunk) -> Iterator[Chunk]:
         end = int(np.searchsorted(step, step[min(begin + _PIECE_ROWS, len(step)) - 1], side="right"))
         yield {name: column[begin:end] for name, column in chunk.items()}
         begin = end
+
+
+def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
+    """Return the cells of rows of which every step has the same names in the same order, which nearly all have: their numbers are those of the first step again. None of others."""
+    step, place = chunk["step"], chunk["place"]
+    names = int(np.searchsorted(step, step[0], side="right")) if len(step) else 0
+    if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
+        return None
+    steps, places = step.reshape(-1, names), place.reshape(-1, names)
+    if (steps[1:, 0] <= steps[:-1, 0]).any() or (steps != steps[:, :1]).any() or (places != places[0]).any():
+        return None
+    code = keys.codes[places[0]]
+    codes, number = dense(code, 0, int(code.max()) + 1)
+    across = len(codes)
+    if across == names:
+        merged = _alone(chunk, number)
+    else:
+        numbers = (np.arange(len(steps))[:, None] * across + number).ravel()
+        merged = _merge(chunk, numbers, len(steps) * across)
+    return Cells([np.tile(codes, len(steps))], np.repeat(steps[:, 0], across), [merged], across)
+
+
+def _alone(chunk: Chunk, number: Whole) -> dict[str, NDArray[Any]]:
+    """Return the cells of rows that are alone in theirs, of which each step has the same: ``number`` is the place of a step's cells."""
+    names = len(number)
+    order = np.empty(names, np.int64)
+    order[number] = np.arange(names)
+    if (order[1:] < order[:-1]).any():
+        # Of a column that is one value only there is but one number in memory.
+        chunk = {
+            name: column.reshape(-1, names)[:, order].ravel() if column.strides[0] else column
+            for name, column in chunk.items()
+        }
+    return _single(chunk)
 
 
 class _Numbered:
@@ -165,19 +202,26 @@ class _Numbered:
 
 
 def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]:
-    unknown = np.isnan(columns["loss_scale"])
     if total == len(number):
-        # Every cell has one row, as where each tensor is a group: there is nothing to add.
+        # Every cell has one row: there is nothing to add.
         row = np.empty(total, np.int64)
         row[number] = np.arange(total)
-        columns = {name: column[row] for name, column in columns.items()}
-        return {**single_moments(columns), "samples": columns["samples"], "scaled": unknown[row]}
+        return _single({name: column[row] for name, column in columns.items()})
+    unknown = np.isnan(columns["loss_scale"])
     samples = np.full(total, -1, np.int64)
     np.maximum.at(samples, number, columns["samples"])
     scaled = np.zeros(total, bool)
     if unknown.any():
         scaled[number[unknown]] = True
     return {**merge_moments(columns, number, total), "samples": samples, "scaled": scaled}
+
+
+def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
+    return {
+        **single_moments(columns),
+        "samples": columns["samples"],
+        "scaled": np.isnan(columns["loss_scale"]),
+    }
 
 
 def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...protocol import TensorName, natural_key, parse_name
+from ...protocol import TensorName, name_values, natural_key
 from ..errors import ClientError
 from .patterns import Pattern
 
@@ -107,9 +107,7 @@ class Grouping:
             return _NameColumns(("name",), lambda names: [(name,) for name in names])
         if isinstance(column, str) and column in TensorName._fields:
             field = column
-            return _NameColumns(
-                (field,), lambda names: [(getattr(parse_name(name), field),) for name in names]
-            )
+            return _NameColumns((field,), lambda names: [(value,) for value in name_values(names, field)])
         if isinstance(column, re.Pattern) or (isinstance(column, str) and "(" in column):
             found = Pattern(column, "pattern in group_by")
             if found.groups:

@@ -17,7 +17,8 @@ from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]
 
-_CHUNK_ROWS = 100_000
+# The last step of a chunk waits for the rest of it in the next: the fewer chunks, the less is joined.
+_CHUNK_ROWS = 200_000
 _WORDS = ("stat", "name")
 
 

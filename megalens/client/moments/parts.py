@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .cells import Cells
 from .query import MomentQuery
 from .readings import reading_error, reading_value
+from .shelf import Shelf
 
 __all__ = ["MERGED", "Part", "chosen_columns", "read_part"]
 
@@ -41,6 +42,8 @@ class Part:
         Further columns: ``samples``, ``error``, ``scaled`` and moments; of a lean answer only the counts among these.
     steps : ndarray
         The different steps, ascending; also those of which cells were left out.
+    across : int
+        As in :class:`Cells`.
     """
 
     keys: Mapping[str, Whole]
@@ -49,16 +52,21 @@ class Part:
     bad: NDArray[np.bool_]
     more: Mapping[str, NDArray[Any]]
     steps: Whole
+    across: int = 0
 
-    def take(self, places: Whole) -> Part:
-        """Return some of the cells, in the order of ``places``."""
+    def take(self, places: Whole, shelf: Shelf) -> Part:
+        """Return some of the cells, in the order of ``places``, kept on a shelf."""
+
+        def taken(column: NDArray[Any]) -> NDArray[Any]:
+            return shelf.keep(column[places])
+
         return Part(
-            {name: key[places] for name, key in self.keys.items()},
-            self.step[places],
-            self.value[places],
-            self.bad[places],
-            {name: column[places] for name, column in self.more.items()},
-            self.steps,
+            {name: taken(key) for name, key in self.keys.items()},
+            taken(self.step),
+            taken(self.value),
+            taken(self.bad),
+            {name: taken(column) for name, column in self.more.items()},
+            shelf.keep(self.steps),
         )
 
 
@@ -84,8 +92,12 @@ def read_part(cells: Cells, query: MomentQuery) -> Part:
         scaled = scaled | side["scaled"]
         more |= {name: merged[name] + side[name] for name in ("nan_count", "inf_count")}
     more |= {"samples": merged["samples"], "error": error, "scaled": scaled}
-    steps = cells.step[np.diff(cells.step, prepend=cells.step[:1] - 1) != 0]
-    return Part(keys, cells.step, over, bad != 0, more, steps)
+    steps = (
+        cells.step[:: cells.across]
+        if cells.across
+        else cells.step[np.diff(cells.step, prepend=cells.step[:1] - 1) != 0]
+    )
+    return Part(keys, cells.step, over, bad != 0, more, steps, cells.across)
 
 
 def chosen_columns(parts: Sequence[Part], places: Whole) -> dict[str, NDArray[Any]]:

@@ -36,6 +36,8 @@ def moment_columns(statistic: str | None) -> tuple[str, ...]:
     """Return the columns of moments that a statistic and its error are read from; all of them where none is named."""
     if statistic is None:
         return MOMENT_COLUMNS
+    if statistic == "nonfinite":
+        return ("count",)
     powers = (f"m{power}" for power in range(2, _POWERS.get(statistic, 2) + 1))
     return ("count", "mean", *powers, *((statistic,) if statistic in ("min", "max") else ()))
 
@@ -44,7 +46,7 @@ def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
     """Return a statistic of each group; NaN where there is none. ``nonfinite`` is always a count."""
     if statistic == "nonfinite":
         return merged["nan_count"] + merged["inf_count"]
-    return read_moments(merged)[statistic]
+    return read_moments(merged, statistic)[statistic]
 
 
 def reading_error(merged: Mapping[str, Column], statistic: str) -> Column:

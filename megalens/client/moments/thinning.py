@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .parts import Part
+from .shelf import Shelf
 
 __all__ = ["Thinner", "keep_extremes", "stretches"]
 
@@ -30,69 +32,88 @@ class Thinner:
         The last step that most groups have.
     points : int
         Of each of ``points`` / 4 stretches of a group's steps the ends and extremes stay.
-
-    Attributes
-    ----------
-    count : ndarray
-        Cells of each group.
     """
 
     def __init__(self, groups: int, last: int, points: int) -> None:
         self._points = points
+        self._first: int | None = None
         self._last = last
-        self._bounds: tuple[Whole, Whole, Whole] | None = None
-        self._begin(groups)
+        self._known: _Spans | None = None
+        self._seen = _Spans.none(groups)
+        self._shelf = Shelf()
 
-    def _begin(self, groups: int) -> None:
-        self.count = np.zeros(groups, np.int64)
-        self._seen_first, self._seen_last = np.zeros((2, groups), np.int64)
+    @property
+    def count(self) -> Whole:
+        """Cells of each group that came."""
+        return self._seen.count
 
     def again(self) -> bool:
         """Whether what came was thinned by wrong first and last steps; with the right ones it is to come again."""
-        there = self.count > 0
-        if self._bounds is None or not there.any():
+        seen = self._seen
+        there = seen.count > 0
+        if self._known is not None or (
+            (seen.first[there] == self._first).all()
+            and (seen.last[there] == self._last).all()
+            and (seen.count[there] > self._points).all()
+        ):
             return False
-        seen = (self._seen_first, self._seen_last, self.count)
-        first, last, count = self._bounds
-        right = (
-            np.array_equal(first[there], self._seen_first[there])
-            and np.array_equal(last[there], self._seen_last[there])
-            and np.array_equal(count[there] > self._points, self.count[there] > self._points)
-        )
-        self._bounds = seen
-        if not right:
-            self._begin(len(self.count))
-        return not right
+        self._known, self._seen, self._shelf = seen, _Spans.none(len(there)), Shelf()
+        return True
 
     def thin(self, part: Part) -> Part:
         """Return of a part the cells that stay, in their order."""
         if not len(part.step):
             return part
-        groups = len(self.count)
-        bounds = self._bounds
-        if bounds is None:
-            first, last, count = np.repeat([[part.step[0]], [self._last], [self._points + 1]], groups, axis=1)
-            bounds = self._bounds = (first, last, count)
+        if self._first is None:
+            self._first = int(part.step[0])
+        if part.across and self._known is None:
+            return self._thin_grid(part, self._first)
         code = part.keys["code"]
         # numpy sorts short numbers by counting them.
-        order = np.argsort(code.astype(np.uint16) if groups <= 1 << 16 else code, kind="stable")
+        order = np.argsort(code.astype(np.uint16) if len(self.count) <= 1 << 16 else code, kind="stable")
         code, step = code[order], part.step[order]
         changes = np.diff(code, prepend=-1) != 0
         begins = np.flatnonzero(changes)
-        self._note(code[begins], step, begins)
-        first, last, count = (bound[code] for bound in bounds)
+        ends = np.append(begins[1:], len(step))
+        self._seen.note(code[begins], step[begins], step[ends - 1], ends - begins)
+        known = self._known
+        first, last = (self._first, self._last) if known is None else (known.first[code], known.last[code])
         stretch = stretches(step, first, last, self._points)
         changes[1:] |= stretch[1:] != stretch[:-1]
         keep = keep_extremes(np.flatnonzero(changes), part.value[order], part.bad[order])
-        keep |= count <= self._points
-        return part.take(np.sort(order[keep]))
+        if known is not None:
+            keep |= known.count[code] <= self._points
+        return part.take(np.sort(order[keep]), self._shelf)
 
-    def _note(self, groups: Whole, step: Whole, begins: Whole) -> None:
-        ends = np.append(begins[1:], len(step))
-        fresh = self.count[groups] == 0
-        self._seen_first[groups[fresh]] = step[begins[fresh]]
-        self._seen_last[groups] = step[ends - 1]
-        self.count[groups] += ends - begins
+    def _thin_grid(self, part: Part, first: int) -> Part:
+        """Thin a part of which every step has the same groups: they need no sorting, and their stretches are the same."""
+        steps, across = len(part.steps), part.across
+        self._seen.note(part.keys["code"][:across], part.steps[0], part.steps[-1], steps)
+        begins = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
+        starts = (np.arange(across)[:, None] * steps + begins).ravel()
+        value = part.value.reshape(steps, across).T.ravel()
+        bad = part.bad.reshape(steps, across).T.ravel()
+        keep = keep_extremes(starts, value, bad).reshape(across, steps).T
+        return part.take(np.flatnonzero(keep), self._shelf)
+
+
+@dataclass(frozen=True)
+class _Spans:
+    """First and last step, and the number of cells, by the code of the group; of a group without cells only the number means something."""
+
+    first: Whole
+    last: Whole
+    count: Whole
+
+    @staticmethod
+    def none(groups: int) -> _Spans:
+        return _Spans(*np.zeros((3, groups), np.int64))
+
+    def note(self, groups: Whole, first: Any, last: Any, count: Any) -> None:
+        """Take in that so many cells of groups came, behind those before, from a first to a last step."""
+        self.first[groups] = np.where(self.count[groups] == 0, first, self.first[groups])
+        self.last[groups] = last
+        self.count[groups] += count
 
 
 def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
