@@ -1,5 +1,14 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import { Chart, readTheme, warmVega, watchTheme, Zoom, type IFrame, type IPlace, type IZoomOptions } from '../charts';
+import {
+  Chart,
+  readTheme,
+  warmVega,
+  watchTheme,
+  Zoom,
+  type IFrame,
+  type IPlace,
+  type IZoomOptions
+} from '../charts';
 import type { ViewOptions } from '../protocol/views.generated';
 import { isOver } from '../store/is-over';
 import type { IPointed } from '../store/run-link';
