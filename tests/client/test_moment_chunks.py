@@ -184,6 +184,30 @@ def test_a_recording_that_goes_while_it_is_read_says_so(tmp_path):
     assert gone.value.code == "unreadable"
 
 
+def test_a_question_on_a_packed_recording_can_be_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", 10)
+    source = packed(tmp_path, rows_of_a_run(), 16)
+    read, places = [], source._rows.chunks
+
+    def chunks(*arguments):
+        for chunk in places(*arguments):
+            read.append(len(chunk["step"]))
+            if len(read) == 3:
+                source.interrupt()
+            yield chunk
+
+    monkeypatch.setattr(source._rows, "chunks", chunks)
+    with pytest.raises(ClientError, match="given up") as stopped:
+        source.groups(MomentQuery.of("grad", by=["layer"]))
+    assert stopped.value.code == "cancelled"
+    assert 3 <= len(read) < 10
+    monkeypatch.undo()
+    # Who asks next is answered.
+    assert source.groups(MomentQuery.of("grad", by=["layer"])).steps_total == 40
+    source.interrupt()
+    assert source.groups(MomentQuery.of("grad", by=["layer"])).steps_total == 40
+
+
 def test_the_index_in_the_footer_is_what_the_rows_say(tmp_path):
     table = rows_of_a_run()
     with_index = packed(tmp_path, table, 16)

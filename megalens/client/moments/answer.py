@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +23,9 @@ from .query import MomentQuery
 from .rows import MomentRows
 from .shaping import shape_values
 from .thinning import Thinner
-from .wanted import Wanted, read_ahead
+from .wanted import Chunk, Wanted, read_ahead
 
-__all__ = ["MomentGroups", "answer_groups"]
+__all__ = ["MomentGroups", "answer_groups", "given_up"]
 
 _WHOLE = ("layer", "expert", "rank", "stage")
 
@@ -62,19 +63,28 @@ class _Side:
     keys: list[Key]
 
 
+def given_up() -> ClientError:
+    """Return what is told who gave a question up."""
+    return ClientError("The question was given up.", code="cancelled")
+
+
 def answer_groups(
-    connection: Any, rows: MomentRows, stats: Mapping[str, StatIndex], query: MomentQuery
+    connection: Any,
+    rows: MomentRows,
+    stats: Mapping[str, StatIndex],
+    query: MomentQuery,
+    stop: threading.Event,
 ) -> MomentGroups:
     """Merge rows as ``query`` asks.
 
     Raises
     ------
     ClientError
-        ``mixed`` when a group would hold both inputs and outputs of modules.
+        ``mixed`` when a group would hold both inputs and outputs of modules; ``cancelled`` soon after ``stop`` was set.
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    columns, totals = _Answer(connection, rows, stats, query, sides, order).picked()
+    columns, totals = _Answer(connection, rows, stats, query, sides, order, stop).picked()
     return _shape(columns, totals, order, query)
 
 
@@ -89,8 +99,10 @@ class _Answer:
         query: MomentQuery,
         sides: list[_Side],
         order: list[Key],
+        stop: threading.Event,
     ) -> None:
         self._connection = connection
+        self._stop = stop
         self._rows = rows
         self._query = query
         codes = {key: code for code, key in enumerate(order)}
@@ -155,8 +167,14 @@ class _Answer:
         columns = (*wanted_columns(query.statistic if query.lean else None), *query.grouping.rows)
         first = None if query.shaped else query.first
         wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
-        chunks = read_ahead(self._rows.chunks(self._connection, wanted))
+        chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connection, wanted)))
         return merge_cells(chunks, self._keys, columns)
+
+    def _until_stopped(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if self._stop.is_set():
+                raise given_up()
+            yield chunk
 
 
 def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:

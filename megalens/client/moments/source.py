@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ...protocol import MOMENT_STATS, StatIndex, stream_schema
 from ..errors import ClientError
-from .answer import MomentGroups, answer_groups
+from .answer import MomentGroups, answer_groups, given_up
 from .duck import duck_cursor
 from .name_filter import NameFilter, Where
 from .name_table import NameTable
@@ -39,6 +39,7 @@ class MomentSource:
         self._names = NameTable()
         self._lock = threading.RLock()
         self._asking: duckdb.DuckDBPyConnection | None = None
+        self._stop = threading.Event()
         self._closed = False
 
     @property
@@ -146,7 +147,7 @@ class MomentSource:
         """
         with self._lock, self._connection() as connection:
             stats = self._stats()
-            return answer_groups(connection, self._rows, stats, query)
+            return answer_groups(connection, self._rows, stats, query, self._stop)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
@@ -154,6 +155,7 @@ class MomentSource:
 
         asking = self._asking
         if asking is not None:
+            self._stop.set()
             # It may have been answered this moment.
             with suppress(duckdb.Error):
                 asking.interrupt()
@@ -177,12 +179,13 @@ class MomentSource:
             raise ClientError("This run was closed. Open it again.", code="closed")
         import duckdb
 
+        self._stop.clear()
         # What a query registers goes with its cursor.
         cursor = self._asking = duck_cursor()
         try:
             yield cursor
         except duckdb.InterruptException as error:
-            raise ClientError("The question was given up.", code="cancelled") from error
+            raise given_up() from error
         except (duckdb.IOException, pa.ArrowException, OSError) as error:
             raise ClientError(
                 "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
