@@ -328,17 +328,19 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       ...this._linked.controls()
     ]);
     renderState(this._shell.banner, this._content && this._link(), reason => this.fail(reason));
-    if (options === this._options && !this._follows) {
+    if (options === this._options && this._following === 0) {
       this._drawing.end();
     }
   }
 
   /** What is drawn now is not all: the rest is drawn when it has come, and `settled` waits for it. */
   protected follow(rest: Promise<unknown>): void {
-    this._follows = true;
+    this._following += 1;
     const come = (): void => {
-      this._follows = false;
-      this.refresh(false);
+      this._following -= 1;
+      if (!this._isDisposed) {
+        this.refresh(false);
+      }
     };
     rest.then(come, come);
   }
@@ -409,7 +411,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   private _zoom: Zoom | null = null;
   private _abort: AbortController | null = null;
   private readonly _drawing = new Drawing();
-  private _follows = false;
+  private _following = 0;
   private _isDisposed = false;
   private readonly _pace = new Pace(() => this._refresh());
   private readonly _actions: IStateActions;
