@@ -163,7 +163,7 @@ def _check_recording(folder: Path, outcome: Outcome) -> None:
     until(lambda: (folder / "run.json").exists(), 10, f"nothing was recorded in megalens-runs/{folder.name}")
     try:
         # The hub packs the recording after the training has said goodbye.
-        until(lambda: (folder / "tensors.parquet").exists(), 20, "the recording was not packed within 20 s")
+        until(lambda: (folder / "tensors.parquet").exists(), 60, "the recording was not packed within 60 s")
         with open_run(folder) as recorded:
             rows = recorded.scalars("loss").num_rows
     except (ClientError, DemoError) as error:

@@ -20,7 +20,7 @@ from typing import Any
 
 __all__ = ["run_job"]
 
-_SECONDS = 100.0
+_SECONDS = 240.0
 
 
 def run_job(processes: int, work: str, *args: Any) -> list[Any]:

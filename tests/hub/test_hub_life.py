@@ -71,18 +71,18 @@ def test_a_producer_that_goes_without_goodbye_is_lost_until_it_is_back(hub):
 @pytest.mark.slow
 def test_status_comes_at_least_every_two_seconds_and_not_more_often_than_every_half(hub):
     viewer, producer = hub.viewer(), hub.producer()
-    times = []
-    end = time.monotonic() + 2.2
+    live: list[float] = []
     step = 0
-    while time.monotonic() < end:
+    # However long a slow machine takes: as many as these come, and none sooner than half a second after the one before.
+    end = time.monotonic() + 30
+    while len(live) < 4 and time.monotonic() < end:
         step += 1
         producer.send(scalars(step))
         viewer.wait_frames(step, "scalars")
-        times = [m["time"] for m in viewer.messages if m["type"] == "status"]
+        live = [m["time"] for m in viewer.messages if m["type"] == "status"][1:]
         time.sleep(0.01)
-    live = times[1:]
-    assert 2 <= len(live) <= 6
-    assert all(later - earlier > 0.45 for earlier, later in pairwise(live))
+    assert len(live) == 4
+    assert all(0.45 < later - earlier < 2.5 for earlier, later in pairwise(live))
     viewer.wait("status")
     quiet = [viewer.wait("status")["time"] for _ in range(3)]
     assert all(later - earlier < 2.5 for earlier, later in pairwise(quiet))

@@ -91,7 +91,7 @@ def test_the_hub_going_lets_a_paused_training_go_on(start_job) -> None:
     run.close()
     # The hub that is started anew finds the training waiting still; it is resumed by whoever is there.
     again = job.connect()
-    until(lambda: again.status["step"] >= step - 1)
+    until(lambda: again.status["step"] >= step - 1 and set(states(again)) == {0, 1})
     again.resume()
     until(lambda: again.status["step"] > step + 2)
     again.close()

@@ -62,6 +62,14 @@ export class RealJupyter {
       'the Jupyter server starts',
       60_000
     );
+    // The file is there a moment before the server listens.
+    let answers = false;
+    while (!answers && child.exitCode === null) {
+      answers = await fetch(`${url}api`, { headers: { Authorization: `token ${TOKEN}` } }).then(
+        response => response.ok,
+        () => false
+      );
+    }
     return new RealJupyter(child, own, url);
   }
 
