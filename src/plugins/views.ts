@@ -2,7 +2,7 @@ import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } fro
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { megalensIcon } from '../panel/icon';
 import { ViewTabs } from '../panel/view-tabs';
-import { CommandIDs, IMegalensRuns, IMegalensViews } from '../tokens';
+import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 
 /** Views as tabs in the main area, there again after a reload. */
 export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
@@ -27,17 +27,34 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
       icon: megalensIcon,
       trans,
       create: async ({ run, options }) => {
+        // The run is opened while the code is loaded; the view takes this share over.
+        const early = runs.acquire(run);
+        early.catch(() => undefined);
         const registry = import('../views/registry');
-        void registry.then(({ preloadView }) => preloadView(options.view));
+        void registry.then(({ preloadView }) =>
+          preloadView(
+            options.view,
+            early.then(({ source }) => source)
+          )
+        );
         const [{ ViewHost }, { mountView }, { fullViewOptions }, entries] = await Promise.all([
           import('../widgets/view-host'),
           registry,
           import('../protocol/view-options'),
           runs.list().catch(() => [])
-        ]);
+        ]).catch(error => {
+          void early.then(lease => lease.dispose());
+          throw error;
+        });
+        let first: Promise<IRunLease> | null = early;
+        const acquire = (id: string): Promise<IRunLease> => {
+          const lease = first ?? runs.acquire(id);
+          first = null;
+          return lease;
+        };
         const entry = entries.find(({ id }) => id === run);
         return new ViewHost({
-          runs,
+          runs: { ...runs, acquire },
           run: { id: run, name: entry?.name ?? run, folder: null },
           options: fullViewOptions(options),
           words: trans,

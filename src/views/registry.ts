@@ -24,12 +24,28 @@ const CODE: Readonly<Record<ViewName, () => Promise<unknown>>> = {
   moments: () => import('./moments')
 };
 
-/** Begin to load what a view is made of and drawn with, while the run is still looked up. */
-export function preloadView(name: ViewName): void {
+/**
+ * Begin to load what a view is made of and drawn with.
+ *
+ * @param source The run, while it is still looked up.
+ */
+export function preloadView(name: ViewName, source: Promise<IRunSource>): void {
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
   CODE[name]().catch(toldLater);
-  import('../charts/vega').then(({ loadVega }) => loadVega()).catch(toldLater);
+  // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
+  void source
+    .then(open => preloadRows(name, open))
+    .catch(toldLater)
+    .then(async () => (await import('../charts/vega')).loadVega())
+    .catch(toldLater);
+}
+
+/** Read what a view asks of a run first; the source keeps it. */
+async function preloadRows(name: ViewName, source: IRunSource): Promise<void> {
+  if (name === 'moments') {
+    await source.moments?.index();
+  }
 }
 
 /** Whether a value names a view. */
@@ -63,8 +79,7 @@ export async function mountView(
     case 'history':
       return (await import('./history')).mountHistory(node, source, full, host);
     case 'moments':
-      // The run's index is on its way while the view is.
-      source.moments?.index().catch(() => undefined);
+      preloadRows('moments', source).catch(() => undefined);
       return (await import('./moments')).mountMoments(node, source, full, host);
   }
 }

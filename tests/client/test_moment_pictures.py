@@ -1,5 +1,6 @@
 """What is kept of groups for a picture: extremes, gaps, the greatest series, values against the first and trailing means."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from grouped_moments import READ, ask, row, source, spiky, values
 
 from megalens.client.moments import MomentQuery
+from megalens.client.moments.parts import Part
+from megalens.client.moments.thinning import Thinner
 from megalens.client.trailing_mean import trailing_mean
 
 
@@ -74,6 +77,29 @@ def _counted(thinner, part):
     """Leave nothing out."""
     np.add.at(thinner.count, part.keys["code"], 1)
     return part
+
+
+@pytest.mark.parametrize("odd", [(), (math.nan,), (math.inf, -math.inf, math.nan)])
+def test_a_grid_is_thinned_as_its_cells_are_group_by_group(odd):
+    dice = np.random.default_rng(5)
+    steps, across = np.arange(90) * 3 + 1, 7
+    cells = len(steps) * across
+    grid = Part(
+        keys={"code": np.tile(dice.permutation(across), len(steps))},
+        step=np.repeat(steps, across),
+        # Few different values, so that most extremes are there several times.
+        value=dice.choice([*range(6), *odd], cells).astype(float),
+        bad=dice.random(cells) < 0.01,
+        more={"samples": np.arange(cells)},
+        steps=steps,
+        across=across,
+    )
+    kept = [
+        set(Thinner(across, int(steps[-1]), 24).thin(part).more["samples"].tolist())
+        for part in (grid, dataclasses.replace(grid, across=0))
+    ]
+    assert kept[0] == kept[1]
+    assert 6 * 2 * across <= len(kept[0]) < cells
 
 
 @pytest.mark.parametrize("statistic", READ)

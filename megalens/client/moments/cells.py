@@ -51,7 +51,7 @@ class CellKeys:
 
 @dataclass
 class Cells:
-    """Merged cells, in the order of step, code and what rows say.
+    """Merged cells, in the order of their steps; each once.
 
     Attributes
     ----------
@@ -125,25 +125,12 @@ def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
     codes, number = dense(code, 0, int(code.max()) + 1)
     across = len(codes)
     if across == names:
-        merged = _alone(chunk, number)
+        # Each is alone in its group: there is nothing to add, and the order of a step's cells is nobody's concern.
+        codes, merged = code, _single(chunk)
     else:
         numbers = (np.arange(len(steps))[:, None] * across + number).ravel()
         merged = _merge(chunk, numbers, len(steps) * across)
     return Cells([np.tile(codes, len(steps))], np.repeat(steps[:, 0], across), [merged], across)
-
-
-def _alone(chunk: Chunk, number: Whole) -> dict[str, NDArray[Any]]:
-    """Return the cells of rows that are alone in theirs, of which each step has the same: ``number`` is the place of a step's cells."""
-    names = len(number)
-    order = np.empty(names, np.int64)
-    order[number] = np.arange(names)
-    if (order[1:] < order[:-1]).any():
-        # Of a column that is one value only there is but one number in memory.
-        chunk = {
-            name: column.reshape(-1, names)[:, order].ravel() if column.strides[0] else column
-            for name, column in chunk.items()
-        }
-    return _single(chunk)
 
 
 class _Numbered:

@@ -26,7 +26,7 @@ _COUNTS = ("count", "nan_count", "inf_count")
 
 @dataclass(frozen=True)
 class Part:
-    """Cells that were merged together: whole steps, in the order of step and key.
+    """Cells that were merged together: whole steps, in their order.
 
     Attributes
     ----------

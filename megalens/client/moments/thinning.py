@@ -89,11 +89,8 @@ class Thinner:
         """Thin a part of which every step has the same groups: they need no sorting, and their stretches are the same."""
         steps, across = len(part.steps), part.across
         self._seen.note(part.keys["code"][:across], part.steps[0], part.steps[-1], steps)
-        begins = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
-        starts = (np.arange(across)[:, None] * steps + begins).ravel()
-        value = part.value.reshape(steps, across).T.ravel()
-        bad = part.bad.reshape(steps, across).T.ravel()
-        keep = keep_extremes(starts, value, bad).reshape(across, steps).T
+        runs = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
+        keep = _keep_of_grid(runs, part.value.reshape(steps, across), part.bad.reshape(steps, across))
         return part.take(np.flatnonzero(keep), self._shelf)
 
 
@@ -123,6 +120,25 @@ def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
         ((step - first) / (np.maximum(1, last - first) / spans)).astype(np.int64).clip(max=spans - 1)
     )
     return found
+
+
+def _keep_of_grid(starts: Whole, shown: Column, bad: Flags) -> Flags:
+    """Say which cells of a grid of steps × groups stay, as :func:`keep_extremes` does, of runs of rows: without a sort."""
+    rows, across = shown.shape
+    lengths = np.diff(starts, append=rows)
+    finite = np.isfinite(shown)
+    whole = bool(finite.all())
+    keep = bad.copy() if whole else bad | np.isinf(shown)
+    keep[starts] = keep[starts + lengths - 1] = True
+    kept = keep.ravel()
+    for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
+        compared = shown if whole else np.where(finite, shown, farthest)
+        found = np.flatnonzero(compared == np.repeat(choose.reduceat(compared, starts), lengths, axis=0))
+        run = np.searchsorted(starts, found // across, side="right")
+        # Of equals the first.
+        _, once = np.unique(run * across + found % across, return_index=True)
+        kept[found[once]] = True
+    return kept
 
 
 def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:

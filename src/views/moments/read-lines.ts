@@ -42,7 +42,7 @@ export interface ILines {
 }
 
 /** Most points of all lines together, the least and most of one, and the most of one that is compared. */
-const POINTS = { all: 120_000, least: 400, most: 2000, compared: 20_000 };
+const POINTS = { all: 80_000, least: 400, most: 2000, compared: 20_000 };
 
 /** The question for as many lines, and points of them, as are drawn beside those of other runs. */
 export function linesQuestion(
