@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
+from .arrow_memory import take_small_pages
 from .demo_handler import DemoHandler
 from .demo_training import DemoTraining
 from .hubs_handler import HubsHandler
@@ -78,6 +79,7 @@ class MegalensExtension(ExtensionApp):
         """Make the registry and the worker threads."""
         serverapp = self.serverapp
         assert serverapp is not None
+        take_small_pages()
         root = Path(serverapp.root_dir)
         registry = RunRegistry(root, self.run_folders, self.allowed_hubs, self.log, self._hides)
         # The demo's run is listed after its end where the first of the folders is.
