@@ -30,44 +30,48 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
         // The run is opened while the code is loaded; the view takes this share over.
         const early = runs.acquire(run);
         early.catch(() => undefined);
-        const registry = import('../views/registry');
-        void registry.then(({ preloadView }) =>
-          preloadView(
-            options.view,
-            early.then(({ source }) => source)
-          )
-        );
-        const [{ ViewHost }, { mountView }, { fullViewOptions }, entries] = await Promise.all([
-          import('../widgets/view-host'),
-          registry,
-          import('../protocol/view-options'),
-          runs.list().catch(() => [])
-        ]).catch(error => {
-          void early.then(lease => lease.dispose());
+        try {
+          const registry = import('../views/registry');
+          const preloading = registry.then(({ preloadView }) =>
+            preloadView(
+              options,
+              early.then(({ source }) => source)
+            )
+          );
+          const [{ ViewHost }, { mountView }, { fullViewOptions }, entries] = await Promise.all([
+            import('../widgets/view-host'),
+            registry,
+            import('../protocol/view-options'),
+            runs.list().catch(() => []),
+            preloading
+          ]);
+          let first: Promise<IRunLease> | null = early;
+          return new ViewHost({
+            runs: {
+              list: () => runs.list(),
+              acquire: id => {
+                const lease = first ?? runs.acquire(id);
+                first = null;
+                return lease;
+              }
+            },
+            run: { id: run, name: entries.find(({ id }) => id === run)?.name ?? run, folder: null },
+            options: fullViewOptions(options),
+            words: trans,
+            mount: (node, opened, view) =>
+              mountView(node, opened, view, {
+                runs,
+                // A tab is as tall as the work area; a cell is as tall as its picture.
+                frame: node.closest('.jp-MegalensLazy') ?? undefined,
+                translate: (text, ...values) => trans.__(text, ...values),
+                exportReport: chosen =>
+                  void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })
+              })
+          });
+        } catch (error) {
+          void early.then(lease => lease.dispose()).catch(() => undefined);
           throw error;
-        });
-        let first: Promise<IRunLease> | null = early;
-        const acquire = (id: string): Promise<IRunLease> => {
-          const lease = first ?? runs.acquire(id);
-          first = null;
-          return lease;
-        };
-        const entry = entries.find(({ id }) => id === run);
-        return new ViewHost({
-          runs: { ...runs, acquire },
-          run: { id: run, name: entry?.name ?? run, folder: null },
-          options: fullViewOptions(options),
-          words: trans,
-          mount: (node, source, view) =>
-            mountView(node, source, view, {
-              runs,
-              // A tab is as tall as the work area; a cell is as tall as its picture.
-              frame: node.closest('.jp-MegalensLazy') ?? undefined,
-              translate: (text, ...values) => trans.__(text, ...values),
-              exportReport: chosen =>
-                void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })
-            })
-        });
+        }
       }
     });
     app.commands.addCommand(CommandIDs.openView, {

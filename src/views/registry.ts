@@ -27,15 +27,18 @@ const CODE: Readonly<Record<ViewName, () => Promise<unknown>>> = {
 /**
  * Begin to load what a view is made of and drawn with.
  *
+ * @param options As for {@link mountView}.
  * @param source The run, while it is still looked up.
+ * @throws {ProtocolError} When an option is not as the contract says; names the field.
  */
-export function preloadView(name: ViewName, source: Promise<IRunSource>): void {
+export function preloadView(options: ViewOptions, source: Promise<IRunSource>): void {
+  const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  CODE[name]().catch(toldLater);
+  CODE[view]().catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
-    .then(open => preloadRows(name, open))
+    .then(open => preloadRows(view, open))
     .catch(toldLater)
     .then(async () => (await import('../charts/vega')).loadVega())
     .catch(toldLater);
