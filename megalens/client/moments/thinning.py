@@ -90,7 +90,7 @@ class Thinner:
         steps, across = len(part.steps), part.across
         self._seen.note(part.keys["code"][:across], part.steps[0], part.steps[-1], steps)
         runs = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
-        keep = _keep_of_grid(runs, part.value.reshape(steps, across), part.bad.reshape(steps, across))
+        keep = keep_extremes(runs, part.value.reshape(steps, across), part.bad.reshape(steps, across))
         return part.take(np.flatnonzero(keep), self._shelf)
 
 
@@ -122,35 +122,32 @@ def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
     return found
 
 
-def _keep_of_grid(starts: Whole, shown: Column, bad: Flags) -> Flags:
-    """Say which cells of a grid of steps × groups stay, as :func:`keep_extremes` does, of runs of rows: without a sort."""
-    rows, across = shown.shape
-    lengths = np.diff(starts, append=rows)
+def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
+    """Say which cells stay of runs that begin at ``starts``: the first, last, least and greatest, and every one that is not finite or not known.
+
+    Parameters
+    ----------
+    starts : ndarray
+        Where each run begins, from 0.
+    shown, bad : ndarray
+        Of each cell its value and whether there is anything in it that is not finite or not known: ``[cells]``, or ``[steps, groups]`` where the runs of all groups begin at the same steps.
+
+    Returns
+    -------
+    ndarray
+        Of the same shape.
+    """
+    lengths = np.diff(starts, append=len(shown))
+    across = shown[0].size if len(shown) else 1
     finite = np.isfinite(shown)
     whole = bool(finite.all())
     keep = bad.copy() if whole else bad | np.isinf(shown)
     keep[starts] = keep[starts + lengths - 1] = True
-    kept = keep.ravel()
     for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
         compared = shown if whole else np.where(finite, shown, farthest)
         found = np.flatnonzero(compared == np.repeat(choose.reduceat(compared, starts), lengths, axis=0))
         run = np.searchsorted(starts, found // across, side="right")
         # Of equals the first.
         _, once = np.unique(run * across + found % across, return_index=True)
-        kept[found[once]] = True
-    return kept
-
-
-def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
-    """Say which cells stay of runs that begin at ``starts``: the first, last, least and greatest, and every one that is not finite or not known."""
-    lengths = np.diff(starts, append=len(shown))
-    run = np.repeat(np.arange(len(starts)), lengths)
-    finite = np.isfinite(shown)
-    keep = bad | np.isinf(shown)
-    keep[starts] = keep[starts + lengths - 1] = True
-    for choose, farthest in ((np.minimum, np.inf), (np.maximum, -np.inf)):
-        compared = np.where(finite, shown, farthest)
-        found = np.flatnonzero(compared == choose.reduceat(compared, starts)[run])
-        # Of equals the first.
-        keep[found[np.flatnonzero(np.diff(run[found], prepend=-1))]] = True
+        keep.flat[found[once]] = True
     return keep
