@@ -63,12 +63,13 @@ export class RealJupyter {
       60_000
     );
     // The file is there a moment before the server listens.
-    let answers = false;
-    while (!answers && child.exitCode === null) {
-      answers = await fetch(`${url}api`, { headers: { Authorization: `token ${TOKEN}` } }).then(
+    const answers = (): Promise<boolean> =>
+      fetch(`${url}api`, { headers: { Authorization: `token ${TOKEN}` } }).then(
         response => response.ok,
         () => false
       );
+    while (child.exitCode === null && !(await answers())) {
+      await new Promise(resolve => setTimeout(resolve, 20));
     }
     return new RealJupyter(child, own, url);
   }
