@@ -10,9 +10,9 @@ from torch.optim import Optimizer
 
 from .backward_end import BackwardEnd
 from .loss_scale import LossScale, Scale
+from .param_rows import ParamRows
 from .part import Part
 from .points import ParamPoint
-from .values import local_values, measure_all
 
 __all__ = ["GradientMoment"]
 
@@ -53,7 +53,9 @@ class GradientMoment:
         spent: Callable[[Callable[[], None]], None],
         warn: Callable[[str], None],
     ) -> None:
-        self._params, self._ids = tuple(params), tuple(ids)
+        self._params = tuple(params)
+        self._names = {at: point.name for at, point in zip(ids, params, strict=True)}
+        self._gradients = ParamRows(ids, [point.gradient for point in params])
         self._scaler = scale
         self._spent, self._warn = spent, warn
         self._on = False
@@ -152,24 +154,12 @@ class GradientMoment:
         return tuple(found)
 
     def _measure(self, stage: str, *, divide: bool) -> None:
-        ids: list[int] = []
-        tensors: list[Tensor] = []
-        sums: list[str] = []
-        for at, point in zip(self._ids, self._params, strict=True):
-            gradient = point.gradient()
-            if gradient is None:
-                continue
-            values = local_values(gradient)
-            if values is None:
-                sums.append(point.name)
-            else:
-                ids.append(at)
-                tensors.append(values)
-        if sums:
-            self._warn(
-                f"Gradients of {len(sums)} parameters are left out: no process has them, only parts of their sum ({sums[0]})."
-            )
         part = Part("grad", gradient_stage=stage, scale=self._scale, divide=divide)
-        for measured, rows in measure_all(ids, tensors):
+        for measured, rows in self._gradients.measure():
             part.add(measured, rows)
+        if self._gradients.in_part:
+            first = self._names[self._gradients.in_part[0]]
+            self._warn(
+                f"Gradients of {len(self._gradients.in_part)} parameters are left out: no process has them, only parts of their sum ({first})."
+            )
         self._part = part

@@ -16,10 +16,10 @@ from .gradients import GradientMoment
 from .intervals import Intervals
 from .loss_scale import LossScale, Scale
 from .names import NameList
+from .param_rows import ParamRows
 from .part import Part, StepParts
 from .points import StatisticsPoints
 from .sites import Probe, Sites, probes_of
-from .values import local_values, measure_all
 
 if TYPE_CHECKING:
     from ..tracer import Tracer
@@ -87,8 +87,9 @@ class StatisticsLogger:
         self.keeps = keep is not None
         self._owns_tracer = owns_tracer
         self._names = NameList(points.stage)
-        self._counted = [point for point in points.params if point.counted]
-        self._ids = [self._names.place(point.name) for point in self._counted]
+        counted = [point for point in points.params if point.counted]
+        ids = [self._names.place(point.name) for point in counted]
+        self._values = ParamRows(ids, [point.value for point in counted])
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, Part] = {}
         self._now: Scale = 1.0
@@ -100,8 +101,8 @@ class StatisticsLogger:
         self._gradients: GradientMoment | None = None
         if intervals.grad:
             self._gradients = GradientMoment(
-                self._counted,
-                self._ids,
+                counted,
+                ids,
                 roots,
                 optimizers,
                 scale,
@@ -213,16 +214,8 @@ class StatisticsLogger:
         self.tracer._job.statistics.put(given)
 
     def _params(self) -> Part:
-        ids: list[int] = []
-        tensors: list[Tensor] = []
-        for at, point in zip(self._ids, self._counted, strict=True):
-            value = point.value()
-            values = None if value is None else local_values(value)
-            if values is not None:
-                ids.append(at)
-                tensors.append(values)
         part = Part("param")
-        for measured, rows in measure_all(ids, tensors):
+        for measured, rows in self._values.measure():
             part.add(measured, rows)
         return part
 

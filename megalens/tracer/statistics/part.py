@@ -86,8 +86,8 @@ class Part:
         if self.rows:
             devices = {rows.device for rows in self.rows}
             if len(devices) > 1:
-                # Models spread over devices by hand: rare, and the rows are few.
-                whole = [to_host(rows) if rows.is_cuda else rows for rows in self.rows]
+                # Models spread over devices by hand: rare, and the rows are few. Copies, as below.
+                whole = [to_host(rows) if rows.is_cuda else rows.clone() for rows in self.rows]
                 self.rows, waits = whole, True
             else:
                 # A copy in any case: whoever measured may write the next step's rows where these are.

@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..moments import measure, measure_natively
-
-__all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measure_all", "measurable"]
+__all__ = ["counted_here", "first_tensor", "half_precision", "local_values", "measurable"]
 
 _TYPES = frozenset((torch.float32, torch.bfloat16, torch.float16, torch.float64))
 _PLAIN = (Tensor, nn.Parameter)
@@ -76,17 +74,3 @@ def half_precision() -> bool:
         torch.is_autocast_enabled(kind) and torch.get_autocast_dtype(kind) == torch.float16
         for kind in ("cuda", "cpu")
     )
-
-
-def measure_all(ids: list[int], tensors: list[Tensor]) -> list[tuple[list[int], Tensor]]:
-    """Measure those of the tensors that can be, each device's in one call; rows with the ids that they belong to."""
-    if not tensors:
-        return []
-    natively = measure_natively(tensors) if all(map(Tensor.numel, tensors)) else None
-    if natively is not None:
-        return [(ids, natively)]
-    places: dict[torch.device, list[int]] = {}
-    for at, tensor in enumerate(tensors):
-        if measurable(tensor):
-            places.setdefault(tensor.device, []).append(at)
-    return [([ids[at] for at in here], measure([tensors[at] for at in here])) for here in places.values()]

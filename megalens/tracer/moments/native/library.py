@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
-from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from struct import pack
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ _STRIDED = torch.strided
 
 Item = tuple[int, int, int, int, int]
 """Integers that describe a tensor: struct Item of moments.cpp."""
+_FIELDS = 5
 
 
 class NativeKernel:
@@ -89,10 +90,9 @@ class NativeKernel:
             # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
             with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
                 out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
-        numbers = array("q", chain.from_iterable(items))
-        address, _ = numbers.buffer_info()
+        numbers = pack(f"{_FIELDS * len(items)}q", *chain.from_iterable(items))
         if self._measure(
-            address, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
+            numbers, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
         ):
             raise MemoryError(
                 f"Expected memory for the pieces of {len(items)} tensors; the system has none left."
