@@ -63,6 +63,9 @@ WAYS = {
     ),
 }
 
+_SPARED = ("off", "param and grad", "activation")
+"""What is measured once more, with a core to spare."""
+
 
 @dataclass(frozen=True)
 class _Block:
@@ -90,12 +93,34 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     options = parser.parse_args(arguments)
     rounds = 15 if options.quick else options.rounds
     load = os.getloadavg()[0]
+    threads = torch.get_num_threads()
+    rows = _rows(_measured(rounds, options.steps, tuple(WAYS)), "")
+    if threads > 1:
+        torch.set_num_threads(threads - 1)
+        rows += _rows(_measured(rounds, options.steps, _SPARED), ", one core left")
+    how = (
+        f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way (activations in every second round, all six in every fifth), "
+        "in random order, after one step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
+        "the block without statistics in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. First the training works on all cores, so that all that producer and hub do is taken from it; "
+        "then on all but one, as where a training has a core to spare for them. Indented: where the time goes, each counted by itself (time within the calls that measure; processor time of the thread and of the process, over that in the block without). "
+        f"Before it began, {load:.1f} other processes on average wanted a processor."
+    )
+    facts = {"rounds": rounds, "torch_threads": threads, "kernel": kernel_name()}
+    return write_results(
+        "statistics", "What logging statistics costs a step", rows, how=how, quick=options.quick, facts=facts
+    )
+
+
+def _measured(rounds: int, steps: int, ways: Sequence[str]) -> list[dict[str, _Block]]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = folder
-        found = _measure(rounds, options.steps, Path(folder) / "run")
+        return _measure(rounds, steps, ways, Path(folder) / "run")
+
+
+def _rows(found: Sequence[dict[str, _Block]], where: str) -> list[Row]:
     rows = [
         Row(
-            "step, traced by nobody and nothing logged",
+            f"step, traced by nobody and nothing logged{where}",
             _trimmed_mean([here["off"].step for here in found]) * 1e3,
             "ms",
             note="hub and producer are there; the others are relative to this",
@@ -104,20 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     for name, way in WAYS.items():
         # Each block over the one beside it: a machine that is slow for a while is slow for both.
         pairs = [(here[name], here["off"]) for here in found if name in here]
-        if name != "off":
-            rows.append(_row(way, way.title, [block.step / off.step for block, off in pairs], way.most))
+        if name != "off" and pairs:
+            rows.append(
+                _row(way, way.title + where, [block.step / off.step for block, off in pairs], way.most)
+            )
             rows += [_part(way, place, pairs) for place in _PLACES if pairs[0][0].hub or place == "training"]
-    how = (
-        f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way (activations in every second round, all six in every fifth), "
-        "in random order, after one step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
-        "the block without statistics in the same round; mean without the smallest and largest tenth; 95 % bootstrap interval over rounds. The training works on all cores, so what producer and hub do is taken from it. Indented: "
-        "where the time goes, each counted by itself (time within the calls that measure; processor time of the thread and of the process, over that in the block without). "
-        f"Before it began, {load:.1f} other processes on average wanted a processor."
-    )
-    facts = {"rounds": rounds, "torch_threads": torch.get_num_threads(), "kernel": kernel_name()}
-    return write_results(
-        "statistics", "What logging statistics costs a step", rows, how=how, quick=options.quick, facts=facts
-    )
+    return rows
 
 
 def _row(way: _Way, title: str, quotients: list[float], most: float | None = None) -> Row:
@@ -144,7 +161,7 @@ def _part(way: _Way, place: str, pairs: Sequence[tuple[_Block, _Block]]) -> Row:
     return _row(way, f"· {_PLACES[place]}", [1 + each for each in more])
 
 
-def _measure(rounds: int, steps: int, record: Path) -> list[dict[str, _Block]]:
+def _measure(rounds: int, steps: int, ways: Sequence[str], record: Path) -> list[dict[str, _Block]]:
     torch.manual_seed(0)
     corpus = load_corpus(300_000)
     model = GPT()
@@ -155,7 +172,7 @@ def _measure(rounds: int, steps: int, record: Path) -> list[dict[str, _Block]]:
         dice = random.Random(0)
         found: list[dict[str, _Block]] = []
         for number in range(rounds):
-            due = [name for name, way in WAYS.items() if number % way.every == 0]
+            due = [name for name in ways if number % WAYS[name].every == 0]
             found.append({name: _block(trainer, tracer, name, steps) for name in dice.sample(due, len(due))})
             if number % 10 == 9:
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
