@@ -1,13 +1,12 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import {
-  Chart,
-  readTheme,
   warmVega,
   watchTheme,
-  Zoom,
+  type Chart,
   type IFrame,
   type IPlace,
-  type IZoomOptions
+  type IZoomOptions,
+  type Zoom
 } from '../charts';
 import type { ViewOptions } from '../protocol/views.generated';
 import { isOver } from '../store/is-over';
@@ -18,13 +17,12 @@ import type { IContent, IMark, IMoved, Loaded } from './content';
 import { Cursor } from './cursor';
 import { copyText } from './dom';
 import { Drawing } from './drawing';
-import { fitRecipe } from './fit-recipe';
 import { followHand } from './follow-hand';
 import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
 import { Menu } from './menu';
 import { withOrigin } from './origin-words';
 import { Pace } from './pace';
-import { roomIn } from './room-in';
+import { Picture } from './picture';
 import { Shell } from './shell';
 import {
   connectionState,
@@ -55,7 +53,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     protected readonly source: IRunSource,
     options: Required<O>,
     protected readonly host: IViewHost,
-    private readonly _zoomOptions: IZoomOptions
+    zoomOptions: IZoomOptions
   ) {
     this.t = host.translate ?? untranslated;
     this._options = options;
@@ -69,6 +67,10 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._shell = new Shell(this._toolbar.node, this.t);
     this._cursor = new Cursor(this._shell, mark => (this._content ? this.tipOf(mark) : null));
     this._linked = new Linked(source.link, this._shell, this, this.t);
+    this._picture = new Picture(this._shell, host, zoomOptions, {
+      zoomed: () => this.zoomed?.(),
+      placed: () => this._place()
+    });
     node.append(this._shell.root);
     this._actions = {
       retry: () => this._pace.request(true),
@@ -111,13 +113,13 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   async toSVG(): Promise<string> {
-    const [chart, content] = await this._picture();
+    const [chart, content] = await this._exported();
     return chart.toSVG(content, content.printed?.());
   }
 
   /** The picture with title and caption as a PNG data URL. */
   async toPNG(): Promise<string> {
-    const [chart, content] = await this._picture();
+    const [chart, content] = await this._exported();
     return chart.toPNG(content, content.printed?.());
   }
 
@@ -135,8 +137,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._pace.dispose();
     this._ends.splice(0).forEach(end => end());
     this._linked.dispose();
-    this._zoom?.dispose();
-    this._chart?.dispose();
+    this._picture.dispose();
     this._shell.root.remove();
     this._drawing.end();
     Signal.clearData(this);
@@ -187,17 +188,17 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   protected get zoom(): Zoom | null {
-    return this._zoom;
+    return this._picture.zoom;
   }
 
   /** What lies under the pointer, as the axes have it. */
   protected locate(event: MouseEvent): IPlace | null {
-    return this._chart?.locate(event) ?? null;
+    return this._picture.locate(event);
   }
 
   /** Whether the page around the view is dark. */
   protected get isDark(): boolean {
-    return readTheme(this._shell.root).dark;
+    return this._picture.isDark;
   }
 
   /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
@@ -207,7 +208,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   /** Pixels of the first plot; null while nothing is drawn. */
   protected get frame(): IFrame | null {
-    return this._chart?.frames()[0] ?? null;
+    return this._picture.frame;
   }
 
   /** Say what is waited for, while there is no picture. */
@@ -225,28 +226,29 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   /** Width in pixels that the picture may take; 640 where the page has no layout. */
   protected get width(): number {
-    return this._shell.stage.clientWidth || 640;
+    return this._picture.width;
   }
 
   protected readonly t: Translate;
 
   /** What the menu can do beside copying and saving. */
   protected menuActions(): IMenuActions {
-    const { x0 = 0, x1 = 0 } = this._zoom?.domain ?? {};
-    const chooses = this._linked.canChoose && this._zoom?.isZoomed;
+    const { x0 = 0, x1 = 0 } = this.zoom?.domain ?? {};
+    const chooses = this._linked.canChoose && this.zoom?.isZoomed;
     return {
-      resetZoom: () => this._zoom?.reset(),
+      resetZoom: () => this.zoom?.reset(),
       chooseShown: chooses ? () => this._linked.chooseSpan([x0, x1]) : undefined,
       exportReport: this.host.exportReport
     };
   }
 
-  private async _picture(): Promise<[Chart, IContent]> {
+  private async _exported(): Promise<[Chart, IContent]> {
     await this.settled();
-    if (!this._chart || !this._content?.recipe) {
+    const { chart } = this._picture;
+    if (!chart || !this._content?.recipe) {
       throw new ViewError(this.t('There is no picture to export yet. %1', this.summary()));
     }
-    return [this._chart, this._content];
+    return [chart, this._content];
   }
 
   private _listen(): void {
@@ -261,7 +263,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._ends.push(() => this.source.changed.disconnect(onChange));
     this._ends.push(
       watchTheme(this.node, () => {
-        void this._chart?.restyle(readTheme(this._shell.root)).then(() => this._place());
+        this._picture.restyle();
         this.restyled?.();
       })
     );
@@ -269,8 +271,8 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._ends.push(watchSize(stage, this.host.frame, () => this._request(false)));
     followHand(
       {
-        chart: () => this._chart,
-        zoom: () => this._zoom,
+        chart: () => this._picture.chart,
+        zoom: () => this.zoom,
         isDrawn: () => this._content !== null,
         probe: place => this.probe(place),
         move: key => this.move(key),
@@ -290,7 +292,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   private async _refresh(): Promise<void> {
-    if (this._zoom?.isDragging && !this.drawsWhileDragged) {
+    if (this.zoom?.isDragging && !this.drawsWhileDragged) {
       // The picture must not change under the hand; the next frame will.
       this._pace.request();
       return;
@@ -328,21 +330,18 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
       ...this._linked.controls()
     ]);
     renderState(this._shell.banner, this._content && this._link(), reason => this.fail(reason));
-    if (options === this._options && this._following === 0) {
-      this._drawing.end();
+    if (options === this._options) {
+      this._drawing.drawn();
     }
   }
 
   /** What is drawn now is not all: the rest is drawn when it has come, and `settled` waits for it. */
   protected follow(rest: Promise<unknown>): void {
-    this._following += 1;
-    const come = (): void => {
-      this._following -= 1;
+    void this._drawing.until(rest).then(() => {
       if (!this._isDisposed) {
         this.refresh(false);
       }
-    };
-    rest.then(come, come);
+    });
   }
 
   /** Say that something went wrong, with the way to try it again. */
@@ -371,47 +370,21 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     this._content = content;
     renderState(this._shell.state, null, () => undefined);
     this._shell.present(content);
-    const recipe = fitRecipe(content, this._zoom, roomIn(this.host.frame, this._shell.plot));
-    if (recipe === null) {
-      return;
-    }
-    if (this._chart === null) {
-      const chart = await Chart.mount(this._shell.plot, recipe, {
-        theme: readTheme(this._shell.root),
-        renderer: this.host.renderer ?? 'canvas'
-      });
-      if (this._isDisposed) {
-        chart.dispose();
-        return;
-      }
-      this._chart = chart;
-      this._zoom = new Zoom(chart, this._zoomOptions);
-      this._zoom.extent(content.extent.x, content.extent.y);
-      this._zoom.changed.connect(() => {
-        void chart.settled().then(() => this._place());
-        this.zoomed?.();
-      });
-    } else {
-      await this._chart.apply(recipe);
-    }
-    await this._chart.resize(this.width);
-    this._place();
+    await this._picture.draw(content);
   }
 
   protected _place(): void {
     if (!this._isDisposed) {
-      this._cursor.place(this._chart, this._zoom);
-      this._linked.place(this._content && this._chart, this._zoom);
+      const { chart, zoom } = this._picture;
+      this._cursor.place(chart, zoom);
+      this._linked.place(this._content && chart, zoom);
     }
   }
 
   private _options: Required<O>;
   private _content: IContent | null = null;
-  private _chart: Chart | null = null;
-  private _zoom: Zoom | null = null;
   private _abort: AbortController | null = null;
   private readonly _drawing = new Drawing();
-  private _following = 0;
   private _isDisposed = false;
   private readonly _pace = new Pace(() => this._refresh());
   private readonly _actions: IStateActions;
@@ -419,6 +392,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   private readonly _shell: Shell;
   private readonly _cursor: Cursor;
   private readonly _linked: Linked;
+  private readonly _picture: Picture;
   private readonly _ends: (() => void)[] = [];
   private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
 }

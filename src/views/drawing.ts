@@ -13,6 +13,20 @@ export class Drawing {
     }
   }
 
+  /** It goes on with what is not there yet, whether that comes or fails. */
+  async until(rest: Promise<unknown>): Promise<void> {
+    this._waitsFor += 1;
+    await rest.catch(() => undefined);
+    this._waitsFor -= 1;
+  }
+
+  /** What was asked for is drawn: all, unless something is still waited for. */
+  drawn(): void {
+    if (this._waitsFor === 0) {
+      this.end();
+    }
+  }
+
   /** All is drawn, or never will be. */
   end(): void {
     this._isOver = true;
@@ -20,6 +34,7 @@ export class Drawing {
   }
 
   private _isOver = false;
+  private _waitsFor = 0;
   private _resolve: () => void = () => undefined;
   private _ended = new Promise<void>(resolve => (this._resolve = resolve));
 }
