@@ -163,7 +163,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$xTitle',
             axis: {
               labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1
+              tickMinStep: 1,
+              labelSeparation: 8
             }
           },
           y: {
@@ -282,7 +283,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             axis: {
               grid: false,
               labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1
+              tickMinStep: 1,
+              labelSeparation: 8
             }
           },
           x2: { field: 'x2' },
@@ -372,7 +374,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               type: 'quantitative',
               scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
               title: '$xTitle',
-              axis: { labelExpr: '$xLabel', labelOverlap: true }
+              axis: { labelExpr: '$xLabel', labelOverlap: true, labelSeparation: 8 }
             },
             y: {
               field: 'value',
@@ -461,7 +463,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             axis: {
               grid: false,
               labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1
+              tickMinStep: 1,
+              labelSeparation: 8
             }
           },
           x2: { field: 'x2' },
@@ -554,7 +557,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$xTitle',
             axis: {
               labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1
+              tickMinStep: 1,
+              labelSeparation: 8
             }
           },
           y: {
