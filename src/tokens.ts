@@ -1,7 +1,7 @@
 import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { DemoState, DemoWish } from './client/demo-state';
-import type { IForeignHub, IOpenedStatistics, IReportFile, IRunEntry } from './client/runs-api';
+import type { IForeignHub, IReportFile, IRunEntry, IRunList } from './client/runs-api';
 import type { PanelModel } from './panel/panel-model';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
@@ -26,12 +26,14 @@ export interface IReportRequest {
 export interface IMegalensRuns {
   /** Every run that the server knows, newest first. Rejects when the server does not answer or refuses. */
   list(): Promise<readonly IRunEntry[]>;
+  /** The same, with sentences on folders that cannot be read. */
+  listAll(): Promise<IRunList>;
   /** Rename a run. */
   rename(id: string, name: string): Promise<void>;
   /** Reach a hub elsewhere that the administrator allows. The token goes to the server and stays there. */
   connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry>;
   /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
-  openStatistics(path: string): Promise<IOpenedStatistics>;
+  openStatistics(path: string): Promise<IRunList>;
   /** Freeze views into one file. */
   report(id: string, request: IReportRequest, signal?: AbortSignal): Promise<IReportFile>;
   /** Look at, start or stop the demo training of the Jupyter server. */

@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ..client import ClientError, RunFolder
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
 from .errors import ServerError
+from .left_out import some_of
 from .statistics_runs import StatisticsRun, StatisticsRuns
 
 __all__ = ["HubTarget", "RunRegistry"]
@@ -75,7 +76,13 @@ class RunRegistry:
         self._steps: dict[str, int] = {}
         self._seen: dict[str, HubTarget] = {}
         self._records: dict[str, Path] = {}
-        self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | None]] = {}
+        self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | ClientError]] = {}
+        self._left_out: list[str] = []
+
+    def listing(self) -> dict[str, Any]:
+        """Return the list of runs, newest first, and sentences on what is left out of it."""
+        with self._lock:
+            return {"runs": self.entries(), "warnings": some_of(self._left_out)}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the list of runs, newest first."""
@@ -246,16 +253,18 @@ class RunRegistry:
         return found
 
     def _recorded(self) -> dict[str, RunFolder]:
-        places = []
-        for folder in self._folders:
-            try:
-                places += sorted(entry for entry in folder.iterdir() if _is_folder(entry))
-            except OSError:
-                continue
+        self._left_out = []
         found: dict[str, RunFolder] = {}
         others = []
-        for place in [*places, *self._records.values()]:
-            run = self._header(place)
+        for place in [*self._places(), *self._records.values()]:
+            try:
+                run = self._header(place)
+            except ClientError as error:
+                self._left_out.append(f"{self._relative(place) or place.name}: {error.message}")
+                run = None
+            except OSError as error:
+                self._closed(place, error)
+                continue
             if run is not None:
                 found.setdefault(run.id, run)
             else:
@@ -263,23 +272,48 @@ class RunRegistry:
         self.statistics.look(others)
         return found
 
+    def _places(self) -> Iterator[Path]:
+        """Give the folders in which runs may lie."""
+        for folder in self._folders:
+            try:
+                entries = sorted(folder.iterdir())
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                self._closed(folder, error)
+                continue
+            for entry in entries:
+                try:
+                    if entry.is_dir():
+                        yield entry
+                except OSError as error:
+                    # A link to where nobody may look, which hides no other folder.
+                    self._closed(entry, error)
+
+    def _closed(self, place: Path, error: OSError) -> None:
+        self._left_out.append(
+            f"{self._relative(place) or place.name} cannot be looked into: {error.strerror}."
+        )
+
     def _header(self, place: Path) -> RunFolder | None:
+        """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
         try:
             info = (place / "run.json").stat()
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         # The last one is that of a change of permissions, too.
         stamp = (info.st_mtime_ns, info.st_size, info.st_ctime_ns)
         known = self._headers.get(place)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        try:
-            run: RunFolder | None = RunFolder(place)
-        except ClientError as error:
-            self._log.warning("Megalens ignores the run folder %s: %s", place.name, error)
-            run = None
-        self._headers[place] = (stamp, run)
-        return run
+        if known is None or known[0] != stamp:
+            try:
+                run: RunFolder | ClientError = RunFolder(place)
+            except ClientError as error:
+                self._log.warning("Megalens leaves the run folder %s out: %s", place.name, error)
+                run = error
+            known = self._headers[place] = (stamp, run)
+        if isinstance(known[1], ClientError):
+            raise known[1]
+        return known[1]
 
     def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
         announced = self._announced.get(target.id)
@@ -326,14 +360,6 @@ class RunRegistry:
             return path.resolve().relative_to(self._root).as_posix()
         except (ValueError, OSError):
             return None
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        # A link to where nobody may look, which hides no other folder.
-        return False
 
 
 def _opened(folder: RunFolder) -> RunFolder:

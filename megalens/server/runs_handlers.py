@@ -26,7 +26,7 @@ class RunsHandler(MegalensHandler):
     @authorized
     async def get(self) -> None:
         """Answer the list of runs, newest first."""
-        self.answer({"runs": await self.in_thread(self.registry.entries)})
+        self.answer(await self.in_thread(self.registry.listing))
 
 
 class RunHandler(MegalensHandler):

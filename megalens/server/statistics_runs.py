@@ -14,13 +14,13 @@ from ..client import ClientError
 from ..client.moments import StatisticsFile, StatisticsTree, find_trees
 from ..protocol import SUBPROTOCOL, compressor_infos
 from .errors import ServerError
+from .left_out import some_of
 
 __all__ = ["StatisticsRun", "StatisticsRuns"]
 
 _TREE = "training_stats"
 _MOST_RUNS = 1000
 _MOST_PATH = 4096
-_MOST_NAMED = 10
 _KNOWN_SECONDS = 5.0
 
 
@@ -163,12 +163,12 @@ class StatisticsRuns:
             return self._runs.get(run_id)
 
     def _left_out(self, closed: list[OSError]) -> list[str]:
-        named = [
-            f"{Path(error.filename).relative_to(self._root).as_posix()} cannot be looked into: {error.strerror}."
-            for error in closed[:_MOST_NAMED]
-        ]
-        more = len(closed) - len(named)
-        return named + ([f"Nor can {more} more folders."] if more else [])
+        return some_of(
+            [
+                f"{Path(error.filename).relative_to(self._root).as_posix()} cannot be looked into: {error.strerror}."
+                for error in closed
+            ]
+        )
 
     @staticmethod
     def _confined(trees: list[StatisticsTree], within: Path) -> list[StatisticsTree]:

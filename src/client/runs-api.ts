@@ -24,11 +24,10 @@ export interface IRunEntry {
   readonly kind?: 'statistics';
 }
 
-/** Trees of raw-moment files that were opened. */
-export interface IOpenedStatistics {
-  /** One entry for each run. */
+/** Runs, and what is missing among them. */
+export interface IRunList {
   readonly runs: readonly IRunEntry[];
-  /** Sentences on folders that may not be looked into, so that runs in them are left out. */
+  /** Sentences on folders that cannot be read, so that runs in them are left out. */
   readonly warnings: readonly string[];
 }
 
@@ -105,9 +104,8 @@ export class RunsApi {
   readonly moments: MomentsApi;
 
   /** All runs, newest first. */
-  async list(signal?: AbortSignal): Promise<readonly IRunEntry[]> {
-    const { runs } = asObject(await this.rest.json('runs', { signal }));
-    return asArray(runs).map(entryOf);
+  async list(signal?: AbortSignal): Promise<IRunList> {
+    return listOf(await this.rest.json('runs', { signal }));
   }
 
   /** A recorded run's description, or a live run's entry in the list. */
@@ -203,10 +201,9 @@ export class RunsApi {
    *
    * @returns One entry for each run in it, which are listed from then on, and what was left out.
    */
-  async openStatistics(path: string, signal?: AbortSignal): Promise<IOpenedStatistics> {
+  async openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {
     const init = { method: 'POST', body: JSON.stringify({ path }), signal };
-    const { runs, warnings } = asObject(await this.rest.json('statistics', init));
-    return { runs: asArray(runs).map(entryOf), warnings: asArray(warnings ?? []).map(String) };
+    return listOf(await this.rest.json('statistics', init));
   }
 
   /** Look at, start or stop the demo training. A server that knows none says that it is off. */
@@ -220,6 +217,11 @@ export class RunsApi {
   }
 
   private readonly rest: Rest;
+}
+
+function listOf(value: unknown): IRunList {
+  const { runs, warnings } = asObject(value);
+  return { runs: asArray(runs).map(entryOf), warnings: asArray(warnings ?? []).map(String) };
 }
 
 function entryOf(value: unknown): IRunEntry {

@@ -1,6 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { ClientError } from '../client/client-error';
-import type { IForeignHub } from '../client/runs-api';
+import type { IForeignHub, IRunList } from '../client/runs-api';
 import type { IMegalensRuns, IRunEntry } from '../tokens';
 
 /** How the list of runs stands. */
@@ -29,7 +29,7 @@ export interface IRunsModelOptions {
  */
 export class RunsModel {
   constructor(
-    private readonly runs: Pick<IMegalensRuns, 'list' | 'rename' | 'connect' | 'openStatistics'>,
+    private readonly runs: Pick<IMegalensRuns, 'listAll' | 'rename' | 'connect' | 'openStatistics'>,
     public options: IRunsModelOptions = { chooseNewest: true, refreshEvery: 2000 }
   ) {}
 
@@ -41,6 +41,11 @@ export class RunsModel {
   /** Newest first. */
   get entries(): readonly IRunEntry[] {
     return this._entries;
+  }
+
+  /** Sentences on folders that cannot be read, as of the last answer. */
+  get warnings(): readonly string[] {
+    return this._warnings;
   }
 
   get state(): ListState {
@@ -94,11 +99,11 @@ export class RunsModel {
     clearTimeout(this._timer);
     const turn = ++this._turn;
     try {
-      const entries = await this.runs.list();
+      const list = await this.runs.listAll();
       if (turn !== this._turn || this._disposed) {
         return;
       }
-      this._take(entries);
+      this._take(list);
     } catch (error) {
       if (turn !== this._turn || this._disposed) {
         return;
@@ -148,9 +153,10 @@ export class RunsModel {
     Signal.clearData(this);
   }
 
-  private _take(entries: readonly IRunEntry[]): void {
-    const before = JSON.stringify([this._entries, this._state, this._chosen]);
-    this._entries = [...entries].sort((a, b) => b.started - a.started);
+  private _take({ runs, warnings }: IRunList): void {
+    const before = JSON.stringify([this._entries, this._state, this._chosen, this._warnings]);
+    this._entries = [...runs].sort((a, b) => b.started - a.started);
+    this._warnings = warnings;
     this._state = { kind: 'ready' };
     if (this._restoring !== null && !this._byHand && this._entries.some(({ id }) => id === this._restoring)) {
       this._chosen = this._restoring;
@@ -161,7 +167,7 @@ export class RunsModel {
     if (!this._byHand && this.options.chooseNewest && this.chosen === null && live !== undefined) {
       this._chosen = live.id;
     }
-    if (JSON.stringify([this._entries, this._state, this._chosen]) !== before) {
+    if (JSON.stringify([this._entries, this._state, this._chosen, this._warnings]) !== before) {
       this._changed.emit();
     }
   }
@@ -182,6 +188,7 @@ export class RunsModel {
 
   private readonly _changed = new Signal<this, void>(this);
   private _entries: readonly IRunEntry[] = [];
+  private _warnings: readonly string[] = [];
   private _state: ListState = { kind: 'loading' };
   private _chosen: string | null = null;
   private _restoring: string | null = null;

@@ -1,10 +1,30 @@
 import { refreshIcon } from '@jupyterlab/ui-components';
+import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { DemoBox } from './demo-box';
 import { NoticeBox } from './notice-box';
 import type { PanelModel } from './panel-model';
 import { runMark } from './run-mark';
 import { Section } from './section';
+
+/** What the list has no runs of, and why: a line that unfolds. */
+function LeftOut(props: {
+  sentences: readonly string[];
+  trans: TranslationBundle;
+}): React.ReactElement | null {
+  const { sentences, trans } = props;
+  if (sentences.length === 0) {
+    return null;
+  }
+  return (
+    <details className="jp-MegalensRuns-leftOut">
+      <summary>{trans.__('Not all run folders could be read')}</summary>
+      {sentences.map(sentence => (
+        <p key={sentence}>{sentence}</p>
+      ))}
+    </details>
+  );
+}
 
 /** The list of runs; arrow keys move the choice. */
 export function RunsSection({ model }: { model: PanelModel }): React.ReactElement {
@@ -81,6 +101,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           })}
         </ul>
       )}
+      <LeftOut sentences={runs.warnings} trans={trans} />
       <DemoBox demo={model.demo} empty={runs.state.kind === 'ready' && entries.length === 0} trans={trans} />
       <button type="button" className="jp-MegalensLink" onClick={() => void model.connect()}>
         {trans.__('+ Connect to address…')}

@@ -47,6 +47,7 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
     };
     return {
       list: async () => (await runs()).list(),
+      listAll: async () => (await runs()).listAll(),
       rename: async (id, name) => (await runs()).rename(id, name),
       connect: async (address, token, foreign) => (await runs()).connect(address, token, foreign),
       openStatistics: async path => (await runs()).openStatistics(path),

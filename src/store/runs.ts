@@ -3,7 +3,7 @@ import { ClientError } from '../client/client-error';
 import type { DemoState, DemoWish } from '../client/demo-state';
 import type { SocketFactory } from '../client/hub-socket';
 import type { ClosedState } from '../client/hub-state';
-import type { IForeignHub, IOpenedStatistics, IReportFile, IRunEntry, RunsApi } from '../client/runs-api';
+import type { IForeignHub, IReportFile, IRunEntry, IRunList, RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';
 import type { ViewOptions } from '../protocol/views.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
@@ -44,7 +44,12 @@ export class Runs implements IDisposable {
   constructor(private readonly options: IRunsOptions) {}
 
   /** Every run that the server knows, newest first. */
-  list(): Promise<readonly IRunEntry[]> {
+  async list(): Promise<readonly IRunEntry[]> {
+    return (await this.listAll()).runs;
+  }
+
+  /** The same, with what is left out. */
+  listAll(): Promise<IRunList> {
     return this.options.api.list();
   }
 
@@ -58,7 +63,7 @@ export class Runs implements IDisposable {
   }
 
   /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
-  openStatistics(path: string, signal?: AbortSignal): Promise<IOpenedStatistics> {
+  openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {
     return this.options.api.openStatistics(path, signal);
   }
 

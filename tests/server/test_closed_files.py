@@ -125,6 +125,40 @@ def test_of_several_files_the_others_are_read_and_the_closed_one_is_named(ask, o
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_run_folders_that_cannot_be_read_are_named_beside_the_list_of_the_others(
+    server, ask, other, root, mode
+):
+    runs = root / "megalens-runs"
+    assert ask("runs")[1]["warnings"] == []
+    (runs / "torn").mkdir()
+    (runs / "torn" / "run.json").write_text('{"format": 1, "run"')
+    other.chmod(mode)
+    for _ in range(2):
+        status, body = ask("runs")
+        assert (status, [run["id"] for run in body["runs"]]) == (200, [RUN_ID])
+        closed, torn = body["warnings"]
+        assert closed == f"megalens-runs/{OTHER} cannot be looked into: Permission denied."
+        assert torn.startswith("megalens-runs/torn: Could not read the run folder. run.json")
+    (runs / "torn" / "run.json").unlink()
+    other.chmod(0o755)
+    _, body = ask("runs")
+    assert ({run["id"] for run in body["runs"]}, body["warnings"]) == ({RUN_ID, OTHER}, [])
+    runs.chmod(mode)
+    status, body = server.ask("runs")
+    assert (status, body["runs"]) == (200, [])
+    assert "megalens-runs" in body["warnings"][0]
+    assert all("Permission denied." in warning for warning in body["warnings"])
+
+
+def test_of_many_run_folders_that_cannot_be_read_some_are_named_and_the_rest_counted(ask, root):
+    for at in range(13):
+        (root / "megalens-runs" / f"torn-{at:02}").mkdir()
+        (root / "megalens-runs" / f"torn-{at:02}" / "run.json").write_text("[]")
+    warnings = ask("runs")[1]["warnings"]
+    assert (len(warnings), warnings[-1]) == (11, "And 3 more.")
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o444])
 def test_a_tree_that_may_not_be_entered(ask, opened, root, mode):
     write_tree(root / "logs" / "run-a")
     write_tree(root / "logs" / "run-b")
@@ -195,7 +229,7 @@ def test_of_many_runs_those_in_closed_folders_are_left_out_and_that_is_said(ask,
     for number in range(20):
         (root / "logs" / f"more-{number}").mkdir(mode=0)
     warnings = ask("statistics", body={"path": "logs"})[1]["warnings"]
-    assert (len(warnings), warnings[-1]) == (11, "Nor can 12 more folders.")
+    assert (len(warnings), warnings[-1]) == (11, "And 12 more.")
 
 
 def test_a_tree_below_a_folder_that_may_not_be_entered_is_not_said_to_hold_nothing(ask, opened, root):

@@ -39,6 +39,8 @@ export const STATISTICS: IRunEntry = {
 /** A service whose list the test writes, on runs held in memory. */
 export class MemoryRuns implements IMegalensRuns {
   entries: IRunEntry[] = [LIVE, OLD];
+  /** What is said to be left out of the list. */
+  warnings: readonly string[] = [];
   fault: Error | null = null;
   /** What every run says of itself. */
   hello: Hello = HELLO;
@@ -46,10 +48,14 @@ export class MemoryRuns implements IMegalensRuns {
   readonly released: string[] = [];
 
   async list(): Promise<readonly IRunEntry[]> {
+    return (await this.listAll()).runs;
+  }
+
+  async listAll(): ReturnType<IMegalensRuns['listAll']> {
     if (this.fault !== null) {
       throw this.fault;
     }
-    return this.entries;
+    return { runs: this.entries, warnings: this.warnings };
   }
 
   async rename(id: string, name: string): Promise<void> {
