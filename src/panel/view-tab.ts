@@ -52,10 +52,10 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
     return this._optionsChanged;
   }
 
-  /** Change the options from outside. */
+  /** Change the options from outside. Rejects when they are not as the contract says, and nothing has changed then. */
   async setOptions(options: ViewOptions): Promise<void> {
-    this._take(options);
     (await this.content.content()).setOptions(options);
+    this._take(options);
   }
 
   private _take(options: ViewOptions): void {

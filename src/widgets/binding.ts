@@ -1,5 +1,4 @@
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
-import { fullViewOptions } from '../protocol';
 import type { Bindings, IBoundModel } from './bindings';
 import type { ViewHost } from './view-host';
 
@@ -13,7 +12,7 @@ export function bind(host: ViewHost, modelId: string | null, models: Bindings): 
   let model: IBoundModel | null = null;
   const draw = (): void => {
     if (model) {
-      host.setOptions(fullViewOptions(model.readOptions()));
+      host.setOptions(model.readOptions());
     }
   };
   const send = (): void => model?.writeOptions(host.options);

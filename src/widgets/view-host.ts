@@ -74,11 +74,16 @@ export class ViewHost extends Widget {
     return this._mounted;
   }
 
-  /** Change the options from outside. The same options again change nothing. */
-  setOptions(options: FullViewOptions): void {
-    if (!JSONExt.deepEqual(options, this._options)) {
-      this._options = options;
-      this._view?.update(options);
+  /**
+   * Change the options from outside. The same options again change nothing.
+   *
+   * @throws {ProtocolError} When an option is not as the contract says; names the field, and nothing has changed.
+   */
+  setOptions(options: unknown): void {
+    const full = fullViewOptions(options);
+    if (!JSONExt.deepEqual(full, this._options)) {
+      this._options = full;
+      this._view?.update(full);
     }
   }
 
