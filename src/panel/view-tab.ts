@@ -17,8 +17,8 @@ export interface IViewWidget extends Widget {
 export interface IViewTabOptions extends IViewReference {
   /** Stable over reloads. */
   id: string;
-  /** Makes the widget when the tab is first shown. */
-  create: (reference: IViewReference) => Promise<IViewWidget>;
+  /** Makes the widget when the tab is first shown; `frame` is what it will fill. */
+  create: (reference: IViewReference, frame: HTMLElement) => Promise<IViewWidget>;
   sayFailure: (reason: unknown) => string;
 }
 
@@ -27,7 +27,7 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
   constructor({ id, run, options, create, sayFailure }: IViewTabOptions) {
     super({
       content: new LazyPanel(async () => {
-        const widget = await create({ run, options: this._options });
+        const widget = await create({ run, options: this._options }, this.content.node);
         widget.optionsChanged.connect((_, changed) => this._take(changed));
         return widget;
       }, sayFailure)

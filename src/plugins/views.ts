@@ -26,7 +26,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
       activate: id => app.shell.activateById(id),
       icon: megalensIcon,
       trans,
-      create: async ({ run, options }) => {
+      create: async ({ run, options }, frame) => {
         // The run is opened while the code is loaded; the view takes this share over.
         const early = runs.acquire(run);
         early.catch(() => undefined);
@@ -62,7 +62,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
               mountView(node, opened, view, {
                 runs,
                 // A tab is as tall as the work area; a cell is as tall as its picture.
-                frame: node.closest('.jp-MegalensLazy') ?? undefined,
+                frame,
                 translate: (text, ...values) => trans.__(text, ...values),
                 exportReport: chosen =>
                   void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })

@@ -34,6 +34,10 @@ test('the panel opens the explorer, which names a spike of one step and what is 
   await expect(tab.locator('.jp-MegalensView-title:visible').first()).toContainText('Gradient L2');
   // What the picture shows in words: the spike is drawn, and not thinned away.
   await expect(stage(tab)).toHaveAttribute('aria-label', /rose .* between step 24 and 25 in layer 2/);
+  // A tab is as tall as the work area, and the picture fills it.
+  const height = async (): Promise<number> =>
+    (await tab.locator('.jp-MegalensPlot canvas').first().boundingBox())?.height ?? 0;
+  await expect.poll(height).toBeGreaterThan(500);
   await shots(page, 'lab-moments-lines');
   await choose(tab, 'Of', 'residual streams');
   await choose(tab, 'Statistic', 'kurtosis');
