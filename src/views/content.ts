@@ -1,10 +1,12 @@
-import type { IRecipe } from '../charts';
+import type { IFrame, IRecipe } from '../charts';
 import type { IState } from './states';
 
 /** What a view found to draw. */
 export interface IContent {
   /** Null where `body` is all that is shown. */
   recipe: IRecipe | null;
+  /** The same for the plot that came out, where it was made for one of another size; null where it fits. Asked once after each drawing. */
+  refit?: (frame: IFrame) => IRecipe | null;
   /** The same for an exported picture, where the page draws it in a way of its own. */
   printed?: () => IRecipe;
   /** What is shown that is not a picture, such as a table. */

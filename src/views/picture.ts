@@ -1,4 +1,4 @@
-import { Chart, readTheme, Zoom, type IFrame, type IPlace, type IZoomOptions } from '../charts';
+import { Chart, readTheme, Zoom, type IFrame, type IPlace, type IRecipe, type IZoomOptions } from '../charts';
 import type { IContent } from './content';
 import { fitRecipe } from './fit-recipe';
 import { roomIn } from './room-in';
@@ -52,7 +52,7 @@ export class Picture {
 
   /** Draw what a view has; the first time the chart is made. */
   async draw(content: IContent): Promise<void> {
-    const recipe = fitRecipe(content, this._zoom, roomIn(this._host.frame, this._shell.plot));
+    const recipe = this._fit(content);
     if (recipe === null) {
       return;
     }
@@ -76,6 +76,11 @@ export class Picture {
       await this._chart.apply(recipe);
     }
     await this._chart.resize(this.width);
+    const fitting = this.frame && content.refit?.(this.frame);
+    const again = fitting && this._fit({ ...content, recipe: fitting });
+    if (again) {
+      await this._chart.apply(again);
+    }
     this._events.placed();
   }
 
@@ -88,6 +93,10 @@ export class Picture {
     this._isDisposed = true;
     this._zoom?.dispose();
     this._chart?.dispose();
+  }
+
+  private _fit(content: IContent): IRecipe | null {
+    return fitRecipe(content, this._zoom, roomIn(this._host.frame, this._shell.plot));
   }
 
   private _chart: Chart | null = null;

@@ -217,6 +217,19 @@ test('a narrow page has room for everything', async ({ page }) => {
   expect(wide).toBeLessThanOrEqual(360);
 });
 
+test('lines are painted as large as their plot, also when that changes', async ({ page }) => {
+  await show(page, { by: ['layer'] }, { layers: 4, steps: 40 });
+  const stretched = (): Promise<number> => page.evaluate(() => window.harness.stretched());
+  expect(await stretched()).toBe(0);
+  const painted = (): Promise<number | undefined> =>
+    page.evaluate(() => window.harness.chart().recipe.painted);
+  const before = await painted();
+  await page.setViewportSize({ width: 700, height: 700 });
+  await expect.poll(painted).toBeGreaterThan(before ?? 0);
+  await settled(page);
+  expect(await stretched()).toBe(0);
+});
+
 test('lines take the colours of another theme', async ({ page }) => {
   await show(page, { by: ['layer'] }, { layers: 4, steps: 40 });
   const colors = (): Promise<string> =>

@@ -131,8 +131,14 @@ const harness = {
   /** Steps of the first line of the explorer that lie in the part of the plot that is shown. */
   shownSteps(): number {
     const { x0 = 0, x1 = 0 } = drawn().recipe.params as Record<string, number>;
-    const [line] = lastPainted;
+    const [line] = lastPainted?.lines ?? [];
     return Array.from(line?.x ?? []).filter(x => x >= x0 && x <= x1).length;
+  },
+
+  /** By how many pixels the explorer's lines were painted for another plot than they lie in. */
+  stretched(): number {
+    const { width = 0, height = 0 } = drawn().frames()[0] ?? {};
+    return Math.abs(width - (lastPainted?.width ?? 0)) + Math.abs(height - (lastPainted?.height ?? 0));
   },
 
   /** Take the time of every animation frame until `endFrames`. */
@@ -254,10 +260,10 @@ const harness = {
 
 let frames: number[] | null = null;
 /** What the explorer painted last. */
-let lastPainted: readonly { readonly x: Float64Array }[] = [];
+let lastPainted: Parameters<LinePaper['paint']>[0] | null = null;
 const paint = LinePaper.prototype.paint;
 LinePaper.prototype.paint = function (painting): ReturnType<LinePaper['paint']> {
-  lastPainted = painting.lines;
+  lastPainted = painting;
   return paint.call(this, painting);
 };
 const together: IView[] = [];

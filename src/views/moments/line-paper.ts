@@ -1,4 +1,4 @@
-import type { Row } from '../../charts';
+import type { IFrame, Row } from '../../charts';
 import { dashOf } from './colors';
 import type { IMomentLine } from './line';
 import { paintLines } from './paint-lines';
@@ -28,6 +28,12 @@ export class LinePaper {
   /** Counts the paintings. */
   get painted(): number {
     return this._painted;
+  }
+
+  /** Whether what was painted last is of another size than a plot: it would be blurred. */
+  isStretchedIn({ width, height }: IFrame): boolean {
+    const { painting } = this._last ?? {};
+    return painting !== undefined && (painting.width !== width || painting.height !== height);
   }
 
   /** Return the rows of the dataset `pictures`; null where the page has no canvas. */

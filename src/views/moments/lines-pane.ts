@@ -1,4 +1,4 @@
-import { formatInteger, type IPlace } from '../../charts';
+import { formatInteger, type IFrame, type IPlace, type IRecipe } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../content';
@@ -226,22 +226,16 @@ export class LinesPane extends MomentPane {
       }
     };
     const { x0, x1 } = this.zoom?.isZoomed ? this.zoom.domain : { x0: read.x[0], x1: read.x[1] };
-    const frame = this.frame ?? { width: Math.max(200, this.width - 200), height: HEIGHT };
-    const pictures =
-      this.host.renderer === 'svg'
-        ? null
-        : this._paper.paint({
-            lines,
-            colors: this._colors,
-            y: read.y,
-            scale: read.scale,
-            shown: [x0, x1],
-            full: read.x,
-            width: frame.width,
-            height: frame.height
-          });
+    const paper = this.host.renderer === 'svg' ? null : this._paper;
+    const recipeIn = ({ width, height }: Pick<IFrame, 'width' | 'height'>): IRecipe => {
+      const { y, scale, x: full } = read;
+      const look = { lines, colors: this._colors, y, scale, full, width, height };
+      const pictures = paper?.paint({ ...look, shown: [x0, x1] }) ?? null;
+      return { ...lineRecipe(wish, pictures), painted: this._paper.painted };
+    };
     return {
-      recipe: { ...lineRecipe(wish, pictures), painted: this._paper.painted },
+      recipe: recipeIn(this.frame ?? { width: Math.max(200, this.width - 200), height: HEIGHT }),
+      refit: frame => (paper?.isStretchedIn(frame) ? recipeIn(frame) : null),
       printed: () => lineRecipe(wish, null),
       extent: { x: read.x, y: read.y },
       ...this._words,
