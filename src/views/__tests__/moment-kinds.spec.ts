@@ -115,6 +115,32 @@ describe('comparing runs', () => {
     expect(released).toEqual(['r2']);
   });
 
+  it('marks where another run is not finite, however it is compared, and says in which one', async () => {
+    page.run.log(...grads(2, 8));
+    const made = other(3);
+    const name = 'decoder.layers.1.mlp.linear_fc2.weight';
+    const nan = (step: number): Parameters<MemoryRun['log']>[0] => ({
+      step,
+      name,
+      nan: 3,
+      samples: 16 * step
+    });
+    made.log(nan(6), nan(7), { step: 8, name, std: 1, samples: 128 }, nan(9));
+    const marked = (): number =>
+      document.querySelectorAll('.jp-MegalensPlot .mark-rect path[fill="#ff2bd6"]').length;
+    await page.show({ statistic: 'std', by: ['layer'], runs: ['r2'] }, host(made));
+    for (const compare of ['overlay', 'ratio', 'difference'] as const) {
+      await page.view?.update({ compare } as Partial<ViewOptions>);
+      expect(page.caption()).toContain(
+        'Values of gpt-wide that are not finite at 3 steps, marked along the top'
+      );
+      // Neighbours among its own steps are one stretch.
+      expect(marked()).toBe(2);
+    }
+    await page.view?.update({ runs: [] } as Partial<ViewOptions>);
+    expect(marked()).toBe(0);
+  });
+
   const legend = (): (string | null)[] =>
     [...document.querySelectorAll('.role-legend-label text')].map(each => each.textContent);
 

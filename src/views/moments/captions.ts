@@ -97,19 +97,18 @@ export function optionWords(options: MomentOptions, index: IMomentIndex | null, 
  * Say at how many steps values were not finite, and that they are marked.
  *
  * @param marked Whether the picture marks them along its top.
+ * @param run Name of the run, where it is another than the view's own.
  */
-export function nonFiniteWords(groups: IMomentGroups, t: Translate, marked = true): string[] {
-  const steps = new Set<number>();
-  groups.nonFinite.forEach((count, at) => {
-    if (count !== 0 || groups.value[at] === Infinity || groups.value[at] === -Infinity) {
-      steps.add(groups.step[at] ?? 0);
-    }
-  });
+export function nonFiniteWords(
+  groups: IMomentGroups,
+  t: Translate,
+  marked = true,
+  run: string | null = null
+): string[] {
+  const steps = badSteps(groups);
   const many = formatInteger(steps.size);
-  const where =
-    steps.size === 1
-      ? t('Values that are not finite at %1 step', many)
-      : t('Values that are not finite at %1 steps', many);
+  const what = run === null ? t('Values that are not finite') : t('Values of %1 that are not finite', run);
+  const where = steps.size === 1 ? t('%1 at %2 step', what, many) : t('%1 at %2 steps', what, many);
   return steps.size === 0
     ? []
     : [
@@ -117,6 +116,19 @@ export function nonFiniteWords(groups: IMomentGroups, t: Translate, marked = tru
           ? t('%1, marked along the top; statistics are over the finite ones.', where)
           : t('%1; statistics are over the finite ones.', where)
       ];
+}
+
+/** Steps with values that are not finite, each with how many; those that only overflowed count once. */
+export function badSteps(groups: IMomentGroups): Map<number, number> {
+  const counts = new Map<number, number>();
+  groups.nonFinite.forEach((count, at) => {
+    const infinite = groups.value[at] === Infinity || groups.value[at] === -Infinity;
+    if (count !== 0 || infinite) {
+      const step = groups.step[at] ?? 0;
+      counts.set(step, (counts.get(step) ?? 0) + (count > 0 ? count : 1));
+    }
+  });
+  return counts;
 }
 
 /** A stretch of the x axis in which every step has values that are not finite. */
@@ -137,16 +149,8 @@ export function badStretches(
   steps: ArrayLike<number>,
   xOf: (step: number) => number
 ): IStretch[] {
-  const counts = new Map<number, number>();
-  groups.nonFinite.forEach((count, at) => {
-    const infinite = groups.value[at] === Infinity || groups.value[at] === -Infinity;
-    if (count !== 0 || infinite) {
-      const step = groups.step[at] ?? 0;
-      counts.set(step, (counts.get(step) ?? 0) + (count > 0 ? count : 1));
-    }
-  });
   const found: (IStretch & { place: number })[] = [];
-  for (const [step, count] of [...counts].sort(([a], [b]) => a - b)) {
+  for (const [step, count] of [...badSteps(groups)].sort(([a], [b]) => a - b)) {
     const place = placeNear(steps, step);
     const last = found[found.length - 1];
     const x = xOf(step);

@@ -116,6 +116,7 @@ export function lineCaption(
     ...(read.scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : []),
     ...optionWords(options, index, t),
     ...nonFiniteWords(read.base, t),
+    ...read.badIn.flatMap(other => nonFiniteWords(other.groups, t, true, other.name)),
     ...(compared.length > 0 && options.compare !== 'overlay'
       ? []
       : trustWords(read.base, { ...options, by: [...by] }, t))

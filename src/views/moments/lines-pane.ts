@@ -165,6 +165,7 @@ export class LinesPane extends MomentPane {
       name: this.source.name,
       reader,
       others: this.otherRuns,
+      everything: this.everything,
       axis: this._axis,
       steps: this._logged.step
     };

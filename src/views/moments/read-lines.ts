@@ -1,7 +1,7 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import type { Translate } from '../translate';
-import type { StepAxis } from './axes';
-import { badStretches, drawnSteps, type IStretch } from './captions';
+import { StepAxis } from './axes';
+import { badSteps, badStretches, drawnSteps, type IStretch } from './captions';
 import { compareLines } from './compare';
 import { finiteRange, linesOf, type IMomentLine } from './line';
 import type { IOtherRun } from './other-runs';
@@ -14,12 +14,21 @@ export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly question: IMomentQuery;
+  /** The question for every step of a run. */
+  readonly everything: IMomentQuery;
   readonly name: string;
   readonly reader: MomentReader;
   readonly others: readonly IOtherRun[];
   readonly axis: StepAxis;
   /** Every step that was logged. */
   readonly steps: Float64Array;
+}
+
+/** Another run with values that are not finite. */
+export interface IBadRun {
+  readonly name: string;
+  readonly groups: IMomentGroups;
+  readonly stretches: readonly IStretch[];
 }
 
 /** Whole lines, and what is drawn around them. */
@@ -33,7 +42,10 @@ export interface ILines {
   readonly between: number;
   /** Other runs that have nothing to compare. */
   readonly without: readonly string[];
+  /** Where values are not finite, in any of the runs. */
   readonly bad: readonly IStretch[];
+  /** Other runs in which there are some. */
+  readonly badIn: readonly IBadRun[];
   readonly x: [number, number];
   readonly y: [number, number];
   readonly scale: string;
@@ -74,8 +86,18 @@ export async function readLines(
     return [groups, namedLines(query, groups, run, t, raw)];
   };
   const [base, own] = await read(reader, 0);
+  const badIn: IBadRun[] = [];
   const rest = await Promise.all(
-    others.map(async ({ reader: other }, at) => (other ? (await read(other, at + 1))[1] : []))
+    others.map(async (other, at) => {
+      if (other.reader === null) {
+        return [];
+      }
+      const [groups, lines] = await read(other.reader, at + 1);
+      if (badSteps(groups).size > 0) {
+        badIn.push(await badRun(query, other.name, other.reader, groups, signal));
+      }
+      return lines;
+    })
   );
   const compared =
     compares && options.compare !== 'overlay' ? compareLines(own, rest.flat(), options.compare) : null;
@@ -91,12 +113,29 @@ export async function readLines(
     lines,
     between: compared?.between ?? 0,
     without: others.filter((_, at) => rest[at]?.length === 0).map(each => each.name),
-    bad: badStretches(base, query.steps, step => axis.xOf(step)),
+    bad: [
+      ...badStretches(base, query.steps, step => axis.xOf(step)),
+      ...badIn.flatMap(({ stretches }) => stretches)
+    ],
+    badIn,
     x: wide([Math.min(...ends), Math.max(...ends)]),
     y: padded(range, options.transform === 'log'),
     scale: scaleOf(options.transform, range?.[0] ?? 0),
     leftOut: !compares && base.stepsTotal > drawnSteps(base)
   };
+}
+
+/** Find where another run has values that are not finite: neighbours among its own steps are one stretch. */
+async function badRun(
+  { everything, options }: ILinesQuery,
+  name: string,
+  reader: MomentReader,
+  groups: IMomentGroups,
+  signal: AbortSignal
+): Promise<IBadRun> {
+  const total = await reader.groups(everything, signal);
+  const axis = new StepAxis(total, options.x);
+  return { name, groups, stretches: badStretches(groups, total.step, step => axis.xOf(step)) };
 }
 
 /** Turn groups of one of the runs into lines with names; with the run's where there are several. */
