@@ -125,7 +125,7 @@ def _draw(
     if drawn_from:
         caption.append(f"Drawn from {integer_text(drawn_from)} points, keeping every minimum and maximum.")
     if bad:
-        caption.append(f"{integer_text(bad)} values are not finite; triangles mark them.")
+        caption.append(f"Values that are not finite: {integer_text(bad)}; marks along the top show where.")
     scale = "linear" if options["transform"] == "linear" else "log" if lowest > 0 else "symlog"
     if scale == "symlog":
         caption.append("The axis is logarithmic on both sides of zero.")

@@ -306,8 +306,8 @@ def _caption(
     if drawn_from:
         lines.append(f"Drawn from {integer_text(drawn_from)} points, keeping every minimum and maximum.")
     if bad:
-        marked = "; triangles mark their steps" if options["kind"] == "lines" else ""
-        lines.append(f"{integer_text(sum(bad.values()))} traced values were not finite{marked}.")
+        marked = "; marks along the top show where" if options["kind"] == "lines" else ""
+        lines.append(f"Values that were not finite: {integer_text(sum(bad.values()))}{marked}.")
     return lines
 
 

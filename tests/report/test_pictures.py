@@ -96,6 +96,7 @@ def test_a_trend_draws_the_numbers_of_the_client(run, statistic):
     drawn = {(row["step"], row["layer"]): row["value"] for row in shown.datasets["rows"]}
     assert drawn == {(row["step"], row["layer"]): row["value"] for row in expected.to_pylist()}
     assert [(row["step"], row["layer"], row["count"]) for row in shown.datasets["nonfinite"]] == [(30, 2, 3)]
+    assert "Values that were not finite: 3; marks along the top show where." in shown.caption
 
 
 def test_a_trend_keeps_to_the_steps_that_are_asked_for(run):
