@@ -16,6 +16,7 @@ from .controls import Controls
 from .errors import ClientError
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
+from .run_words import run_words
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -96,6 +97,11 @@ class Run(Controls):
     def config(self) -> dict[str, dict[str, Any]]:
         """What is traced now: settings by flag name. A flag that is not here is off."""
         return dict(self._hello["config"]["flags"])
+
+    @property
+    def logged(self) -> dict[str, int]:
+        """Statistics that the training logs: steps from one to the next, by ``param``, ``grad`` and so on. One that is not here is off."""
+        return dict(self._hello.get("statistics") or {})
 
     @property
     def versions(self) -> dict[str, str]:
@@ -345,38 +351,4 @@ class Run(Controls):
         self.close()
 
     def __repr__(self) -> str:
-        lines = [
-            f"{self.name} · {'live' if self.live else 'recorded' if self.folder else 'ended'} · {self.state} · step {self.step}"
-        ]
-        model, layout = self.model, self.layout
-        if model:
-            hidden = f" · {model['hidden']} hidden" if model.get("hidden") else ""
-            where = f" · TP {layout['tp']} PP {layout['pp']} DP {layout['dp']}" if layout else ""
-            lines.append(f"  {model['name']} · {model['layers']} layers{hidden}{where}")
-        tracing = ", ".join(f"{flag} {_short_setting(setting)}" for flag, setting in self.config.items())
-        lines.append(f"  tracing: {tracing or 'nothing'}")
-        if self.perturbation:
-            lines.append(f"  PERTURBED: {_short_perturbation(self.perturbation)}")
-        if self.mode.get("while_watched"):
-            lines.append("  trains only while somebody watches")
-        lines += [f"  {warning}" for warning in self.warnings]
-        return os.linesep.join(lines)
-
-
-def _short_setting(setting: Mapping[str, Any]) -> str:
-    compressor = setting.get("compressor") or {}
-    params = ", ".join(str(value) for value in (compressor.get("params") or {}).values())
-    layers = setting.get("layers", "all")
-    return f"{compressor.get('name')}({params})" + ("" if layers == "all" else f" layers {layers}")
-
-
-def _short_perturbation(perturb: Mapping[str, Any]) -> str:
-    sites = []
-    for name, site in perturb["sites"].items():
-        values = ", ".join(str(value) for value in (site["kind"].get("params") or {}).values())
-        layers = site.get("layers", "all")
-        sites.append(
-            f"{name} {site['kind']['name']}({values})" + ("" if layers == "all" else f" layers {layers}")
-        )
-    until = f" until step {perturb['until']}" if "until" in perturb else ""
-    return f"{'; '.join(sites)}{until}"
+        return os.linesep.join(run_words(self))

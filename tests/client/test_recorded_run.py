@@ -48,6 +48,32 @@ def test_a_recorded_run_answers_like_a_live_one(folder):
     run.close()
 
 
+@pytest.mark.parametrize(
+    ("logged", "flags", "lines"),
+    [
+        ({}, {}, ["  tracing: nothing"]),
+        (
+            {"grad": 1, "activation": 100, "param": 1},
+            {},
+            ["  statistics: grad, param every step; activation every 100 steps"],
+        ),
+        (
+            {"grad": 5},
+            {"MLP1_mat_mul": {"compressor": {"name": "Tile", "params": {"tiles": 96}}, "layers": "1-2"}},
+            ["  tracing: MLP1_mat_mul Tile(96) layers 1-2", "  statistics: grad every 5 steps"],
+        ),
+    ],
+)
+def test_a_run_says_what_it_traces_and_logs(folder, logged, flags, lines):
+    header = json.loads((folder / "run.json").read_text())
+    header |= {"config": {**header["config"], "flags": flags}, "statistics": logged}
+    (folder / "run.json").write_text(json.dumps(header))
+    run = open_run(folder)
+    assert run.logged == logged
+    said = repr(run).splitlines()
+    assert [line for line in said if line.startswith(("  tracing", "  statistics"))] == lines
+
+
 @pytest.mark.parametrize("form", ["parquet", "arrows"])
 @pytest.mark.parametrize(
     ("layer", "layers"),

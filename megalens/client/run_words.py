@@ -1,0 +1,62 @@
+"""A run in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["run_words"]
+
+
+def run_words(run: Run) -> Iterator[str]:
+    """Give the lines that say what a run is, how far it is, and what is traced, logged and perturbed."""
+    kind = "live" if run.live else "recorded" if run.folder else "ended"
+    yield f"{run.name} · {kind} · {run.state} · step {run.step}"
+    model, layout = run.model, run.layout
+    if model:
+        hidden = f" · {model['hidden']} hidden" if model.get("hidden") else ""
+        where = f" · TP {layout['tp']} PP {layout['pp']} DP {layout['dp']}" if layout else ""
+        yield f"  {model['name']} · {model['layers']} layers{hidden}{where}"
+    tracing = ", ".join(f"{flag} {_setting(setting)}" for flag, setting in run.config.items())
+    # Files of another logger have nothing that could be traced.
+    if tracing or (model and not run.logged):
+        yield f"  tracing: {tracing or 'nothing'}"
+    if run.logged:
+        yield f"  statistics: {_logged(run.logged)}"
+    if run.perturbation:
+        yield f"  PERTURBED: {_perturbation(run.perturbation)}"
+    if run.mode.get("while_watched"):
+        yield "  trains only while somebody watches"
+    yield from (f"  {warning}" for warning in run.warnings)
+
+
+def _setting(setting: Mapping[str, Any]) -> str:
+    compressor = setting.get("compressor") or {}
+    params = ", ".join(str(value) for value in (compressor.get("params") or {}).values())
+    layers = setting.get("layers", "all")
+    return f"{compressor.get('name')}({params})" + ("" if layers == "all" else f" layers {layers}")
+
+
+def _logged(logged: Mapping[str, int]) -> str:
+    together: dict[int, list[str]] = {}
+    for stat, every in logged.items():
+        together.setdefault(every, []).append(stat)
+    return "; ".join(
+        f"{', '.join(stats)} every {'step' if every == 1 else f'{every} steps'}"
+        for every, stats in sorted(together.items())
+    )
+
+
+def _perturbation(perturb: Mapping[str, Any]) -> str:
+    sites = []
+    for name, site in perturb["sites"].items():
+        values = ", ".join(str(value) for value in (site["kind"].get("params") or {}).values())
+        layers = site.get("layers", "all")
+        sites.append(
+            f"{name} {site['kind']['name']}({values})" + ("" if layers == "all" else f" layers {layers}")
+        )
+    until = f" until step {perturb['until']}" if "until" in perturb else ""
+    return f"{'; '.join(sites)}{until}"
