@@ -28,6 +28,8 @@ _DEFINITIONS: dict[str, str] = {
     for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
 }
 VIEW_NAMES: tuple[str, ...] = tuple(_DEFINITIONS)
+# The methods of a run that make views have their names, but for the one whose name is taken by its rows.
+_METHODS = {"moments": "explore"}
 
 
 def view_fields(view: str) -> tuple[str, ...]:
@@ -102,7 +104,7 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
             name, value = f"{name}.{path[1]}", value[path[1]]
             spec = _resolved(spec["properties"][path[1]])
         expected = _expected(spec)
-        message = f"{view}({name}=…) must be {expected}, and {_short(value)} came."
+        message = f"{_METHODS.get(view, view)}({name}=…) must be {expected}, and {_short(value)} came."
         return ProtocolError(
             "bad-parameter", message, field=prefix + ".".join(path), expected=expected, got=_short(value)
         )

@@ -163,7 +163,7 @@ def test_a_statistic_may_stand_where_what_was_measured_does(run):
         WidgetError, match=r"'kurtosis' is a statistic, and statistic='l2' came beside it.*param, grad"
     ):
         run.explore("kurtosis", "l2")
-    with pytest.raises(WidgetError, match=r"moments\(stat=…\) must be one of param, grad"):
+    with pytest.raises(WidgetError, match=r"explore\(stat=…\) must be one of param, grad"):
         run.explore("gradients")
 
 
