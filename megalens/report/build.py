@@ -14,6 +14,7 @@ from .draw import check_views, make_pictures
 from .errors import ReportError
 from .facts import read_facts
 from .ipynb import build_notebook
+from .other_runs import Others, beside, kept_open
 from .page import build_page
 from .picture import Picture
 from .source import traced_flags
@@ -38,6 +39,7 @@ def build_report(
     title: str | None = None,
     format: str = "html",
     folder: str | None = None,
+    others: Others | None = None,
     progress: Progress | None = None,
 ) -> bytes:
     """Freeze views of a run.
@@ -54,6 +56,8 @@ def build_report(
         A page that draws without kernel and network, or a notebook with the views' own code.
     folder : str, optional
         Run folder as a notebook report opens it, relative to where the notebook will lie; ``megalens-runs/<folder>`` when absent.
+    others : callable, optional
+        Opens a run that a view compares with by its id, or gives None; it is closed here. When absent: the recordings beside this one.
     progress : callable, optional
         See :data:`Progress`.
 
@@ -77,11 +81,13 @@ def build_report(
     pictures: list[Picture] = []
     heatmaps = sum(options["view"] in ("heatmap", "history") for options in checked)
     room = _FRAME_ROOM // max(1, heatmaps) if format == "html" else 0
-    for place, options in enumerate(checked):
-        where = f"views[{place}]"
-        if progress:
-            progress(place, total, f"Reading {options.get('flag') or options['view']}")
-        pictures += make_pictures(run, options, where, room=room, progress=_within(progress, place, total))
+    with kept_open(others or beside(run), _settle) as opened:
+        for place, options in enumerate(checked):
+            where = f"views[{place}]"
+            if progress:
+                progress(place, total, f"Reading {options.get('flag') or options['view']}")
+            reading = _within(progress, place, total)
+            pictures += make_pictures(run, options, where, room=room, others=opened, progress=reading)
     facts = read_facts(run)
     heading = title or facts.name
     drawing = _after(progress, len(checked), total)

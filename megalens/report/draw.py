@@ -14,6 +14,7 @@ from .errors import ReportError
 from .heatmap import heatmap_picture
 from .history import history_pictures
 from .moments import moments_pictures
+from .other_runs import Others, beside, kept_open, nobody
 from .picture import Picture
 from .scalars import scalars_picture
 from .trend import trend_picture
@@ -54,16 +55,19 @@ def make_pictures(
     where: str = "view",
     *,
     room: int = 0,
+    others: Others = nobody,
     progress: Callable[[float], object] | None = None,
 ) -> list[Picture]:
-    """Read and shape what one view shows: one picture, of a history and of the explorer's overview two. As :func:`make_picture`."""
+    """Read and shape what one view shows: one picture, of a history and of the explorer's overview two. As :func:`make_picture`; ``others`` opens the runs
+    that the view compares with.
+    """
     if options["view"] not in ("history", "moments"):
         return [make_picture(run, options, where, room=room, progress=progress)]
     with _naming(where):
         pictures = (
             history_pictures(run, options, room=room, progress=progress)
             if options["view"] == "history"
-            else moments_pictures(run, options, progress=progress)
+            else moments_pictures(run, options, others=others, progress=progress)
         )
     return [replace(each, caption=[*origin_words(run.origin), *each.caption]) for each in pictures]
 
@@ -106,7 +110,8 @@ def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
     A cell must display whatever happens, so this raises nothing that a run or an option can cause.
     """
     try:
-        pictures = make_pictures(run, check_view(run, options, "view"))
+        with kept_open(beside(run)) as others:
+            pictures = make_pictures(run, check_view(run, options, "view"), others=others)
         caption = " ".join(line for each in pictures for line in (f"{each.title}.", *each.caption))
         return "".join(each.svg(title=False) for each in pictures if not each.empty), caption
     except ReportError as error:

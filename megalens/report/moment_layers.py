@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from .colors import NONFINITE
-from .moment_lines import axis, legend_entries, line_colors, line_rows, wide
+from .moment_compare import Line, line_colors
+from .moment_lines import axis, legend_entries, line_rows, wide
 from .moment_series import Series, SeriesGroups, largest
 from .moment_words import (
     axis_words,
+    bad_words,
     by_words,
     capital,
     key_words,
@@ -48,7 +50,7 @@ def layers_picture(
     every = _over_layers(groups, by)
     drawn = largest(every, options["series"])
     names = [key_words(series.key, by) for series in drawn.series]
-    colors = line_colors(drawn)
+    colors = line_colors([Line(0, series) for series in drawn.series], drawn.by)
     bars = options["marks"] == "bars"
     layers = np.concatenate([series.step for series in drawn.series])
     rows = [
@@ -70,6 +72,7 @@ def layers_picture(
         title=f"{capital(quantity_words(options))} by layer{beside}{where}",
         caption=[
             *left_out_words(every, drawn),
+            *bad_words(groups),
             *trust_words(groups, options),
             *option_words({**options, "smoothing": 0}),
         ],

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .colors import NONFINITE, both_tones, mixed_stop, palette
+from .colors import NONFINITE
+from .moment_compare import DASHES, Line, compare_lines, compared_title, line_colors, missing_words, run_words
 from .moment_series import Series, SeriesGroups, largest, shown, smoothed, thinned
 from .moment_words import (
     axis_words,
+    bad_words,
     by_words,
     capital,
     entry_text,
@@ -24,9 +26,9 @@ from .moment_words import (
     trust_words,
 )
 from .picture import Picture
-from .words import integer_text, number_text
+from .words import clean, integer_text, number_text
 
-__all__ = ["axis", "legend_entries", "line_colors", "line_rows", "lines_picture", "wide"]
+__all__ = ["OtherGroups", "axis", "legend_entries", "line_rows", "lines_picture", "wide"]
 
 _MOST_POINTS = 600
 _LEAST_POINTS = 100
@@ -35,7 +37,23 @@ _MOST_ENTRIES = 14
 _MOST_STRETCHES = 500
 
 
-def lines_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int = 850) -> Picture:
+@dataclass(frozen=True)
+class OtherGroups:
+    """What another run has of the same question: None where it has nothing of it, or is not there."""
+
+    name: str
+    groups: SeriesGroups | None
+    there: bool = True
+
+
+def lines_picture(
+    options: Mapping[str, Any],
+    groups: SeriesGroups,
+    width: int = 850,
+    *,
+    name: str = "",
+    others: Sequence[OtherGroups] = (),
+) -> Picture:
     """Draw one line a group.
 
     Parameters
@@ -46,55 +64,79 @@ def lines_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int =
         What is grouped, as it is: of every step, since numbers may be shown against the first one.
     width : int
         Width of the whole picture in pixels.
+    name : str
+        The run.
+    others : sequence of OtherGroups
+        Runs that it is compared with, grouped in the same way.
     """
+    by, samples = groups.by, options["x"] == "samples"
     every = groups.within(options["steps"])
-    chosen = {each.key for each in largest(every, options["series"]).series}
-    kept = replace(groups, series=[each for each in groups.series if each.key in chosen])
-    raw = kept.each(lambda series: shown(series, options["show"])).within(options["steps"])
-    smooth = options["smoothing"] > 1
-    whole = (
-        kept.each(lambda series: smoothed(shown(series, options["show"]), options["smoothing"])).within(
-            options["steps"]
-        )
-        if smooth
-        else raw
+    asked = [groups, *(other.groups for other in others)]
+    lines = [line for run, each in enumerate(asked) if each for line in _lines(options, each, run)]
+    between = 0
+    if others and options["compare"] != "overlay":
+        own, theirs = ([line for line in lines if (line.run > 0) is other] for other in (False, True))
+        lines, between = compare_lines(own, theirs, options["compare"], samples)
+    there = {
+        run: clean(each.name) for run, each in enumerate(others, 1) if any(line.run == run for line in lines)
+    }
+    without = [each for run, each in enumerate(others, 1) if run not in there]
+    missing = missing_words(
+        [clean(each.name) for each in without if each.there],
+        [clean(each.name) for each in without if not each.there],
     )
-    most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // ((1 + smooth) * max(1, len(whole.series)))))
-    drawn = whole.each(lambda series: thinned(series, most))
-    faint = raw.each(lambda series: thinned(series, most)) if smooth else SeriesGroups(groups.by, [])
-    samples = options["x"] == "samples"
-    colors = line_colors(drawn)
+    if not lines:
+        return Picture(options, capital(quantity_words(options)), missing)
+    smooth = options["smoothing"] > 1
+    most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // ((1 + smooth) * len(lines))))
+    drawn = [replace(line, series=thinned(line.series, most)) for line in lines]
+    colors = line_colors(drawn, by)
+    named = [_names(line, by, [name, *(each.name for each in others)]) for line in drawn]
     rows: list[dict[str, Any]] = []
-    for place, series in enumerate(drawn.series):
-        name = key_words(series.key, groups.by)
-        if smooth:
+    for place, line in enumerate(drawn):
+        words = named[place][0]
+        if line.faint is not None:
+            faint = thinned(line.faint, most)
             rows += line_rows(
-                faint.series[place], 2 * place, name, colors[place], samples=samples, opacity=0.25
+                faint, 2 * place, words, colors[place], samples=samples, opacity=0.25, run=line.run
             )
-        rows += line_rows(series, 2 * place + 1, name, colors[place], samples=samples, opacity=1)
-    xs = np.concatenate([each.samples if samples else each.step for each in drawn.series])
+        rows += line_rows(
+            line.series, 2 * place + 1, words, colors[place], samples=samples, opacity=1, run=line.run
+        )
+    xs = np.concatenate([line.x(samples) for line in drawn])
     finite = [row["value"] for row in rows if row["value"] is not None]
     scale, low, high = axis(options["transform"], finite)
     x0, x1 = wide(float(xs.min()), float(xs.max()))
-    steps = drawn.steps
+    steps = SeriesGroups(by, [line.series for line in drawn]).steps
     span = f"steps {integer_text(steps[0])} to {integer_text(steps[-1])}"
-    over = f" by {by_words(groups.by)}" if groups.by else " of all tensors"
-    key = legend_entries([key_words(each.key, groups.by) for each in drawn.series], colors)
+    over = f" by {by_words(by)}" if by else " of all tensors"
+    title = f"{capital(quantity_words(options))}{over}, {span}"
+    key = legend_entries([label for _, label in named], colors)
+    own_drawn = [line.series for line in drawn if line.run == 0]
+    inside = {run: each.within(options["steps"]) for run, each in enumerate(asked) if each}
     return Picture(
         options=options,
-        title=f"{capital(quantity_words(options))}{over}, {span}",
+        title=compared_title(title, options["compare"], list(there.values())) if there else title,
         caption=[
-            *left_out_words(every, drawn),
-            *trust_words(every, options),
+            *(left_out_words(every, SeriesGroups(by, own_drawn)) if own_drawn else []),
+            *run_words(options, name, there, between),
+            *missing,
+            *(words for run, each in inside.items() for words in bad_words(each, there.get(run, ""))),
+            *(trust_words(every, options) if own_drawn else []),
             *option_words(options),
             *(["The axis is logarithmic on both sides of zero."] if scale == "symlog" else []),
         ],
-        summary=_summary(options, whole),
+        summary=_summary(
+            axis_words(options, compared=bool(there)),
+            lines,
+            [words for words, _ in named],
+            alone=not by and not there,
+        ),
         template="moment-lines",
         texts={
             "xTitle": "samples" if samples else "step",
-            "yTitle": axis_words(options),
-            "colorTitle": capital(by_words(groups.by)),
+            "yTitle": axis_words(options, compared=bool(there)),
+            "colorTitle": capital(by_words(by)),
             "yScale": scale,
         },
         params={
@@ -106,11 +148,35 @@ def lines_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int =
         },
         datasets={
             "rows": rows,
-            "nonfinite": _stretches(every, samples),
+            "nonfinite": [stretch for each in inside.values() for stretch in _stretches(each, samples)],
             "key": key,
         },
         size={"width": width - 230, "height": 280},
     )
+
+
+def _lines(options: Mapping[str, Any], groups: SeriesGroups, run: int) -> list[Line]:
+    """Return the largest groups of a run, shown as the options say."""
+    every = groups.within(options["steps"])
+    chosen = {each.key for each in largest(every, options["series"]).series}
+    kept = replace(groups, series=[each for each in groups.series if each.key in chosen])
+    raw = kept.each(lambda series: shown(series, options["show"])).within(options["steps"])
+    if options["smoothing"] < 2:
+        return [Line(run, series) for series in raw.series]
+    smooth = kept.each(lambda series: smoothed(shown(series, options["show"]), options["smoothing"]))
+    return [
+        Line(run, series, faint)
+        for series, faint in zip(smooth.within(options["steps"]).series, raw.series, strict=True)
+    ]
+
+
+def _names(line: Line, by: Sequence[str], runs: Sequence[str]) -> tuple[str, str]:
+    """Return what a tip and the legend call a line: its group, and its run where there are several."""
+    words = key_words(line.series.key, by)
+    if len(runs) == 1:
+        return words, words
+    run = clean(runs[line.run])
+    return f"{run} · {words}", words if by else run
 
 
 def axis(transform: str, finite: Sequence[float]) -> tuple[str, float, float]:
@@ -128,30 +194,8 @@ def wide(low: float, high: float) -> tuple[float, float]:
     return (low - 0.5, high + 0.5) if low == high else (low, high)
 
 
-def line_colors(groups: SeriesGroups) -> list[str]:
-    """Return a colour for each group, for light and for dark pages: a categorical one for a few groups without order, else one of an ordered scale."""
-    names, ramp = (palette(role) for role in ("categorical", "layers"))
-    count = len(groups.series)
-    at = list(groups.by).index("layer") if "layer" in groups.by else -1
-    keys: list[Any] = [series.key[at] if at >= 0 else None for series in groups.series]
-    layers = [layer for layer in keys if layer is not None]
-
-    # Mixed of two stops, so that no two lines and no two entries of the legend share a colour.
-    def stop(share: float) -> str:
-        return both_tones({tone: [mixed_stop(stops, share)] for tone, stops in ramp.items()}, 0)
-
-    # One line a layer, and perhaps one of what lies outside of the layers.
-    if len(layers) > 1 and len(set(layers)) == len(layers) >= count - 1:
-        low, high = min(layers), max(layers)
-        outside = both_tones(names, len(names["light"]) - 1)
-        return [outside if layer is None else stop((layer - low) / (high - low)) for layer in keys]
-    if count <= len(names["light"]):
-        return [both_tones(names, place) for place in range(count)]
-    return [stop(place / (count - 1)) for place in range(count)]
-
-
 def line_rows(
-    series: Series, line: int, name: str, color: str, *, samples: bool, opacity: float
+    series: Series, line: int, name: str, color: str, *, samples: bool, opacity: float, run: int = 0
 ) -> list[dict[str, Any]]:
     """Return one line as rows of the template: a value that is not finite breaks it, and what stands alone is a dot."""
     finite = np.isfinite(series.value)
@@ -166,7 +210,7 @@ def line_rows(
             "value": float(series.value[at]) if finite[at] else None,
             "color": color,
             "opacity": opacity,
-            "dash": [1, 0],
+            "dash": DASHES[run % len(DASHES)],
             "alone": bool(alone[at]),
         }
         for at in range(len(x))
@@ -208,29 +252,27 @@ def legend_entries(names: Sequence[str], colors: Sequence[str]) -> list[dict[str
     return [{"place": place, "name": name, "color": color} for place, (name, color) in enumerate(entries)]
 
 
-def _summary(options: Mapping[str, Any], groups: SeriesGroups) -> str:
-    """Say how the groups that moved the most went, and where the greatest value is."""
+def _summary(quantity: str, lines: Sequence[Line], names: Sequence[str], *, alone: bool) -> str:
+    """Say how the lines that moved the most went, and where the greatest value is."""
     moves = []
     greatest = (-math.inf, "")
-    for series in groups.series:
+    for series, name in zip([line.series for line in lines], names, strict=True):
         finite = np.flatnonzero(np.isfinite(series.value))
         if len(finite):
             start, end = float(series.value[finite[0]]), float(series.value[finite[-1]])
             steps = [integer_text(float(series.step[place])) for place in (finite[0], finite[-1])]
             most = finite[np.abs(series.value[finite]).argmax()]
             value, at = float(series.value[most]), integer_text(float(series.step[most]))
-            where = f", {key_words(series.key, groups.by)}" if groups.by else ""
+            where = "" if alone else f", {name}"
             greatest = max(
                 greatest, (abs(value), f"The greatest is {number_text(value)}, at step {at}{where}.")
             )
-            moves.append((abs(end - start), start, end, steps, key_words(series.key, groups.by)))
+            moves.append((abs(end - start), start, end, steps, name))
     sentences = []
     for _, start, end, (first, last), name in sorted(moves, key=lambda move: -move[0])[:2]:
         verb = "rose" if end > start else "fell" if end < start else "stayed"
         change = (
             f"from {number_text(start)} to {number_text(end)}" if end != start else f"at {number_text(end)}"
         )
-        sentences.append(
-            f"{capital(axis_words(options))} {verb} {change} between step {first} and {last}, {name}."
-        )
+        sentences.append(f"{capital(quantity)} {verb} {change} between step {first} and {last}, {name}.")
     return " ".join([*sentences, greatest[1]] if moves else sentences)

@@ -13,6 +13,7 @@ from .colors import ColorScale, legend, low_magnitude
 from .moment_series import Series, SeriesGroups, largest, shown
 from .moment_words import (
     axis_words,
+    bad_words,
     by_words,
     capital,
     entry_text,
@@ -84,7 +85,7 @@ def map_picture(options: Mapping[str, Any], groups: SeriesGroups, width: int = 8
     return Picture(
         options=options,
         title=f"{capital(quantity_words(options))} by {by_words(groups.by)}, steps {integer_text(start)} to {integer_text(end)}",
-        caption=[*caption, *trust_words(every, options), *option_words(options)],
+        caption=[*caption, *bad_words(every), *trust_words(every, options), *option_words(options)],
         summary=_summary(options, rows, names),
         template="moment-map",
         texts={"xTitle": "step", "yTitle": by_words(groups.by), "legendTitle": axis_words(options)},

@@ -13,6 +13,7 @@ from .words import clean, integer_text, number_text
 
 __all__ = [
     "axis_words",
+    "bad_words",
     "by_words",
     "capital",
     "entry_text",
@@ -76,15 +77,18 @@ def quantity_words(options: Mapping[str, Any]) -> str:
     return f"{_STAT[options['stat']]} {name}"
 
 
-def axis_words(options: Mapping[str, Any]) -> str:
-    """Name the vertical axis, with what the numbers are relative to."""
+def axis_words(options: Mapping[str, Any], *, compared: bool = False) -> str:
+    """Name the vertical axis, with what the numbers are relative to; ``compared`` where other runs are drawn."""
     tail = {
         "raw": "",
         "relative": ", times its first value",
         "delta": ", change since the first value",
         "percent": ", change since the first value, %",
     }
-    return quantity_words(options) + tail[options["show"]]
+    words = quantity_words(options) + tail[options["show"]]
+    if not compared or options["compare"] == "overlay":
+        return words
+    return f"{'difference' if options['compare'] == 'difference' else 'ratio'} of {words}"
 
 
 def by_words(by: Sequence[str]) -> str:
@@ -136,15 +140,21 @@ def left_out_words(every: SeriesGroups, drawn: SeriesGroups) -> list[str]:
     return lines
 
 
-def trust_words(groups: SeriesGroups, options: Mapping[str, Any]) -> list[str]:
-    """Say how sure the numbers are, and how many are missing: an unknown loss scale, what raw sums lost, values that are not finite."""
-    lines = []
+def bad_words(groups: SeriesGroups, run: str = "") -> list[str]:
+    """Say at how many steps values are not finite; of another run, if it is named."""
     bad = {float(step) for series in groups.series for step in series.step[series.bad]}
-    if bad:
-        several = "s" if len(bad) > 1 else ""
-        lines.append(
-            f"Values that are not finite at {integer_text(len(bad))} step{several}, marked; statistics are over the finite ones."
-        )
+    if not bad:
+        return []
+    of = f" of {run}" if run else ""
+    several = "s" if len(bad) > 1 else ""
+    return [
+        f"Values{of} that are not finite at {integer_text(len(bad))} step{several}, marked; statistics are over the finite ones."
+    ]
+
+
+def trust_words(groups: SeriesGroups, options: Mapping[str, Any]) -> list[str]:
+    """Say how sure the numbers are: an unknown loss scale, what raw sums lost."""
+    lines = []
     if any(series.scaled.any() for series in groups.series):
         lines.append(
             "These gradients may hold a loss scale that nobody recorded: compare them with one another, not with others."
@@ -178,7 +188,7 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
         )
     if options["show"] in ("relative", "percent"):
         lines.append("A series whose first value is 0 has no such number.")
-    if options["runs"]:
+    if options["runs"] and options["kind"] in ("layers", "layer_map", "item_map"):
         lines.append("Only this run is drawn here; the live view compares it with others.")
     return lines
 

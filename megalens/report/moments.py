@@ -14,10 +14,11 @@ import pyarrow as pa
 from ..client import ClientError, Run
 from ..client.moments import MomentQuery, MomentSource
 from .moment_layers import layers_picture
-from .moment_lines import lines_picture
+from .moment_lines import OtherGroups, lines_picture
 from .moment_map import map_picture
 from .moment_series import Series, SeriesGroups, shown
 from .moment_words import capital, quantity_words, stats_words
+from .other_runs import Others, nobody
 from .picture import Picture
 from .words import clean, integer_text
 
@@ -31,7 +32,11 @@ _COLUMNS = {"layer_map": ["layer"], "item_map": ["item_type"], "tensors": ["name
 
 
 def moments_pictures(
-    run: Run, options: Mapping[str, Any], *, progress: Callable[[float], object] | None = None
+    run: Run,
+    options: Mapping[str, Any],
+    *,
+    others: Others = nobody,
+    progress: Callable[[float], object] | None = None,
 ) -> list[Picture]:
     """Read and draw what the explorer shows: of an overview the total and the families, else one picture.
 
@@ -41,6 +46,8 @@ def moments_pictures(
         The run.
     options : mapping
         All options of the view ``moments``.
+    others : callable
+        Opens the runs that it is compared with.
     progress : callable, optional
         Called with the share that is read, 0 to 1; raise from it to cancel.
     """
@@ -66,7 +73,7 @@ def moments_pictures(
         if progress:
             progress(place / len(groupings))
         try:
-            picture = _picture(source, options, by, name)
+            picture = _picture(run, options, by, name, others)
         except ClientError as error:
             if error.code != "mixed":
                 raise
@@ -76,8 +83,8 @@ def moments_pictures(
     return pictures
 
 
-def _picture(source: MomentSource, options: Mapping[str, Any], by: Sequence[str], name: str) -> Picture:
-    kind = options["kind"]
+def _picture(run: Run, options: Mapping[str, Any], by: Sequence[str], name: str, others: Others) -> Picture:
+    kind, source = options["kind"], run.moment_source
     if kind == "layers":
         return _layers(source, options, name)
     maps = kind in ("layer_map", "item_map")
@@ -85,7 +92,22 @@ def _picture(source: MomentSource, options: Mapping[str, Any], by: Sequence[str]
     first, last = options["steps"] or (-np.inf, np.inf)
     if not any(((series.step >= first) & (series.step <= last)).any() for series in groups.series):
         return Picture(options, name, ["No tensor of this run matches the filter in these steps."])
-    return map_picture(options, groups) if maps else lines_picture(options, groups)
+    if maps:
+        return map_picture(options, groups)
+    compared = [_other_groups(others(run_id), run_id, options, by) for run_id in options["runs"]]
+    return lines_picture(options, groups, name=run.name, others=compared)
+
+
+def _other_groups(run: Run | None, run_id: str, options: Mapping[str, Any], by: Sequence[str]) -> OtherGroups:
+    """Ask another run the same."""
+    if run is None:
+        return OtherGroups(run_id, None, there=False)
+    source = run.moment_source
+    source.refresh()
+    known = {each["stat"] for each in source.index()["stats"]}
+    if measured_of(options) not in known:
+        return OtherGroups(run.name, None)
+    return OtherGroups(run.name, _read(source, options, by, points=_LINE_POINTS))
 
 
 def _layers(source: MomentSource, options: Mapping[str, Any], name: str) -> Picture:

@@ -8,7 +8,7 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import Run, connect, open_run
+from ..client import ClientError, Run, connect, open_run
 from ..client.statistics_run import StatisticsRun
 from .base_handler import MegalensHandler
 from .errors import ServerError
@@ -49,11 +49,18 @@ class ReportHandler(MegalensHandler):
         with self._run(run_id) as run:
             name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-.") or run_id
             try:
-                content = build_report(run, views, title=title, format=kind)
+                content = build_report(run, views, title=title, format=kind, others=self._other)
             except ReportError as error:
                 field = getattr(error, "field", None)
                 raise ServerError(400, "bad-parameter", str(error), field) from error
         return f"{name}.{kind}", content
+
+    def _other(self, run_id: str) -> Run | None:
+        try:
+            return self._run(run_id)
+        except (ServerError, ClientError):
+            # The report says that it is not there.
+            return None
 
     def _run(self, run_id: str) -> Run:
         target = self.registry.hub(run_id)

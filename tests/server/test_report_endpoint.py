@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from explored_run import write_explored_run
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +24,24 @@ async def test_a_report_is_an_attachment_named_after_the_run(ask, run_folder, ki
     assert f"gpt-demo.{kind}" in headers["Content-Disposition"]
     assert content.lstrip().startswith(start)
     assert b"Mine" in content
+
+
+async def test_a_run_is_compared_with_others_that_the_server_knows(ask, run_folder, live):
+    run = live()
+    run.step(2)
+    write_explored_run(run_folder.parent / "first", run={"id": "first", "name": "first", "started": 1.0})
+    write_explored_run(run_folder.parent / "again", run={"id": "again", "name": "once more", "started": 2.0})
+    view = {"view": "moments", "kind": "lines", "by": [], "runs": ["again", "gone", run.id]}
+    body = {"format": "html", "views": [view]}
+    status, content, _ = await ask("runs", "first", "report", body=body, request_timeout=60)
+    assert status == 200
+    for words in (
+        "first (this run): solid. once more: dashed.",
+        "The run gone could not be opened here",
+        "Nothing to compare in",
+    ):
+        assert words.encode() in content
+    assert run.token.encode() not in content
 
 
 async def test_a_live_run_is_frozen_as_it_is(ask, live):

@@ -1,0 +1,148 @@
+"""Runs beside one another in a report."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from explored_run import BAD_STEP, SPIKE, SPIKE_STEP, write_explored_run
+from recorded_run import RUN_ID
+
+from megalens.client import open_run
+from megalens.protocol import check_view_options
+from megalens.report import build_report
+from megalens.report.draw import draw_picture, make_pictures
+from megalens.report.moment_compare import Line, compare_lines
+from megalens.report.moment_series import Series
+from megalens.report.other_runs import beside, kept_open
+
+OTHER = "20261121-090000-gpt-wide"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run of 40 steps, and beside it one of 30, in a folder with another name, and one that cannot be read."""
+    home = tmp_path_factory.mktemp("runs")
+    own = write_explored_run(home / RUN_ID)
+    write_explored_run(
+        home / "moved", steps=30, run={"id": OTHER, "name": "gpt-wide", "started": 1_795_000_000.0}
+    )
+    (home / "torn").mkdir()
+    (home / "torn" / "run.json").write_text("{")
+    with open_run(own) as run:
+        yield run
+
+
+@pytest.fixture
+def pictures(runs):
+    def drawn(*ids, **options):
+        checked = check_view_options({"view": "moments", "kind": "lines", "runs": list(ids), **options})
+        with kept_open(beside(runs)) as others:
+            return make_pictures(runs, checked, others=others)
+
+    return drawn
+
+
+def by_run(picture):
+    """Step and value of each line, by its name."""
+    lines = {}
+    for row in picture.datasets["rows"]:
+        lines.setdefault((row["name"], tuple(row["dash"])), []).append((row["x"], row["value"]))
+    return lines
+
+
+def test_another_run_is_drawn_over_this_one_with_dashes_of_its_own(pictures):
+    (shown,) = pictures(OTHER, by=[], statistic="std")
+    lines = by_run(shown)
+    assert list(lines) == [("gpt-demo · all tensors", (1, 0)), ("gpt-wide · all tensors", (6, 3))]
+    # Both hold the same tensors: up to the end of the shorter one they are the same line.
+    own, other = lines.values()
+    assert (own[:30], len(own), len(other)) == (other, 40, 30)
+    assert "gpt-demo (this run): solid. gpt-wide: dashed." in shown.caption
+    assert shown.params["keyText"] == ["gpt-demo", "gpt-wide"]
+    assert len({row["color"] for row in shown.datasets["rows"]}) == 2
+    (layers,) = pictures(OTHER, by=["layer"])
+    colors = {(row["name"].split(" · ")[1], row["color"]) for row in layers.datasets["rows"]}
+    assert len(colors) == len(layers.params["keyText"]) == 5
+    for each in ("Values that are not finite at 1 step", "Values of gpt-wide that are not finite at 1 step"):
+        assert any(line.startswith(each) for line in layers.caption)
+    assert [(mark["x"], mark["x2"]) for mark in layers.datasets["nonfinite"]] == [(BAD_STEP, BAD_STEP)] * 2
+
+
+def test_another_run_is_compared_step_by_step(pictures):
+    (ratio,) = pictures(OTHER, by=["layer"], compare="ratio", statistic="l2")
+    (difference,) = pictures(OTHER, by=["layer"], compare="difference", statistic="l2", smoothing=5)
+    for shown, same in ((ratio, 1.0), (difference, 0.0)):
+        values = {value for line in by_run(shown).values() for _, value in line}
+        assert values == {same}
+        assert len(by_run(shown)) == 5
+        assert "steps 1 to 30" in shown.title
+    assert ratio.title.startswith("Ratio, gpt-wide over this run: Gradient L2 by layer")
+    assert difference.title.startswith("Difference, gpt-wide minus this run: ")
+    assert ratio.texts["yTitle"] == "ratio of gradient L2"
+    assert difference.texts["yTitle"] == "difference of gradient L2"
+    assert "gpt-wide over this run." in ratio.caption
+
+
+def test_the_spike_of_another_run_is_there_at_any_length(pictures):
+    (shown,) = pictures(OTHER, kind="tensors", where={"name": SPIKE.replace(".", r"\.")})
+    own, other = by_run(shown).values()
+    assert max(own, key=lambda point: point[1])[0] == max(other, key=lambda point: point[1])[0] == SPIKE_STEP
+
+
+def test_runs_that_are_not_there_or_have_nothing_to_compare_are_named(pictures):
+    (shown,) = pictures("gone", OTHER, by=[])
+    assert "The run gone could not be opened here, so it is not drawn." in shown.caption
+    assert len(by_run(shown)) == 2
+    for strange in ("../secret", "", "a/b"):
+        (alone,) = pictures(strange, by=[], compare="ratio")
+        assert alone.empty
+        assert "could not be opened here" in alone.caption[0]
+    total, families = pictures(OTHER, kind="overview")
+    assert len(by_run(total)) == 2
+    assert len(by_run(families)) == 2 * len(families.params["keyText"])
+    # A chart of layers, and maps, show this run alone, and say so.
+    for kind in ("layers", "layer_map", "item_map"):
+        (single,) = pictures(OTHER, kind=kind, by=["layer"])
+        assert "Only this run is drawn here; the live view compares it with others." in single.caption
+
+
+@pytest.mark.slow
+def test_a_page_and_a_cell_hold_the_other_run_and_let_go_of_it(runs):
+    closed = []
+
+    def others(run_id):
+        found = beside(runs)(run_id)
+        if found is not None:
+            before = found.close
+            found.close = lambda: (closed.append(found.id), before())
+        return found
+
+    view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER]}
+    page = build_report(runs, [view, {**view, "compare": "ratio"}], others=others).decode()
+    assert "gpt-wide: dashed." in page
+    assert "Ratio, gpt-wide over this run" in page
+    assert closed == [OTHER]
+    assert "gpt-wide: dashed." in draw_picture(runs, view)[1]
+
+
+def line(x, value, key, run=0):
+    zeros = np.zeros(len(x))
+    steps = np.array(x, float)
+    return Line(
+        run, Series((key,), steps, 16 * steps, np.array(value, float), zeros, zeros, zeros, zeros > 0)
+    )
+
+
+@pytest.mark.parametrize("samples", [False, True])
+def test_lines_are_compared_between_points_where_they_do_not_meet(samples):
+    own = [line([1, 2, 4], [10, 20, 40], "a"), line([1], [1], "b")]
+    other = [line([1, 3, 5], [11, 33, 55], "a", 1), line([1], [1], "c", 1)]
+    (difference,), between = compare_lines(own, other, "difference", samples)
+    np.testing.assert_allclose(difference.series.value, [1, 3, np.nan])
+    assert (difference.run, between) == (1, 1)
+    (ratio,), _ = compare_lines(own, other, "ratio", samples)
+    np.testing.assert_allclose(ratio.series.value, [1.1, 1.1, np.nan])
+    ((nothing,), _) = compare_lines(
+        [line([1, 2], [0, np.nan], "a")], [line([1, 2], [3, 3], "a", 1)], "ratio", samples
+    )
+    assert np.isnan(nothing.series.value).all()
