@@ -21,10 +21,12 @@ module.exports = class extends TestEnvironment {
       BigInt64Array,
       DragEvent: this.global.DragEvent ?? class DragEvent extends this.global.Event {}
     });
-    // JupyterLab's components ask at import whether colours are forced.
+    // JupyterLab's components ask at import whether colours are forced, and its toolbars listen, some in the old way.
     this.global.matchMedia ??= media => ({
       media,
       matches: false,
+      addListener: () => undefined,
+      removeListener: () => undefined,
       addEventListener: () => undefined,
       removeEventListener: () => undefined
     });

@@ -10,6 +10,7 @@ import { LazyPanel } from './lazy-panel';
 export interface IViewWidget extends Widget {
   readonly options: ViewOptions;
   readonly optionsChanged: ISignal<unknown, ViewOptions>;
+  readonly runName: string;
   setOptions(options: ViewOptions): void;
 }
 
@@ -29,6 +30,8 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
       content: new LazyPanel(async () => {
         const widget = await create({ run, options: this._options }, this.content.node);
         widget.optionsChanged.connect((_, changed) => this._take(changed));
+        this._runName = widget.runName;
+        this._named.emit();
         return widget;
       }, sayFailure)
     });
@@ -47,6 +50,16 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
     return this._options;
   }
 
+  /** What its run is called; the run's id before that is known. */
+  get runName(): string {
+    return this._runName ?? this.run;
+  }
+
+  /** Emitted when it is known what the run is called. */
+  get named(): ISignal<this, void> {
+    return this._named;
+  }
+
   /** Emitted when the options change, whoever changed them. */
   get optionsChanged(): ISignal<this, ViewOptions> {
     return this._optionsChanged;
@@ -63,6 +76,8 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
     this._optionsChanged.emit(options);
   }
 
+  private _runName: string | null = null;
+  private readonly _named = new Signal<this, void>(this);
   private readonly _optionsChanged = new Signal<this, ViewOptions>(this);
   private _options: ViewOptions;
 }

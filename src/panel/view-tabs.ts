@@ -87,21 +87,35 @@ export class ViewTabs implements IMegalensViews {
         trans.__('This view could not be loaded: %1. Close the tab and open it again.', String(reason))
     });
     tab.title.icon = icon;
-    this._name(tab);
     tab.optionsChanged.connect(() => {
-      this._name(tab);
+      this._name();
       void this.tracker.save(tab);
       this._changed.emit();
     });
-    tab.disposed.connect(() => this._changed.emit());
+    tab.named.connect(() => this._name());
+    tab.disposed.connect(() => {
+      this._name();
+      this._changed.emit();
+    });
     void this.tracker.add(tab);
+    this._name();
     add(tab);
     activate(id);
   }
 
-  private _name(tab: ViewTab): void {
+  /** Call each tab by its view, and where there are tabs of several runs by its run too. */
+  private _name(): void {
+    const tabs = this.tracker.filter(tab => !tab.isDisposed);
+    const several = new Set(tabs.map(({ run }) => run)).size > 1;
+    for (const tab of tabs) {
+      const view = this._viewOf(tab.options);
+      tab.title.label = several ? `${view} · ${tab.runName}` : view;
+      tab.title.caption = this.options.trans.__('%1 of run %2', view, tab.runName);
+    }
+  }
+
+  private _viewOf(options: ViewOptions): string {
     const { trans } = this.options;
-    const { options } = tab;
     const kinds = {
       heatmap: trans.__('Heatmap'),
       trend: trans.__('Trend'),
@@ -109,8 +123,7 @@ export class ViewTabs implements IMegalensViews {
       history: trans.__('History'),
       moments: trans.__('Moments')
     };
-    tab.title.label = 'flag' in options ? `${kinds[options.view]} · ${options.flag}` : kinds[options.view];
-    tab.title.caption = trans.__('%1 of run %2', tab.title.label, tab.run);
+    return 'flag' in options ? `${kinds[options.view]} · ${options.flag}` : kinds[options.view];
   }
 
   private readonly _changed = new Signal<this, void>(this);

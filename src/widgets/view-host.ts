@@ -64,6 +64,11 @@ export class ViewHost extends Widget {
     return this._options;
   }
 
+  /** What its run is called. */
+  get runName(): string {
+    return this._setup.run.name;
+  }
+
   /** Emitted when the person changed the options in the view itself. */
   get optionsChanged(): ISignal<this, FullViewOptions> {
     return this._optionsChanged;
