@@ -105,7 +105,7 @@ def _times(tensors: list[Tensor], rounds: int, plain_rounds: int) -> dict[str, l
     fast: dict[str, Way] = {_READ: lambda given: [each.sum() for each in given], _KERNEL: measure}
     portable = _portable()
     if portable is not None:
-        fast["the kernel without AVX2"] = portable
+        fast["the portable kernel"] = portable
     slow: dict[str, Way] = {
         "naive torch": lambda given: [_naively(each) for each in given],
         "torch._foreach, raw sums": _foreach,

@@ -76,7 +76,7 @@ def measure_natively(tensors: Sequence[Tensor], out: Tensor | None = None) -> Te
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:
-    """Return what measures on a device: ``native (AVX2)`` or ``native (portable)`` on the CPU, ``triton`` on a GPU, else ``plain``."""
+    """Return what measures on a device: ``native (AVX-512)``, ``native (AVX2)`` or ``native (portable)`` on the CPU, ``triton`` on a GPU, else ``plain``."""
     kind = torch.device(device).type
     kernel = library.load() if kind == "cpu" else gpu.load() if kind == "cuda" else ""
     return "plain" if isinstance(kernel, str) else kernel.name

@@ -21,7 +21,7 @@ from .build import FOLDER, LIBRARY, source_hash
 
 __all__ = ["Item", "NativeKernel", "load"]
 
-_LEVELS = ("portable", "AVX2")
+_LEVELS = ("portable", "AVX2", "AVX-512")
 _TYPE_NUMBERS = {dtype: number for number, dtype in enumerate(TYPES)}
 _PLAIN = (Tensor, nn.Parameter)
 _STRIDED = torch.strided
@@ -62,7 +62,7 @@ class NativeKernel:
 
     @property
     def name(self) -> str:
-        """Such as ``native (AVX2)``."""
+        """Such as ``native (AVX-512)``."""
         return f"native ({_LEVELS[self.level]})"
 
     def describe(self, tensor: Tensor) -> Item | None:

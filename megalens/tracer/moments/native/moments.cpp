@@ -85,6 +85,14 @@ double power_of_two_below(double x) {
 #define BYTES 32
 #define HALF_CONVERSION 1
 #include "block.inc"
+#undef NS
+#undef TARGET
+#undef BYTES
+
+#define NS avx512
+#define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c")))
+#define BYTES 64
+#include "block.inc"
 #endif
 
 namespace {
@@ -102,13 +110,19 @@ const MeasureBlock PORTABLE[] = {portable::measure_block<portable::Float32>, por
 #if defined(__x86_64__)
 const MeasureBlock AVX2[] = {avx2::measure_block<avx2::Float32>, avx2::measure_block<avx2::BFloat16>,
                              avx2::measure_block<avx2::Float16>, avx2::measure_block<avx2::Float64>};
+const MeasureBlock AVX512[] = {avx512::measure_block<avx512::Float32>, avx512::measure_block<avx512::BFloat16>,
+                               avx512::measure_block<avx512::Float16>, avx512::measure_block<avx512::Float64>};
 #endif
 const int SIZES[] = {4, 2, 2, 8};
 
 int best_level() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") ? 1 : 0;
+  if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))) return 0;
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512vl")
+             ? 2
+             : 1;
 #else
   return 0;
 #endif
@@ -116,6 +130,7 @@ int best_level() {
 
 const MeasureBlock *blocks_of(int level) {
 #if defined(__x86_64__)
+  if (level == 2) return AVX512;
   if (level == 1) return AVX2;
 #endif
   return PORTABLE;
@@ -198,7 +213,7 @@ extern "C" {
 // What this library was compiled from.
 const char *megalens_moments_source() { return SOURCE; }
 
-// The best set of instructions that this processor has: 1 for AVX2, 0 for what every one has.
+// The best set of instructions that this processor has: 2 for AVX-512, 1 for AVX2, 0 for what every one has.
 int megalens_moments_level() { return best_level(); }
 
 // Writes one row of nine figures for each item. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
