@@ -91,7 +91,8 @@ def lines_picture(
     most = max(_LEAST_POINTS, min(_MOST_POINTS, _ALL_POINTS // ((1 + smooth) * len(lines))))
     drawn = [replace(line, series=thinned(line.series, most)) for line in lines]
     colors = line_colors(drawn, by)
-    named = [_names(line, by, [name, *(each.name for each in others)]) for line in drawn]
+    names = [name, *(each.name for each in others)]
+    named = [_names(line, by, names) for line in drawn]
     rows: list[dict[str, Any]] = []
     for place, line in enumerate(drawn):
         words = named[place][0]
@@ -121,7 +122,11 @@ def lines_picture(
             *(left_out_words(every, SeriesGroups(by, own_drawn)) if own_drawn else []),
             *run_words(options, name, there, between),
             *missing,
-            *(words for run, each in inside.items() for words in bad_words(each, there.get(run, ""))),
+            *(
+                words
+                for run, each in inside.items()
+                for words in bad_words(each, clean(names[run]) if run else "")
+            ),
             *(trust_words(every, options) if own_drawn else []),
             *option_words(options),
             *(["The axis is logarithmic on both sides of zero."] if scale == "symlog" else []),

@@ -25,6 +25,8 @@ from .words import clean, integer_text
 __all__ = ["columns_of", "drawn_step", "measured_of", "moments_pictures", "moments_query", "read_series"]
 
 _LINE_POINTS = 2400
+# Where one of two runs left a step out, their comparison has none there.
+_COMPARED_POINTS = 20_000
 _MAP_POINTS = 4800
 _MAP_ROWS = 200
 _MOST_WARNINGS = 4
@@ -88,17 +90,21 @@ def _picture(run: Run, options: Mapping[str, Any], by: Sequence[str], name: str,
     if kind == "layers":
         return _layers(source, options, name)
     maps = kind in ("layer_map", "item_map")
-    groups = _read(source, options, by, points=_MAP_POINTS if maps else _LINE_POINTS)
+    compares = bool(options["runs"]) and options["compare"] != "overlay"
+    points = _MAP_POINTS if maps else _COMPARED_POINTS if compares else _LINE_POINTS
+    groups = _read(source, options, by, points=points)
     first, last = options["steps"] or (-np.inf, np.inf)
     if not any(((series.step >= first) & (series.step <= last)).any() for series in groups.series):
         return Picture(options, name, ["No tensor of this run matches the filter in these steps."])
     if maps:
         return map_picture(options, groups)
-    compared = [_other_groups(others(run_id), run_id, options, by) for run_id in options["runs"]]
+    compared = [_other_groups(others(each), each, options, by, points) for each in options["runs"]]
     return lines_picture(options, groups, name=run.name, others=compared)
 
 
-def _other_groups(run: Run | None, run_id: str, options: Mapping[str, Any], by: Sequence[str]) -> OtherGroups:
+def _other_groups(
+    run: Run | None, run_id: str, options: Mapping[str, Any], by: Sequence[str], points: int
+) -> OtherGroups:
     """Ask another run the same."""
     if run is None:
         return OtherGroups(run_id, None, there=False)
@@ -107,7 +113,7 @@ def _other_groups(run: Run | None, run_id: str, options: Mapping[str, Any], by: 
     known = {each["stat"] for each in source.index()["stats"]}
     if measured_of(options) not in known:
         return OtherGroups(run.name, None)
-    return OtherGroups(run.name, _read(source, options, by, points=_LINE_POINTS))
+    return OtherGroups(run.name, _read(source, options, by, points=points))
 
 
 def _layers(source: MomentSource, options: Mapping[str, Any], name: str) -> Picture:

@@ -81,8 +81,7 @@ class RunRegistry:
 
     def listing(self) -> dict[str, Any]:
         """Return the list of runs, newest first, and sentences on what is left out of it."""
-        with self._lock:
-            return {"runs": self.entries(), "warnings": some_of(self._left_out)}
+        return {"runs": self.entries(), "warnings": some_of(self._left_out)}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the list of runs, newest first."""
@@ -253,34 +252,35 @@ class RunRegistry:
         return found
 
     def _recorded(self) -> dict[str, RunFolder]:
-        self._left_out = []
+        left_out: list[str] = []
         found: dict[str, RunFolder] = {}
         others = []
-        for place in [*self._places(), *self._records.values()]:
+        for place in [*self._places(left_out), *self._records.values()]:
             try:
                 run = self._header(place)
             except ClientError as error:
-                self._left_out.append(f"{self._relative(place) or place.name}: {error.message}")
+                left_out.append(f"{self._relative(place) or place.name}: {error.message}")
                 run = None
             except OSError as error:
-                self._closed(place, error)
+                left_out.append(self._closed(place, error))
                 continue
             if run is not None:
                 found.setdefault(run.id, run)
             else:
                 others.append(place)
         self.statistics.look(others)
+        self._left_out = left_out
         return found
 
-    def _places(self) -> Iterator[Path]:
-        """Give the folders in which runs may lie."""
+    def _places(self, left_out: list[str]) -> Iterator[Path]:
+        """Give the folders in which runs may lie, and note which cannot be looked into."""
         for folder in self._folders:
             try:
                 entries = sorted(folder.iterdir())
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                self._closed(folder, error)
+                left_out.append(self._closed(folder, error))
                 continue
             for entry in entries:
                 try:
@@ -288,12 +288,10 @@ class RunRegistry:
                         yield entry
                 except OSError as error:
                     # A link to where nobody may look, which hides no other folder.
-                    self._closed(entry, error)
+                    left_out.append(self._closed(entry, error))
 
-    def _closed(self, place: Path, error: OSError) -> None:
-        self._left_out.append(
-            f"{self._relative(place) or place.name} cannot be looked into: {error.strerror}."
-        )
+    def _closed(self, place: Path, error: OSError) -> str:
+        return f"{self._relative(place) or place.name} cannot be looked into: {error.strerror}."
 
     def _header(self, place: Path) -> RunFolder | None:
         """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""

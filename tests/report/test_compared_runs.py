@@ -89,6 +89,22 @@ def test_the_spike_of_another_run_is_there_at_any_length(pictures):
     assert max(own, key=lambda point: point[1])[0] == max(other, key=lambda point: point[1])[0] == SPIKE_STEP
 
 
+@pytest.mark.slow
+def test_no_step_of_long_runs_is_compared_with_one_beside_it(tmp_path):
+    # More than the points that are asked for where nothing is compared; from runs of unlike lengths unlike steps would be left out.
+    own = write_explored_run(tmp_path / RUN_ID, steps=2600, stats=("grad",))
+    write_explored_run(
+        tmp_path / OTHER, steps=2500, stats=("grad",), run={"id": OTHER, "name": "gpt-wide", "started": 1.0}
+    )
+    view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER], "compare": "ratio"}
+    with open_run(own) as run, kept_open(beside(run)) as others:
+        (shown,) = make_pictures(run, check_view_options(view), others=others)
+    assert not any("between its neighbours" in line for line in shown.caption)
+    ((points,),) = [by_run(shown).values()]
+    assert {value for _, value in points} == {1.0}
+    assert (points[0][0], points[-1][0]) == (1, 2500)
+
+
 def test_runs_that_are_not_there_or_have_nothing_to_compare_are_named(pictures):
     (shown,) = pictures("gone", OTHER, by=[])
     assert "The run gone could not be opened here, so it is not drawn." in shown.caption
