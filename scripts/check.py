@@ -158,9 +158,11 @@ def run(check: Check) -> tuple[int, int]:
         code = 124
     passed, failed = counted(output, code)
     seconds = time.monotonic() - started
-    flaky = re.search(r"^\s+(\d+) flaky", re.sub(r"\x1b\[[0-9;]*m", "", output), re.M)
+    flaky = re.search(r"^\s+(\d+) flaky((?:\n +\[.*)*)", re.sub(r"\x1b\[[0-9;]*m", "", output), re.M)
     passed += int(flaky[1]) if flaky else 0
     note = f", {flaky[1]} of them at the second try" if flaky else ""
+    if flaky:
+        print(f"At the second try:{flaky[2].rstrip()}")
     if failed:
         print(output.rstrip()[-20_000:])
     print(
