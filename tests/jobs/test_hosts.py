@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,9 +92,11 @@ def test_ranks_on_another_host_reach_the_hub_with_the_token_of_the_job(two_hosts
     run = megalens.open(tmp_path / "runs")
     rows = run.tensors("HiddenStates").to_pandas()
     assert rows.groupby("rank")["step"].nunique().to_dict() == {0: 40, 1: 40}
-    # No token lies in what was recorded.
-    token_files = list((tmp_path / "runtime-0").glob("*.json"))
-    assert token_files == []
+    # No token outlives the job: the hub, which ends a moment after the training, takes its file along.
+    deadline = time.monotonic() + 30
+    while token_files := list((tmp_path / "runtime-0").glob("*.json")):
+        assert time.monotonic() < deadline, token_files
+        time.sleep(0.05)
 
 
 class DictMeeting:

@@ -62,7 +62,8 @@ def _recorded_steps(folder: Path) -> set[int]:
 
 
 def test_a_connection_that_broke_names_the_steps_that_may_be_missing(gpt, ids, tmp_path, own_hub) -> None:
-    with trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=0.2) as tracer:
+    # The hub waits longer than it takes to connect again, however busy the machine is: it must not be started anew.
+    with trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path / "runs", linger=60) as tracer:
         assert tracer.connected(20)
         run = tracer.run_id
         own_hub.add(tracer.hub_pid)
