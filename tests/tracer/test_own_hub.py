@@ -90,6 +90,8 @@ def test_a_killed_hub_is_started_once_more_and_then_training_goes_on_untraced(
     first_run, first_pid = tracer.run_id, tracer.hub_pid
     own_hub.add(first_pid)
     steps(tracer, gpt, ids, 2)
+    # What the producer thread has not taken yet is no step that the first hub may have lost.
+    until(lambda: tracer.status()["step"] == 2)
     os.kill(first_pid, signal.SIGKILL)
 
     def restarted() -> bool:
