@@ -38,7 +38,14 @@ test('a training is paused after a question, stepped and resumed with the keyboa
   await expect(panel.getByText(/Training was paused by you at .* and waits after step/)).toBeVisible();
   const resume = panel.getByRole('button', { name: 'Resume' });
   await expect(resume).toBeFocused();
-  const before = await step();
+  // Where it waits is told with the next status, a second later at most.
+  let before = NaN;
+  const stands = async (): Promise<boolean> => {
+    const last = before;
+    before = await step();
+    return before === last;
+  };
+  await expect.poll(stands, { intervals: [1500] }).toBe(true);
   await panel.getByLabel('Steps to take').fill('3');
   await panel.getByRole('button', { name: 'Step', exact: true }).click();
   await expect.poll(step).toBe(before + 3);

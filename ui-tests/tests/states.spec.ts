@@ -1,5 +1,16 @@
+import { existsSync, readdirSync, readFileSync } from 'fs';
 import { join, resolve } from 'path';
 import { expect, showPanel, test } from '../lab';
+
+/** Whether the recording of a run says what its model can trace. */
+function described(folder: string, name: string): boolean {
+  const runs = join(folder, 'megalens-runs');
+  return readdirSync(runs)
+    .map(each => join(runs, each, 'run.json'))
+    .filter(existsSync)
+    .map(file => JSON.parse(readFileSync(file, 'utf8')) as { run: { name: string }; flags?: unknown[] })
+    .some(({ run, flags }) => run.name === name && (flags?.length ?? 0) > 0);
+}
 
 const FOLDER = resolve(__dirname, '../screenshots');
 
@@ -69,6 +80,8 @@ test('when the hub is killed the panel says so and offers the recording', async 
   const run = panel.getByRole('option', { name: 'gpt-killed' }).first();
   await run.click();
   await expect(panel.getByText('loss')).toBeVisible();
+  // What the run traces is written to its description within half a second.
+  await expect.poll(() => described(lab.folder, 'gpt-killed')).toBe(true);
   await training.process.end('SIGKILL');
   process.kill(training.hub, 'SIGKILL');
   await expect(panel.getByText('The hub of this run is gone after step')).toBeVisible({ timeout: 30_000 });
