@@ -45,14 +45,14 @@ def _places(home: Path | None, run_id: str) -> Iterator[Path]:
 
 
 @contextmanager
-def kept_open(others: Others, settle: Callable[[Run], object] = bool) -> Iterator[Others]:
-    """Open each run once and let it settle, and close all of them in the end."""
+def kept_open(others: Others, settle: Callable[[Run], object] | None = None) -> Iterator[Others]:
+    """Open each run once, let it settle where that is asked, and close all of them in the end."""
     opened: dict[str, Run | None] = {}
 
     def once(run_id: str) -> Run | None:
         if run_id not in opened:
             run = opened[run_id] = others(run_id)
-            if run is not None:
+            if run is not None and settle is not None:
                 settle(run)
         return opened[run_id]
 

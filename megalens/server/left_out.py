@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["some_of"]
+__all__ = ["closed_words", "some_of"]
 
 _MOST_NAMED = 10
+
+
+def closed_words(name: str, error: OSError) -> str:
+    """Say that a folder may not be looked into, and why."""
+    return f"{name} cannot be looked into: {error.strerror}."
 
 
 def some_of(sentences: Sequence[str]) -> list[str]:

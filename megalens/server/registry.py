@@ -19,7 +19,7 @@ from ..client import ClientError, RunFolder
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
 from .errors import ServerError
-from .left_out import some_of
+from .left_out import closed_words, some_of
 from .statistics_runs import StatisticsRun, StatisticsRuns
 
 __all__ = ["HubTarget", "RunRegistry"]
@@ -259,10 +259,10 @@ class RunRegistry:
             try:
                 run = self._header(place)
             except ClientError as error:
-                left_out.append(f"{self._relative(place) or place.name}: {error.message}")
+                left_out.append(f"{self._called(place)}: {error.message}")
                 run = None
             except OSError as error:
-                left_out.append(self._closed(place, error))
+                left_out.append(closed_words(self._called(place), error))
                 continue
             if run is not None:
                 found.setdefault(run.id, run)
@@ -280,7 +280,7 @@ class RunRegistry:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                left_out.append(self._closed(folder, error))
+                left_out.append(closed_words(self._called(folder), error))
                 continue
             for entry in entries:
                 try:
@@ -288,10 +288,10 @@ class RunRegistry:
                         yield entry
                 except OSError as error:
                     # A link to where nobody may look, which hides no other folder.
-                    left_out.append(self._closed(entry, error))
+                    left_out.append(closed_words(self._called(entry), error))
 
-    def _closed(self, place: Path, error: OSError) -> str:
-        return f"{self._relative(place) or place.name} cannot be looked into: {error.strerror}."
+    def _called(self, place: Path) -> str:
+        return self._relative(place) or place.name
 
     def _header(self, place: Path) -> RunFolder | None:
         """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""

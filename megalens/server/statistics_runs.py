@@ -14,7 +14,7 @@ from ..client import ClientError
 from ..client.moments import StatisticsFile, StatisticsTree, find_trees
 from ..protocol import SUBPROTOCOL, compressor_infos
 from .errors import ServerError
-from .left_out import some_of
+from .left_out import closed_words, some_of
 
 __all__ = ["StatisticsRun", "StatisticsRuns"]
 
@@ -162,12 +162,9 @@ class StatisticsRuns:
         with self._lock:
             return self._runs.get(run_id)
 
-    def _left_out(self, closed: list[OSError]) -> list[str]:
+    def _left_out(self, errors: list[OSError]) -> list[str]:
         return some_of(
-            [
-                f"{Path(error.filename).relative_to(self._root).as_posix()} cannot be looked into: {error.strerror}."
-                for error in closed
-            ]
+            [closed_words(Path(error.filename).relative_to(self._root).as_posix(), error) for error in errors]
         )
 
     @staticmethod

@@ -86,19 +86,18 @@ export async function readLines(
     return [groups, namedLines(query, groups, run, t, raw)];
   };
   const [base, own] = await read(reader, 0);
-  const badIn: IBadRun[] = [];
-  const rest = await Promise.all(
-    others.map(async (other, at) => {
-      if (other.reader === null) {
-        return [];
+  const theirs = await Promise.all(
+    others.map(async ({ name, reader: other }, at) => {
+      if (other === null) {
+        return { lines: [], bad: null };
       }
-      const [groups, lines] = await read(other.reader, at + 1);
-      if (badSteps(groups).size > 0) {
-        badIn.push(await badRun(query, other.name, other.reader, groups, signal));
-      }
-      return lines;
+      const [groups, lines] = await read(other, at + 1);
+      const bad = badSteps(groups).size > 0 ? await badRun(query, name, other, groups, signal) : null;
+      return { lines, bad };
     })
   );
+  const rest = theirs.map(({ lines }) => lines);
+  const badIn = theirs.flatMap(({ bad }) => bad ?? []);
   const compared =
     compares && options.compare !== 'overlay' ? compareLines(own, rest.flat(), options.compare) : null;
   const lines = compared?.lines ?? [...own, ...rest.flat()];
