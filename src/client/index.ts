@@ -7,5 +7,6 @@ export * from './hub-socket';
 export * from './hub-state';
 export * from './moments-api';
 export { type IRunsApiOptions } from './rest';
+export * from './run-reader';
 export * from './runs-api';
 export * from './sequence';

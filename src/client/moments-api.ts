@@ -1,4 +1,5 @@
 import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest';
+import type { IMomentsReader } from './run-reader';
 
 /** What the server says that a run has of the stream `moments`. */
 export interface IMomentsIndex {
@@ -50,19 +51,24 @@ export interface IMomentsGroupsRequest {
   readonly smoothing?: number;
 }
 
+/** Rows, as an Arrow IPC stream. */
+export interface IMomentsRows {
+  readonly kind: 'rows';
+  readonly bytes: Uint8Array;
+}
+
+/** Groups, as an Arrow IPC stream, and how many groups and steps there were. */
+export interface IMomentsGroups {
+  readonly kind: 'groups';
+  readonly bytes: Uint8Array;
+  readonly groups: number;
+  readonly steps: number;
+}
+
 /** The endpoints of a run's statistics. Every method rejects with a `ClientError`. */
-export class MomentsApi {
+export class MomentsApi implements IMomentsReader {
   constructor(private readonly rest: Rest) {}
 
-  /**
-   * What there is.
-   *
-   * @param id - Run.
-   * @param since - The version that is known; the answer then comes when there is more.
-   * @param wait - How long to wait for it, seconds.
-   * @param signal - Stops waiting.
-   * @returns Null where there is no more than was known.
-   */
   async index(
     id: string,
     since: string | null,
@@ -77,12 +83,11 @@ export class MomentsApi {
     return response.status === 202 ? readingOf(response) : indexOf(await jsonOf(response));
   }
 
-  /** Rows, as an Arrow IPC stream. */
   async rows(
     id: string,
     request: IMomentsRowsRequest,
     signal?: AbortSignal
-  ): Promise<{ readonly kind: 'rows'; readonly bytes: Uint8Array } | IReading> {
+  ): Promise<IMomentsRows | IReading> {
     const init = { method: 'POST', body: JSON.stringify(request), signal };
     const response = await this.rest.request(`${runPath(id)}/moments/rows`, init);
     return response.status === 202
@@ -90,15 +95,11 @@ export class MomentsApi {
       : { kind: 'rows', bytes: new Uint8Array(await response.arrayBuffer()) };
   }
 
-  /** Groups, as an Arrow IPC stream, and how many groups and steps there were. */
   async groups(
     id: string,
     request: IMomentsGroupsRequest,
     signal?: AbortSignal
-  ): Promise<
-    | { readonly kind: 'groups'; readonly bytes: Uint8Array; readonly groups: number; readonly steps: number }
-    | IReading
-  > {
+  ): Promise<IMomentsGroups | IReading> {
     const init = { method: 'POST', body: JSON.stringify(request), signal };
     const response = await this.rest.request(`${runPath(id)}/moments/groups`, init);
     if (response.status === 202) {

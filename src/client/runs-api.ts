@@ -5,6 +5,7 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
+import type { IRunReader } from './run-reader';
 
 /** One run as the Jupyter server lists it. */
 export interface IRunEntry {
@@ -94,7 +95,7 @@ export interface IReportFile {
 }
 
 /** The Jupyter server's endpoints, as protocol/README.md lists them. Every method rejects with a `ClientError`. */
-export class RunsApi {
+export class RunsApi implements IRunReader {
   constructor(options: IRunsApiOptions) {
     this.rest = new Rest(options);
     this.moments = new MomentsApi(this.rest);

@@ -1,5 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import type { IRunDetail, ITensorIndex, RunsApi } from '../client/runs-api';
+import type { IRunReader } from '../client/run-reader';
+import type { IRunDetail, ITensorIndex } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { RowCache } from './row-cache';
@@ -31,7 +32,7 @@ export interface IRecordedRunOptions {
 
 const MIB = 1 << 20;
 
-/** A closed run, or a tree of raw-moment files, read by the Jupyter server: each query asks for just the rows that it needs. */
+/** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows that it needs. */
 export class RecordedRun implements IRunSource {
   /**
    * @param id - Run id.
@@ -42,7 +43,7 @@ export class RecordedRun implements IRunSource {
   constructor(
     readonly id: string,
     private readonly detail: IRunDetail,
-    private readonly api: RunsApi,
+    private readonly api: IRunReader,
     private readonly options: IRecordedRunOptions = {}
   ) {
     this.link = options.link ?? new RunLink();

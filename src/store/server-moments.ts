@@ -1,6 +1,7 @@
 import { backOff } from '../client/back-off';
 import { ClientError } from '../client/client-error';
-import type { IMomentsGroupsRequest, IMomentsIndex, IReading, MomentsApi } from '../client/moments-api';
+import type { IMomentsGroupsRequest, IMomentsIndex, IReading } from '../client/moments-api';
+import type { IMomentsReader } from '../client/run-reader';
 import { groupsOf, rowsOf } from './moment-answers';
 import type {
   IMomentFilter,
@@ -46,7 +47,7 @@ export class ServerMoments implements IMomentSource {
    */
   constructor(
     private readonly id: string,
-    private readonly api: MomentsApi,
+    private readonly api: IMomentsReader,
     private readonly options: IServerMomentsOptions
   ) {
     this.limitRows = options.limitRows ?? LIMIT_ROWS;
