@@ -55,7 +55,9 @@ from .views import (
     VIEW_NAMES,
     check_view_options,
     option_name,
+    option_schema,
     python_name,
+    view_about,
     view_defaults,
     view_fields,
 )
@@ -123,7 +125,9 @@ __all__ = [
     "stream_schema",
     "with_later_columns",
     "option_name",
+    "option_schema",
     "python_name",
+    "view_about",
     "view_defaults",
     "view_fields",
 ]
