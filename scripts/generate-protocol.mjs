@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { compile } from 'json-schema-to-typescript';
 import * as prettier from 'prettier';
 import {
-  loadersModule,
+  codeModule,
   notebookModule,
   optionsPage,
   tableModule,
@@ -192,7 +192,7 @@ const outputs = {
   ),
   'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
-  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views),
+  'src/views/view-code.generated.ts': banner(VIEWS) + codeModule(views),
   'megalens/widgets/generated.py': widgetsModule(views, VIEWS),
   'megalens/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
   'docs/view-options.md': optionsPage(views, VIEWS),

@@ -49,17 +49,11 @@ export function tableModule(views) {
 }
 
 /** Return the map from a view's name to its code. */
-export function loadersModule(views) {
-  const lines = views.map(
-    ({ name, definition }) => `  ${name}: async () => (await import('./${name}')).mount${definition}`
-  );
+export function codeModule(views) {
+  const lines = views.map(({ name }) => `  ${name}: () => import('./${name}')`);
   return (
-    "import type { FullOptionsOf } from '../protocol/view-options';\n" +
-    "import type { ViewOptions } from '../protocol/views.generated';\n" +
-    "import type { Mount } from './view';\n\n" +
     '/** The code of each view, loaded when it is first asked for. */\n' +
-    "export const LOADERS: { readonly [K in ViewOptions['view']]: () => Promise<Mount<FullOptionsOf<K>>> } = {\n" +
-    `${lines.join(',\n')}\n};\n`
+    `export const VIEW_CODE = {\n${lines.join(',\n')}\n} as const;\n`
   );
 }
 

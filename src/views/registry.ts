@@ -1,9 +1,9 @@
 import { viewInfo } from '../protocol/view-info';
-import { fullViewOptions, type FullOptionsOf, type FullViewOptions } from '../protocol/view-options';
+import { fullViewOptions, type FullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import { LOADERS } from './loaders.generated';
 import { loadOther } from './other-views';
+import { VIEW_CODE } from './view-code.generated';
 import type { IView, IViewHost, Mount } from './view';
 
 /** Name of a view of this package. */
@@ -25,7 +25,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
   const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  (loadOther(view) ?? LOADERS[view])().catch(toldLater);
+  (loadOther(view) ?? VIEW_CODE[view])().catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
     .then(open => preloadRows(view, open))
@@ -63,13 +63,14 @@ export async function mountView(
   return mountOwn(node, source, full, host);
 }
 
-async function mountOwn<K extends ViewName>(
+async function mountOwn(
   node: HTMLElement,
   source: IRunSource,
-  options: FullViewOptions & { view: K },
+  options: FullViewOptions,
   host: IViewHost
 ): Promise<IView> {
-  // The options were checked against the schema of the view that they name, which is the one that is loaded.
-  const mount = (await LOADERS[options.view]()) as unknown as Mount<FullOptionsOf<ViewName>>;
-  return mount(node, source, options, host);
+  const code: object = await VIEW_CODE[options.view]();
+  const [, mount] = Object.entries(code).find(([name]) => name.startsWith('mount')) ?? [];
+  // The options were checked against the schema of the view that they name, which is the one that was loaded.
+  return (mount as Mount<FullViewOptions>)(node, source, options, host);
 }
