@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arena import Shelf
 from .parts import Part
-from .shelf import Shelf
 
 __all__ = ["Thinner", "keep_extremes", "stretches"]
 

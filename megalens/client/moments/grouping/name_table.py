@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...protocol import TensorName, parse_name
+from ....protocol import TensorName, parse_name
 
 __all__ = ["NameTable", "module_of"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import MomentIndex, StatIndex, empty_table
-from .rows import Progress
+from ....protocol import MomentIndex, StatIndex, empty_table
+from .moment_rows import Progress
 from .spilled_rows import SpilledRows
 from .sql_chunks import sql_chunks
 from .wanted import Chunk, Wanted

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...protocol import MOMENT_STATS
-from ..errors import ClientError
-from .grouping import Grouping
+from ....protocol import MOMENT_STATS
+from ...errors import ClientError
+from .group_keys import Grouping
 from .name_filter import NameFilter, Where
 from .readings import STATISTICS
 from .shaping import SHOWS

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from ..errors import ClientError
-from .cache_folder import locked
+from ...errors import ClientError
+from ..rows.cache_folder import locked
+from ..rows.moment_rows import Progress
 from .cached_file import CachedFile, write_part
-from .jsonl_chunk import Chunk, read_chunk
+from .chunk import Chunk, read_chunk
 from .parse_process import ParseProcess
-from .rows import Progress
 
 __all__ = ["bring_up_to_date"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...protocol import TensorName, name_values, natural_key
-from ..errors import ClientError
+from ....protocol import TensorName, name_values, natural_key
+from ...errors import ClientError
 from .patterns import Pattern
 
 __all__ = ["GROUP_COLUMNS", "ROW_COLUMNS", "Grouping", "Key", "key_order"]

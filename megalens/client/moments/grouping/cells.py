@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import merge_moments, single_moments
+from ....protocol import merge_moments, single_moments
+from ..rows.wanted import Chunk
 from .dense import dense
 from .readings import moment_columns
-from .wanted import Chunk
 
 __all__ = ["CellKeys", "Cells", "merge_cells", "wanted_columns"]
 

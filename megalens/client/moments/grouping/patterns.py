@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import ClientError
+from ...errors import ClientError
 
 __all__ = ["Pattern"]
 

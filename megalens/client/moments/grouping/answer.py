@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol import StatIndex, parse_name
-from ..errors import ClientError
+from ....protocol import StatIndex, parse_name
+from ...errors import ClientError
+from ..rows.moment_rows import MomentRows
+from ..rows.wanted import Chunk, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
+from .group_keys import Key, key_order
 from .grouped import Grouped
-from .grouping import Key, key_order
 from .name_table import module_of
 from .parts import MERGED, Part, chosen_columns, read_part
 from .pick import pick
 from .query import MomentQuery
-from .rows import MomentRows
 from .shaping import shape_values
 from .thinning import Thinner
-from .wanted import Chunk, Wanted, read_ahead
 
 __all__ = ["MomentGroups", "answer_groups", "given_up"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import ClientError
+from ...errors import ClientError
 
 __all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
 

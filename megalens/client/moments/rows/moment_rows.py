@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from ...protocol import StatIndex
+from ....protocol import StatIndex
 from .wanted import Chunk, Wanted
 
 __all__ = ["MomentRows", "Progress"]

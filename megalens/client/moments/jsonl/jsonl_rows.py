@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...protocol import MOMENT_STATS, StatIndex
-from ..errors import ClientError
-from .cache_folder import trim_cache
+from ....protocol import MOMENT_STATS, StatIndex
+from ...errors import ClientError
+from ..rows.cache_folder import trim_cache
+from ..rows.duck import duck_cursor
+from ..rows.moment_rows import Progress
+from ..rows.quoted_path import quoted_path
+from ..rows.sql_chunks import sql_chunks
+from ..rows.wanted import Chunk, Wanted
 from .cached_file import CachedFile
-from .duck import duck_cursor
 from .ingest import bring_up_to_date
-from .quoted_path import quoted_path
-from .rows import Progress
-from .sql_chunks import sql_chunks
 from .supersede import Superseded, supersede
 from .tree import StatisticsTree
-from .wanted import Chunk, Wanted
 
 __all__ = ["JsonlRows"]
 

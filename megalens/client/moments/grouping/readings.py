@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_COLUMNS, read_moments
+from ....protocol import MOMENT_COLUMNS, read_moments
 
 __all__ = ["STATISTICS", "moment_columns", "reading_error", "reading_value"]
 

@@ -15,9 +15,9 @@ from typing import BinaryIO
 import numpy as np
 import orjson
 
-from ..errors import ClientError
+from ...errors import ClientError
 from .cached_file import write_part
-from .jsonl_chunk import CHUNK_COLUMNS, Chunk, Problem, read_chunk
+from .chunk import CHUNK_COLUMNS, Chunk, Problem, read_chunk
 from .tree import StatisticsFile
 
 __all__ = ["ParseProcess", "main"]

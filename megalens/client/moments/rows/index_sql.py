@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...protocol import StatIndex
+from ....protocol import StatIndex
 
 __all__ = ["stats_of"]
 

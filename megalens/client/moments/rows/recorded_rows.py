@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import MomentIndex, ProtocolError, StatIndex, lacking, stream_schema
-from ..errors import ClientError
+from ....protocol import MomentIndex, ProtocolError, StatIndex, lacking, stream_schema
+from ...errors import ClientError
 from .duck import duck_cursor
 from .index_sql import stats_of
+from .moment_rows import Progress
 from .packed_chunks import PackedChunks
 from .quoted_path import quoted_path
-from .rows import Progress
 from .sql_chunks import sql_chunks
 from .table_rows import TableRows
 from .wanted import Chunk, Wanted

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_STATS
+from ....protocol import MOMENT_STATS
 from .cached_file import CachedFile
 
 __all__ = ["Hidden", "Superseded", "supersede"]

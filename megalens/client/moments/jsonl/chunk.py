@@ -17,7 +17,7 @@ import orjson
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_STATS, moments_from_raw_sums
+from ....protocol import MOMENT_STATS, moments_from_raw_sums
 
 __all__ = ["CHUNK_COLUMNS", "Chunk", "Problem", "read_chunk"]
 

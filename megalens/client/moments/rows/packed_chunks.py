@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ...protocol import MomentIndex, stream_schema
+from ....protocol import MomentIndex, stream_schema
 from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import StatIndex, empty_table
+from ....protocol import StatIndex, empty_table
 from .duck import duck_cursor
 from .index_sql import stats_of
+from .moment_rows import Progress
 from .recorded_rows import RecordedRows
-from .rows import Progress
 from .sql_chunks import sql_chunks
 from .wanted import Chunk, Wanted
 

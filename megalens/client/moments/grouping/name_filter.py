@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...protocol import parse_name
-from ..errors import ClientError
+from ....protocol import parse_name
+from ...errors import ClientError
+from ..ranges import Ranges, in_ranges, read_ranges
 from .patterns import Pattern
-from .ranges import Ranges, in_ranges, read_ranges
 
 __all__ = ["NameFilter", "Where"]
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ..errors import ClientError
-from .cache_folder import cache_folder
-from .jsonl_chunk import CHUNK_COLUMNS, Chunk
+from ...errors import ClientError
+from ..rows.cache_folder import cache_folder
+from .chunk import CHUNK_COLUMNS, Chunk
 from .tree import StatisticsFile
 
 __all__ = ["CachedFile", "Part", "write_part"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import StatIndex
-from .selection import rows_sql
+from ....protocol import StatIndex
+from .rows_sql import rows_sql
 from .wanted import Chunk, Wanted
 
 __all__ = ["sql_chunks"]

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .arena import Shelf
 from .cells import Cells
 from .query import MomentQuery
 from .readings import reading_error, reading_value
-from .shelf import Shelf
 
 __all__ = ["MERGED", "Part", "chosen_columns", "read_part"]
 
