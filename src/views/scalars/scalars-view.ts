@@ -44,7 +44,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     this._known = Object.keys(columns.units);
     const { names, x, smoothing } = this.options;
     const steps = this.within(this.options.steps);
-    const series = await scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
+    const series = scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
     this._lines = linesOf(series, smoothing > 1, x);
     if (this._lines.length === 0) {
       return { state: this._empty(columns) };
