@@ -49,7 +49,17 @@ from .settings import (
     compressor_infos,
     parse_layers,
 )
-from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
+from .streams import (
+    STREAM_NAMES,
+    STREAMS,
+    Stream,
+    StreamPolicy,
+    Streams,
+    empty_table,
+    parse_stream,
+    policy,
+    stream_schema,
+)
 from .tensor_name import TensorName, name_values, natural_key, parse_name
 from .views import (
     VIEW_NAMES,
@@ -74,8 +84,12 @@ __all__ = [
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
     "PERTURBATIONS",
+    "STREAMS",
     "STREAM_NAMES",
     "SUBPROTOCOL",
+    "Stream",
+    "StreamPolicy",
+    "Streams",
     "VIEW_NAMES",
     "BitFlip",
     "CheckedBody",
@@ -102,7 +116,6 @@ __all__ = [
     "decode_frame",
     "decode_message",
     "empty_table",
-    "lacking",
     "encode_frame",
     "encode_message",
     "merge_moments",
@@ -112,6 +125,8 @@ __all__ = [
     "parse_budget",
     "parse_layers",
     "parse_name",
+    "parse_stream",
+    "policy",
     "perturb_from_disturbance",
     "perturbation_from_setting",
     "perturbation_infos",
@@ -121,7 +136,6 @@ __all__ = [
     "restamp_frame",
     "restamp_header",
     "stream_schema",
-    "with_later_columns",
     "option_name",
     "python_name",
     "view_defaults",
