@@ -38,6 +38,7 @@ from .perturbations import (
     perturbation_from_setting,
     perturbation_infos,
 )
+from .ranges import Ranges, in_ranges, join_numbers, parse_layers, ranges_text, read_ranges
 from .settings import (
     COMPRESSORS,
     Compressor,
@@ -47,7 +48,6 @@ from .settings import (
     Tile,
     compressor_from_setting,
     compressor_infos,
-    parse_layers,
 )
 from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
 from .tensor_name import TensorName, name_values, natural_key, parse_name
@@ -91,6 +91,7 @@ __all__ = [
     "Perturbation",
     "Projection",
     "ProtocolError",
+    "Ranges",
     "TensorName",
     "Tile",
     "check_message",
@@ -102,6 +103,8 @@ __all__ = [
     "decode_frame",
     "decode_message",
     "empty_table",
+    "in_ranges",
+    "join_numbers",
     "lacking",
     "encode_frame",
     "encode_message",
@@ -115,8 +118,10 @@ __all__ = [
     "perturb_from_disturbance",
     "perturbation_from_setting",
     "perturbation_infos",
+    "ranges_text",
     "raw_sums_from_moments",
     "read_moments",
+    "read_ranges",
     "single_moments",
     "restamp_frame",
     "restamp_header",
