@@ -20,6 +20,7 @@ from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message,
 from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
 from .moments import (
     MOMENT_COLUMNS,
+    MOMENT_READINGS,
     MOMENT_STATISTICS,
     MOMENT_STATS,
     merge_moments,
@@ -68,6 +69,7 @@ __all__ = [
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
     "MOMENT_INDEX",
+    "MOMENT_READINGS",
     "MOMENT_SAME",
     "MomentIndex",
     "StatIndex",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..protocol import ProtocolError
+from ..protocol.version import own_version
 from .announcement import announcement
 from .budget_keeper import BudgetKeeper
 from .capture import Capture
@@ -26,7 +27,6 @@ from .statistics.gathering import WholeStep
 from .statistics.intervals import Intervals
 from .statistics.names import NameList
 from .statistics.post import Post
-from .version import version
 from .watch import Watch
 
 __all__ = ["Job"]
@@ -111,7 +111,7 @@ class Job:
                 address,
                 process,
                 rank=self._place.rank,
-                peer={"name": "tracer", "version": version()},
+                peer={"name": "tracer", "version": own_version()},
                 announce=self.announcement,
                 configure=self._configure_for_hub,
                 stages=capture.stages,
