@@ -22,13 +22,13 @@ from ..protocol import (
     decode_frame,
     decode_message,
 )
+from ..protocol.version import own_version
 from .errors import ClientError
 from .link import Link, LinkTarget
 from .memory import StreamMemory
 from .query import Query
 from .run import Run
 from .status import Status
-from .version import own_version
 
 if TYPE_CHECKING:
     from .moments import MomentSource

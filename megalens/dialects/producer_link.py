@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 
 from ..hub.discovery import HubEntry
 from ..protocol import SUBPROTOCOL, ProtocolError, Stream, decode_message, encode_frame, encode_message
-from .version import own_version
+from ..protocol.version import own_version
 
 __all__ = ["Configure", "ProducerLink"]
 

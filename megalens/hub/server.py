@@ -21,6 +21,7 @@ from ..protocol import (
     encode_frame,
     stream_schema,
 )
+from ..protocol.version import own_versions
 from .announcement_check import check_announcement
 from .batch_connection import BatchConnection
 from .change_desk import ChangeDesk
@@ -36,7 +37,6 @@ from .process import process_runs
 from .recorder import Recorder
 from .run_state import RunState
 from .session import Session
-from .version import own_versions
 
 __all__ = ["Hub"]
 

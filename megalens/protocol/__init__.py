@@ -20,6 +20,7 @@ from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message,
 from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
 from .moments import (
     MOMENT_COLUMNS,
+    MOMENT_READINGS,
     MOMENT_STATISTICS,
     MOMENT_STATS,
     merge_moments,
@@ -38,6 +39,7 @@ from .perturbations import (
     perturbation_from_setting,
     perturbation_infos,
 )
+from .ranges import Ranges, in_ranges, join_numbers, parse_layers, ranges_text, read_ranges
 from .settings import (
     COMPRESSORS,
     Compressor,
@@ -47,7 +49,6 @@ from .settings import (
     Tile,
     compressor_from_setting,
     compressor_infos,
-    parse_layers,
 )
 from .streams import (
     STREAM_NAMES,
@@ -78,6 +79,7 @@ __all__ = [
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
     "MOMENT_INDEX",
+    "MOMENT_READINGS",
     "MOMENT_SAME",
     "MomentIndex",
     "StatIndex",
@@ -105,6 +107,7 @@ __all__ = [
     "Perturbation",
     "Projection",
     "ProtocolError",
+    "Ranges",
     "TensorName",
     "Tile",
     "check_message",
@@ -116,6 +119,8 @@ __all__ = [
     "decode_frame",
     "decode_message",
     "empty_table",
+    "in_ranges",
+    "join_numbers",
     "encode_frame",
     "encode_message",
     "merge_moments",
@@ -130,8 +135,10 @@ __all__ = [
     "perturb_from_disturbance",
     "perturbation_from_setting",
     "perturbation_infos",
+    "ranges_text",
     "raw_sums_from_moments",
     "read_moments",
+    "read_ranges",
     "single_moments",
     "restamp_frame",
     "restamp_header",

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from ..protocol import compressor_infos
+from ..protocol.version import own_version
 from .perturb import site_infos
 from .place import Place
 from .tensors.flags import FLAGS
 from .tensors.points import ModelPoints
-from .version import version
 
 __all__ = ["announcement"]
 
@@ -53,7 +53,7 @@ def announcement(
         "compressors": compressor_infos(),
         "config": config,
         "versions": {
-            "megalens": version(),
+            "megalens": own_version(),
             "torch": str(torch.__version__),
             "python": platform.python_version(),
         },

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..protocol import ProtocolError
+from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
 from .config import TracingPlan, change_plan
@@ -25,7 +26,6 @@ from .streams import stream_schema_of
 from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
 from .tensors.points import ModelPoints
-from .version import version
 from .watch import Watch
 
 __all__ = ["Coordinator"]
@@ -129,7 +129,7 @@ class Coordinator:
             address,
             process,
             rank=self._place.rank,
-            peer={"name": "tracer", "version": version()},
+            peer={"name": "tracer", "version": own_version()},
             announce=self.announcement,
             configure=self._configure_for_hub,
             report=self._report,

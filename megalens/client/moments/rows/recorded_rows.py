@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ....protocol import STREAMS, MomentIndex, ProtocolError, StatIndex, lacking, stream_schema
+from ....protocol import STREAMS, MomentIndex, ProtocolError, StatIndex, stream_schema
 from ...errors import ClientError
 from .duck import duck_cursor
 from .index_sql import stats_of
