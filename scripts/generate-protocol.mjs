@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { compile } from 'json-schema-to-typescript';
 import * as prettier from 'prettier';
 import {
-  codeModule,
+  loadersModule,
   notebookModule,
   optionsPage,
   tableModule,
@@ -124,7 +124,7 @@ function tidy(types) {
   );
 }
 
-/** Return the columns of every stream. */
+/** Return the columns and the policy of every stream. */
 async function streamsModule() {
   const path = 'protocol/streams.json';
   const { streams } = await readJson(path);
@@ -133,6 +133,7 @@ async function streamsModule() {
   ];
   return (
     banner(path) +
+    "import type { StreamPolicy } from './messages.generated';\n\n" +
     '/** Arrow type of a column. */\n' +
     `export type FieldType = ${kinds.map(kind => `'${kind}'`).join(' | ')};\n\n` +
     '/** Name of a stream that this version knows. */\n' +
@@ -140,9 +141,9 @@ async function streamsModule() {
       .map(name => `'${name}'`)
       .join(' | ')};\n\n` +
     '/** One column of a stream. */\n' +
-    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc: string;\n}\n\n' +
-    '/** One stream: what a row is, and its columns in order. */\n' +
-    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc: string;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
+    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc?: string;\n  readonly absent?: string;\n}\n\n' +
+    '/** One stream: what a row is, its columns in order, and how every room treats it. */\n' +
+    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc?: string;\n  readonly instrument?: string;\n  readonly policy: Readonly<StreamPolicy>;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
     '/** Every stream by name. */\n' +
     `export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = ${JSON.stringify(streams)};\n`
   );
@@ -192,7 +193,7 @@ const outputs = {
   ),
   'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
   'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
-  'src/views/view-code.generated.ts': banner(VIEWS) + codeModule(views),
+  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views),
   'megalens/widgets/generated.py': widgetsModule(views, VIEWS),
   'megalens/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
   'docs/view-options.md': optionsPage(views, VIEWS),

@@ -49,11 +49,11 @@ export function tableModule(views) {
 }
 
 /** Return the map from a view's name to its code. */
-export function codeModule(views) {
+export function loadersModule(views) {
   const lines = views.map(({ name }) => `  ${name}: () => import('./${name}')`);
   return (
     '/** The code of each view, loaded when it is first asked for. */\n' +
-    `export const VIEW_CODE = {\n${lines.join(',\n')}\n} as const;\n`
+    `export const LOADERS = {\n${lines.join(',\n')}\n} as const;\n`
   );
 }
 

@@ -8,8 +8,8 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import ClientError, Query
-from ..protocol import STREAM_NAMES
+from ..client import Query
+from ..protocol import STREAM_NAMES, read_ranges
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .selection import no_rows, read_selection, tensor_index
@@ -145,10 +145,11 @@ class StreamHandler(MegalensHandler):
             phase=self.get_query_argument("phase", None),
             steps=(first, last),
         )
-        layers = self.get_query_argument("layers", None)
-        if layers is not None:
-            query = _with_layers(query, layers)
-        query = replace(query, measured=self.get_query_argument("measured", "false") == "true")
+        query = replace(
+            query,
+            layers=read_ranges(self.get_query_argument("layers", None), "layers"),
+            measured=self.get_query_argument("measured", "false") == "true",
+        )
         return query, most if limit is None else min(limit, most), lowest
 
     def _integer(self, name: str) -> int | None:
@@ -161,15 +162,3 @@ class StreamHandler(MegalensHandler):
                 400, "bad-parameter", f"{name} must be a whole number, and {text!r:.50} came.", name
             )
         return int(text)
-
-
-def _with_layers(query: Query, layers: str) -> Query:
-    try:
-        return replace(query, layers=Query.of(layer=layers).layers)
-    except ClientError as error:
-        raise ServerError(
-            400,
-            "bad-parameter",
-            f"layers must be 'all' or ranges such as '1-4,7', and {layers!r:.100} came.",
-            "layers",
-        ) from error

@@ -1,10 +1,11 @@
 import { viewInfo } from '../protocol/view-info';
-import { fullViewOptions, type FullViewOptions } from '../protocol/view-options';
+import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
+import { LOADERS } from './loaders.generated';
 import { loadOther } from './other-views';
-import { VIEW_CODE } from './view-code.generated';
-import type { IView, IViewHost, Mount } from './view';
+import type { IView, IViewHost } from './view';
+import { loadView } from './view-code';
 
 /** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
@@ -25,7 +26,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
   const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  (loadOther(view) ?? VIEW_CODE[view])().catch(toldLater);
+  (loadOther(view) ?? LOADERS[view])().catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
     .then(open => preloadRows(view, open))
@@ -60,17 +61,6 @@ export async function mountView(
     const [module, { OtherView }] = await Promise.all([other(), import('./other-view')]);
     return OtherView.mount(module, node, source, full, host);
   }
-  return mountOwn(node, source, full, host);
-}
-
-async function mountOwn(
-  node: HTMLElement,
-  source: IRunSource,
-  options: FullViewOptions,
-  host: IViewHost
-): Promise<IView> {
-  const code: object = await VIEW_CODE[options.view]();
-  const [, mount] = Object.entries(code).find(([name]) => name.startsWith('mount')) ?? [];
-  // The options were checked against the schema of the view that they name, which is the one that was loaded.
-  return (mount as Mount<FullViewOptions>)(node, source, options, host);
+  const [{ mount }, { view }] = await Promise.all([import('./mount'), loadView(full.view)]);
+  return mount(view, node, source, full, host);
 }

@@ -1,19 +1,11 @@
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/moment-source';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 
 /** All options of the explorer. */
 export type MomentOptions = Required<MomentsOptions>;
 
-/** What can be measured, in the order of the picker. */
-export const STATS: readonly MomentStat[] = [
-  'param',
-  'grad',
-  'activation',
-  'dgrad',
-  'residual',
-  'residual_dgrad'
-];
+export { MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
 
 /** Statistics in the order of the picker. */
 export const STATISTICS: readonly MomentStatistic[] = [

@@ -1,7 +1,7 @@
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { ControlModel } from '../../summary/control-model';
 import { PerturbModel } from '../perturb-model';
-import { perturbText } from '../../../views/perturb-text';
+import { perturbText } from '../../../views/shared/perturb-text';
 import { JOB } from '../../shell/__tests__/memory-job';
 import { MemoryRun } from '../../shell/__tests__/memory-run';
 
