@@ -5,6 +5,7 @@ export * from './group-moments';
 export * from './group-rows';
 export * from './in-ranges';
 export * from './interval';
+export * from './load-tables';
 export * from './moment-cache';
 export * from './moment-filter';
 export * from './moment-keys';
