@@ -234,6 +234,14 @@ export interface MomentsOptions {
    * Draw the runs over one another, or what each of the others is minus, or over, this one.
    */
   compare?: 'overlay' | 'difference' | 'ratio';
+  /**
+   * Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group.
+   */
+  derive?: string | null;
+  /**
+   * Of the table: which rows it shows, as an expression of arquero, such as 'd.value > op.mean(d.value)'.
+   */
+  filter?: string | null;
 }
 
 /**
@@ -579,6 +587,20 @@ export const VIEWS_SCHEMA: Schema = {
           default: 'overlay',
           description:
             'Draw the runs over one another, or what each of the others is minus, or over, this one.'
+        },
+        derive: {
+          type: ['string', 'null'],
+          maxLength: 500,
+          default: null,
+          description:
+            "Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group."
+        },
+        filter: {
+          type: ['string', 'null'],
+          maxLength: 500,
+          default: null,
+          description:
+            "Of the table: which rows it shows, as an expression of arquero, such as 'd.value > op.mean(d.value)'."
         }
       }
     },
