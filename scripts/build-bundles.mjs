@@ -6,7 +6,12 @@ import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const BUNDLES = [
-  { name: 'report runtime', entry: 'src/report/runtime.ts', out: 'megalens/report/runtime/report-runtime.js', most: 700_000 },
+  {
+    name: 'report runtime',
+    entry: 'src/report/runtime.ts',
+    out: 'megalens/report/runtime/report-runtime.js',
+    most: 700_000
+  },
   { name: 'engine', entry: 'src/engine/index.ts', out: 'megalens/engine/bundle/engine.js', most: 2_000_000 }
 ];
 
@@ -59,7 +64,9 @@ async function buildAll() {
     await bundle(join(root, entry), outfile);
     const script = await readFile(outfile);
     if (script.length > most) {
-      throw new Error(`The ${name} has ${script.length} bytes; at most ${most} were expected. See what it imports.`);
+      throw new Error(
+        `The ${name} has ${script.length} bytes; at most ${most} were expected. See what it imports.`
+      );
     }
     if (/<\/script/i.test(script.toString('utf8'))) {
       throw new Error(`The ${name} holds a closing script tag, so it cannot stand inside a page.`);

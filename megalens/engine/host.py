@@ -172,9 +172,7 @@ def _run(
             return message.get("json"), body
         elif kind == "failed":
             raise _JobFailed(
-                EngineError(
-                    str(message["message"]), code=str(message["code"]), field=message.get("field")
-                )
+                EngineError(str(message["message"]), code=str(message["code"]), field=message.get("field"))
             )
 
 
