@@ -2,7 +2,7 @@ import * as React from 'react';
 import { formatInteger } from '../charts/format';
 import { authorText } from './author-text';
 import type { PanelModel } from './panel-model';
-import { perturbText } from '../views/perturb-text';
+import { perturbText } from '../views/shared/perturb-text';
 
 /** Says over the whole panel that the training is perturbed, until it is not. */
 export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElement | null {

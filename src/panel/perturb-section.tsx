@@ -4,7 +4,7 @@ import { formatInteger } from '../charts/format';
 import { Confirm } from './confirm';
 import type { PanelModel } from './panel-model';
 import type { PerturbModel } from './perturb-model';
-import { perturbText } from '../views/perturb-text';
+import { perturbText } from '../views/shared/perturb-text';
 import { Field, NumberInput } from './schema-form';
 import { Section } from './section';
 import { SiteRow } from './site-row';

@@ -1,7 +1,7 @@
 import { ProtocolError } from '../../protocol/protocol-error';
 import { ControlModel } from '../control-model';
 import { PerturbModel } from '../perturb-model';
-import { perturbText } from '../../views/perturb-text';
+import { perturbText } from '../../views/shared/perturb-text';
 import { JOB } from './memory-job';
 import { MemoryRun } from './memory-run';
 

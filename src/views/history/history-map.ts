@@ -1,0 +1,75 @@
+import type { TrendOptions } from '../../protocol/views.generated';
+import type { IRunSource, ITensorResult } from '../../store/source';
+import type { IMark, IMoved } from '../shared/content';
+import { omissionWords, tierWords } from '../shared/describe';
+import type { IViewEnvironment } from '../shared/view-model';
+import { TrendView } from '../trend/trend-view';
+
+/** A layer and a step of a history. */
+export interface IChoice {
+  readonly layer: number;
+  readonly step: number;
+}
+
+/** The map of a history: a layer × step trend in which a cell is chosen by a click or by the keys. */
+export class HistoryMap extends TrendView {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment<TrendOptions>,
+    private readonly _choose: (choice: IChoice) => void
+  ) {
+    super(source, env);
+  }
+
+  /** The chosen cell; null while nothing is drawn. */
+  set choice(choice: IChoice | null) {
+    if (!same(choice, this._choice)) {
+      // What was wanted has come, or something else was chosen.
+      this._wanted = null;
+    }
+    this._choice = choice;
+    this.env.place();
+  }
+
+  pinned(): IMark | null {
+    const { _choice: choice } = this;
+    return choice && this.series.some(each => each.layer === choice.layer)
+      ? this.markOf(choice.step, choice.layer)
+      : null;
+  }
+
+  override move(key: string): IMoved | null {
+    const choice = this._wanted ?? this._choice;
+    const layer = this.series.findIndex(each => each.layer === choice?.layer);
+    if (choice && layer >= 0) {
+      // The keys go on from the tensor that is shown, or that the key before asked for.
+      const after = this.steps.findIndex(step => step >= choice.step);
+      this.at = { layer, step: after < 0 ? this.steps.length - 1 : after };
+    }
+    const moved = super.move(key);
+    if (moved && key !== 'copy') {
+      this.clicked(moved.mark);
+    }
+    return moved;
+  }
+
+  protected override keptWords(result: ITensorResult): string[] {
+    return [...tierWords(result, this.t), ...omissionWords({ sampledEvery: result.sampledEvery }, this.t)];
+  }
+
+  clicked(mark: IMark): void {
+    const { layer, step } = this.pointedBy(mark);
+    if (layer !== null && step !== null) {
+      this._wanted = { layer, step };
+      this._choose(this._wanted);
+    }
+  }
+
+  private _choice: IChoice | null = null;
+  /** Chosen here and not shown yet. */
+  private _wanted: IChoice | null = null;
+}
+
+function same(one: IChoice | null, other: IChoice | null): boolean {
+  return one?.layer === other?.layer && one?.step === other?.step;
+}

@@ -1,0 +1,383 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import { warmVega, watchTheme, type Chart, type ICaption, type IRecipe } from '../../charts';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { isOver } from '../../store/is-over';
+import type { IRunSource, SourceChange } from '../../store/source';
+import { toCode } from '../code';
+import type { IContent } from '../shared/content';
+import type { Control } from '../shared/control';
+import type { Create } from '../shared/definition';
+import { withOrigin } from '../shared/origin-words';
+import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
+import { untranslated, type Translate } from '../shared/translate';
+import { ViewError } from '../shared/view-error';
+import type { IViewEnvironment, IViewModel } from '../shared/view-model';
+import type { IView, IViewHost } from '../view';
+import { Cursor } from './cursor';
+import { copyText, saveText } from './dom';
+import { Drawing } from './drawing';
+import { followHand } from './follow-hand';
+import { LinePaper } from './line-paper';
+import { Linked } from './linked';
+import { Menu } from './menu';
+import { Pace } from './pace';
+import { Picture } from './picture';
+import { renderState } from './render-state';
+import { Shell } from './shell';
+import { Toolbar } from './toolbar';
+import { viewMenu, type IMenuActions } from './view-menu';
+import { watchSize } from './watch-size';
+
+/** After this long without an answer a view says that it is reading, ms. */
+const SLOW = 250;
+
+/** How a part of a composition differs from a view that stands alone. */
+export interface IMountedPart<O extends ViewOptions> {
+  /** Takes the controls, which a toolbar of the whole holds. */
+  toolbar(controls: readonly Control[]): void;
+  /** Changes options of the whole: a part has none of its own. */
+  choose(options: Partial<O>): void;
+}
+
+/**
+ * The part of a view that touches the page, whichever view it is: loading at a bounded pace, the chart, states, keyboard, pointer, themes,
+ * disposal. What is loaded and what a place of the picture means it asks the view's pure part, which in turn knows it as its environment.
+ */
+export class MountedView<O extends ViewOptions> implements IView<O> {
+  /**
+   * @param create Makes the pure part.
+   * @param part Set where the view is one of several under one toolbar.
+   */
+  constructor(
+    readonly node: HTMLElement,
+    private readonly _source: IRunSource,
+    options: Required<O>,
+    private readonly _host: IViewHost,
+    create: Create<O>,
+    private readonly _part: IMountedPart<O> | null = null
+  ) {
+    this._t = _host.translate ?? untranslated;
+    this._options = options;
+    const menu = new Menu(
+      this._t('More actions'),
+      () => viewMenu(this, `${_source.name}-${options.view}`, this._plain, this.menu, this._t),
+      reason => this._fail(reason)
+    );
+    this._toolbar = new Toolbar(this._t('View settings'), menu.node);
+    this._toolbar.node.hidden = _part !== null;
+    this._shell = new Shell(this._toolbar.node, this._t);
+    this._picture = new Picture(this._shell, _host, {
+      zoomed: () => this.model.zoomed?.(),
+      placed: () => this._place()
+    });
+    this._actions = {
+      retry: () => this._pace.request(true),
+      cancel: () => this._abort?.abort(),
+      copy: copyText,
+      copyCode: () => copyText(this.code()),
+      save: saveText,
+      openRecording: _host.openRecording
+    };
+    this.model = create(_source, this._environment());
+    this._cursor = new Cursor(this._shell, mark => (this._content ? this.model.tipOf(mark) : null));
+    this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this._t);
+    node.append(this._shell.root);
+    this._listen();
+    this._pace.request(true);
+  }
+
+  /** What is shown, without the page. */
+  readonly model: IViewModel;
+
+  get options(): Readonly<Required<O>> {
+    return this._options;
+  }
+
+  get changed(): ISignal<this, Readonly<Required<O>>> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  async update(options: Partial<O>): Promise<void> {
+    const next = { ...this._options, ...options };
+    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
+      this._options = next;
+      this._changed.emit(next);
+      this.refresh(true);
+    }
+    await this.settled();
+  }
+
+  settled(): Promise<void> {
+    return this._drawing.ended;
+  }
+
+  summary(): string {
+    return this._content?.summary ?? this._shell.state.querySelector('p')?.textContent ?? '';
+  }
+
+  async toSVG(): Promise<string> {
+    const [chart, content] = await this._exported();
+    return chart.toSVG(content, content.printed?.());
+  }
+
+  /** The picture with title and caption as a PNG data URL. */
+  async toPNG(): Promise<string> {
+    const [chart, content] = await this._exported();
+    return chart.toPNG(content, content.printed?.());
+  }
+
+  /** The Python call that makes this view. */
+  code(): string {
+    return toCode(this._plain, this._host.variable);
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._abort?.abort();
+    this._pace.dispose();
+    this._ends.splice(0).forEach(end => end());
+    this._linked.dispose();
+    this._picture.dispose();
+    this._shell.root.remove();
+    this._drawing.end();
+    Signal.clearData(this);
+  }
+
+  /** Read and draw again, now or with the next picture. */
+  refresh(now = true): void {
+    this._drawing.begin();
+    this._pace.request(now);
+  }
+
+  /** Whether there is a picture, or something else that was read. */
+  get isDrawn(): boolean {
+    return this._content !== null;
+  }
+
+  /** What the menu can do beside copying and saving. */
+  get menu(): IMenuActions {
+    const { zoom } = this._picture;
+    const { x0 = 0, x1 = 0 } = zoom?.domain ?? {};
+    const chooses = this._linked.canChoose && zoom?.isZoomed;
+    return {
+      resetZoom: () => zoom?.reset(),
+      chooseShown: chooses ? () => this._linked.chooseSpan([x0, x1]) : undefined,
+      exportReport: this._host.exportReport
+    };
+  }
+
+  /** What an exported picture is drawn from. Rejects where there is none. */
+  async exported(): Promise<{ recipe: IRecipe; words: ICaption }> {
+    const [chart, content] = await this._exported();
+    return { recipe: chart.exported(content.printed?.()), words: content };
+  }
+
+  private async _exported(): Promise<[Chart, IContent]> {
+    await this.settled();
+    const { chart } = this._picture;
+    if (!chart || !this._content?.recipe) {
+      throw new ViewError(this._t('There is no picture to export yet. %1', this.summary()));
+    }
+    return [chart, this._content];
+  }
+
+  /** What the pure part knows of this page. Everything is asked for when it is needed: nothing of it is there from the beginning. */
+  private _environment(): IViewEnvironment<O> {
+    const picture = this._picture;
+    const read = (): Readonly<Required<O>> => this._options;
+    const paper = this._host.renderer === 'svg' ? null : new LinePaper();
+    return {
+      t: this._t,
+      actions: this._actions,
+      isUtc: false,
+      paper,
+      get options() {
+        return read();
+      },
+      get width() {
+        return picture.width;
+      },
+      get frame() {
+        return picture.frame;
+      },
+      get zoom() {
+        return picture.zoom;
+      },
+      get isDark() {
+        return picture.isDark;
+      },
+      within: steps => this._linked.within(steps),
+      choose: options => (this._part ? this._part.choose(options) : void this.update(options)),
+      refresh: now => this.refresh(now),
+      place: () => this._place(),
+      waits: sentence => this._waits(sentence),
+      follow: rest => this._follow(rest),
+      fail: reason => this._fail(reason)
+    };
+  }
+
+  private _listen(): void {
+    const onChange = (_: IRunSource, change: SourceChange): void => {
+      // Of how the training is only that it has ended is told here.
+      const always = change.kind === 'status' ? isOver(this._source) : change.kind !== 'rows';
+      if (always || (this.model.concerns(change) && !this._linked.misses(change))) {
+        this.refresh(false);
+      }
+    };
+    this._source.changed.connect(onChange);
+    this._ends.push(() => this._source.changed.disconnect(onChange));
+    this._ends.push(
+      watchTheme(this.node, () => {
+        this._picture.restyle();
+        this.model.restyled?.();
+      })
+    );
+    const { stage } = this._shell;
+    this._ends.push(watchSize(stage, this._host.frame, () => this.refresh(false)));
+    followHand(
+      {
+        chart: () => this._picture.chart,
+        zoom: () => this._picture.zoom,
+        isDrawn: () => this._content !== null,
+        probe: place => this.model.probe(place),
+        move: key => this.model.move(key),
+        clicked: mark => this.model.clicked?.(mark),
+        place: () => this._place(),
+        fail: reason => this._fail(reason)
+      },
+      this._shell,
+      this._cursor,
+      this._linked
+    );
+  }
+
+  private async _refresh(): Promise<void> {
+    if (this._picture.zoom?.isDragging && !this.model.drawsWhileDragged) {
+      // The picture must not change under the hand; the next frame will.
+      this._pace.request();
+      return;
+    }
+    const options = this._options;
+    this._abort = new AbortController();
+    const { signal } = this._abort;
+    const slow = setTimeout(() => {
+      if (this._content === null) {
+        this._show(readingState(this._source.name, this._actions, this._t));
+        // There is time now for what drawing needs; what fails is told when it draws.
+        warmVega().catch(() => undefined);
+      }
+    }, SLOW);
+    try {
+      const loaded = await this.model.load(signal);
+      if (this._isDisposed) {
+        return;
+      }
+      if ('content' in loaded) {
+        await this._draw(withOrigin(loaded.content, this._source.hello, this._t));
+      } else {
+        this._show(this._linked.emptied(loaded.state));
+      }
+    } catch (reason) {
+      this._fail(signal.aborted ? new ViewError(this._t('Reading was cancelled.')) : reason);
+    } finally {
+      clearTimeout(slow);
+    }
+    if (this._isDisposed) {
+      return;
+    }
+    this._showControls([...this.model.controls(), ...this._linked.controls()]);
+    renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
+    if (options === this._options) {
+      this._drawing.drawn();
+    }
+  }
+
+  /** What is drawn now is not all: the rest is drawn when it has come, and `settled` waits for it. */
+  private _follow(rest: Promise<unknown>): void {
+    void this._drawing.until(rest).then(() => {
+      if (!this._isDisposed) {
+        this.refresh(false);
+      }
+    });
+  }
+
+  /** Say that something went wrong, with the way to try it again. */
+  private _fail(reason: unknown): void {
+    if (!this._isDisposed) {
+      this._show(errorState(reason, this._actions, this._t));
+    }
+  }
+
+  private _showControls(controls: readonly Control[]): void {
+    if (this._part) {
+      this._part.toolbar(controls);
+    } else {
+      this._toolbar.update(controls);
+    }
+  }
+
+  /** Say what is waited for, while there is no picture. */
+  private _waits(sentence: string): void {
+    if (!this._isDisposed && this._content === null) {
+      this._show({ ...readingState('', this._actions, this._t), sentence });
+    }
+  }
+
+  private _link(): IState | null {
+    return connectionState(this._source, this._actions, this._t);
+  }
+
+  /** Show a state instead of a picture. */
+  private _show(state: IState): void {
+    // That a training has ended does not say why there is no picture.
+    const waits = (state.kind === 'empty' || state.kind === 'loading') && !isOver(this._source);
+    this._content = null;
+    this._shell.present(null);
+    this._cursor.clear();
+    this._linked.place(null, null);
+    renderState(this._shell.state, (waits ? this._link() : null) ?? state, reason => this._fail(reason));
+  }
+
+  private async _draw(content: IContent): Promise<void> {
+    this._content = content;
+    renderState(this._shell.state, null, () => undefined);
+    this._shell.present(content);
+    await this._picture.draw(content, this.model.zooms);
+  }
+
+  private _place(): void {
+    if (!this._isDisposed) {
+      const { chart, zoom } = this._picture;
+      this._cursor.place(chart, zoom);
+      this._linked.place(this._content && chart, zoom);
+    }
+  }
+
+  /** The options as the union that all views share. */
+  private get _plain(): ViewOptions {
+    return this._options as O;
+  }
+
+  private _options: Required<O>;
+  private _content: IContent | null = null;
+  private _abort: AbortController | null = null;
+  private readonly _drawing = new Drawing();
+  private _isDisposed = false;
+  private readonly _pace = new Pace(() => this._refresh());
+  private readonly _t: Translate;
+  private readonly _actions: IStateActions;
+  private readonly _toolbar: Toolbar;
+  private readonly _shell: Shell;
+  private readonly _cursor: Cursor;
+  private readonly _linked: Linked;
+  private readonly _picture: Picture;
+  private readonly _ends: (() => void)[] = [];
+  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
+}
