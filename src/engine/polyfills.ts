@@ -19,7 +19,10 @@ const missing: Record<string, unknown> = {
   queueMicrotask: (callback: () => void) => void Promise.resolve().then(callback),
   structuredClone: clone,
   setTimeout: timers.start,
-  clearTimeout: timers.stop
+  clearTimeout: timers.stop,
+  setImmediate: (callback: () => void) => timers.start(callback),
+  // Vega names it and never calls it.
+  setInterval: none
 };
 Object.assign(globalThis, missing);
 
