@@ -3,7 +3,6 @@
 from .build import Progress, build_report, default_views, write_report
 from .draw import draw_picture
 from .errors import ReportError
-from .explored import explored
 from .picture import Picture
 
 __all__ = [
@@ -13,6 +12,5 @@ __all__ = [
     "build_report",
     "default_views",
     "draw_picture",
-    "explored",
     "write_report",
 ]

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..client import Run
+from ..client.other_runs import Others, beside, kept_open
 from .draw import check_views, make_pictures
 from .errors import ReportError
 from .facts import read_facts
 from .ipynb import build_notebook
-from .other_runs import Others, beside, kept_open
 from .page import build_page
 from .picture import Picture
 from .source import traced_flags

@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..client import ClientError, Run
+from ..client.other_runs import Others, beside, kept_open, nobody
 from ..protocol import ProtocolError, check_view_options
 from .captions import origin_words
 from .errors import ReportError
 from .heatmap import heatmap_picture
 from .history import history_pictures
 from .moments import moments_pictures
-from .other_runs import Others, beside, kept_open, nobody
 from .picture import Picture
 from .scalars import scalars_picture
 from .trend import trend_picture

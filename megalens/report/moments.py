@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from ..client import ClientError, Run
 from ..client.moments import MomentQuery, MomentSource
+from ..client.other_runs import Others, nobody
 from .moment_layers import layers_picture
 from .moment_lines import OtherGroups, lines_picture
 from .moment_map import map_picture
 from .moment_series import Series, SeriesGroups, shown
 from .moment_words import capital, quantity_words, stats_words
-from .other_runs import Others, nobody
 from .picture import Picture
 from .words import clean, integer_text
 

@@ -1,0 +1,8 @@
+// First, so that what follows finds what V8 lacks.
+import './polyfills';
+import { expose } from './expose';
+import { registerJob } from './jobs';
+import { drawStills } from './still-job';
+
+registerJob('still', drawStills);
+expose();
