@@ -39,6 +39,8 @@ class Query:
         Layers by the rank that they are taken of; see :meth:`on_lowest`. A rank whose layers are ``None`` gives all that it has.
     measured : bool
         Only rows whose compression error was measured.
+    where : tuple of (str, value)
+        Further columns and what they must equal.
     """
 
     flag: str | None = None
@@ -51,6 +53,7 @@ class Query:
     pass_: str | None = None
     ranks: tuple[tuple[int, tuple[int, ...] | None], ...] | None = None
     measured: bool = False
+    where: tuple[tuple[str, str | int], ...] = ()
 
     @classmethod
     def of(
@@ -115,6 +118,7 @@ class Query:
             value = getattr(self, column)
             if value is not None:
                 parts.append(pc.field(column) == value)
+        parts += [pc.field(column) == value for column, value in self.where]
         if self.pass_ is not None:
             parts.append(pc.field("pass") == self.pass_)
         if self.ranks is not None:

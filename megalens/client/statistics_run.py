@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ..protocol import empty_table
+from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
 from .bare_hello import bare_hello
 from .errors import ClientError
@@ -110,6 +110,10 @@ class StatisticsRun(Run):
         if self._source is not None:
             self._source.close()
             self._source = None
+
+    @property
+    def _streams(self) -> Streams:
+        return STREAMS
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         return empty_table(stream)

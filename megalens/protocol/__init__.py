@@ -50,13 +50,25 @@ from .settings import (
     compressor_from_setting,
     compressor_infos,
 )
-from .streams import STREAM_NAMES, empty_table, lacking, stream_schema, with_later_columns
+from .streams import (
+    STREAM_NAMES,
+    STREAMS,
+    Stream,
+    StreamPolicy,
+    Streams,
+    empty_table,
+    parse_stream,
+    policy,
+    stream_schema,
+)
 from .tensor_name import TensorName, name_values, natural_key, parse_name
 from .views import (
     VIEW_NAMES,
     check_view_options,
     option_name,
+    option_schema,
     python_name,
+    view_about,
     view_defaults,
     view_fields,
 )
@@ -76,8 +88,12 @@ __all__ = [
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
     "PERTURBATIONS",
+    "STREAMS",
     "STREAM_NAMES",
     "SUBPROTOCOL",
+    "Stream",
+    "StreamPolicy",
+    "Streams",
     "VIEW_NAMES",
     "BitFlip",
     "CheckedBody",
@@ -107,7 +123,6 @@ __all__ = [
     "empty_table",
     "in_ranges",
     "join_numbers",
-    "lacking",
     "encode_frame",
     "encode_message",
     "merge_moments",
@@ -117,6 +132,8 @@ __all__ = [
     "parse_budget",
     "parse_layers",
     "parse_name",
+    "parse_stream",
+    "policy",
     "perturb_from_disturbance",
     "perturbation_from_setting",
     "perturbation_infos",
@@ -128,9 +145,10 @@ __all__ = [
     "restamp_frame",
     "restamp_header",
     "stream_schema",
-    "with_later_columns",
     "option_name",
+    "option_schema",
     "python_name",
+    "view_about",
     "view_defaults",
     "view_fields",
 ]

@@ -1,6 +1,6 @@
 import { Zoom } from '../charts/zoom';
-import { element } from '../views/dom';
-import { Tooltip } from '../views/tooltip';
+import { element } from '../views/mount/dom';
+import { Tooltip } from '../views/mount/tooltip';
 import { canUnpack } from './half';
 import { LiveChart } from './live-chart';
 import type { ILiveView, IPayload } from './payload';

@@ -1,27 +1,17 @@
-import { fullViewOptions } from '../protocol/view-options';
+import { viewInfo } from '../protocol/view-info';
+import { fullViewOptions, type FullOptionsOf, type FullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import type { IView, IViewHost } from './view';
+import { LOADERS } from './loaders.generated';
+import { loadOther } from './other-views';
+import type { IView, IViewHost, Mount } from './view';
 
-/** Name of a view. */
+/** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
 
-/** Every view by name, with the word that a menu shows. */
-export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
-  heatmap: 'Heatmap',
-  trend: 'Trend',
-  scalars: 'Scalars',
-  history: 'History',
-  moments: 'Moments'
-};
-
-/** The code of each view. */
-const CODE: Readonly<Record<ViewName, () => Promise<unknown>>> = {
-  heatmap: () => import('./heatmap'),
-  trend: () => import('./trend'),
-  scalars: () => import('./scalars'),
-  history: () => import('./history'),
-  moments: () => import('./moments')
+/** What a run is asked first, by the stream that a view needs; the source keeps it. */
+const FIRST: Readonly<Record<string, (source: IRunSource) => Promise<unknown> | undefined>> = {
+  moments: source => source.moments?.index()
 };
 
 /**
@@ -35,7 +25,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
   const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  CODE[view]().catch(toldLater);
+  (loadOther(view) ?? LOADERS[view])().catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
     .then(open => preloadRows(view, open))
@@ -44,16 +34,8 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
     .catch(toldLater);
 }
 
-/** Read what a view asks of a run first; the source keeps it. */
-async function preloadRows(name: ViewName, source: IRunSource): Promise<void> {
-  if (name === 'moments') {
-    await source.moments?.index();
-  }
-}
-
-/** Whether a value names a view. */
-export function isViewName(value: unknown): value is ViewName {
-  return typeof value === 'string' && value in VIEW_TITLES;
+async function preloadRows(view: string, source: IRunSource): Promise<void> {
+  await Promise.all((viewInfo(view)?.needs.streams ?? []).map(stream => FIRST[stream]?.(source)));
 }
 
 /**
@@ -72,17 +54,22 @@ export async function mountView(
   host: IViewHost = {}
 ): Promise<IView> {
   const full = fullViewOptions(options);
-  switch (full.view) {
-    case 'heatmap':
-      return (await import('./heatmap')).mountHeatmap(node, source, full, host);
-    case 'trend':
-      return (await import('./trend')).mountTrend(node, source, full, host);
-    case 'scalars':
-      return (await import('./scalars')).mountScalars(node, source, full, host);
-    case 'history':
-      return (await import('./history')).mountHistory(node, source, full, host);
-    case 'moments':
-      preloadRows('moments', source).catch(() => undefined);
-      return (await import('./moments')).mountMoments(node, source, full, host);
+  preloadRows(full.view, source).catch(() => undefined);
+  const other = loadOther(full.view);
+  if (other !== undefined) {
+    const [module, { OtherView }] = await Promise.all([other(), import('./other-view')]);
+    return OtherView.mount(module, node, source, full, host);
   }
+  return mountOwn(node, source, full, host);
+}
+
+async function mountOwn<K extends ViewName>(
+  node: HTMLElement,
+  source: IRunSource,
+  options: FullViewOptions & { view: K },
+  host: IViewHost
+): Promise<IView> {
+  // The options were checked against the schema of the view that they name, which is the one that is loaded.
+  const mount = (await LOADERS[options.view]()) as unknown as Mount<FullOptionsOf<ViewName>>;
+  return mount(node, source, options, host);
 }
