@@ -102,8 +102,10 @@ class RunFolder:
         told = ("model", "layout", "flags", "compressors", "config", "versions", "origin", "statistics")
         hello: Hello = bare_hello(header["run"])
         # Whether a recording's file holds what a message may say is checked below.
-        known: Any = {name: header[name] for name in told if header.get(name)}
-        hello.update({**known, "streams": self.streams.told()})
+        known: Any = {name: header[name] for name in told if header.get(name)} | {
+            "streams": self.streams.told()
+        }
+        hello.update(known)
         try:
             check_message(hello)
         except ProtocolError as error:
