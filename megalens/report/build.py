@@ -165,7 +165,7 @@ def default_views(run: Run) -> list[dict[str, Any]]:
     for flag in sorted(
         dict.fromkeys(traced), key=lambda each: order.index(each) if each in order else len(order)
     )[:1]:
-        known = run.flags.get(flag, {}).get("layers") or []
+        known = run.flags[flag]["layers"] if flag in run.flags else []
         layers = "all" if len(known) <= _MOST_LAYERS else str(known[0])
         views += [{"view": "trend", "flag": flag}, {"view": "heatmap", "flag": flag, "layers": layers}]
     return views

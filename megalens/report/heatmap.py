@@ -274,7 +274,7 @@ def _token_texts(run: Run, options: Mapping[str, Any], step: int, rank: int) -> 
     if options["flag"] == _TOKENS or _TOKENS not in run.flags:
         return []
     table = run.tensors(_TOKENS, None, None, step, options["phase"])
-    replicas = {place["rank"]: place["dp"] for place in (run.layout or {}).get("ranks") or []}
+    replicas = {place["rank"]: place["dp"] for place in (run.layout.get("ranks", []) if run.layout else [])}
     for row in table.select(["shape", "labels", "rank"]).to_pylist():
         ours = row["rank"] == rank or replicas.get(row["rank"]) == replicas.get(rank)
         if row["labels"] and ours:
