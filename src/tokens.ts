@@ -2,7 +2,7 @@ import { Token } from '@lumino/coreutils';
 import type { ISignal } from '@lumino/signaling';
 import type { DemoState, DemoWish } from './client/demo-state';
 import type { IForeignHub, IReportFile, IRunEntry, IRunList } from './client/runs-api';
-import type { PanelModel } from './panel/panel-model';
+import type { PanelModel } from './panel/shell/panel-model';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..client.moments.shaping import shape_values
+from ..client.moments.grouping.shaping import shape_values
 from .points import thin
 
 __all__ = ["Series", "SeriesGroups", "largest", "shown", "smoothed", "thinned"]

@@ -1,19 +1,14 @@
 """The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
 
 from .errors import TracerError
-from .flags import FLAGS, FlagKind
-from .launch import add_arguments, trace_from
+from .moments.logger import StatisticsLogger
 from .place import Place
-from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
-from .reductions import parse_reduction
-from .statistics.log_statistics import log_statistics
-from .statistics.logger import StatisticsLogger
-from .trace import trace
+from .tensors.compressing.reductions import parse_reduction
+from .tensors.flags import FLAGS, FlagKind
+from .tensors.points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .tracer import StepHandle, Tracer
 
 __all__ = [
-    "add_arguments",
-    "trace_from",
     "FLAGS",
     "FlagKind",
     "FlagPoints",
@@ -27,7 +22,5 @@ __all__ = [
     "StepHandle",
     "Tracer",
     "TracerError",
-    "log_statistics",
     "parse_reduction",
-    "trace",
 ]

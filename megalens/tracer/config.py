@@ -18,18 +18,18 @@ from ..protocol import (
     compressor_from_setting,
     parse_layers,
 )
-from .compression_error import CompressionError
-from .compressors import make_kernel
-from .concession import Concession, apply_concession
-from .flags import FLAGS
-from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, Plan
-from .points import ModelPoints
-from .vectors import load_vectors
+from .budget.cost_reduction import CostReduction, apply_cost_reduction
+from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
+from .tensors.compressing.compression_error import CompressionError
+from .tensors.compressing.compressors import make_kernel
+from .tensors.compressing.vectors import load_vectors
+from .tensors.flags import FLAGS
+from .tensors.points import ModelPoints
 
 if TYPE_CHECKING:
     from .perturb import PerturbPlan
 
-__all__ = ["CONTROLS", "PHASES", "Plan", "change_plan", "settings_from"]
+__all__ = ["CONTROLS", "PHASES", "TracingPlan", "change_plan", "settings_from"]
 
 
 _OTHERS = ("perturb", "mode", "budget")
@@ -96,18 +96,18 @@ def _layers_text(layers: Any) -> Any:
 
 
 def change_plan(
-    plan: Plan,
+    plan: TracingPlan,
     patch: Mapping[str, Any],
     points: ModelPoints,
     folders: Sequence[Path] = (),
     features: Callable[[str], Sequence[int | None]] | None = None,
     controls: Sequence[str] = (),
-) -> Plan:
+) -> TracingPlan:
     """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has changed.
 
     Parameters
     ----------
-    plan : Plan
+    plan : TracingPlan
         What is in force.
     patch : mapping
         A ``ConfigPatch`` that fits its schema.
@@ -142,17 +142,19 @@ def change_plan(
         else:
             asked[name] = _flag_plan(name, setting, points, folders, features, where)
     # Whoever asks for something else is given all of it, until it is measured anew.
-    concession = Concession(**patch["concession"]) if "concession" in patch else plan.concession
+    cost_reduction = (
+        CostReduction(**patch["cost_reduction"]) if "cost_reduction" in patch else plan.cost_reduction
+    )
     if patch["flags"] or ("budget" in patch and patch["budget"] != plan.budget):
-        concession = Concession(**patch.get("concession", {}))
-    less = apply_concession({name: flag.setting for name, flag in asked.items()}, concession)
+        cost_reduction = CostReduction(**patch.get("cost_reduction", {}))
+    less = apply_cost_reduction({name: flag.setting for name, flag in asked.items()}, cost_reduction)
     flags = {
         name: flag
         if less[name] == flag.setting
         else _flag_plan(name, less[name], points, folders, features, f"flags.{name}")
         for name, flag in asked.items()
     }
-    plan = replace(plan, flags=flags, asked=asked, concession=concession)
+    plan = replace(plan, flags=flags, asked=asked, cost_reduction=cost_reduction)
     if "perturb" in patch:
         plan = replace(plan, perturb=_perturb(patch["perturb"], points, controls), perturb_until=None)
     if "mode" in patch:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .batch import Row
 from .overhead import Overhead
+from .tensors.batch import Row
 
 __all__ = ["Health"]
 

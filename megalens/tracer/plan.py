@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..protocol import Compressor
-from .compression_error import CompressionError
-from .compressors import Kernel
-from .concession import Concession
+from .budget.cost_reduction import CostReduction
+from .tensors.compressing.compression_error import CompressionError
+from .tensors.compressing.compressors import Kernel
 
 if TYPE_CHECKING:
     from .perturb import PerturbPlan
 
-__all__ = ["CONTROLS", "PASSES", "PHASES", "FlagPlan", "ModePlan", "Plan"]
+__all__ = ["CONTROLS", "PASSES", "PHASES", "FlagPlan", "ModePlan", "TracingPlan"]
 
 PHASES = ("train", "eval", "generate")
 PASSES = ("forward", "backward")
@@ -93,7 +93,7 @@ class ModePlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TracingPlan:
     """Everything that is in force. Never changed: a patch makes another plan.
 
     Attributes
@@ -102,7 +102,7 @@ class Plan:
         What is traced: what was asked for, or less of it for a budget.
     asked : mapping
         What was asked for.
-    concession : Concession
+    cost_reduction : CostReduction
         What was given up for the budget.
     perturb : PerturbPlan or None
         An armed perturbation.
@@ -116,7 +116,7 @@ class Plan:
 
     flags: Mapping[str, FlagPlan] = field(default_factory=dict)
     asked: Mapping[str, FlagPlan] = field(default_factory=dict)
-    concession: Concession = field(default_factory=Concession)
+    cost_reduction: CostReduction = field(default_factory=CostReduction)
     perturb: PerturbPlan | None = None
     perturb_until: int | None = None
     mode: ModePlan = field(default_factory=ModePlan)
@@ -137,7 +137,7 @@ class Plan:
             config["budget"] = self.budget
         return config
 
-    def starting(self, step: int) -> Plan:
+    def starting(self, step: int) -> TracingPlan:
         """Return the plan with the steps that count from ``step``, at which it applies."""
         plan = self
         if self.perturb is not None and self.perturb_until is None:
@@ -156,4 +156,4 @@ class Plan:
         mode: dict[str, Any] = {"paused": self.mode.paused, "while_watched": self.mode.while_watched}
         if self.mode.until is not None and self.mode.until >= step:
             mode["steps"] = self.mode.until - step + 1
-        return {**patch, "mode": mode, "budget": self.budget, "concession": asdict(self.concession)}
+        return {**patch, "mode": mode, "budget": self.budget, "cost_reduction": asdict(self.cost_reduction)}

@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
-from .capture import Capture
-from .config import PHASES, Plan, settings_from
-from .crew import Meeting, Turn
+from .config import PHASES, TracingPlan, settings_from
+from .coordinator import Coordinator
 from .errors import TracerError
-from .hub_process import HubAddress, HubProcess
-from .job import Job
+from .moments.logger import StatisticsLogger
 from .perturb import Installed, install_perturbations
-from .points import ModelPoints
-from .statistics.logger import StatisticsLogger
+from .sending.hub_process import HubAddress, HubProcess
+from .sending.peers import Rendezvous, StepStart
+from .tensors.capture import Capture
+from .tensors.points import ModelPoints
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -65,13 +65,13 @@ class Tracer:
     ----------
     points : ModelPoints
         The model and its trace points.
-    plan : Plan
+    plan : TracingPlan
         What to trace from the first step on.
     address : HubAddress or None
         The hub; None where rank 0 says where it is, or for a tracer that sends nothing.
     process : HubProcess or None
         The hub's process, where it is ours.
-    meeting : Meeting, optional
+    rendezvous : Rendezvous, optional
         How the other processes of the job are found.
     name : str, optional
         Name of the run.
@@ -90,11 +90,11 @@ class Tracer:
     def __init__(
         self,
         points: ModelPoints,
-        plan: Plan,
+        plan: TracingPlan,
         address: HubAddress | None,
         process: HubProcess | None = None,
         *,
-        meeting: Meeting | None = None,
+        rendezvous: Rendezvous | None = None,
         name: str | None = None,
         folders: Sequence[Path] = (),
         decode: Callable[[int], str] | None = None,
@@ -114,12 +114,12 @@ class Tracer:
         self._perturbed: Installed | None = None
         self._capture = Capture(points, self._warn, self._hand_over)
         self._capture.follow(plan)
-        self._job = Job(
+        self._job = Coordinator(
             points,
             plan,
             address,
             process,
-            meeting,
+            rendezvous,
             self._capture,
             name=name,
             folders=folders,
@@ -143,7 +143,7 @@ class Tracer:
         self._close(finished=kind is None or not issubclass(kind, Exception))
 
     def __repr__(self) -> str:
-        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._job.agenda.accepted.flags)}>"
+        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._job.schedule.accepted.flags)}>"
 
     # Around the training.
 
@@ -234,7 +234,7 @@ class Tracer:
     @property
     def config(self) -> dict[str, Any]:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
-        return self._job.agenda.accepted.config
+        return self._job.schedule.accepted.config
 
     def configure(self, patch: Mapping[str, Any]) -> int:
         """Change what is traced, from the next step on.
@@ -294,7 +294,7 @@ class Tracer:
         self._depth += 1
         if self._depth > 1 or self._closed:
             return
-        turn = self._job.agenda.at(self._started + 1)
+        turn = self._job.schedule.at(self._started + 1)
         # What somebody asked the training to wait is no cost of tracing.
         now += int(turn.waited * 1e9)
         self._began_ns = now
@@ -357,7 +357,7 @@ class Tracer:
         if worker is not None and not worker.untraced:
             worker.put(self._capture.take())
 
-    def _apply(self, turn: Turn) -> None:
+    def _apply(self, turn: StepStart) -> None:
         worker = self._job.worker
         if worker is not None and worker.untraced:
             return
@@ -368,7 +368,7 @@ class Tracer:
             self._perturb(turn.plan)
         self._job.applied(turn, self._started)
 
-    def _perturb(self, plan: Plan | None) -> None:
+    def _perturb(self, plan: TracingPlan | None) -> None:
         installed, self._perturbed = self._perturbed, None
         self._looked = False
         if installed is not None:

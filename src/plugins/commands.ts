@@ -1,8 +1,8 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { addPanelCommands } from '../panel/commands';
-import { addRunMenu } from '../panel/run-menu';
+import { addPanelCommands } from '../panel/shell/commands';
+import { addRunMenu } from '../panel/runs/run-menu';
 import { CommandIDs, IMegalensPanel, IMegalensViews } from '../tokens';
 
 const IN_PALETTE = [

@@ -1,7 +1,7 @@
 import { formatCount, formatInteger, formatNumber } from '../charts/format';
 import type { IRunDetail } from '../client/runs-api';
 import type { Layout, Model, Status } from '../protocol/messages.generated';
-import { layerWords } from '../views/layers';
+import { layerWords } from '../views/shared/layers';
 import { clean } from './clean';
 
 /** What a report says of its run beside the views. No token, no local path, no name of a machine or a person. */

@@ -1,4 +1,4 @@
-import { element } from '../views/dom';
+import { element } from '../views/mount/dom';
 import { mountView } from '../views/registry';
 import type { IViewRuns } from '../views/view';
 import type { HeldRun } from './held-run';

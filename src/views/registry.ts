@@ -17,11 +17,11 @@ export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
 
 /** The code of each view. */
 const CODE: Readonly<Record<ViewName, () => Promise<unknown>>> = {
-  heatmap: () => import('./heatmap'),
-  trend: () => import('./trend'),
-  scalars: () => import('./scalars'),
-  history: () => import('./history'),
-  moments: () => import('./moments')
+  heatmap: () => import('./heatmap/heatmap-view'),
+  trend: () => import('./trend/trend-view'),
+  scalars: () => import('./scalars/scalars-view'),
+  history: () => import('./history/history-view'),
+  moments: () => import('./moments/moments-view')
 };
 
 /**
@@ -74,15 +74,15 @@ export async function mountView(
   const full = fullViewOptions(options);
   switch (full.view) {
     case 'heatmap':
-      return (await import('./heatmap')).mountHeatmap(node, source, full, host);
+      return (await import('./heatmap/heatmap-view')).mountHeatmap(node, source, full, host);
     case 'trend':
-      return (await import('./trend')).mountTrend(node, source, full, host);
+      return (await import('./trend/trend-view')).mountTrend(node, source, full, host);
     case 'scalars':
-      return (await import('./scalars')).mountScalars(node, source, full, host);
+      return (await import('./scalars/scalars-view')).mountScalars(node, source, full, host);
     case 'history':
-      return (await import('./history')).mountHistory(node, source, full, host);
+      return (await import('./history/history-view')).mountHistory(node, source, full, host);
     case 'moments':
       preloadRows('moments', source).catch(() => undefined);
-      return (await import('./moments')).mountMoments(node, source, full, host);
+      return (await import('./moments/moments-view')).mountMoments(node, source, full, host);
   }
 }

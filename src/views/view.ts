@@ -2,8 +2,8 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import type { Control } from './toolbar';
-import type { Translate } from './translate';
+import type { Control } from './mount/toolbar';
+import type { Translate } from './shared/translate';
 
 /** The other runs that a view may compare with. */
 export interface IViewRuns {

@@ -3,7 +3,7 @@ import { Widget } from '@lumino/widgets';
 import { JSONExt } from '@lumino/coreutils';
 import { fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
 import type { IRunSource } from '../store/source';
-import { ArmedChip } from '../views/armed-chip';
+import { ArmedChip } from '../views/mount/armed-chip';
 import { notice } from './notice';
 import { ENGLISH, type IViewRuns, type IWords } from './runs';
 import type { IRunReference } from './view-json';

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from megalens.tracer import Tracer
-from megalens.tracer.producer import Producer
+from megalens.tracer.sending.producer import Producer
 
 __all__ = ["hub_found"]
 

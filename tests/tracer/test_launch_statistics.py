@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from megalens import add_arguments, trace_from
+from megalens.launch_statistics import statistics_settings
 from megalens.tracer import TracerError
-from megalens.tracer.launch_statistics import statistics_settings
 
 INTERVALS = ("param", "wgrad", "activation", "dgrad", "residual", "residual-grad")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from megalens import NoOp, Projection, Tile
-from megalens.tracer import TracerError, trace
+from megalens import NoOp, Projection, Tile, trace
+from megalens.tracer import TracerError
 
 
 def until(condition, seconds: float = 20.0) -> None:

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from megalens import NoOp, Tile
+from megalens import NoOp, Tile, trace
 from megalens.adapters import Adapter
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import ProtocolError
-from megalens.tracer import TracerError, trace
+from megalens.tracer import TracerError
 
 
 def hooks(model: nn.Module) -> int:

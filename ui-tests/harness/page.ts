@@ -1,6 +1,6 @@
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import { Chart } from '../../src/charts';
-import { LinePaper } from '../../src/views/moments/line-paper';
+import { LinePaper } from '../../src/views/mount/line-paper';
 import { mountView, toCode, type IView } from '../../src/views';
 import { SyntheticRun, type ISyntheticShape } from './source';
 

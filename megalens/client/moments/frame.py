@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_STATS, read_moments
 from ..errors import ClientError
 from ..query import Query, StepChoice
-from .answer import MomentGroups
-from .name_filter import Where
-from .parts import MERGED
-from .query import MomentQuery, check_stat
+from .grouping.answer import MomentGroups
+from .grouping.name_filter import Where
+from .grouping.parts import MERGED
+from .grouping.query import MomentQuery, check_stat
 from .source import MomentSource
 
 if TYPE_CHECKING:

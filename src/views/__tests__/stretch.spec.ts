@@ -1,5 +1,5 @@
-import { roomIn } from '../room-in';
-import { stretch } from '../stretch';
+import { roomIn } from '../mount/room-in';
+import { stretch } from '../mount/stretch';
 
 describe('the height of a picture', () => {
   it.each([

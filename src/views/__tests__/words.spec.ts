@@ -1,8 +1,8 @@
-import { changeWords, scalarWords } from '../change-words';
+import { changeWords, scalarWords } from '../shared/change-words';
 import { toCode } from '../code';
-import { compressorWords, omissionWords, readCompressor, tokenText } from '../describe';
-import { isLayerText, layersIn, layerWords } from '../layers';
-import { untranslated } from '../translate';
+import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';
+import { isLayerText, layersIn, layerWords } from '../shared/layers';
+import { untranslated } from '../shared/translate';
 
 const plain = (text: string): string => text.replace(/\u2009/g, ' ');
 const ramp = (

@@ -1,6 +1,6 @@
 import { formatInteger } from '../../charts';
 import type { IMomentGroups } from '../../store/moment-source';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 import type { MomentReader } from './reader';
 import { statsWords, type MomentOptions } from './words';
 

@@ -1,7 +1,7 @@
 import type { IPointed } from '../../store/run-link';
-import type { IMark, IMoved } from '../content';
-import type { ILinkedMarks } from '../linked';
-import type { ITip } from '../tooltip';
+import type { IMark, IMoved } from '../shared/content';
+import type { ILinkedMarks } from '../mount/linked';
+import type { ITip } from '../mount/tooltip';
 import { MomentPane } from './pane';
 
 /** A pane that shows something else than a chart: nothing to point at. */

@@ -1,6 +1,6 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 import { placeNear, spans } from './line';
 import { keyWords, statisticWords, type MomentOptions } from './words';
 

@@ -1,5 +1,5 @@
 import { COLORS } from '../../charts';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 import type { IMomentLine } from './line';
 
 /** Dashes of the runs of a comparison, pixels; this run's lines are solid. */

@@ -1,9 +1,9 @@
 import type { MomentFilter } from '../../protocol/views.generated';
 import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
-import { isLayerText } from '../layers';
-import type { Control } from '../toolbar';
-import type { Translate } from '../translate';
+import { isLayerText } from '../shared/layers';
+import type { Control } from '../mount/toolbar';
+import type { Translate } from '../shared/translate';
 import type { IControlFacts } from './moment-controls';
 
 const SHOWS = ['raw', 'relative', 'delta', 'percent'] as const;

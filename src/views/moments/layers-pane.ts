@@ -1,9 +1,9 @@
 import { formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
 import type { MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
-import type { IMark, IMoved, Loaded } from '../content';
-import type { ILinkedMarks } from '../linked';
-import type { ITip } from '../tooltip';
+import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { ILinkedMarks } from '../mount/linked';
+import type { ITip } from '../mount/tooltip';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { lineColors } from './colors';
 import { finiteRange, placeNear, type IMomentLine } from './line';

@@ -1,6 +1,6 @@
 import { formatFull, formatInteger, formatNumber } from '../../charts';
-import type { ITip } from '../tooltip';
-import type { Translate } from '../translate';
+import type { ITip } from '../mount/tooltip';
+import type { Translate } from '../shared/translate';
 import { placeNear, type IMomentLine } from './line';
 
 /** Most lines that the tooltip lists. */

@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
-import { largestMove } from '../change-words';
-import type { Translate } from '../translate';
+import { largestMove } from '../shared/change-words';
+import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { dashWords } from './colors';
 import type { IOtherRun } from './other-runs';

@@ -1,9 +1,9 @@
 import { ColorScale, formatInteger, legend, lowMagnitude, Pictures, type IPlace } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
-import type { IContent, IMark, IMoved, Loaded } from '../content';
-import type { ILinkedMarks, IStepAxis } from '../linked';
-import type { ITip } from '../tooltip';
+import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
+import type { ILinkedMarks, IStepAxis } from '../mount/linked';
+import type { ITip } from '../mount/tooltip';
 import { StepAxis } from './axes';
 import { omittedWords, optionWords, trustWords } from './captions';
 import { linesOf, type IMomentLine } from './line';

@@ -2,9 +2,9 @@ import { formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentStat } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
-import { copyText } from '../dom';
-import type { IState, IStateActions } from '../states';
-import type { Translate } from '../translate';
+import { copyText } from '../mount/dom';
+import type { IState, IStateActions } from '../shared/states';
+import type { Translate } from '../shared/translate';
 import { capital, STATS, statsWords, type MomentOptions } from './words';
 
 type Choose = (options: Partial<MomentsOptions>) => void;

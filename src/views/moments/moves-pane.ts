@@ -1,8 +1,8 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups } from '../../store/moment-source';
-import type { Loaded } from '../content';
+import type { Loaded } from '../shared/content';
 import { BodyPane } from './body-pane';
-import { DataTable, type ITableColumn } from './data-table';
+import { DataTable, type ITableColumn } from '../mount/data-table';
 import { spans } from './line';
 import type { MomentReader } from './reader';
 import { capital, quantityWords } from './words';

@@ -3,12 +3,12 @@ import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated
 import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
-import { BaseView } from '../base';
-import type { INote, Loaded } from '../content';
-import type { IState, IStateActions } from '../states';
-import type { Control } from '../toolbar';
+import { BaseView } from '../mount/mounted-view';
+import type { INote, Loaded } from '../shared/content';
+import type { IState, IStateActions } from '../shared/states';
+import type { Control } from '../mount/toolbar';
 import type { IViewHost } from '../view';
-import type { IMenuActions } from '../view-menu';
+import type { IMenuActions } from '../mount/view-menu';
 import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
 import { oneTensor } from './one-tensor';

@@ -1,5 +1,5 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn, MomentKey } from '../../store/moment-source';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 import { acrossLayers, onlyAt } from './across-layers';
 import { compareLines } from './compare';
 import { placeNear, type IMomentLine } from './line';

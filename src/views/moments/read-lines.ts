@@ -1,5 +1,5 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn } from '../../store/moment-source';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 import { StepAxis } from './axes';
 import { badSteps, badStretches, drawnSteps, type IStretch } from './captions';
 import { compareLines } from './compare';

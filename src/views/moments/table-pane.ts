@@ -1,14 +1,14 @@
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
-import type { INote, Loaded } from '../content';
-import { saveFile } from '../dom';
+import type { INote, Loaded } from '../shared/content';
+import { saveFile } from '../mount/dom';
 import { BodyPane } from './body-pane';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { groupsCsv, rowFilter, rowsCsv } from './csv';
-import { DataTable, type ITableColumn } from './data-table';
+import { DataTable, type ITableColumn } from '../mount/data-table';
 import { titleWords } from './line-words';
 import type { MomentReader } from './reader';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 import { axisWords, columnWords, type MomentOptions } from './words';
 
 /** Most rows that a table holds; a download holds all. */

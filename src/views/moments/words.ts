@@ -1,6 +1,6 @@
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { MomentColumn, MomentKey, MomentStat, MomentStatistic } from '../../store/moment-source';
-import type { Translate } from '../translate';
+import type { Translate } from '../shared/translate';
 
 /** All options of the explorer. */
 export type MomentOptions = Required<MomentsOptions>;

@@ -1,0 +1,121 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { CommandIDs, type IMegalensPanel, type IMegalensViews } from '../../tokens';
+import { megalensIcon } from './icon';
+
+const NO_ARGS = { args: { type: 'object' as const, properties: {} } };
+const VIEW_ARGS = {
+  args: {
+    type: 'object' as const,
+    properties: {
+      run: { type: 'string' as const, description: 'Run id; the run that the panel shows when absent' }
+    },
+    description: 'Further members are options of the view, as protocol/views.schema.json has them'
+  }
+};
+const REPORT_ARGS = {
+  args: {
+    type: 'object' as const,
+    properties: {
+      run: { type: 'string' as const, description: 'Run id; the run that the panel shows when absent' },
+      views: { type: 'string' as const, description: 'JSON list of view options; the open views when absent' }
+    }
+  }
+};
+
+/** Add the commands that act on the panel's run. Each works before the panel was ever shown. */
+export function addPanelCommands(
+  commands: CommandRegistry,
+  panel: IMegalensPanel,
+  views: IMegalensViews,
+  trans: TranslationBundle
+): void {
+  const ready = async () => {
+    const model = await panel.model();
+    await model.ready();
+    return model;
+  };
+  commands.addCommand(CommandIDs.openPanel, {
+    label: args => (args['isLauncher'] ? trans.__('Training Runs') : trans.__('Show Training Runs')),
+    caption: trans.__('See inside a training run: tensors, loss and their charts'),
+    icon: megalensIcon,
+    describedBy: NO_ARGS,
+    execute: () => panel.reveal()
+  });
+  const open = (id: string, view: ViewOptions['view'], label: string) =>
+    commands.addCommand(id, {
+      label,
+      describedBy: VIEW_ARGS,
+      icon: args => (args['isPalette'] ? undefined : megalensIcon),
+      execute: async args => {
+        const { run, options } = splitArguments(args);
+        if (run !== null && (view === 'scalars' || view === 'moments' || 'flag' in options)) {
+          return views.open(run, { ...options, view } as ViewOptions);
+        }
+        const model = await ready();
+        if (model.open === null) {
+          return panel.reveal();
+        }
+        return model.openView(view, options as Partial<ViewOptions>);
+      }
+    });
+  open(CommandIDs.openHeatmap, 'heatmap', trans.__('Open Heatmap of a Traced Tensor'));
+  open(CommandIDs.openTrend, 'trend', trans.__('Open Layer Trend'));
+  open(CommandIDs.openScalars, 'scalars', trans.__('Open Loss and Other Scalars'));
+  open(CommandIDs.openMoments, 'moments', trans.__('Open Statistics of Weights, Gradients and Activations'));
+  commands.addCommand(CommandIDs.exportReport, {
+    label: trans.__('Export Report…'),
+    describedBy: REPORT_ARGS,
+    execute: async args => {
+      const model = await ready();
+      const views =
+        typeof args['views'] === 'string' ? (JSON.parse(args['views']) as ViewOptions[]) : undefined;
+      const run = typeof args['run'] === 'string' ? args['run'] : undefined;
+      return model.exportReport(run, views);
+    }
+  });
+  commands.addCommand(CommandIDs.copyCode, {
+    label: trans.__('Copy Run, Settings and Views as Python Code'),
+    describedBy: NO_ARGS,
+    execute: async () => (await ready()).copyCode()
+  });
+  commands.addCommand(CommandIDs.applySettings, {
+    label: trans.__('Apply Trace Settings'),
+    describedBy: NO_ARGS,
+    execute: async () => (await ready()).open?.trace.submit()
+  });
+  commands.addCommand(CommandIDs.revertSettings, {
+    label: trans.__('Revert Trace Settings'),
+    describedBy: NO_ARGS,
+    execute: async () => (await ready()).open?.trace.revert()
+  });
+  commands.addCommand(CommandIDs.refreshRuns, {
+    label: trans.__('Look for Training Runs Now'),
+    describedBy: NO_ARGS,
+    execute: async () => (await panel.model()).runs.refresh()
+  });
+  commands.addCommand(CommandIDs.connectHub, {
+    label: trans.__('Connect to a Hub by Address…'),
+    describedBy: NO_ARGS,
+    execute: async () => (await panel.model()).connect()
+  });
+  commands.addCommand(CommandIDs.openStatistics, {
+    label: trans.__('Open Statistics from Files…'),
+    caption: trans.__('Read raw-moment JSONL files that another logger wrote'),
+    describedBy: NO_ARGS,
+    execute: async () => {
+      panel.reveal();
+      return (await panel.model()).openStatistics();
+    }
+  });
+}
+
+function splitArguments(args: ReadonlyPartialJSONObject): {
+  run: string | null;
+  options: ReadonlyPartialJSONObject;
+} {
+  const { run, isPalette: _p, isLauncher: _l, ...options } = args;
+  return { run: typeof run === 'string' ? run : null, options };
+}

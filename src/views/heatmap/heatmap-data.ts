@@ -1,0 +1,147 @@
+import { ColorScale, lowMagnitude, type Transform } from '../../charts';
+import type { Hello } from '../../protocol/messages.generated';
+import type { ITensorRow } from '../../store/source';
+import { lastAxis, tokenText } from '../shared/describe';
+import { axesOf, sliceOf, type IAxes, type ISlice } from './matrix';
+
+/** One layer's slice at the step that is drawn. */
+export interface ILayer {
+  readonly layer: number;
+  readonly row: ITensorRow;
+  readonly slice: ISlice;
+  readonly scale: ColorScale;
+}
+
+/** All that a heatmap shows. */
+export interface IShown {
+  readonly step: number;
+  readonly axes: IAxes;
+  /** Sample and head that are drawn, within what there is. */
+  readonly sample: number;
+  readonly head: number;
+  readonly layers: readonly ILayer[];
+  /** Least and greatest finite value of all layers, or null. */
+  readonly extent: readonly [number, number] | null;
+  /** Non-finite cells of all layers. */
+  readonly nonFinite: number;
+  /** Text of each position; empty when it is not traced. */
+  readonly tokens: readonly string[];
+}
+
+/** What a heatmap is asked to show of its rows. */
+export interface IHeatmapWish {
+  readonly step: number;
+  readonly sample: number;
+  readonly head: number;
+  readonly scale: 'shared' | 'own';
+  readonly transform: Transform;
+  /** Axis names of one sample from hello. */
+  readonly axes: readonly string[];
+  readonly tokens: readonly string[];
+}
+
+/**
+ * Cut and scale rows for drawing.
+ *
+ * @param rows One row for each layer, layers ascending; at least one.
+ * @param before What was shown last: slices of the same rows are taken from it. Only these are kept, so that what a view looked at does
+ *   not stay in memory beside the store's own rows.
+ */
+export function shapeHeatmap(
+  rows: readonly [ITensorRow, ...ITensorRow[]],
+  wish: IHeatmapWish,
+  before: IShown | null = null
+): IShown {
+  const [first] = rows;
+  const axes = axesOf(
+    first,
+    wish.axes,
+    lastAxis(first.compressor, wish.axes[wish.axes.length - 1] ?? 'feature')
+  );
+  const sample = Math.min(wish.sample, axes.samples - 1);
+  const head = Math.min(wish.head, axes.heads - 1);
+  const same =
+    before?.sample === sample && before.head === head && before.axes.transposed === axes.transposed;
+  const known = new Map(same ? before.layers.map(({ row, slice }) => [row, slice]) : []);
+  const slices = rows.map(row => ({ row, slice: known.get(row) ?? sliceOf(row, axes, sample, head) }));
+  const extent = union(slices.map(each => each.slice.extent));
+  const low = (parts: readonly ISlice[]): number =>
+    wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
+  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)));
+  return {
+    step: wish.step,
+    axes,
+    sample,
+    head,
+    extent,
+    tokens: wish.tokens,
+    nonFinite: slices.reduce((sum, each) => sum + each.slice.nonFinite, 0),
+    layers: slices.map(({ row, slice }) => ({
+      layer: row.layer,
+      row,
+      slice,
+      scale: wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice])) : shared
+    }))
+  };
+}
+
+/** Keep the first micro-batch and lowest rank of each layer, layers ascending. */
+export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
+  const first = new Map<number, ITensorRow>();
+  for (const row of rows) {
+    const known = first.get(row.layer);
+    const earlier =
+      known === undefined ||
+      row.microBatch < known.microBatch ||
+      (row.microBatch === known.microBatch && row.rank < known.rank);
+    if (earlier) {
+      first.set(row.layer, row);
+    }
+  }
+  return [...first.values()].sort((a, b) => a.layer - b.layer);
+}
+
+/** Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none. */
+export function nearestStep(steps: readonly number[], wanted: number | null): number | null {
+  const last = steps[steps.length - 1];
+  if (last === undefined || wanted === null) {
+    return last ?? null;
+  }
+  return steps.reduce(
+    (best, step) => (Math.abs(step - wanted) < Math.abs(best - wanted) ? step : best),
+    last
+  );
+}
+
+/** Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel replica. */
+export function tokenRow(
+  rows: readonly ITensorRow[],
+  rank: number,
+  hello: Hello | null
+): ITensorRow | undefined {
+  const named = rows.filter(row => row.labels.length > 0);
+  const replica = (of: number): number | undefined =>
+    hello?.layout?.ranks?.find(place => place.rank === of)?.dp;
+  return (
+    named.find(row => row.rank === rank) ??
+    named.find(row => replica(row.rank) === replica(rank)) ??
+    (replica(rank) === undefined ? named[0] : undefined)
+  );
+}
+
+/** Texts of one sample's positions out of a row of token ids. */
+export function tokensOf(row: ITensorRow | undefined, sample: number): string[] {
+  if (row === undefined) {
+    return [];
+  }
+  const length = row.shape[1] ?? row.labels.length;
+  const at = Math.min(sample, (row.shape[0] ?? 1) - 1) * length;
+  return row.labels.slice(at, at + length).map(tokenText);
+}
+
+function union(extents: readonly (readonly [number, number] | null)[]): readonly [number, number] | null {
+  const known = extents.filter(extent => extent !== null);
+  return known.length === 0
+    ? null
+    : [Math.min(...known.map(extent => extent[0])), Math.max(...known.map(extent => extent[1]))];
+}

@@ -1,0 +1,325 @@
+import { flagColor, formatFull, formatInteger, Pictures, type IPlace } from '../../charts';
+import type { HeatmapOptions, ViewOptions } from '../../protocol/views.generated';
+import type { IRunSource, ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
+import type { IPointed } from '../../store/run-link';
+import { BaseView } from '../mount/mounted-view';
+import type { IMark, IMoved, Loaded } from '../shared/content';
+import {
+  flagControl,
+  layersControl,
+  partControl,
+  phaseControl,
+  stepsControl,
+  transformControl
+} from '../shared/controls';
+import { flagInfo, flagWords } from '../shared/describe';
+import { errorWords, unmeasured } from './error-words';
+import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown } from './heatmap-data';
+import { heatmapRecipe } from './heatmap-recipe';
+import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
+import { layersIn, layerWords } from '../shared/layers';
+import type { ILinkedMarks } from '../mount/linked';
+import { passControl, rankControl, rankWords } from '../shared/place-words';
+import { readStep } from './read-step';
+import { emptyFlag, type IState, type IStateActions } from '../shared/states';
+import type { Control } from '../mount/toolbar';
+import type { ITip } from '../mount/tooltip';
+import type { IViewHost, Mount } from '../view';
+
+/** Trace point that carries the texts of positions. */
+const TOKENS = 'InputTokens';
+
+/** Steps of the cursor by key: columns, rows, layers. */
+const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
+  ArrowLeft: [-1, 0, 0],
+  ArrowRight: [1, 0, 0],
+  ArrowUp: [0, -1, 0],
+  ArrowDown: [0, 1, 0],
+  PageUp: [0, 0, -1],
+  PageDown: [0, 0, 1],
+  Home: [-Infinity, 0, 0],
+  End: [Infinity, 0, 0],
+  copy: [0, 0, 0]
+};
+
+const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
+const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
+
+/** Position × tile of one flag at a step, one picture for each layer. */
+export class HeatmapView extends BaseView<HeatmapOptions> {
+  constructor(
+    node: HTMLElement,
+    source: IRunSource,
+    options: Required<HeatmapOptions>,
+    host: IViewHost = {}
+  ) {
+    super(node, source, options, host, { axes: 'xy', least: 4 });
+  }
+
+  protected plain(): ViewOptions {
+    return this.options;
+  }
+
+  protected concerns(change: SourceChange): boolean {
+    return change.kind === 'rows' && change.stream === 'tensors';
+  }
+
+  protected override get actions(): IStateActions {
+    return { ...super.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
+  }
+
+  protected async load(signal: AbortSignal): Promise<Loaded> {
+    const { flag, phase, pass, rank, sample, head, scale, transform } = this.options;
+    const known = await this.source.shapeOf(flag);
+    const layers = layersIn(this.options.layers, known.layers);
+    const part = this.options.part ?? known.parts[0] ?? null;
+    const query: ITensorQuery = {
+      flag,
+      phase,
+      pass,
+      rank: rank ?? 'lowest',
+      layers,
+      ...(part ? { part } : {})
+    };
+    const all = await this.source.steps(flag, phase, query);
+    const [from, to] = this.within(null) ?? [-Infinity, Infinity];
+    const steps = all.filter(step => step >= from && step <= to);
+    this._shape = known;
+    this._steps = steps;
+    const read = await readStep(this.source, query, steps, this.options.step, signal);
+    if (read === null) {
+      this._shown = null;
+      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
+    }
+    const { step, result } = read;
+    const [tokens, measured] = await Promise.all([
+      this._tokens(step, result.rows[0]?.rank ?? 0, signal),
+      this._measured(query, result.rows, step, signal)
+    ]);
+    const [first, ...others] = firstOfEach(result.rows);
+    if (first === undefined) {
+      this._shown = null;
+      return { state: this._noRow(layers, step) };
+    }
+    const axes = flagInfo(this.source.hello, flag)?.axes ?? ['position', 'feature'];
+    const wish = { step, sample, head, scale, transform, axes, tokens };
+    const shown = shapeHeatmap([first, ...others], wish, this._shown);
+    this._shown = shown;
+    return {
+      content: {
+        ...heatmapRecipe(shown, scale === 'own', this.width, this._pictures, this.t),
+        title: heatmapTitle(shown, flagWords(this.source.hello, flag, part, this.t, pass), this.t),
+        caption: heatmapCaption(
+          shown,
+          this.options,
+          result,
+          {
+            rank: rankWords([first, ...others], known, rank, this.source.hello, this.t),
+            error: errorWords([first, ...others], measured, this.t)
+          },
+          this.t
+        ),
+        summary: heatmapSummary(shown, this.t),
+        swatch: flagColor(flag, this.source.hello?.flags.map(each => each.name) ?? [])
+      }
+    };
+  }
+
+  protected controls(): Control[] {
+    const { options, t, source } = this;
+    const shown = this._shown;
+    return [
+      { kind: 'name', id: 'run', text: source.name },
+      flagControl(source.hello, options.flag, flag => this.choose({ flag, part: null, head: 0 }), t),
+      ...partControl(this._shape.parts, options.part, part => this.choose({ part }), t),
+      layersControl(options.layers, this._shape.layers, layers => this.choose({ layers }), t),
+      ...this._picker('head', t('Head'), shown?.axes.heads ?? 1),
+      ...this._picker('sample', t('Sample'), shown?.axes.samples ?? 1),
+      ...phaseControl(
+        source.hello,
+        options.flag,
+        options.phase,
+        phase => this.choose({ phase, step: null }),
+        t
+      ),
+      ...passControl(this._shape, options.flag, options.pass, source.hello, pass => this.choose({ pass }), t),
+      ...rankControl(this._shape, options.rank, source.hello, rank => this.choose({ rank }), t),
+      stepsControl(this._steps, options.step, source.connection, step => this.choose({ step }), t),
+      ...(shown && shown.layers.length > 1 ? [this._scaleControl()] : []),
+      transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t)
+    ];
+  }
+
+  protected probe(place: IPlace): IMark | null {
+    const layers = this._shown?.layers ?? [];
+    const at = layers.findIndex(each => each.layer === place.frame.facet['layer']);
+    const { rows = 1, columns = 1 } = layers[at]?.slice ?? {};
+    const [column, row] = [hold(Math.round(place.x), columns), hold(Math.round(place.y), rows)];
+    // The keys go on from where the pointer is.
+    this._at = { place: at, column, row };
+    return { facet: ['layer', layers[at]?.layer], x: around(column), y: around(row) };
+  }
+
+  protected tipOf(mark: IMark): ITip | null {
+    const found = this._cellOf(mark);
+    if (found === null) {
+      return null;
+    }
+    const { layer, column, row, value, shown } = found;
+    const { axes } = shown;
+    return {
+      heading: this.t('layer %1', layer.layer),
+      lines: [
+        { name: this.t('value'), value: formatFull(value, true) },
+        { name: this.t(axes.x), value: positionWords(shown, column) },
+        ...(axes.y ? [{ name: this.t(axes.y), value: formatInteger(row) }] : []),
+        { name: this.t('step'), value: formatInteger(shown.step) }
+      ]
+    };
+  }
+
+  protected move(key: string): IMoved | null {
+    const [shown, by] = [this._shown, MOVES[key]];
+    if (!shown || by === undefined) {
+      return null;
+    }
+    const before = this._at;
+    const place = hold((before?.place ?? 0) + by[2], shown.layers.length);
+    const layer = shown.layers[place];
+    if (layer === undefined) {
+      return null;
+    }
+    const { slice } = layer;
+    const column = hold((before?.column ?? 0) + (before ? by[0] : 0), slice.columns);
+    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
+    this._at = { place, column, row };
+    this.zoom?.reveal(column, row);
+    const value = formatFull(slice.values[row * slice.columns + column] ?? NaN, true);
+    const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
+    const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
+    const said = this.t('layer %1, %2%3: %4', layer.layer, where, down, value);
+    const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  /** The step and the layers that are drawn; null while there is no picture. */
+  get shown(): { readonly step: number; readonly layers: readonly { readonly layer: number }[] } | null {
+    return this._shown;
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    const layer = mark.facet?.[1];
+    return { layer: typeof layer === 'number' ? layer : null, step: this._shown?.step ?? null };
+  }
+
+  marksOf({ layer }: IPointed): ILinkedMarks {
+    const slice = this._shown?.layers.find(each => each.layer === layer)?.slice;
+    return {
+      marks: slice
+        ? [{ facet: ['layer', layer], x: [-0.5, slice.columns - 0.5], y: [-0.5, slice.rows - 0.5] }]
+        : []
+    };
+  }
+
+  private _picker(id: 'sample' | 'head', label: string, count: number): Control[] {
+    const change = (value: number): void => this.choose(id === 'head' ? { head: value } : { sample: value });
+    return count < 2
+      ? []
+      : [{ kind: 'number', id, label, value: this.options[id], least: 0, most: count - 1, change }];
+  }
+
+  private _scaleControl(): Control {
+    return {
+      kind: 'select',
+      id: 'scale',
+      label: this.t('Scale'),
+      value: this.options.scale,
+      options: [
+        { value: 'shared', text: this.t('shared') },
+        { value: 'own', text: this.t('own') }
+      ],
+      change: value => this.choose({ scale: value === 'own' ? 'own' : 'shared' })
+    };
+  }
+
+  private _cellOf(
+    mark: IMark
+  ): { shown: IShown; layer: ILayer; column: number; row: number; value: number } | null {
+    const shown = this._shown;
+    const layer = shown?.layers.find(each => each.layer === mark.facet?.[1]);
+    const [column, row] = [mark.x[0] + 0.5, (mark.y?.[0] ?? 0) + 0.5];
+    if (!shown || !layer || column >= layer.slice.columns || row >= layer.slice.rows) {
+      return null;
+    }
+    return {
+      shown,
+      layer,
+      column,
+      row,
+      value: layer.slice.values[row * layer.slice.columns + column] ?? NaN
+    };
+  }
+
+  private _noRow(layers: readonly number[], step: number): IState {
+    const first = this._shape.layers[0];
+    const sentence =
+      layers.length === 0
+        ? this.t(
+            'Layers %1 are not traced; there are rows of %2.',
+            this.options.layers,
+            layerWords(this._shape.layers)
+          )
+        : this.t(
+            '%1 has no row of %2 at step %3.',
+            this.options.flag,
+            layerWords(layers),
+            formatInteger(step)
+          );
+    const action =
+      first === undefined || layers.includes(first)
+        ? { label: this.t('Check again'), run: () => this.actions.retry() }
+        : { label: this.t('Show layer %1', first), run: () => this.choose({ layers: String(first) }) };
+    return { kind: 'empty', sentence, action };
+  }
+
+  /** The newest measured rows up to a step, where a drawn one was not measured. */
+  private async _measured(
+    query: ITensorQuery,
+    rows: readonly ITensorRow[],
+    step: number,
+    signal: AbortSignal
+  ): Promise<readonly ITensorRow[]> {
+    const key = JSON.stringify(query);
+    const inVain = this.source.connection.kind === 'recorded' && key === this._unmeasured.key;
+    if (!unmeasured(rows) || (inVain && step <= this._unmeasured.upTo)) {
+      return [];
+    }
+    const found = await this.source.tensors({ ...query, steps: [0, step], measured: true }, signal);
+    if (found.rows.length === 0) {
+      this._unmeasured = { key, upTo: step };
+    }
+    return found.rows;
+  }
+
+  /** Texts of the positions of the chosen sample at a step; empty when they are not traced. */
+  private async _tokens(step: number, rank: number, signal: AbortSignal): Promise<string[]> {
+    const { phase, flag, sample } = this.options;
+    if (flag === TOKENS || !this.source.hello?.flags.some(each => each.name === TOKENS)) {
+      return [];
+    }
+    const { rows } = await this.source.tensors({ flag: TOKENS, phase, steps: [step, step] }, signal);
+    return tokensOf(tokenRow(rows, rank, this.source.hello), sample);
+  }
+
+  private _shape: ITensorShape = { parts: [], layers: [] };
+  /** What was asked for errors in vain, and up to which step. */
+  private _unmeasured = { key: '', upTo: -Infinity };
+  private _steps: readonly number[] = [];
+  private _shown: IShown | null = null;
+  private readonly _pictures = new Pictures();
+  private _at: { place: number; column: number; row: number } | null = null;
+}
+
+/** Draw one flag as position × tile. */
+export const mountHeatmap: Mount<HeatmapOptions> = (node, source, options, host) =>
+  new HeatmapView(node, source, options, host);

@@ -1,0 +1,97 @@
+import { formatInteger, formatNumber } from '../../charts';
+import type { HeatmapOptions } from '../../protocol/views.generated';
+import type { ITensorResult, ITensorRow } from '../../store/source';
+import { compressorWords, omissionWords, thinnedWords } from '../shared/describe';
+import type { IShown } from './heatmap-data';
+import { layerWords } from '../shared/layers';
+import type { Translate } from '../shared/translate';
+
+/** Name a position: its number, and its text where that is known. */
+export function positionWords(shown: IShown, column: number): string {
+  const token = shown.tokens[column];
+  return token === undefined ? formatInteger(column) : `${formatInteger(column)} “${token}”`;
+}
+
+/** Say what the picture is: `MLP1 output, mean of 96 tiles, layer 3, step 1 240`. */
+export function heatmapTitle(shown: IShown, flag: string, t: Translate): string {
+  const row = shown.layers[0]?.row;
+  return [
+    flag,
+    compressorWords(row?.compressor ?? '', t, row?.shape[row.shape.length - 1]),
+    ...(shown.axes.heads > 1 ? [t('head %1', shown.head)] : []),
+    layerWords(shown.layers.map(each => each.layer)),
+    t('step %1', formatInteger(shown.step))
+  ].join(', ');
+}
+
+/** Say everything that is not literal in the picture, a sentence each. */
+export function heatmapCaption(
+  shown: IShown,
+  options: Required<HeatmapOptions>,
+  result: ITensorResult,
+  words: { readonly rank: readonly string[]; readonly error: readonly string[] },
+  t: Translate
+): string[] {
+  const first = shown.layers[0]?.row;
+  const sum = (read: (row: ITensorRow) => number): number =>
+    shown.layers.reduce((total, each) => total + read(each.row), 0);
+  const [nan, inf] = [sum(row => row.nanCount), sum(row => row.infCount)];
+  const lines = [
+    t('Compressor: %1.', first?.compressor ?? ''),
+    ...words.error,
+    t('Sample %1 of %2.', shown.sample + 1, first?.sourceShape[0] ?? 1)
+  ];
+  if (first && first.microBatch > 0) {
+    lines.push(t('Micro-batch %1.', first.microBatch));
+  }
+  lines.push(...words.rank);
+  if (options.step !== null && options.step !== shown.step) {
+    lines.push(
+      options.step <= (result.kept?.thinnedTo ?? -Infinity)
+        ? t('Step %1 is not kept any more; this is the nearest one.', formatInteger(options.step))
+        : t('Step %1 was not traced; this is the nearest one.', formatInteger(options.step))
+    );
+  }
+  if (options.transform === 'log') {
+    const decades = new Set(shown.layers.map(each => each.scale.decades));
+    lines.push(
+      decades.size === 1
+        ? t('Colours are logarithmic over %1 decades, symmetric about zero.', [...decades].join())
+        : t('Colours are logarithmic, symmetric about zero.')
+    );
+  }
+  if (shown.nonFinite > 0) {
+    lines.push(t('Cells that are not finite (hatched): %1.', formatInteger(shown.nonFinite)));
+  }
+  if (nan + inf > 0) {
+    lines.push(
+      t('The traced tensors held %1 NaN and %2 infinite values.', formatInteger(nan), formatInteger(inf))
+    );
+  }
+  return [...lines, ...thinnedWords(result, t), ...omissionWords(result, t)];
+}
+
+/** Say what the picture shows: the range, the largest magnitude and where it is, what is not finite. */
+export function heatmapSummary(shown: IShown, t: Translate): string {
+  const parts: string[] = [];
+  const { extent, axes } = shown;
+  if (extent) {
+    const [lo, hi] = [formatNumber(extent[0]), formatNumber(extent[1])];
+    parts.push(t('At step %1 values run from %2 to %3.', formatInteger(shown.step), lo, hi));
+    const peak = Math.abs(extent[0]) > Math.abs(extent[1]) ? extent[0] : extent[1];
+    const layer = shown.layers.find(each => each.slice.extent?.includes(peak));
+    if (layer) {
+      const { slice } = layer;
+      const cell = slice.values.indexOf(peak);
+      const [row, column] = [Math.floor(cell / slice.columns), cell % slice.columns];
+      const place = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
+      parts.push(
+        t('The largest magnitude, %1, is in layer %2 at %3.', formatNumber(peak), layer.layer, place)
+      );
+    }
+  }
+  if (shown.nonFinite > 0) {
+    parts.push(t('Cells that are not finite: %1.', formatInteger(shown.nonFinite)));
+  }
+  return parts.join(' ');
+}

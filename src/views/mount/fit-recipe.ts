@@ -1,0 +1,20 @@
+import type { IRecipe, Zoom } from '../../charts';
+import type { IContent } from '../shared/content';
+import { stretch } from './stretch';
+
+/**
+ * Return what to draw: the part of a picture that is zoomed into, as high as its frame asks.
+ *
+ * @returns Null where the view shows no picture.
+ * @param frame Pixels that the whole view may take; 0 where it has no frame.
+ */
+export function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe | null {
+  const { recipe, extent, rows = 1 } = content;
+  if (recipe === null) {
+    return null;
+  }
+  const domain = Object.entries(zoom?.extent(extent.x, extent.y) ?? {});
+  const shown = Object.fromEntries(domain.filter(([name]) => name in recipe.params));
+  const height = recipe.height && stretch(recipe.height, rows, frame);
+  return { ...recipe, ...(height ? { height } : {}), params: { ...recipe.params, ...shown } };
+}

@@ -1,0 +1,66 @@
+import type { Chart, IPlace, Zoom } from '../../charts';
+import type { IMark, IMoved } from '../shared/content';
+import type { Cursor } from './cursor';
+import { copyText } from './dom';
+import type { Linked } from './linked';
+import type { Shell } from './shell';
+import { zoomKey } from './zoom-keys';
+
+/** What pointer and keys act on. */
+export interface IHandled {
+  /** Null while nothing is drawn. */
+  chart(): Chart | null;
+  zoom(): Zoom | null;
+  isDrawn(): boolean;
+  /** What is under the pointer. */
+  probe(place: IPlace): IMark | null;
+  /** Answer a key; null when it means nothing here. */
+  move(key: string): IMoved | null;
+  /** Put marks where their data are drawn now. */
+  place(): void;
+  fail(reason: unknown): void;
+}
+
+/** Let pointer and keys move the cursor of a view, and tell the run's other views. Ends with the stage. */
+export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked: Linked): void {
+  const { stage } = shell;
+  stage.addEventListener('pointermove', event => {
+    const place = view.zoom()?.isDragging ? null : view.chart()?.locate(event);
+    cursor.mark = place ? view.probe(place) : null;
+    linked.tell(cursor.mark);
+    view.place();
+  });
+  stage.addEventListener('pointerleave', () => {
+    cursor.clear();
+    linked.tell(null);
+  });
+  stage.addEventListener('keydown', event => {
+    const command = event.ctrlKey || event.metaKey;
+    const copying = event.key === 'c' && command;
+    if (event.target !== stage || event.altKey || (command && !copying)) {
+      return;
+    }
+    const letGo = (): void => [cursor, linked].forEach(each => each.clear());
+    const zoom = event.key === 'Escape' ? letGo : zoomKey(event.key, view.zoom());
+    const moved = zoom === undefined && view.isDrawn() ? view.move(copying ? 'copy' : event.key) : null;
+    if (zoom === undefined && moved === null) {
+      return;
+    }
+    zoom?.();
+    if (moved) {
+      const said = event.shiftKey ? linked.extend(cursor.mark, moved.mark) : linked.settle();
+      cursor.mark = moved.mark;
+      linked.tell(moved.mark);
+      shell.say(said ? `${moved.said}. ${said}` : moved.said);
+      if (moved.copy !== undefined) {
+        void copyText(moved.copy).catch(reason => view.fail(reason));
+      }
+      void view
+        .chart()
+        ?.settled()
+        .then(() => view.place());
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  });
+}

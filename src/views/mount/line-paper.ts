@@ -1,0 +1,87 @@
+import type { IFrame, Row } from '../../charts';
+import { dashOf } from '../moments/colors';
+import type { IMomentLine } from '../moments/line';
+import { paintLines } from './paint-lines';
+
+/** What is painted. */
+export interface IPainting {
+  readonly lines: readonly IMomentLine[];
+  readonly colors: readonly string[];
+  readonly y: readonly [number, number];
+  readonly scale: string;
+  /** What is shown of the x axis now, and all there is of it. */
+  readonly shown: readonly [number, number];
+  readonly full: readonly [number, number];
+  /** Pixels of the plot. */
+  readonly width: number;
+  readonly height: number;
+}
+
+/** How much wider than the plot the paper is on either side, in widths of the plot: so far a hand pans without a new painting. */
+const MARGIN = 1;
+
+/**
+ * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so that panning costs the same for
+ * one line and for hundreds.
+ */
+export class LinePaper {
+  /** Counts the paintings. */
+  get painted(): number {
+    return this._painted;
+  }
+
+  /** Whether what was painted last is of another size than a plot: it would be blurred. */
+  isStretchedIn({ width, height }: IFrame): boolean {
+    const { painting } = this._last ?? {};
+    return painting !== undefined && (painting.width !== width || painting.height !== height);
+  }
+
+  /** Return the rows of the dataset `pictures`; null where the page has no canvas. */
+  paint(painting: IPainting): Row[] | null {
+    const { shown, full, y } = painting;
+    if (!this._fits(painting)) {
+      const canvas = (this._canvas ??= document.createElement('canvas'));
+      if (canvas.getContext('2d') === null) {
+        return null;
+      }
+      const width = shown[1] - shown[0];
+      const x: [number, number] = [
+        Math.max(full[0], shown[0] - MARGIN * width),
+        Math.min(full[1], shown[1] + MARGIN * width)
+      ];
+      const across = (painting.width * (x[1] - x[0])) / width;
+      const density = Math.min(2, globalThis.devicePixelRatio || 1);
+      paintLines(
+        canvas,
+        { x, y, scale: painting.scale, width: across, height: painting.height, density },
+        painting.lines,
+        painting.lines.map(({ run }, at) => ({ color: painting.colors[at] ?? '#000', dash: dashOf(run) }))
+      );
+      this._painted += 1;
+      this._last = { painting, x };
+    }
+    const [x, x2] = this._last?.x ?? full;
+    return [{ image: this._canvas, url: null, x, x2, y: y[1], y2: y[0] }];
+  }
+
+  /** Whether the last painting still serves. */
+  private _fits(next: IPainting): boolean {
+    const { painting, x } = this._last ?? {};
+    if (painting === undefined || x === undefined) {
+      return false;
+    }
+    const [before, now] = [painting.shown[1] - painting.shown[0], next.shown[1] - next.shown[0]];
+    const same =
+      painting.lines === next.lines &&
+      painting.colors === next.colors &&
+      painting.scale === next.scale &&
+      painting.width === next.width &&
+      painting.height === next.height &&
+      painting.y.join() === next.y.join();
+    return same && Math.abs(before - now) < 1e-6 * now && x[0] <= next.shown[0] && x[1] >= next.shown[1];
+  }
+
+  private _canvas: HTMLCanvasElement | null = null;
+  private _last: { readonly painting: IPainting; readonly x: readonly [number, number] } | null = null;
+  private _painted = 0;
+}

@@ -1,0 +1,272 @@
+import type { IDisposable } from '@lumino/disposable';
+import { formatInteger, type Chart, type Zoom } from '../../charts';
+import type { LinkChange, RunLink, StepRange, IPointed } from '../../store/run-link';
+import type { SourceChange } from '../../store/source';
+import { Brush, type Span } from './brush';
+import type { IMark } from '../shared/content';
+import { element } from './dom';
+import { drawTrace, type ITrace } from '../shared/trace';
+import { framesOf, markBox, putAt } from './place-mark';
+import type { Shell } from './shell';
+import type { IState } from '../shared/states';
+import type { Control } from './toolbar';
+import type { Translate } from '../shared/translate';
+
+/** How a view whose x axis is made of steps takes part in choosing them. */
+export interface IStepAxis {
+  /** The steps that lie within a span of the axis, or null when none does. */
+  stepsIn(span: Span): StepRange | null;
+  /** Where a range of steps lies on the axis. */
+  spanOf(steps: StepRange): Span;
+}
+
+/** First and last of ascending steps; null where there is none. */
+export function rangeOf(steps: ArrayLike<number>): StepRange | null {
+  const [first, last] = [steps[0], steps[steps.length - 1]];
+  return first === undefined || last === undefined ? null : [first, last];
+}
+
+/** What a view shows of something that another view points at. */
+export interface ILinkedMarks {
+  readonly marks: readonly IMark[];
+  readonly traces?: readonly ITrace[];
+}
+
+/** What the link asks of a view. */
+export interface ILinkedView {
+  /** What one of the view's own marks points at. */
+  pointedBy(mark: IMark): IPointed;
+  /** What the view shows of it. */
+  marksOf(at: IPointed): ILinkedMarks;
+  /** What is marked until something else is chosen; absent where nothing can be. */
+  pinned?(): IMark | null;
+  /** How steps lie on the x axis; absent where it has none. */
+  stepAxis?(): IStepAxis | undefined;
+  /** Read and draw again, now. */
+  refresh(): void;
+}
+
+const wordsOf = ([first, last]: StepRange): { first: string; last: string } => ({
+  first: formatInteger(first),
+  last: formatInteger(last)
+});
+
+/**
+ * A view's share in its run's link: it tells what is pointed at here, marks what is pointed at elsewhere, lets steps be chosen and says which
+ * are. While nobody points and nothing is chosen it does nothing.
+ */
+export class Linked implements IDisposable {
+  constructor(
+    private readonly _link: RunLink | undefined,
+    private readonly _shell: Shell,
+    private readonly _view: ILinkedView,
+    private readonly _t: Translate
+  ) {
+    _link?.changed.connect(this._onLink, this);
+    this._brush = _link
+      ? new Brush({
+          stage: _shell.stage,
+          locate: event => (this._axis ? (this._chart?.locate(event) ?? null) : null),
+          shown: () => [this._zoom?.domain.x0 ?? 0, this._zoom?.domain.x1 ?? 1],
+          draft: span => {
+            this._draft = span;
+            this._draw();
+          },
+          chosen: span => this.chooseSpan(span)
+        })
+      : null;
+  }
+
+  /** Whether steps can be chosen in this view. */
+  get canChoose(): boolean {
+    return this._link !== undefined && this._axis !== undefined;
+  }
+
+  /** Steps that this view must keep to: those chosen in another view. */
+  get filter(): StepRange | null {
+    const filter = this._link?.filter;
+    return filter && filter.by !== this ? filter.steps : null;
+  }
+
+  /** Keep to the chosen steps as well as to those of the options; null where all may be shown. */
+  within(steps: StepRange | null): [number, number] | null {
+    const { filter } = this;
+    const [from, to] = [filter?.[0] ?? -Infinity, filter?.[1] ?? Infinity];
+    const [first, last] = steps ?? [-Infinity, Infinity];
+    return filter || steps ? [Math.max(from, first), Math.min(to, last)] : null;
+  }
+
+  /** Whether news of the run cannot change what is shown, because it lies past the chosen steps. */
+  misses(change: SourceChange): boolean {
+    return change.kind === 'rows' && this.filter !== null && change.firstStep > this.filter[1];
+  }
+
+  /** Tell the other views what is pointed at here. */
+  tell(mark: IMark | null): void {
+    this._link?.point(this, mark && this._view.pointedBy(mark));
+  }
+
+  /** Choose the steps within a span of the axis. */
+  chooseSpan(span: Span): void {
+    const steps = this._axis?.stepsIn(span);
+    if (steps) {
+      this._link?.choose(this, steps);
+    }
+  }
+
+  /**
+   * Choose from where the cursor was to where it is, as text is selected with Shift and the arrows.
+   *
+   * @returns What to say, or null where steps cannot be chosen.
+   */
+  extend(from: IMark | null, to: IMark): string | null {
+    const [start, end] = [from && this._view.pointedBy(from).step, this._view.pointedBy(to).step];
+    if (!this.canChoose || end === null) {
+      return null;
+    }
+    this._anchor ??= start ?? end;
+    const steps: StepRange = [Math.min(this._anchor, end), Math.max(this._anchor, end)];
+    this._link?.choose(this, steps);
+    return this._t('Steps %1 to %2 chosen.', formatInteger(steps[0]), formatInteger(steps[1]));
+  }
+
+  /** The next range begins anew. */
+  settle(): null {
+    this._anchor = null;
+    return null;
+  }
+
+  /** Let go of a drag, or else forget what is marked and chosen in every view of the run. */
+  clear(): void {
+    this._anchor = null;
+    if (this._brush?.isDragging) {
+      this._brush.cancel();
+    } else {
+      this._link?.clear(this);
+    }
+  }
+
+  /** The toolbar's word on the chosen steps, which takes them back. */
+  controls(): Control[] {
+    const filter = this._link?.filter;
+    if (!filter) {
+      return [];
+    }
+    const { first, last } = wordsOf(filter.steps);
+    return [
+      {
+        kind: 'chip',
+        id: 'filter',
+        text: first === last ? this._t('step %1', first) : this._t('steps %1–%2', first, last),
+        title:
+          filter.by === this
+            ? this._t('The other views of this run show these steps only. Show all steps again')
+            : this._t('Chosen in another view of this run. Show all steps again'),
+        remove: () => this._link?.choose(this, null)
+      }
+    ];
+  }
+
+  /** What to say where nothing is left to draw: that the chosen steps are why, when they are. */
+  emptied(state: IState): IState {
+    const { filter, _t: t } = this;
+    if (filter === null || state.kind !== 'empty') {
+      return state;
+    }
+    const { first, last } = wordsOf(filter);
+    return {
+      kind: 'empty',
+      sentence: t('Nothing here lies in steps %1 to %2, which were chosen in another view.', first, last),
+      action: { label: t('Show all steps'), run: () => this._link?.choose(this, null) }
+    };
+  }
+
+  /** Put everything where its data are drawn now. */
+  place(chart: Chart | null, zoom: Zoom | null): void {
+    this._chart = chart;
+    this._zoom = zoom;
+    this._draw();
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._brush?.dispose();
+    this._link?.changed.disconnect(this._onLink, this);
+    this._link?.point(this, null);
+  }
+
+  private get _axis(): IStepAxis | undefined {
+    return this._view.stepAxis?.();
+  }
+
+  private _onLink(_: RunLink, change: LinkChange): void {
+    if (change === 'filter') {
+      // Who chose shows where; everybody else shows less, and again more when it is taken back.
+      this._view.refresh();
+    }
+    this._draw();
+  }
+
+  private _draw(): void {
+    const pinned = this._view.pinned?.();
+    const chosen = pinned ? this._boxes(pinned, 'jp-MegalensPinned') : [];
+    const nodes = [...this._band(), ...chosen, ...this._foreign()];
+    if (nodes.length > 0 || this._shell.linked.firstChild !== null) {
+      this._shell.linked.replaceChildren(...nodes);
+    }
+  }
+
+  /** The chosen steps, drawn where they were chosen. */
+  private _band(): HTMLElement[] {
+    const filter = this._link?.filter;
+    const axis = this._axis;
+    const span = this._draft ?? (filter?.by === this && axis ? axis.spanOf(filter.steps) : null);
+    return span ? this._boxes({ facet: null, x: span, y: null }, 'jp-MegalensBand') : [];
+  }
+
+  private _foreign(): Element[] {
+    const pointed = this._link?.pointed;
+    const [chart, zoom] = [this._chart, this._zoom];
+    if (!pointed || pointed.by === this || !chart || !zoom) {
+      return [];
+    }
+    const { marks, traces = [] } = this._view.marksOf(pointed.at);
+    return [
+      ...traces.flatMap(trace => drawTrace(trace, chart, zoom, this._shell.stage)),
+      ...marks.flatMap(mark =>
+        this._boxes(mark, `jp-MegalensLinked jp-mod-${mark.y || mark.x[0] < mark.x[1] ? 'box' : 'rule'}`)
+      )
+    ];
+  }
+
+  /** A mark without a facet is drawn in every plot. */
+  private _boxes(mark: IMark, name: string): HTMLElement[] {
+    const [chart, zoom] = [this._chart, this._zoom];
+    if (!chart || !zoom) {
+      return [];
+    }
+    return framesOf(mark, chart).flatMap(frame => {
+      const box = markBox(mark, frame, chart, zoom, this._shell.stage);
+      if (box === null) {
+        return [];
+      }
+      const node = element('div', { class: name });
+      putAt(node, box);
+      return [node];
+    });
+  }
+
+  private readonly _brush: Brush | null;
+  private _chart: Chart | null = null;
+  private _zoom: Zoom | null = null;
+  private _draft: Span | null = null;
+  private _anchor: number | null = null;
+  private _isDisposed = false;
+}

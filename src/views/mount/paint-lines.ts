@@ -1,0 +1,145 @@
+import { heightOf } from '../shared/trace';
+import { placeBefore, type IMomentLine } from '../moments/line';
+
+/** Where lines are painted. */
+export interface IPaper {
+  /** What the paper covers of the axes. */
+  readonly x: readonly [number, number];
+  readonly y: readonly [number, number];
+  /** As the template's `yScale`. */
+  readonly scale: string;
+  /** Pixels of the page, and how many of the canvas one of them has. */
+  readonly width: number;
+  readonly height: number;
+  readonly density: number;
+}
+
+/** How a line is painted. */
+export interface IStroke {
+  readonly color: string;
+  readonly dash: readonly number[];
+}
+
+/**
+ * Paint lines on a canvas. Of the points that share a column of pixels the first, the last, the least and the greatest are drawn: what that paints is what
+ * all of them would.
+ */
+export function paintLines(
+  canvas: HTMLCanvasElement,
+  paper: IPaper,
+  lines: readonly IMomentLine[],
+  strokes: readonly IStroke[]
+): void {
+  const { width, height, density } = paper;
+  canvas.width = Math.max(1, Math.round(width * density));
+  canvas.height = Math.max(1, Math.round(height * density));
+  const context = canvas.getContext('2d');
+  if (context === null) {
+    return;
+  }
+  context.scale(density, density);
+  context.lineJoin = 'round';
+  context.lineWidth = lines.length > 30 ? 1 : 1.5;
+  lines.forEach((line, at) => {
+    const { color = '#000', dash = [] } = strokes[at] ?? {};
+    context.strokeStyle = color;
+    context.fillStyle = color;
+    context.setLineDash(dash[1] === 0 ? [] : [...dash]);
+    if (line.raw) {
+      context.globalAlpha = 0.25;
+      paintLine(context, paper, line.raw.x, line.raw.value);
+      context.globalAlpha = 1;
+    }
+    paintLine(context, paper, line.x, line.value);
+  });
+}
+
+function paintLine(
+  context: CanvasRenderingContext2D,
+  paper: IPaper,
+  x: Float64Array,
+  value: Float64Array
+): void {
+  const { width, height, y, scale } = paper;
+  const [from, to] = paper.x;
+  const unit = width / (to - from);
+  const linear = scale === 'linear';
+  const [low, span] = [y[0], y[1] - y[0]];
+  const heightAt = (each: number): number =>
+    linear ? height - ((each - low) / span) * height : heightOf(each, y, scale) * height;
+  const start = Math.max(0, placeBefore(x, from));
+  const end = Math.min(x.length - 1, placeBefore(x, to) + 1);
+  const pen = new Pen(context);
+  for (let at = start; at <= end; at += 1) {
+    const each = value[at] as number;
+    if (each - each !== 0) {
+      pen.lift();
+    } else {
+      pen.to(((x[at] as number) - from) * unit, heightAt(each));
+    }
+  }
+  pen.lift();
+  context.stroke();
+}
+
+/** Draws points that come by ascending x, a column of pixels at a time. */
+class Pen {
+  constructor(private readonly _context: CanvasRenderingContext2D) {
+    _context.beginPath();
+  }
+
+  to(x: number, y: number): void {
+    const column = Math.floor(x);
+    if (column === this._column) {
+      this._last = y;
+      this._least = y < this._least ? y : this._least;
+      this._greatest = y > this._greatest ? y : this._greatest;
+      this._count += 1;
+      return;
+    }
+    this._flush();
+    this._column = column;
+    this._x = x;
+    this._first = this._last = this._least = this._greatest = y;
+    this._count = 1;
+  }
+
+  /** The line breaks here. A point between two breaks is a dot. */
+  lift(): void {
+    this._flush();
+    if (this._drawn === 1) {
+      this._context.fillRect(this._x - 1.5, this._last - 1.5, 3, 3);
+    }
+    this._drawn = 0;
+    this._column = NaN;
+    this._count = 0;
+  }
+
+  private _flush(): void {
+    if (this._count === 0) {
+      return;
+    }
+    const context = this._context;
+    if (this._drawn === 0) {
+      context.moveTo(this._x, this._first);
+    } else {
+      context.lineTo(this._x, this._first);
+    }
+    if (this._count > 1) {
+      context.lineTo(this._x, this._least);
+      context.lineTo(this._x, this._greatest);
+      context.lineTo(this._x, this._last);
+    }
+    this._drawn += this._count;
+    this._count = 0;
+  }
+
+  private _column = NaN;
+  private _x = 0;
+  private _first = 0;
+  private _last = 0;
+  private _least = 0;
+  private _greatest = 0;
+  private _count = 0;
+  private _drawn = 0;
+}

@@ -1,0 +1,93 @@
+import type { IContent, INote } from '../shared/content';
+import { element } from './dom';
+import type { Translate } from '../shared/translate';
+
+/** The elements of a view, top to bottom: toolbar, banner, title, stage, state, caption. */
+export class Shell {
+  constructor(toolbar: HTMLElement, t: Translate) {
+    this._stage = element(
+      'div',
+      { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
+      this.plot,
+      this.linked,
+      this.overlay
+    );
+    this.root = element(
+      'section',
+      { class: 'jp-MegalensView', 'data-state': 'none' },
+      toolbar,
+      this.banner,
+      this._title,
+      this._notes,
+      this._stage,
+      this._body,
+      this.state,
+      this._caption,
+      this._live
+    );
+  }
+
+  readonly root: HTMLElement;
+  readonly plot = element('div', { class: 'jp-MegalensPlot' });
+  /** What the run's other views point at, and the chosen steps. */
+  readonly linked = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
+  readonly overlay = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
+  readonly banner = element('div', { class: 'jp-MegalensBanner', hidden: '' });
+  readonly state = element('div', { class: 'jp-MegalensState', hidden: '' });
+
+  /** Holds plot, cursor and tooltip; takes the focus and the keys. */
+  get stage(): HTMLElement {
+    return this._stage;
+  }
+
+  /** Write title and caption of a picture; null where there is none. */
+  present(content: IContent | null): void {
+    this.root.dataset['state'] = content === null ? 'none' : 'drawn';
+    this._writeNotes(content?.notes ?? []);
+    this._body.replaceChildren(...(content?.body ? [content.body] : []));
+    if (content === null) {
+      return;
+    }
+    this._stage.hidden = content.recipe === null;
+    this._title.textContent = content.title;
+    if (content.swatch) {
+      const swatch = element('span', { class: 'jp-MegalensSwatch' });
+      swatch.style.background = content.swatch;
+      this._title.prepend(swatch);
+    }
+    this._caption.textContent = content.caption.join(' ');
+    this._stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
+  }
+
+  /** Have a screen reader say something. */
+  say(text: string): void {
+    this._live.textContent = text;
+  }
+
+  private _writeNotes(notes: readonly INote[]): void {
+    const key = JSON.stringify(notes);
+    if (this._notes.dataset['notes'] !== key) {
+      this._notes.dataset['notes'] = key;
+      this._notes.hidden = notes.length === 0;
+      this._notes.replaceChildren(...notes.map(noteLine));
+    }
+  }
+
+  private readonly _notes = element('div', { class: 'jp-MegalensNotes', hidden: '' });
+  private readonly _body = element('div', { class: 'jp-MegalensBody' });
+  private readonly _title = element('h3', { class: 'jp-MegalensView-title' });
+  private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
+  private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
+  private readonly _stage: HTMLElement;
+}
+
+function noteLine({ text, tone, action }: INote): HTMLElement {
+  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
+  button.addEventListener('click', () => action.run());
+  return element(
+    'p',
+    { class: `jp-MegalensNote jp-mod-${tone ?? 'plain'}` },
+    element('span', {}, text),
+    button
+  );
+}

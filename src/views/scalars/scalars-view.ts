@@ -1,0 +1,327 @@
+import { scalarSeries } from '../../aggregate';
+import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe } from '../../charts';
+import type { ScalarsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { IPointed } from '../../store/run-link';
+import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
+import { BaseView } from '../mount/mounted-view';
+import { transformControl } from '../shared/controls';
+import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
+import { scalarWords } from '../shared/change-words';
+import { omissionWords } from '../shared/describe';
+import { rangeOf, type ILinkedMarks, type IStepAxis } from '../mount/linked';
+import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
+import type { IState } from '../shared/states';
+import type { Control } from '../mount/toolbar';
+import type { ITip } from '../mount/tooltip';
+import type { IViewHost, Mount } from '../view';
+
+/** Most points that one line is drawn with. */
+const MOST_POINTS = 2000;
+
+const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
+
+/** Named scalars over steps or time, one panel for each unit. */
+class ScalarsView extends BaseView<ScalarsOptions> {
+  constructor(
+    node: HTMLElement,
+    source: IRunSource,
+    options: Required<ScalarsOptions>,
+    host: IViewHost = {}
+  ) {
+    super(node, source, options, host, { axes: 'x', least: 4 });
+  }
+
+  protected plain(): ViewOptions {
+    return this.options;
+  }
+
+  protected concerns(change: SourceChange): boolean {
+    return change.kind === 'rows' && change.stream === 'scalars';
+  }
+
+  protected async load(): Promise<Loaded> {
+    const columns = await this.source.scalars(null);
+    this._known = Object.keys(columns.units);
+    const { names, x, smoothing } = this.options;
+    const steps = this.within(this.options.steps);
+    const series = scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
+    this._lines = linesOf(series, smoothing > 1, x);
+    if (this._lines.length === 0) {
+      return { state: this._empty(columns) };
+    }
+    return { content: this._compose() };
+  }
+
+  protected controls(): Control[] {
+    const { options, t } = this;
+    const chosen = options.names === null ? '' : options.names.join('\n');
+    const loss = this._known.filter(name => name.includes('loss'));
+    const choices = [
+      { value: '', text: loss.length > 0 ? t('losses') : t('all') },
+      ...this._known.map(name => ({ value: name, text: name })),
+      { value: this._known.join('\n'), text: t('all') }
+    ];
+    if (!choices.some(choice => choice.value === chosen)) {
+      choices.push({ value: chosen, text: options.names?.join(', ') ?? '' });
+    }
+    const smoothings = [...new Set([...SMOOTHINGS, options.smoothing])].sort((a, b) => a - b);
+    return [
+      { kind: 'name', id: 'run', text: this.source.name },
+      {
+        kind: 'select',
+        id: 'names',
+        label: t('Scalars'),
+        value: chosen,
+        options: choices.filter((each, at) => choices.findIndex(other => other.value === each.value) === at),
+        change: value => this.choose({ names: value === '' ? null : value.split('\n') })
+      },
+      {
+        kind: 'select',
+        id: 'smoothing',
+        label: t('Smoothing'),
+        value: String(options.smoothing),
+        options: smoothings.map(each => ({
+          value: String(each),
+          text: each === 0 ? t('none') : t('%1 points', each)
+        })),
+        change: value => this.choose({ smoothing: Number(value) })
+      },
+      {
+        kind: 'select',
+        id: 'x',
+        label: t('Over'),
+        value: options.x,
+        options: [
+          { value: 'step', text: t('steps') },
+          { value: 'time', text: t('time') }
+        ],
+        change: value => this.choose({ x: value === 'time' ? 'time' : 'step' })
+      },
+      transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
+    ];
+  }
+
+  protected probe(place: IPlace): IMark | null {
+    const at = this._nearest(place.x);
+    if (at === null) {
+      return null;
+    }
+    const mark = this._mark(at, place.frame.facet['panel'] ?? 0);
+    return mark;
+  }
+
+  protected tipOf(mark: IMark): ITip | null {
+    const x = mark.x[0];
+    const panel = mark.facet?.[1];
+    const lines = this._lines.flatMap((line, index) => {
+      const at = closest(line.xs, x);
+      if (line.panel !== panel || at === null || line.step[at] === undefined) {
+        return [];
+      }
+      const raw = formatFull(line.raw[at] ?? NaN);
+      const smoothed = line.smoothed
+        ? this.t(
+            ' (mean of %1: %2)',
+            this.options.smoothing,
+            formatFull(Number((line.value[at] ?? NaN).toPrecision(6)))
+          )
+        : '';
+      return [{ name: line.name, value: raw + smoothed, color: this._color(index) }];
+    });
+    const step = this._stepAt(x);
+    return lines.length === 0 ? null : { heading: this.t('step %1', formatInteger(step)), lines };
+  }
+
+  protected move(key: string): IMoved | null {
+    const moves: Record<string, [number, number]> = {
+      ArrowLeft: [-1, 0],
+      ArrowRight: [1, 0],
+      ArrowUp: [0, -1],
+      ArrowDown: [0, 1],
+      PageUp: [-10, 0],
+      PageDown: [10, 0],
+      Home: [-Infinity, 0],
+      End: [Infinity, 0],
+      copy: [0, 0]
+    };
+    const by = moves[key];
+    if (by === undefined || this._lines.length === 0) {
+      return null;
+    }
+    const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
+    const before = this._at;
+    const place = hold((before?.line ?? 0) + (before ? by[1] : 0), this._lines.length);
+    const line = this._lines[place];
+    const old = this._lines[before?.line ?? 0];
+    if (!line || !old) {
+      return null;
+    }
+    const from = before ? (closest(line.xs, old.xs[before.at] ?? 0) ?? 0) : line.step.length - 1;
+    const at = hold(from + (before ? by[0] : 0), line.step.length);
+    this._at = { line: place, at };
+    const mark = this._mark(line.xs[at] ?? 0, line.panel);
+    const value = formatFull(line.raw[at] ?? NaN);
+    const said = this.t('step %1, %2: %3 %4', formatInteger(line.step[at] ?? 0), line.name, value, line.unit);
+    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+  }
+
+  pointedBy(mark: IMark): IPointed {
+    return { step: this._stepAt(mark.x[0]), layer: null };
+  }
+
+  marksOf({ step }: IPointed): ILinkedMarks {
+    const x = step === null ? null : this._placeOf(step);
+    return { marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }] };
+  }
+
+  stepAxis(): IStepAxis {
+    return {
+      stepsIn: ([from, to]) =>
+        rangeOf(
+          this._lines
+            .flatMap(({ xs, step }) => Array.from(step).filter((_, at) => within(xs[at], from, to)))
+            .sort((a, b) => a - b)
+        ),
+      spanOf: ([first, last]) => [this._placeOf(first) ?? first, this._placeOf(last) ?? last]
+    };
+  }
+
+  /** Return where a step, or the one nearest to it, lies on the x axis. */
+  private _placeOf(step: number): number | null {
+    if (this.options.x === 'step') {
+      return step;
+    }
+    const places = this._lines.flatMap(line => {
+      const at = closest(line.step, step);
+      return at === null ? [] : [{ away: Math.abs((line.step[at] ?? 0) - step), x: line.xs[at] ?? 0 }];
+    });
+    return places.sort((a, b) => a.away - b.away)[0]?.x ?? null;
+  }
+
+  private _mark(x: number, panel: unknown): IMark {
+    return { facet: ['panel', panel], x: [x, x], y: null };
+  }
+
+  private _compose(): IContent {
+    const { t, options } = this;
+    const lines = this._lines;
+    const panels = [...new Set(lines.map(line => line.panel))];
+    const rows = lines.flatMap(rowsOf);
+    const xs = lines.flatMap(line => [line.xs[0] ?? 0, line.xs[line.step.length - 1] ?? 0]);
+    const [first, last] = [Math.min(...xs), Math.max(...xs)];
+    const x = first === last ? ([first - 0.5, last + 0.5] as const) : ([first, last] as const);
+    const positive = lines.every(line => line.raw.every(value => !(value <= 0)));
+    const scale = options.transform === 'linear' ? 'linear' : positive ? 'log' : 'symlog';
+    const nonFinite = lines.reduce((sum, line) => sum + line.nonFinite, 0);
+    const caption: string[] = [];
+    if (options.smoothing > 1) {
+      caption.push(
+        t('Lines are the trailing mean of %1 points; the numbers themselves are faint.', options.smoothing)
+      );
+    }
+    if (nonFinite > 0) {
+      caption.push(
+        t('Values that are not finite: %1; marks along the top show where.', formatInteger(nonFinite))
+      );
+    }
+    const steps = lines.flatMap(line => [line.step[0] ?? 0, line.step[line.step.length - 1] ?? 0]);
+    const recipe: IRecipe = {
+      template: 'scalars',
+      texts: {
+        xTitle: options.x === 'step' ? t('step') : t('time'),
+        xLabel:
+          options.x === 'step'
+            ? "join(split(datum.label, ','), '\u2009')"
+            : "timeFormat(datum.value, '%H:%M:%S')",
+        yScale: scale
+      },
+      params: {
+        x0: x[0],
+        x1: x[1],
+        headers: Object.fromEntries(
+          panels.map(panel => [panel, lines.find(line => line.panel === panel)?.unit || t('no unit')])
+        )
+      },
+      datasets: { rows },
+      height: panels.length === 1 ? 280 : panels.length === 2 ? 190 : 140
+    };
+    return {
+      recipe,
+      rows: panels.length,
+      extent: { x, y: [0, 1] },
+      title: t(
+        '%1, steps %2 to %3',
+        lines.map(line => line.name).join(', '),
+        formatInteger(Math.min(...steps)),
+        formatInteger(Math.max(...steps))
+      ),
+      caption: [
+        ...caption,
+        ...omissionWords(
+          {
+            decimatedFrom: Math.max(
+              0,
+              ...lines.filter(line => line.raw.length < line.of).map(line => line.of)
+            )
+          },
+          t
+        )
+      ],
+      summary: lines.map(line => scalarWords(line.name, line.step, line.value, line.unit, t)).join(' ')
+    };
+  }
+
+  private _empty(columns: IScalarColumns): IState {
+    const names = this.options.names;
+    if (columns.name.length > 0 && names !== null) {
+      return {
+        kind: 'empty',
+        sentence: this.t('This run has no scalar named %1.', names.join(', ')),
+        action: { label: this.t('Show the losses'), run: () => this.choose({ names: null, steps: null }) }
+      };
+    }
+    return {
+      kind: 'empty',
+      sentence: this.t('No scalar has arrived yet: the training loop reports them with the tracer.'),
+      action: { label: this.t('Check again'), run: () => this.actions.retry() }
+    };
+  }
+
+  private _nearest(x: number): number | null {
+    let best: number | null = null;
+    for (const line of this._lines) {
+      const at = closest(line.xs, x);
+      const found = at === null ? undefined : line.xs[at];
+      if (found !== undefined && (best === null || Math.abs(found - x) < Math.abs(best - x))) {
+        best = found;
+      }
+    }
+    return best;
+  }
+
+  private _stepAt(x: number): number {
+    for (const line of this._lines) {
+      const at = line.xs.indexOf(x);
+      if (at >= 0) {
+        return line.step[at] ?? 0;
+      }
+    }
+    return Math.round(x);
+  }
+
+  private _color(index: number): string {
+    const palette = COLORS.categorical[this.isDark ? 'dark' : 'light'];
+    return palette[index % palette.length] ?? palette[0];
+  }
+
+  private _known: readonly string[] = [];
+  private _lines: readonly ILine[] = [];
+  private _at: { line: number; at: number } | null = null;
+}
+
+const within = (x: number | undefined, from: number, to: number): boolean =>
+  x !== undefined && x >= from && x <= to;
+
+/** Draw named scalars. */
+export const mountScalars: Mount<ScalarsOptions> = (node, source, options, host) =>
+  new ScalarsView(node, source, options, host);

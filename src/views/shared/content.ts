@@ -1,0 +1,52 @@
+import type { IFrame, IRecipe } from '../../charts';
+import type { IState } from './states';
+
+/** What a view found to draw. */
+export interface IContent {
+  /** Null where `body` is all that is shown. */
+  recipe: IRecipe | null;
+  /** The same for the plot that came out, where it was made for one of another size; null where it fits. Asked once after each drawing. */
+  refit?: (frame: IFrame) => IRecipe | null;
+  /** The same for an exported picture, where the page draws it in a way of its own. */
+  printed?: () => IRecipe;
+  /** What is shown that is not a picture, such as a table. */
+  body?: HTMLElement;
+  /** What to know about the picture and to act on, above it. */
+  notes?: readonly INote[];
+  /** Plots above one another, which share the height; 1 unless told. */
+  rows?: number;
+  /** What the data cover, for zooming. */
+  extent: { x: readonly [number, number]; y: readonly [number, number] };
+  title: string;
+  /** Everything that is not literal, a sentence each. */
+  caption: readonly string[];
+  summary: string;
+  /** Hue beside the title. */
+  swatch?: string;
+}
+
+/** A sentence with an action. */
+export interface INote {
+  text: string;
+  /** What the sentence is about in the colour of non-finite values, or plain. */
+  tone?: 'nonfinite';
+  action: { label: string; run: () => void };
+}
+
+/** A picture, or why there is none. */
+export type Loaded = { content: IContent } | { state: IState };
+
+/** What is marked, in the units of the axes: a cell, or with `y` null a whole column. */
+export interface IMark {
+  /** Field and value of the facet that it lies in; null where there is one plot. */
+  facet: readonly [string, unknown] | null;
+  x: readonly [number, number];
+  y: readonly [number, number] | null;
+}
+
+/** What a key did to the cursor: what to say, what to mark, and what to put on the clipboard. */
+export interface IMoved {
+  said: string;
+  mark: IMark;
+  copy?: string;
+}

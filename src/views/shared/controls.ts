@@ -1,0 +1,219 @@
+import type { layoutOf, Statistic } from '../../aggregate';
+import { formatInteger } from '../../charts';
+import type { Hello, Phase } from '../../protocol/messages.generated';
+import type { TrendOptions } from '../../protocol/views.generated';
+import type { ConnectionState } from '../../store/source';
+import { isLayerText } from './layers';
+import type { Control } from '../mount/toolbar';
+import { STATISTIC_NAMES, statisticWords } from '../trend/trend-words';
+import type { Translate } from './translate';
+
+/** The flag picker, built from hello. */
+export function flagControl(
+  hello: Hello | null,
+  flag: string,
+  change: (flag: string) => void,
+  t: Translate
+): Control {
+  const flags = hello?.flags ?? [];
+  const options = flags.map(info => ({
+    value: info.name,
+    text: info.title,
+    disabled: info.layers.length === 0,
+    ...(info.reason ? { title: info.reason } : {})
+  }));
+  if (!flags.some(info => info.name === flag)) {
+    options.unshift({ value: flag, text: flag, disabled: false });
+  }
+  return { kind: 'select', id: 'flag', label: t('Flag'), value: flag, options, change };
+}
+
+/** The picker of a flag's named parts; nothing where it has none. */
+export function partControl(
+  parts: readonly string[],
+  part: string | null,
+  change: (part: string) => void,
+  t: Translate
+): Control[] {
+  const named = parts.filter(name => name !== '');
+  return named.length < 2
+    ? []
+    : [
+        {
+          kind: 'select',
+          id: 'part',
+          label: t('Part'),
+          value: part ?? named[0] ?? '',
+          options: named.map(name => ({ value: name, text: name })),
+          change
+        }
+      ];
+}
+
+/** The layers field with what makes sense as suggestions. */
+export function layersControl(
+  layers: string,
+  known: readonly number[],
+  change: (layers: string) => void,
+  t: Translate
+): Control {
+  return {
+    kind: 'text',
+    id: 'layers',
+    label: t('Layers'),
+    value: layers,
+    suggestions: ['all', ...known.slice(0, 100).map(String)],
+    valid: isLayerText,
+    change
+  };
+}
+
+/** The picker of the phase; nothing while only training is traced. */
+export function phaseControl(
+  hello: Hello | null,
+  flag: string,
+  phase: Phase,
+  change: (phase: Phase) => void,
+  t: Translate
+): Control[] {
+  const phases: readonly Phase[] = hello?.config.flags[flag]?.phases ?? ['train'];
+  const offered = (['train', 'eval', 'generate'] as const).filter(
+    each => each === phase || phases.includes(each)
+  );
+  return offered.length < 2
+    ? []
+    : [
+        {
+          kind: 'select',
+          id: 'phase',
+          label: t('Phase'),
+          value: phase,
+          options: offered.map(each => ({ value: each, text: t(each) })),
+          change: value => change(offered.find(each => each === value) ?? 'train')
+        }
+      ];
+}
+
+/** The step slider with following: null as step follows the newest. */
+export function stepsControl(
+  steps: readonly number[],
+  step: number | null,
+  connection: ConnectionState,
+  change: (step: number | null) => void,
+  t: Translate
+): Control {
+  const last = Math.max(0, steps.length - 1);
+  const wanted = step;
+  const index =
+    wanted === null
+      ? last
+      : steps.reduce(
+          (best, each, place) =>
+            Math.abs(each - wanted) < Math.abs((steps[best] ?? 0) - wanted) ? place : best,
+          last
+        );
+  const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
+  const following = step === null && live;
+  return {
+    kind: 'steps',
+    id: 'steps',
+    label: t('Step'),
+    followLabel: following ? t('Stop following and stay at this step') : t('Follow the newest step'),
+    count: steps.length,
+    index,
+    text: steps.length > 0 ? t('step %1', formatInteger(steps[index] ?? 0)) : t('no step yet'),
+    following,
+    canFollow: live,
+    change: chosen => change(chosen === null ? null : (steps[chosen] ?? null))
+  };
+}
+
+/** The picker of a statistic. */
+export function statisticControl(
+  statistic: Statistic,
+  change: (statistic: Statistic) => void,
+  t: Translate
+): Control {
+  return {
+    kind: 'select',
+    id: 'statistic',
+    label: t('Statistic'),
+    value: statistic,
+    options: STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) })),
+    change: value => change(STATISTIC_NAMES.find(each => each === value) ?? 'rms')
+  };
+}
+
+/**
+ * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
+ *
+ * @param layout Of the newest row; undefined while there is none.
+ */
+export function selectionControls(
+  options: Required<TrendOptions>,
+  layout: ReturnType<typeof layoutOf> | undefined,
+  change: (options: Partial<TrendOptions>) => void,
+  t: Translate
+): Control[] {
+  const { positions, vector, interval, kind } = options;
+  const controls: Control[] = [];
+  if (layout && (layout.hasPositions || positions !== 'all')) {
+    controls.push({
+      kind: 'text',
+      id: 'positions',
+      label: t('Positions'),
+      value: positions,
+      suggestions: ['all', '0', ...(layout.length > 1 ? [String(layout.length - 1)] : [])],
+      valid: isLayerText,
+      change: value => change({ positions: value })
+    });
+  }
+  if (layout && layout.vectors > 1) {
+    controls.push({
+      kind: 'number',
+      id: 'vector',
+      label: t('Vector'),
+      value: vector,
+      least: 0,
+      most: layout.vectors - 1,
+      change: value => change({ vector: value })
+    });
+  }
+  if (kind === 'lines') {
+    const names = ['none', 'std', 'ci95'] as const;
+    const texts = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };
+    controls.push({
+      kind: 'select',
+      id: 'interval',
+      label: t('Band'),
+      value: interval,
+      options: names.map(value => ({ value, text: texts[value] })),
+      change: value => {
+        const chosen = names.find(each => each === value) ?? 'none';
+        // A band is about a mean.
+        change({ interval: chosen, ...(chosen === 'none' ? {} : { statistic: 'mean' }) });
+      }
+    });
+  }
+  return controls;
+}
+
+/** Choose between a linear and a logarithmic scale. */
+export function transformControl(
+  label: string,
+  value: 'linear' | 'log',
+  choose: (transform: 'linear' | 'log') => void,
+  t: Translate
+): Control {
+  return {
+    kind: 'select',
+    id: 'transform',
+    label,
+    value,
+    options: [
+      { value: 'linear', text: t('linear') },
+      { value: 'log', text: t('log') }
+    ],
+    change: chosen => choose(chosen === 'log' ? 'log' : 'linear')
+  };
+}

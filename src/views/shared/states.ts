@@ -1,0 +1,214 @@
+import { formatInteger } from '../../charts';
+import type { FlagSetting, Pass, Phase } from '../../protocol/messages.generated';
+import { isOver } from '../../store/is-over';
+import type { IRunSource } from '../../store/source';
+import { flagInfo, flagWords } from './describe';
+import { element } from '../mount/dom';
+import type { Translate } from './translate';
+
+/** Why there is no picture, or what to know beside it: one sentence and one action. */
+export interface IState {
+  kind: 'loading' | 'empty' | 'finished' | 'stale' | 'disconnected' | 'error';
+  sentence: string;
+  action: { label: string; run: () => void | Promise<void> };
+  /** Other ways on. */
+  more?: readonly IState['action'][];
+  /** Lines to copy into a script. */
+  code?: string;
+}
+
+/** What the actions of states do. */
+export interface IStateActions {
+  retry(): void;
+  cancel(): void;
+  copyCode(): void | Promise<void>;
+  chooseFlag?(flag: string): void;
+  openRecording?: (() => void) | undefined;
+}
+
+/** Say that an answer is waited for. */
+export function readingState(name: string, actions: IStateActions, t: Translate): IState {
+  return {
+    kind: 'loading',
+    sentence: t('Reading steps of %1…', name),
+    action: { label: t('Cancel'), run: () => actions.cancel() }
+  };
+}
+
+/** Say how a run and the connection to it stand when that is worth a word. */
+export function connectionState(
+  source: Pick<IRunSource, 'connection' | 'name' | 'status'>,
+  actions: IStateActions,
+  t: Translate
+): IState | null {
+  const { connection, name, status } = source;
+  const again = { label: t('Check again'), run: () => actions.retry() };
+  const keep = actions.openRecording
+    ? { label: t('Open the recording'), run: actions.openRecording }
+    : { label: t('Copy as code'), run: () => actions.copyCode() };
+  const step = status === null ? null : formatInteger(status.step);
+  switch (connection.kind) {
+    case 'recorded':
+      return null;
+    case 'live':
+      return isOver(source) ? endedState(status?.state === 'lost', step, keep, t) : null;
+    case 'connecting':
+      return { kind: 'loading', sentence: t('Connecting to %1…', name), action: again };
+    case 'stale': {
+      if (isOver(source)) {
+        return endedState(status?.state === 'lost', step, keep, t);
+      }
+      const seconds = Math.max(3, Math.round((Date.now() - connection.since) / 1000));
+      return {
+        kind: 'stale',
+        sentence: t('No frame for %1 s: training is paused or its steps are long.', formatInteger(seconds)),
+        action: again
+      };
+    }
+    case 'reconnecting':
+      return {
+        kind: 'disconnected',
+        sentence: t('The link to %1 broke; try %2 to come back is under way.', name, connection.attempt),
+        action: again
+      };
+    case 'closed':
+      switch (connection.reason) {
+        case 'finished':
+          return endedState(false, step, keep, t);
+        case 'gone':
+          return {
+            kind: 'disconnected',
+            sentence: t('The hub of %1 is gone; what had arrived is still here.', name),
+            action: keep
+          };
+        case 'version':
+        case 'forbidden':
+          return { kind: 'error', sentence: connection.message, action: keep };
+        case 'disposed':
+          return { kind: 'disconnected', sentence: t('This view was detached from %1.', name), action: keep };
+      }
+  }
+}
+
+/** Say that a training has ended, and at which step. */
+function endedState(lost: boolean, step: string | null, action: IState['action'], t: Translate): IState {
+  if (lost) {
+    const sentence = t('The training process ended without a goodbye after step %1.', step ?? '?');
+    return { kind: 'disconnected', sentence, action };
+  }
+  const sentence = step === null ? t('The training has finished.') : t('Training finished at step %1.', step);
+  return { kind: 'finished', sentence, action };
+}
+
+/** Say why a flag has no rows and offer what helps. */
+export async function emptyFlag(
+  source: IRunSource,
+  flag: string,
+  phase: Phase,
+  actions: IStateActions,
+  t: Translate,
+  pass: Pass = 'forward'
+): Promise<IState> {
+  const { hello } = source;
+  const info = flagInfo(hello, flag);
+  const title = flagWords(hello, flag, null, t, pass);
+  const retry = { label: t('Check again'), run: () => actions.retry() };
+  const other = hello?.flags.find(
+    each => each.layers.length > 0 && hello.config.flags[each.name] !== undefined
+  );
+  const choose =
+    other && other.name !== flag && actions.chooseFlag
+      ? { label: t('Show %1', other.title), run: () => actions.chooseFlag?.(other.name) }
+      : retry;
+  if (hello === null) {
+    return {
+      kind: 'loading',
+      sentence: t('Waiting for %1 to say what it traces…', source.name),
+      action: retry
+    };
+  }
+  if (info === undefined || info.layers.length === 0) {
+    const reason = info?.reason ? `: ${info.reason}` : '.';
+    return {
+      kind: 'empty',
+      sentence: t('This model has no %1%2', info?.title ?? flag, reason),
+      action: choose
+    };
+  }
+  const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
+  const setting = hello.config.flags[flag];
+  const traced = setting !== undefined && (pass === 'forward' || setting.passes?.includes(pass));
+  if (traced && open) {
+    return {
+      kind: 'empty',
+      sentence: t('%1 is traced; its first %2 step has not arrived yet.', title, phase),
+      action: retry
+    };
+  }
+  if (!open) {
+    return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
+  }
+  const compressor = hello.compressors.find(each => each.name === 'Tile') ?? hello.compressors[0];
+  if (compressor === undefined) {
+    return { kind: 'empty', sentence: t('%1 is not traced.', title), action: retry };
+  }
+  const start: FlagSetting = {
+    ...(setting ?? { compressor: { name: compressor.name }, phases: [phase] }),
+    ...(pass === 'backward' ? { passes: ['forward', 'backward'] } : {})
+  };
+  return {
+    kind: 'empty',
+    sentence: t('%1 is not traced.', title),
+    action: {
+      label: t('Trace it'),
+      run: async () => {
+        await source.configure({ flags: { [flag]: start } });
+        actions.retry();
+      }
+    }
+  };
+}
+
+/** Turn a failure into a state. */
+export function errorState(reason: unknown, actions: IStateActions, t: Translate): IState {
+  const sentence = reason instanceof Error ? reason.message : String(reason);
+  return { kind: 'error', sentence, action: { label: t('Try again'), run: () => actions.retry() } };
+}
+
+/** Draw a state: in the middle of an empty stage, or as a line over a picture. */
+export function renderState(
+  node: HTMLElement,
+  state: IState | null,
+  failed: (reason: unknown) => void
+): void {
+  node.hidden = state === null;
+  const key =
+    state === null ? '' : `${state.kind}\n${state.sentence}\n${state.action.label}\n${state.code ?? ''}`;
+  if (node.dataset['state'] === key) {
+    return;
+  }
+  node.dataset['state'] = key;
+  node.replaceChildren();
+  if (state === null) {
+    return;
+  }
+  node.dataset['kind'] = state.kind;
+  node.setAttribute('role', state.kind === 'error' ? 'alert' : 'status');
+  const buttons = [state.action, ...(state.more ?? [])].map(action => actionButton(action, failed));
+  const code = state.code === undefined ? [] : [element('pre', {}, state.code)];
+  node.append(element('p', {}, state.sentence), ...code, ...buttons);
+}
+
+function actionButton(action: IState['action'], failed: (reason: unknown) => void): HTMLElement {
+  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
+  button.addEventListener('click', () => {
+    button.disabled = true;
+    void Promise.resolve()
+      .then(() => action.run())
+      .catch(failed)
+      .finally(() => {
+        button.disabled = false;
+      });
+  });
+  return button;
+}
