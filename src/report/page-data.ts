@@ -26,7 +26,8 @@ export function fewScalars(columns: IScalarColumns | null): IScalarColumns | nul
   return store.columns();
 }
 
-function scalarBytes({ step, time, value, name, units }: IScalarColumns): Uint8Array {
+/** Write scalars as an Arrow IPC stream. */
+export function scalarBytes({ step, time, value, name, units }: IScalarColumns): Uint8Array {
   const rank = new Int32Array(name.length);
   const unit = name.map(each => units[each] ?? '');
   const columns = { step, time, rank, name, value, unit };

@@ -1,4 +1,4 @@
-import { byLayer, decimate, trend, type Statistic } from '../aggregate';
+import { byLayer, decimate, layoutOf, trend, type Statistic } from '../aggregate';
 import type { IRunDetail } from '../client/runs-api';
 import type { IRunReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
@@ -122,12 +122,18 @@ export class Recorder extends RecordedRun {
         const steps = [...new Set(rows.map(row => row.step))];
         const kept = new Set(steps.filter((_, at) => at % every === 0));
         this._asked.set(JSON.stringify(query), { query, sampledEvery: every });
-        this._forget(rows.filter(row => !kept.has(row.step)));
+        this._forget(
+          rows.filter(row => !kept.has(row.step)),
+          true
+        );
       } else if (rows.length > FEW_ROWS) {
         for (const { layer, steps, values } of byLayer(trend(rows, statistic))) {
           const { kept } = decimate(Float64Array.from(steps), Float64Array.from(values), MOST_POINTS);
           const stay = new Set(Array.from(kept, at => steps[at]));
-          this._forget(rows.filter(row => row.layer === layer && !stay.has(row.step)));
+          this._forget(
+            rows.filter(row => row.layer === layer && !stay.has(row.step)),
+            false
+          );
           if (stay.size < steps.length && steps.length > (result?.of ?? 0)) {
             result = { of: steps.length, kept: stay.size };
           }
@@ -173,6 +179,8 @@ export class Recorder extends RecordedRun {
 
   override async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
     const result = await super.tensors(query, signal);
+    // Of a projection a statistic is of one vector.
+    this._needsValues ||= query.reduced === true && result.rows.some(row => layoutOf(row, []).vectors > 1);
     const rows = result.rows.map(row => this._take(query, { ...row, compressor: clean(row.compressor) }));
     this._ask(query, result.sampledEvery);
     const { steps } = query;
@@ -207,12 +215,16 @@ export class Recorder extends RecordedRun {
     this._asked.set(JSON.stringify(query), { query, sampledEvery });
   }
 
-  private _forget(rows: readonly ITensorRow[]): void {
+  /** Hold rows no more for the view that is read, by its values or by their sums. */
+  private _forget(rows: readonly ITensorRow[], byValues: boolean): void {
     const gone = new Set(rows);
-    for (const [key, { row, drawnBy }] of this._entries) {
-      if (gone.has(row)) {
-        drawnBy.delete(this._view);
-        if (drawnBy.size === 0) {
+    for (const [key, entry] of this._entries) {
+      if (gone.has(entry.row)) {
+        entry.summed &&= byValues;
+        if (byValues) {
+          entry.drawnBy.delete(this._view);
+        }
+        if (entry.drawnBy.size === 0 && !entry.summed) {
           this._entries.delete(key);
         }
       }

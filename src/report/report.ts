@@ -104,7 +104,7 @@ async function readOne(
   place: number,
   room: number
 ): Promise<IRead> {
-  const partly = needsValues(recorder, options);
+  const partly = needsValues(options);
   recorder.begin(place, partly);
   const stills = await readView(recorder, options, { runs: others.runs });
   const { slide } = recorder;
@@ -134,12 +134,9 @@ function thin(recorder: Recorder, statistic: Statistic | undefined, room: number
 }
 
 /** Whether a view takes statistics of a part of each tensor, so that its sums do not suffice. */
-function needsValues(run: IRunSource, options: ViewOptions): boolean {
-  if (options.view !== 'trend') {
-    return false;
-  }
-  const { positions = 'all', interval = 'none', vector = 0 } = options;
-  return positions.trim() !== 'all' || interval !== 'none' || vector > 0;
+function needsValues(options: ViewOptions): boolean {
+  const { positions = 'all', interval = 'none' } = options.view === 'trend' ? options : {};
+  return positions.trim() !== 'all' || interval !== 'none';
 }
 
 function heldRun(recorder: Recorder): HeldRun {

@@ -16,6 +16,8 @@ export interface IRowBytes {
 const SUMS = ['count', 'nonFinite', 'sum', 'squares', 'absolute', 'deviation', 'min', 'max'] as const;
 /** Columns before the sums: whether a row's values were given up, and the place of its shape. */
 const BEFORE = 2;
+/** Shape of a row without values. */
+const NO_VALUES = [0];
 
 /**
  * Write rows as an Arrow IPC stream with values of three digits, and beside it what a frame has no place for: of rows whose values were
@@ -39,6 +41,16 @@ export function writeRows(rows: readonly ITensorRow[]): IRowBytes {
   });
   // Counts are whole numbers and stay so.
   shorten(sums.subarray(4 * rows.length));
+  const held = rows.map(row => ({
+    ...row,
+    shape: row.reduced ? NO_VALUES : row.shape,
+    values: coarse(row.values)
+  }));
+  return { tensors: bytesOf(held), sums: new Uint8Array(sums.buffer), shapes };
+}
+
+/** Write rows as an Arrow IPC stream. */
+export function bytesOf(rows: readonly ITensorRow[]): Uint8Array {
   const column = <T>(read: (row: ITensorRow) => T): T[] => rows.map(read);
   const frame = encodeFrame(
     'tensors',
@@ -53,8 +65,8 @@ export function writeRows(rows: readonly ITensorRow[]): IRowBytes {
       part: column(row => row.part),
       compressor: column(row => row.compressor),
       source_shape: column(row => row.sourceShape),
-      shape: column(row => (row.reduced ? [0] : row.shape)),
-      values: column(row => coarse(row.values)),
+      shape: column(row => row.shape),
+      values: column(row => row.values),
       labels: column(row => row.labels),
       nan_count: column(row => row.nanCount),
       inf_count: column(row => row.infCount),
@@ -62,7 +74,7 @@ export function writeRows(rows: readonly ITensorRow[]): IRowBytes {
     },
     { step: -1, timeUs: 0 }
   );
-  return { tensors: frame.slice(HEADER_BYTES), sums: new Uint8Array(sums.buffer), shapes };
+  return frame.slice(HEADER_BYTES);
 }
 
 /** Read what {@link writeRows} wrote. */
