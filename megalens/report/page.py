@@ -40,7 +40,7 @@ def runtime_script() -> str:
         return path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         raise ReportError(
-            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run build:report"
+            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run build:bundles"
         ) from None
 
 

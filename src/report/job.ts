@@ -1,9 +1,19 @@
 import { zlibSync } from 'fflate';
-import { registerJob, type IEngineHost, type IJobResult } from '../engine/jobs';
+import type { IRunReader } from '../client/run-reader';
+import type { IRunDetail } from '../client/runs-api';
 import { buildReport, type IReportRequest } from './report';
 
+/** What the job needs of the engine's host. */
+export interface IReportJobHost {
+  reader(run: string): IRunReader & { detail(): Promise<IRunDetail> };
+  progress(done: number, total: number, words: string): void;
+}
+
 /** Make a report of a run, which Python asks for as `IReportRequest`: the bytes of the whole file. */
-async function makeReport(args: unknown, host: IEngineHost): Promise<IJobResult> {
+export async function makeReport(
+  args: unknown,
+  host: IReportJobHost
+): Promise<{ json: null; bytes: Uint8Array }> {
   const text = await buildReport(args as IReportRequest, {
     open: async id => {
       const reader = host.reader(id);
@@ -14,5 +24,3 @@ async function makeReport(args: unknown, host: IEngineHost): Promise<IJobResult>
   });
   return { json: null, bytes: new TextEncoder().encode(text) };
 }
-
-registerJob('report', makeReport);
