@@ -1,4 +1,4 @@
-import { tableFromIPC } from '@uwdata/flechette';
+import { ArrowColumns } from '../protocol/arrow-columns';
 import { ClientError } from '../client/client-error';
 import type { IMomentsIndex } from '../client/moments-api';
 import type { IMomentsReader } from '../client/run-reader';
@@ -88,7 +88,7 @@ export class MomentsRecorder implements IMomentsReader {
 /** Return rows of statistics with numbers of seven digits. */
 export function shortMoments(bytes: Uint8Array): Uint8Array {
   const copy = bytes.slice();
-  const table = tableFromIPC(copy);
+  const { table } = new ArrowColumns(copy);
   for (const name of NUMBERS) {
     for (const { values } of table.getChild(name).data) {
       if (values instanceof Float64Array) {
