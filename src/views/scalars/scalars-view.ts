@@ -1,19 +1,18 @@
 import { scalarSeries } from '../../aggregate';
 import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe } from '../../charts';
-import type { ScalarsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
-import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
-import { BaseView } from '../mount/mounted-view';
+import type { IScalarColumns, SourceChange } from '../../store/source';
+import { ViewModel } from '../shared/view-model';
 import { transformControl } from '../shared/controls';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { scalarWords } from '../shared/change-words';
 import { omissionWords } from '../shared/describe';
-import { rangeOf, type ILinkedMarks, type IStepAxis } from '../mount/linked';
+import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
 import type { IState } from '../shared/states';
-import type { Control } from '../mount/toolbar';
-import type { ITip } from '../mount/tooltip';
-import type { IViewHost, Mount } from '../view';
+import type { Control } from '../shared/control';
+import type { ITip } from '../shared/tip';
 
 /** Most points that one line is drawn with. */
 const MOST_POINTS = 2000;
@@ -21,29 +20,20 @@ const MOST_POINTS = 2000;
 const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
 
 /** Named scalars over steps or time, one panel for each unit. */
-class ScalarsView extends BaseView<ScalarsOptions> {
-  constructor(
-    node: HTMLElement,
-    source: IRunSource,
-    options: Required<ScalarsOptions>,
-    host: IViewHost = {}
-  ) {
-    super(node, source, options, host, { axes: 'x', least: 4 });
+export class ScalarsView extends ViewModel<ScalarsOptions> {
+  get subject(): string {
+    return this.options.names?.join(', ') || this.t('Scalars');
   }
 
-  protected plain(): ViewOptions {
-    return this.options;
-  }
-
-  protected concerns(change: SourceChange): boolean {
+  concerns(change: SourceChange): boolean {
     return change.kind === 'rows' && change.stream === 'scalars';
   }
 
-  protected async load(): Promise<Loaded> {
+  async load(): Promise<Loaded> {
     const columns = await this.source.scalars(null);
     this._known = Object.keys(columns.units);
     const { names, x, smoothing } = this.options;
-    const steps = this.within(this.options.steps);
+    const steps = this.env.within(this.options.steps);
     const series = scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
     this._lines = linesOf(series, smoothing > 1, x);
     if (this._lines.length === 0) {
@@ -52,7 +42,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return { content: this._compose() };
   }
 
-  protected controls(): Control[] {
+  override controls(): Control[] {
     const { options, t } = this;
     const chosen = options.names === null ? '' : options.names.join('\n');
     const loss = this._known.filter(name => name.includes('loss'));
@@ -101,7 +91,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     ];
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const at = this._nearest(place.x);
     if (at === null) {
       return null;
@@ -110,7 +100,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return mark;
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const x = mark.x[0];
     const panel = mark.facet?.[1];
     const lines = this._lines.flatMap((line, index) => {
@@ -132,7 +122,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return lines.length === 0 ? null : { heading: this.t('step %1', formatInteger(step)), lines };
   }
 
-  protected move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const moves: Record<string, [number, number]> = {
       ArrowLeft: [-1, 0],
       ArrowRight: [1, 0],
@@ -165,11 +155,11 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     return { step: this._stepAt(mark.x[0]), layer: null };
   }
 
-  marksOf({ step }: IPointed): ILinkedMarks {
+  override marksOf({ step }: IPointed): ILinkedMarks {
     const x = step === null ? null : this._placeOf(step);
     return { marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }] };
   }
@@ -310,7 +300,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
   }
 
   private _color(index: number): string {
-    const palette = COLORS.categorical[this.isDark ? 'dark' : 'light'];
+    const palette = COLORS.categorical[this.env.isDark ? 'dark' : 'light'];
     return palette[index % palette.length] ?? palette[0];
   }
 
@@ -321,7 +311,3 @@ class ScalarsView extends BaseView<ScalarsOptions> {
 
 const within = (x: number | undefined, from: number, to: number): boolean =>
   x !== undefined && x >= from && x <= to;
-
-/** Draw named scalars. */
-export const mountScalars: Mount<ScalarsOptions> = (node, source, options, host) =>
-  new ScalarsView(node, source, options, host);
