@@ -39,7 +39,8 @@ const inPlace = {
   setup(builder) {
     const instead = {
       'open-worker': 'export const openWorker = () => null;',
-      'load-arquero': 'export const loadArquero = () => Promise.reject(new Error("A report has no arquero."));'
+      'load-arquero':
+        'export const loadArquero = () => Promise.reject(new Error("A report has no arquero."));'
     };
     for (const [name, contents] of Object.entries(instead)) {
       builder.onLoad({ filter: new RegExp(`src/aggregate/${name}\\.ts$`) }, () => ({ contents }));
@@ -97,7 +98,9 @@ async function bundlePage(outfile) {
 function check(name, script) {
   const most = MOST_BYTES[name] ?? Infinity;
   if (script.length > most) {
-    throw new Error(`The ${name}'s script has ${script.length} bytes; at most ${most} were expected. See what it imports.`);
+    throw new Error(
+      `The ${name}'s script has ${script.length} bytes; at most ${most} were expected. See what it imports.`
+    );
   }
   if (/<\/script/i.test(script)) {
     throw new Error(`The ${name}'s script holds a closing script tag, so it cannot stand inside a page.`);

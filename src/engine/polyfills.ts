@@ -18,8 +18,11 @@ const missing: Record<string, unknown> = {
   performance: { now: () => timers.now },
   queueMicrotask: (callback: () => void) => void Promise.resolve().then(callback),
   structuredClone: clone,
+  setImmediate: (callback: () => void) => timers.start(callback),
   setTimeout: timers.start,
-  clearTimeout: timers.stop
+  clearTimeout: timers.stop,
+  // Vega names it and never calls it.
+  setInterval: none
 };
 Object.assign(globalThis, missing);
 

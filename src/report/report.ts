@@ -79,7 +79,7 @@ export async function buildReport(request: IReportRequest, host: IReportHost): P
   const others = new OthersOf(host, room * MOMENTS_SHARE);
   const read: IRead[] = [];
   for (const [place, options] of views.entries()) {
-    host.progress(place, total, `Reading ${'flag' in options ? options.flag : options.view}`);
+    await tell(host, place, total, `Reading ${'flag' in options ? options.flag : options.view}`);
     read.push(await readOne(recorder, others, options, place, request.format === 'html' ? room : 0));
   }
   const facts = factsOf(
@@ -93,8 +93,14 @@ export async function buildReport(request: IReportRequest, host: IReportHost): P
     request.format === 'html'
       ? await page(request, host, { read, recorder, others, facts, title })
       : await notebook(request, host, read, facts, title);
-  host.progress(total, total, 'Done');
+  await tell(host, total, total, 'Done');
   return text;
+}
+
+/** Say how far the report is, and let it be heard before the work goes on. */
+async function tell(host: IReportHost, done: number, total: number, words: string): Promise<void> {
+  host.progress(done, total, words);
+  await new Promise(resolve => setTimeout(resolve));
 }
 
 async function readOne(
@@ -159,11 +165,7 @@ async function page(
 ): Promise<string> {
   const drawn: { read: IRead; stills: IDrawn[] }[] = [];
   for (const [place, each] of read.entries()) {
-    host.progress(
-      read.length + place,
-      2 * read.length,
-      `Drawing ${each.stills[0]?.title ?? each.options.view}`
-    );
+    await tell(host, read.length + place, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
     drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStill)) });
   }
   const scalars = fewScalars(recorder.heldScalars);
@@ -218,7 +220,7 @@ async function notebook(
 ): Promise<string> {
   const cells = [];
   for (const [place, { options, stills }] of read.entries()) {
-    host.progress(read.length + place, 2 * read.length, `Drawing ${stills[0]?.title ?? options.view}`);
+    await tell(host, read.length + place, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
     const pictures = stills.map(async ({ recipe, title: heading, caption }) => {
       const words = { title: heading, caption };
       const look = { theme: LIGHT_THEME, words };
@@ -248,7 +250,12 @@ async function drawStill({ title, caption, summary, recipe }: IStill): Promise<I
   const draw = async (theme: ITheme): Promise<string> =>
     recipe === null ? '' : drawSVG(recipe, { theme: pageTheme(theme) });
   const [light, dark] = [await draw(LIGHT_THEME), await draw(DARK_THEME)];
-  return { title, caption, summary, light, dark: dark === light ? null : dark };
+  return { title, caption, summary, light, dark: unnumbered(dark) === unnumbered(light) ? null : dark };
+}
+
+/** A picture without the numbers of its clips, which are of the whole page. */
+function unnumbered(svg: string): string {
+  return svg.replace(/clip\d+/g, 'clip');
 }
 
 async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {
