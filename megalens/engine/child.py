@@ -68,8 +68,7 @@ class _Engine:
         call: Callable[[str], Any] = racer.eval
         self._racer = racer
         self.begin, self.answer, self.refuse, self._room, self._pump, self._bytes = (
-            call(f"megalensEngine.{name}")
-            for name in ("begin", "answer", "refuse", "room", "pump", "bytes")
+            call(f"megalensEngine.{name}") for name in ("begin", "answer", "refuse", "room", "pump", "bytes")
         )
 
     def give(self, ask: int, text: str, body: bytes) -> None:
@@ -126,7 +125,8 @@ def main(bundle: str, most_memory: str, most_data: str) -> None:
     except Exception as error:
         # What V8 cannot bear it may not survive: the next job has a fresh one.
         with suppress(OSError):
-            memory = type(error).__name__ == "JSOOMException" or isinstance(error, MemoryError)
+            # What V8 ended at the bound of its memory threw nothing.
+            memory = type(error).__name__ == "JSOOMException" or _words(error) in ("null", "MemoryError")
             code = "memory" if memory else "too-large" if isinstance(error, FrameError) else "failed"
             say({"type": "broken", "code": code, "message": _words(error)})
         os._exit(1)

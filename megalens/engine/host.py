@@ -7,13 +7,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from .errors import EngineError
 from .process import BUNDLE, EngineProcess
 
-__all__ = ["Asked", "Engine", "Progress", "run_job", "warm_up"]
+if TYPE_CHECKING:
+    from ..client.answers import RunAnswers
+
+__all__ = ["Answers", "Asked", "Engine", "Progress", "run_job", "warm_up"]
 
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done). Raise from it to cancel."""
@@ -172,9 +176,7 @@ def _run(
             return message.get("json"), body
         elif kind == "failed":
             raise _JobFailed(
-                EngineError(
-                    str(message["message"]), code=str(message["code"]), field=message.get("field")
-                )
+                EngineError(str(message["message"]), code=str(message["code"]), field=message.get("field"))
             )
 
 
@@ -195,17 +197,45 @@ def _answer(process: EngineProcess, message: Mapping[str, Any], asked: Asked) ->
 
 _engine = Engine()
 
+Answers: TypeAlias = "Mapping[str, RunAnswers] | Callable[[str], RunAnswers | None]"
+"""The runs that a job may ask, by their ids; or what opens them."""
+
 
 def run_job(
     name: str,
     args: Mapping[str, Any],
-    asked: Asked,
+    answers: Answers,
     *,
     progress: Progress | None = None,
     cancelled: threading.Event | None = None,
     timeout: float = _TIMEOUT,
 ) -> tuple[Any, bytes]:
-    """Run a job in this process's engine: see :meth:`Engine.run`."""
+    """Run a job about runs in this process's engine, and return what it gives: JSON and bytes.
+
+    Parameters
+    ----------
+    name, args, progress, cancelled, timeout
+        As for :meth:`Engine.run`.
+    answers : mapping or callable
+        The runs that it may ask, by their ids; None for one that there is not.
+
+    Raises
+    ------
+    EngineError
+        Why it did not finish.
+    """
+    opened = answers if callable(answers) else answers.get
+
+    @cache
+    def answers_of(run_id: str) -> RunAnswers:
+        found = opened(run_id)
+        if found is None:
+            raise EngineError(f"There is no run {run_id!r:.120} here.", code="not-found", field="run")
+        return found
+
+    def asked(method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
+        return answers_of(str(body["run"])).answer(method, body)
+
     return _engine.run(name, args, asked, progress=progress, cancelled=cancelled, timeout=timeout)
 
 

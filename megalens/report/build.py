@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..client import Run
+from ..client.answers import RunAnswers
+from ..client.other_runs import Others, beside, kept_open
 from ..engine import EngineError, run_job
-from .asked import Asked
 from .check import check_views
 from .errors import ReportError
-from .other_runs import Others, beside, kept_open
 from .traced import traced_flags
 
 __all__ = ["Progress", "build_report", "write_report"]
@@ -89,8 +89,13 @@ def build_report(
         "parts": _parts() if format == "html" else None,
     }
     with kept_open(others or beside(run), _settle) as opened:
+
+        def answers(run_id: str) -> RunAnswers | None:
+            found = run if run_id == run.id else opened(run_id)
+            return None if found is None else RunAnswers(found)
+
         try:
-            _, text = run_job("report", args, Asked(run, opened), progress=progress, timeout=_TIMEOUT)
+            _, text = run_job("report", args, answers, progress=progress, timeout=_TIMEOUT)
         except EngineError as error:
             raise ReportError(error.message, field=error.field) from error
     return text

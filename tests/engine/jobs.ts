@@ -86,7 +86,12 @@ registerJob('text', async args => {
 registerJob('clone', async () => {
   const loop: { self?: unknown } = {};
   loop.self = loop;
-  const value = { loop, map: new Map([[1, new Set([2])]]), date: new Date(7), floats: new Float32Array([1.5]) };
+  const value = {
+    loop,
+    map: new Map([[1, new Set([2])]]),
+    date: new Date(7),
+    floats: new Float32Array([1.5])
+  };
   const copy = structuredClone(value);
   const abort = new AbortController();
   const either = AbortSignal.any([new AbortController().signal, abort.signal]);

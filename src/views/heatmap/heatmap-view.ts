@@ -19,6 +19,7 @@ import { heatmapRecipe } from './heatmap-recipe';
 import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
 import { layersIn, layerWords } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
+import { hold } from '../shared/places';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { readStep } from './read-step';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
@@ -42,7 +43,6 @@ const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
 };
 
 const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
-const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
 
 /** Position × tile of one flag at a step, one picture for each layer. */
 export class HeatmapView extends ViewModel<HeatmapOptions> {
@@ -103,6 +103,9 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const wish = { step, sample, head, scale, transform, axes, tokens };
     const shown = shapeHeatmap([first, ...others], wish, this._shown);
     this._shown = shown;
+    if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
+      return { state: this._noValues() };
+    }
     return {
       content: {
         ...heatmapRecipe(shown, scale === 'own', this.env.width, this._pictures, this.t),
@@ -255,6 +258,17 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       column,
       row,
       value: layer.slice.values[row * layer.slice.columns + column] ?? NaN
+    };
+  }
+
+  private _noValues(): IState {
+    return {
+      kind: 'empty',
+      sentence: this.t(
+        'Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.',
+        this.subject
+      ),
+      action: { label: this.t('Check again'), run: () => this.actions.retry() }
     };
   }
 

@@ -8,6 +8,7 @@ import { transformControl } from '../shared/controls';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { scalarWords } from '../shared/change-words';
 import { omissionWords } from '../shared/describe';
+import { hold, moveOf } from '../shared/places';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
 import type { IState } from '../shared/states';
@@ -96,8 +97,7 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     if (at === null) {
       return null;
     }
-    const mark = this._mark(at, place.frame.facet['panel'] ?? 0);
-    return mark;
+    return this._mark(at, place.frame.facet['panel'] ?? 0);
   }
 
   override tipOf(mark: IMark): ITip | null {
@@ -123,22 +123,10 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
   }
 
   override move(key: string): IMoved | null {
-    const moves: Record<string, [number, number]> = {
-      ArrowLeft: [-1, 0],
-      ArrowRight: [1, 0],
-      ArrowUp: [0, -1],
-      ArrowDown: [0, 1],
-      PageUp: [-10, 0],
-      PageDown: [10, 0],
-      Home: [-Infinity, 0],
-      End: [Infinity, 0],
-      copy: [0, 0]
-    };
-    const by = moves[key];
+    const by = moveOf(key);
     if (by === undefined || this._lines.length === 0) {
       return null;
     }
-    const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
     const before = this._at;
     const place = hold((before?.line ?? 0) + (before ? by[1] : 0), this._lines.length);
     const line = this._lines[place];
@@ -203,7 +191,8 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     const positive = lines.every(line => line.raw.every(value => !(value <= 0)));
     const scale = options.transform === 'linear' ? 'linear' : positive ? 'log' : 'symlog';
     const nonFinite = lines.reduce((sum, line) => sum + line.nonFinite, 0);
-    const caption: string[] = [];
+    const absent = (options.names ?? []).filter(name => !this._known.includes(name));
+    const caption = absent.length > 0 ? [t('This run has no scalar named %1.', absent.join(t(' or ')))] : [];
     if (options.smoothing > 1) {
       caption.push(
         t('Lines are the trailing mean of %1 points; the numbers themselves are faint.', options.smoothing)
@@ -214,15 +203,18 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
         t('Values that are not finite: %1; marks along the top show where.', formatInteger(nonFinite))
       );
     }
+    if (scale === 'symlog') {
+      caption.push(t('The axis is logarithmic on both sides of zero.'));
+    }
     const steps = lines.flatMap(line => [line.step[0] ?? 0, line.step[line.step.length - 1] ?? 0]);
     const recipe: IRecipe = {
       template: 'scalars',
       texts: {
-        xTitle: options.x === 'step' ? t('step') : t('time'),
+        xTitle: options.x === 'step' ? t('step') : this.env.isUtc ? t('time (UTC)') : t('time'),
         xLabel:
           options.x === 'step'
             ? "join(split(datum.label, ','), '\u2009')"
-            : "timeFormat(datum.value, '%H:%M:%S')",
+            : `${this.env.isUtc ? 'utcFormat' : 'timeFormat'}(datum.value, '%H:%M:%S')`,
         yScale: scale
       },
       params: {
@@ -262,19 +254,27 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
   }
 
   private _empty(columns: IScalarColumns): IState {
-    const names = this.options.names;
-    if (columns.name.length > 0 && names !== null) {
+    const { t, options } = this;
+    const { names } = options;
+    if (columns.name.length === 0) {
       return {
         kind: 'empty',
-        sentence: this.t('This run has no scalar named %1.', names.join(', ')),
-        action: { label: this.t('Show the losses'), run: () => this.choose({ names: null, steps: null }) }
+        sentence: t('No scalar has arrived yet: the training loop reports them with the tracer.'),
+        action: { label: t('Check again'), run: () => this.actions.retry() }
       };
     }
-    return {
-      kind: 'empty',
-      sentence: this.t('No scalar has arrived yet: the training loop reports them with the tracer.'),
-      action: { label: this.t('Check again'), run: () => this.actions.retry() }
-    };
+    const absent = names?.filter(name => !this._known.includes(name)) ?? [];
+    return absent.length > 0
+      ? {
+          kind: 'empty',
+          sentence: t('This run has no scalar named %1.', absent.join(t(' or '))),
+          action: { label: t('Show the losses'), run: () => this.choose({ names: null, steps: null }) }
+        }
+      : {
+          kind: 'empty',
+          sentence: t('No scalar falls into these steps.'),
+          action: { label: t('Show all steps'), run: () => this.choose({ steps: null }) }
+        };
   }
 
   private _nearest(x: number): number | null {

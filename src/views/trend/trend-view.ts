@@ -18,6 +18,7 @@ import {
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { LayerLines } from './layer-lines';
 import { layerWords, layersIn } from '../shared/layers';
+import { hold, moveOf } from '../shared/places';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
@@ -163,23 +164,11 @@ export class TrendView extends ViewModel<TrendOptions> {
   }
 
   override move(key: string): IMoved | null {
-    const moves: Record<string, [number, number]> = {
-      ArrowLeft: [-1, 0],
-      ArrowRight: [1, 0],
-      ArrowUp: [0, -1],
-      ArrowDown: [0, 1],
-      PageUp: [-10, 0],
-      PageDown: [10, 0],
-      Home: [-Infinity, 0],
-      End: [Infinity, 0],
-      copy: [0, 0]
-    };
-    const by = moves[key];
+    const by = moveOf(key);
     if (by === undefined || this.steps.length === 0) {
       return null;
     }
     const before = this.at;
-    const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
     const step = hold((before?.step ?? this.steps.length - 1) + (before ? by[0] : 0), this.steps.length);
     const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this.series.length);
     this.at = { step, layer };
@@ -290,7 +279,7 @@ export class TrendView extends ViewModel<TrendOptions> {
       options.statistic === 'nonfinite'
         ? t('Counts the traced values of each layer and step that are not finite.')
         : t('%1 over the finite traced values of each layer and step.', capital(statistic)),
-      t('Compressor: %1.', this._newest?.compressor ?? ''),
+      t('Compressor: %1.', [...new Set(result.rows.map(row => row.compressor))].join(t(', then '))),
       ...selectionWords(this._newest, this._selection, t),
       ...intervalWords(options, this._units, t),
       ...rankWords(result.rows, this._shape, options.rank, this.source.hello, t),

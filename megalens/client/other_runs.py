@@ -1,4 +1,4 @@
-"""The runs that a report's views compare with."""
+"""The runs that views compare with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..client import ClientError, Run, RunFolder, open_run
+from .errors import ClientError
+from .open_run import open_run
+from .run import Run
+from .run_folder import RunFolder
 
 __all__ = ["Others", "beside", "kept_open", "nobody"]
 

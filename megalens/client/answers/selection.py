@@ -1,24 +1,46 @@
-"""Reading just the rows of a recorded stream that a picture needs."""
+"""Reading just the rows of a stream that a picture needs."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..client import Query, RunFolder
-from ..protocol import stream_schema
-from .errors import ServerError
+from ...protocol import stream_schema
+from ..errors import ClientError
+from ..query import Query
+from .stream_query import StreamQuery
 
-__all__ = ["Selection", "no_rows", "read_selection", "tensor_index"]
+__all__ = ["NoRows", "Selection", "StreamRows", "read_selection", "tensor_index"]
 
 # What a row costs beside its values: the other columns, their offsets and validity.
 _ROW_BYTES = {"tensors": 160, "moments": 256, "scalars": 64, "audit": 256}
 _ENVELOPE_BYTES = 8192
+
+
+class StreamRows(Protocol):
+    """Where the rows of a run lie: a :class:`RunFolder`, the memory of a live run, or nowhere."""
+
+    def batches(
+        self, stream: str, query: Query | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that match, a piece at a time."""
+        ...
+
+
+class NoRows:
+    """A run that has statistics and nothing else."""
+
+    def batches(
+        self, stream: str, query: Query | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield nothing."""
+        return iter(())
 
 
 @dataclass(frozen=True)
@@ -37,60 +59,46 @@ class Selection:
     every: int
 
 
-def read_selection(
-    folder: RunFolder,
-    stream: str,
-    query: Query,
-    limit_bytes: int,
-    cancelled: threading.Event,
-    lowest: bool = False,
-) -> Selection:
-    """Read the rows that match, thinned to every n-th step where they exceed ``limit_bytes``. The newest step is always kept.
+def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> Selection:
+    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step is always kept.
 
-    With ``lowest`` each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the newest of
-    each layer are read.
+    Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the
+    newest of each layer are read.
 
     Raises
     ------
-    ServerError
-        413 when one step alone is larger, 499 when ``cancelled`` was set meanwhile.
+    ClientError
+        ``too-large`` when one step alone is larger, ``cancelled`` when that was set meanwhile.
     """
-    if lowest:
+    stream, query = asked.stream, asked.query
+    if asked.lowest:
         every_step = replace(query, first=None, last=None, measured=False)
-        query = query.on_lowest(_distinct_of(folder, every_step, ["layer", "rank"], cancelled))
+        query = query.on_lowest(_distinct_of(rows, every_step, ["layer", "rank"], cancelled))
     if query.measured:
-        return Selection(_newest(folder, query, cancelled), 1)
-    steps, sizes = _step_sizes(folder, stream, query, cancelled)
-    every = _thinning(sizes, limit_bytes)
+        return Selection(_newest(rows, query, cancelled), 1)
+    steps, sizes = _step_sizes(rows, stream, query, cancelled)
+    every = _thinning(sizes, asked.limit_bytes)
     kept = steps[::-1][::every][::-1]
     if every > 1:
         query = replace(query, first=int(kept[0]), last=int(kept[-1]))
     schema = stream_schema(stream)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in folder.batches(stream, query):
+        for batch in rows.batches(stream, query):
             _check(cancelled)
-            rows = batch
             if every > 1:
-                rows = batch.filter(pc.is_in(batch.column("step"), pa.array(kept, pa.int64())))
-            if rows.num_rows:
-                writer.write_batch(rows)
+                batch = batch.filter(pc.is_in(batch.column("step"), pa.array(kept, pa.int64())))
+            if batch.num_rows:
+                writer.write_batch(batch)
     return Selection(sink.getvalue(), every)
 
 
-def no_rows(stream: str) -> Selection:
-    """Return what is read of a run that has nothing of a stream."""
-    sink = pa.BufferOutputStream()
-    pa.ipc.new_stream(sink, stream_schema(stream)).close()
-    return Selection(sink.getvalue(), 1)
-
-
-def tensor_index(folder: RunFolder, cancelled: threading.Event) -> list[dict[str, Any]]:
-    """Return what a recorded run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
+def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
+    """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
     columns = ["step", "layer", "phase", "flag", "part", "pass", "rank"]
     lists = ("part", "layer", "rank", "step")
     found: dict[tuple[str, str, str], dict[str, set[Any]]] = {}
-    for row in _distinct_of(folder, Query(), columns, cancelled).to_pylist():
+    for row in _distinct_of(rows, Query(), columns, cancelled).to_pylist():
         key = (row["flag"], row["phase"], row["pass"])
         seen = found.setdefault(key, {name: set() for name in lists})
         for name in lists:
@@ -106,10 +114,10 @@ def tensor_index(folder: RunFolder, cancelled: threading.Event) -> list[dict[str
     ]
 
 
-def _distinct_of(folder: RunFolder, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
+def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
     """Return the distinct values of some columns in the rows that match."""
     pieces: list[pa.Table] = []
-    for batch in folder.batches("tensors", query, columns):
+    for batch in rows.batches("tensors", query, columns):
         _check(cancelled)
         pieces.append(pa.Table.from_batches([batch]))
         if len(pieces) >= 256:
@@ -119,15 +127,15 @@ def _distinct_of(folder: RunFolder, query: Query, columns: list[str], cancelled:
     return _distinct(pieces, columns) if pieces else empty
 
 
-def _newest(folder: RunFolder, query: Query, cancelled: threading.Event) -> pa.Buffer:
+def _newest(rows: StreamRows, query: Query, cancelled: threading.Event) -> pa.Buffer:
     """Return the newest step's rows of each layer that match, as an Arrow IPC stream."""
-    places = _distinct_of(folder, query, ["layer", "step"], cancelled)
+    places = _distinct_of(rows, query, ["layer", "step"], cancelled)
     newest = places.group_by("layer").aggregate([("step", "max")])
     schema = stream_schema("tensors")
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
-            for batch in folder.batches(
+            for batch in rows.batches(
                 "tensors", replace(query, layers=((layer, layer),), first=step, last=step)
             ):
                 _check(cancelled)
@@ -139,12 +147,12 @@ def _distinct(pieces: list[pa.Table], columns: list[str]) -> pa.Table:
     return pa.concat_tables(pieces).group_by(columns).aggregate([])
 
 
-def _step_sizes(folder: RunFolder, stream: str, query: Query, cancelled: threading.Event) -> tuple[Any, Any]:
+def _step_sizes(rows: StreamRows, stream: str, query: Query, cancelled: threading.Event) -> tuple[Any, Any]:
     """Return the distinct steps, ascending, and the bytes of each."""
     steps: list[Any] = []
     sizes: list[Any] = []
     columns = ["step", "shape"] if stream == "tensors" else ["step"]
-    for batch in folder.batches(stream, query, columns):
+    for batch in rows.batches(stream, query, columns):
         _check(cancelled)
         step = batch.column(0).to_numpy()
         size = np.full(len(step), float(_ROW_BYTES[stream]))
@@ -176,11 +184,10 @@ def _thinning(sizes: Any, limit_bytes: int) -> int:
     if not len(sizes) or sizes.sum() <= room:
         return 1
     if sizes[-1] > room:
-        raise ServerError(
-            413,
-            "too-large",
+        raise ClientError(
             f"One step alone takes {int(sizes[-1]):,} bytes, more than the {limit_bytes:,} that may be sent. Choose fewer layers.",
-            "limit_bytes",
+            code="too-large",
+            field="limit_bytes",
         )
     every = max(2, int(np.ceil(sizes.sum() / max(room, 1))))
     newest_first = sizes[::-1]
@@ -191,4 +198,4 @@ def _thinning(sizes: Any, limit_bytes: int) -> int:
 
 def _check(cancelled: threading.Event) -> None:
     if cancelled.is_set():
-        raise ServerError(499, "cancelled", "The request was cancelled.")
+        raise ClientError("The request was cancelled.", code="cancelled")
