@@ -173,7 +173,7 @@ def trace_from(
         options = {name: value for name, value in given.items() if name not in _TRACING}
         tracer = log_statistics(model, optimizer, **options, **wanted).tracer
     if statistics.writes and statistics.folder is None:
-        tracer._warn(
+        tracer.warn(
             "Statistics are shown, and recorded where the run is, but not written as JSON lines: give --statistics-log-dir, --tensorboard-dir or --save to have them so."
         )
     return tracer

@@ -87,7 +87,7 @@ def log_statistics(
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
-    points = model_points(model, adapter, lenient=True) if tracer is None else tracer._points
+    points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
     measured = find_moments(model, optimizer, points, adapter)
     if not scale.known and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
@@ -114,7 +114,7 @@ def log_statistics(
         else:
             tracer = trace(model, adapter=_Known(points), **options)
     if files is not None:
-        files.warn = tracer._warn
+        files.warn = tracer.warn
     return StatisticsLogger(
         tracer,
         measured,

@@ -14,20 +14,21 @@ import pyarrow as pa
 from ..protocol import (
     BIT_CAUGHT_UP,
     BIT_MERGED,
-    STREAM_NAMES,
+    STREAMS,
     SUBPROTOCOL,
     FrameChecker,
     ProtocolError,
+    Streams,
     decode_frame,
     decode_message,
 )
+from ..protocol.version import own_version
 from .errors import ClientError
 from .link import Link, LinkTarget
 from .memory import StreamMemory
 from .query import Query
 from .run import Run
 from .status import Status
-from .version import own_version
 
 if TYPE_CHECKING:
     from .moments import MomentSource
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["LiveRun"]
 
 _FROM_HUB = ("hello", "configured", "status", "error", "goodbye")
-_TENSOR_BYTES = 512 * 1024 * 1024
-_OTHER_BYTES = 128 * 1024 * 1024
 _WAITING = {"type": "status", "state": "waiting", "step": 0}
 
 
@@ -49,22 +48,22 @@ class LiveRun(Run):
         Returns (address, token) of the hub, or ``None`` when it is gone for good.
     folder : Path, optional
         Where the hub records, when it does and this machine has it.
-    limit_bytes : int
-        Bound of the tensors kept in memory.
+    limit_bytes : int, optional
+        Bound of the tensors kept in memory; as the stream's policy says when absent.
     """
 
     def __init__(
-        self, target: LinkTarget, folder: Path | None = None, limit_bytes: int = _TENSOR_BYTES
+        self, target: LinkTarget, folder: Path | None = None, limit_bytes: int | None = None
     ) -> None:
         self._folder = folder
         self._hello = {}
         self._status: dict[str, Any] = dict(_WAITING)
         self._changed = threading.Condition()
         self._checker = FrameChecker()
-        self._memory = {
-            name: StreamMemory(name, limit_bytes if name == "tensors" else _OTHER_BYTES)
-            for name in STREAM_NAMES
-        }
+        self._declared = Streams(STREAMS.values())
+        self._memory = {name: StreamMemory(stream) for name, stream in self._declared.items()}
+        if limit_bytes is not None:
+            self._memory["tensors"] = StreamMemory(STREAMS["tensors"], limit_bytes)
         self._answers: dict[str, dict[str, Any] | ProtocolError | None] = {}
         self._seq = 0
         self._expected: int | None = None
@@ -222,9 +221,15 @@ class LiveRun(Run):
         # No later step may ever come, and not every step has tensors.
         return (not self.config and self._newest >= step) or (said >= step and self.state != "training")
 
+    @property
+    def _streams(self) -> Streams:
+        return self._declared
+
     def _read(self, stream: str, query: Query) -> pa.Table:
         with self._changed:
-            table = self._memory[stream].table()
+            memory = self._memory.get(stream)
+            # A run that was not reached yet has named no other streams.
+            table = self._declared.named(stream).empty_table() if memory is None else memory.table()
         return query.filter(table)
 
     def _configure(self, patch: dict[str, Any], timeout: float) -> int:
@@ -304,7 +309,7 @@ class LiveRun(Run):
     def on_bytes(self, data: bytes) -> None:
         """Take a data frame."""
         try:
-            frame = decode_frame(data)
+            frame = decode_frame(data, self._declared)
             body = self._checker.check(frame, data) if frame.known else None
         except ProtocolError:
             self._bad += 1
@@ -317,7 +322,7 @@ class LiveRun(Run):
                     self._unannounced += frame.seq - self._expected
                 self._expected = frame.seq + 1
             self._seq = max(self._seq, frame.seq)
-            if frame.stream != "audit":
+            if frame.declared is None or frame.declared.policy.marks_step:
                 # A change is audited at the step that it waits for, which a paused training has not begun.
                 self._newest = max(self._newest, frame.step)
             if frame.stream == "tensors":
@@ -325,7 +330,10 @@ class LiveRun(Run):
             if body is None:
                 self._skipped += 1
             else:
-                self._memory[frame.stream].append(body, len(data))
+                memory = self._memory.get(frame.stream)
+                if memory is None:
+                    memory = self._memory[frame.stream] = StreamMemory(body.declared)
+                memory.append(body, len(data))
             self._changed.notify_all()
 
     def on_down(self, problem: Exception, final: bool) -> None:
@@ -355,6 +363,7 @@ class LiveRun(Run):
             self._said_goodbye = False
         self._connected = True
         self._hello = message
+        self._declared.learn(message.get("streams", {}))
 
     def _on_status(self, message: dict[str, Any]) -> None:
         drops = message.get("dropped", {}).get("viewer", 0)

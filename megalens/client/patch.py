@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..protocol import Compressor, Tile
+from ..protocol import Compressor, Tile, ranges_text
 from .errors import ClientError
-from .query import LayerChoice, Query
+from .query import LayerChoice, chosen_ranges
 
 __all__ = ["FlagChoice", "build_patch", "check_phases", "layers_text"]
 
@@ -119,15 +119,12 @@ def layers_text(layers: LayerChoice) -> str:
     ClientError
         ``bad-parameter`` with the field ``layers``.
     """
-    if layers == "all":
+    ranges = chosen_ranges(layers, "layers")
+    if ranges is None and layers == "all":
         return "all"
-    try:
-        ranges = Query.of(layer=layers).layers
-    except ClientError:
-        ranges = None
     if not ranges or any(low < 0 for low, _ in ranges):
-        raise _bad("layers", "a layer, several layers, or a range text such as '1-4,7' or 'all'", layers)
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+        raise _bad("layers", "a layer, several layers, 'all' or ranges such as '1-4,7'", layers)
+    return ranges_text(ranges)
 
 
 def _positive(argument: str, value: object, more: str = "") -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ..protocol import Streams
 from .errors import ClientError
 from .query import Query
 from .run import Run
@@ -79,6 +80,10 @@ class RecordedRun(Run):
         if self._moments is not None:
             self._moments.close()
             self._moments = None
+
+    @property
+    def _streams(self) -> Streams:
+        return self._folder.streams
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         return self._folder.read(stream, query)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ..protocol import Compressor
+from ..protocol import Compressor, Streams
 from .controls import Controls
 from .errors import ClientError
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
 from .run_words import run_words
+from .tables import Tables
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -252,6 +253,16 @@ class Run(Controls):
     @abstractmethod
     def moment_source(self) -> MomentSource:
         """What can be asked of the run's statistics without pandas: an index, rows and groups as Arrow tables."""
+
+    @property
+    def table(self) -> Tables:
+        """The rows of every stream of the run, one that this version does not know too: ``run.table("weight_norms")``; see :class:`Tables`."""
+        return Tables(self._streams, self._read)
+
+    @property
+    @abstractmethod
+    def _streams(self) -> Streams:
+        """The streams that the run may have."""
 
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""

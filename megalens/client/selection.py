@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..protocol import in_ranges, read_ranges
+
 __all__ = ["Layout", "Selection", "half_width", "layout_of", "places_in", "selected"]
 
 _Z = 1.959963984540054
@@ -76,10 +78,8 @@ def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> Layout:
 
 def places_in(text: str, length: int) -> list[int]:
     """Return the places below ``length`` that a range text names."""
-    if text.strip() == "all":
-        return list(range(length))
-    spans = [(int(low), int(high or low)) for low, _, high in (p.partition("-") for p in text.split(","))]
-    return [place for place in range(length) if any(low <= place <= high for low, high in spans)]
+    ranges = read_ranges(text, "positions")
+    return [place for place in range(length) if in_ranges(place, ranges)]
 
 
 def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.float32]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import compressor_infos, empty_table
+from ..protocol import STREAMS, Streams, compressor_infos, empty_table
 from .errors import ClientError
 from .moments import JsonlRows, MomentSource, Progress, StatisticsTree
 from .query import Query
@@ -122,6 +122,10 @@ class StatisticsRun(Run):
         if self._source is not None:
             self._source.close()
             self._source = None
+
+    @property
+    def _streams(self) -> Streams:
+        return STREAMS
 
     def _read(self, stream: str, query: Query) -> pa.Table:
         return empty_table(stream)

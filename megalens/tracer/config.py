@@ -18,11 +18,11 @@ from ..protocol import (
     compressor_from_setting,
     parse_layers,
 )
-from .budget.cost_reduction import CostReduction, apply_cost_reduction
 from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
 from .tensors.compressing.compression_error import CompressionError
 from .tensors.compressing.compressors import make_kernel
 from .tensors.compressing.vectors import load_vectors
+from .tensors.cost_reduction import CostReduction, apply_cost_reduction
 from .tensors.flags import FLAGS
 from .tensors.points import ModelPoints
 

@@ -5,28 +5,27 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..protocol import ProtocolError
+from ..protocol.version import own_version
 from .announcement import announcement
-from .budget.cost_reduction import CostReduction
 from .budget.keeper import BudgetKeeper
 from .config import TracingPlan, change_plan
-from .moments.intervals import Intervals
-from .moments.joining.collector import Post
-from .moments.joining.gathering import WholeStep
-from .moments.joining.names import NameList
+from .host import Host
+from .instrument import Instrument
+from .instruments import Instruments
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
-from .tensors.capture import Capture
-from .tensors.joining.joiner import Joiner
-from .tensors.joining.piece_producer import PieceProducer
+from .sending.worker import Worker
+from .streams import stream_schema_of
+from .tensors.cost_reduction import LADDER, CostReduction
+from .tensors.instrument import TensorTracer
 from .tensors.points import ModelPoints
-from .version import version
 from .watch import Watch
 
 __all__ = ["Coordinator"]
@@ -53,8 +52,8 @@ class Coordinator:
         The hub's process, where it is ours.
     rendezvous : Rendezvous or None
         How the other processes are found.
-    capture : Capture
-        The step path.
+    tensors : TensorTracer
+        The instrument that follows the settings; the first one.
     first_step : int
         Number of the first step.
     hubless : bool
@@ -68,11 +67,10 @@ class Coordinator:
         address: HubAddress | None,
         process: HubProcess | None,
         rendezvous: Rendezvous | None,
-        capture: Capture,
+        tensors: TensorTracer,
         *,
         name: str | None,
         folders: Sequence[Path],
-        decode: Callable[[int], str] | None,
         controls: Sequence[str],
         first_step: int = 1,
         hubless: bool = False,
@@ -82,19 +80,18 @@ class Coordinator:
         self._name = name
         self._folders = tuple(folders)
         self._controls = tuple(controls)
-        self._capture = capture
+        self._tensors = tensors
+        self.instruments = Instruments(self.warn)
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._watch = Watch(lambda: self.schedule, self.change)
         self._places: list[dict[str, Any]] = []
         self._address: HubAddress | None = None
         self._joined = address
         self._everywhere = process is not None and process.everywhere
-        self.perturbed_steps = 0
-        self.budget = BudgetKeeper(self._give_up)
-        self.budget.follow(plan)
+        self.budget = BudgetKeeper(LADDER, self._give_up)
+        self._follow_budget(plan)
         self.peers: Peers | None = None
-        self.worker: Producer | PieceProducer | None = None
-        self.statistics = Post(self._place, self._name_of, self._gone)
+        self.worker: Worker | None = None
         alone = rendezvous is None
         self.schedule = Schedule(
             plan.starting(first_step),
@@ -103,44 +100,66 @@ class Coordinator:
             self._waits,
             first_step,
         )
-        if address is None and alone and not hubless:
+        if address is not None or not alone or hubless:
+            self.worker = self._new_worker(address, process, hubless)
+        self.attach(tensors)
+        tensors.follow(self.schedule.accepted)
+        if self.worker is None:
             return
-        if self._place.leads:
-            together = not alone and len(self._place.tp_ranks) > 1
-            self.worker = Producer(
-                address,
-                process,
-                rank=self._place.rank,
-                peer={"name": "tracer", "version": version()},
-                announce=self.announcement,
-                configure=self._configure_for_hub,
-                stages=capture.stages,
-                decode=decode,
-                joiner=Joiner(self._place.tp_ranks, self._name_of, self.warn) if together else None,
-                report=self._report,
-                viewers=self._watched,
-                hub_is=self._hub_is,
-                moved=self._tell_hub,
-                stepped=self.budget.observe if self._place.rank == 0 else None,
-                hubless=hubless,
-            )
-        else:
-            self.worker = PieceProducer(capture.stages, self._send_pieces)
         self._name_parts(plan)
+        self.worker.start()
         if rendezvous is not None:
             self.peers = Peers(
                 self._place,
                 rendezvous,
                 self.schedule,
                 beat=self._beat,
-                pieces=self._take_pieces,
+                received=self.instruments.received,
                 hub=self._hub_came,
                 changed=self._peers_changed,
-                statistics=self.statistics.take,
-                lost=self._pieces_lost,
+                lost=self.instruments.undelivered,
             )
             if address is not None:
                 self._tell_hub(address)
+
+    def _new_worker(self, address: HubAddress | None, process: HubProcess | None, hubless: bool) -> Worker:
+        if not self._place.leads:
+            return Worker()
+        return Producer(
+            address,
+            process,
+            rank=self._place.rank,
+            peer={"name": "tracer", "version": own_version()},
+            announce=self.announcement,
+            configure=self._configure_for_hub,
+            report=self._report,
+            viewers=self._watched,
+            hub_is=self._hub_is,
+            moved=self._tell_hub,
+            stepped=self.budget.observe if self._place.rank == 0 else None,
+            hubless=hubless,
+            schema=lambda stream: stream_schema_of(stream, self.instruments),
+        )
+
+    def attach(self, instrument: Instrument) -> None:
+        """Have an instrument told of steps and of what other ranks tell it; raises ``TracerError``."""
+        host = Host(
+            instrument.name,
+            self._place,
+            self._points.roots,
+            self.worker,
+            lambda: self.peers,
+            self._announce,
+            self.warn,
+            lambda: self.schedule.begun,
+        )
+        self.instruments.add(instrument, host)
+        if instrument.streams:
+            self._announce()
+
+    def _announce(self) -> None:
+        if self.worker is not None:
+            self.worker.reply(self.announcement)
 
     # Settings.
 
@@ -163,49 +182,43 @@ class Coordinator:
 
     def announcement(self) -> dict[str, Any]:
         """Return the ``announce`` message as of now."""
-        return announcement(
+        message = announcement(
             self._points,
             config=self.schedule.accepted.config,
-            positions=self._capture.positions,
+            positions=self._tensors.positions,
             name=self._name,
             controls=self._controls,
             places=self._places or [self._place.to_message()],
-            statistics=self.statistics.intervals.to_message(),
         )
+        return self.instruments.fill(message, "describe")
 
-    def log_statistics(
-        self, intervals: Intervals, names: NameList, keep: Callable[[WholeStep], None] | None
-    ) -> None:
-        """Take statistics from now on, as :meth:`Post.begin` does, and tell the hub."""
-        peers = self.peers
-        send = None if peers is None else peers.send_statistics
-        self.statistics.begin(self.worker, send, intervals, names, keep)
-        if self.worker is not None:
-            self.worker.reply(self.announcement)
-
-    def applied(self, turn: StepStart, step: int) -> None:
+    def applied(self, start: StepStart, step: int) -> None:
         """Follow what is in force from ``step`` on, and tell the hub."""
-        if turn.plan is not None:
-            self.budget.follow(turn.plan)
-            self._name_parts(turn.plan)
-            self._join_hub(turn.plan)
-        self._say_applied(turn, step)
+        if start.plan is not None:
+            self._follow_budget(start.plan)
+            self._name_parts(start.plan)
+            self._join_hub(start.plan)
+        self._say_applied(start, step)
 
-    def _say_applied(self, turn: StepStart, step: int) -> None:
+    def _follow_budget(self, plan: TracingPlan) -> None:
+        asked = {name: flag.setting for name, flag in plan.asked.items()}
+        self.budget.follow(plan.budget, asked, plan.cost_reduction)
+
+    def _say_applied(self, start: StepStart, step: int) -> None:
         worker = self.worker
         if not isinstance(worker, Producer) or (self.peers is not None and self.peers.agreement is None):
             return
-        config = self._capture.plan.config if turn.plan is None else turn.plan.config
-        for who in turn.ids:
+        config = self._tensors.plan.config if start.plan is None else start.plan.config
+        for who in start.ids:
             if who != OWN:
                 answer = {"type": "configured", "id": who, "applied": True, "step": step, "config": config}
                 worker.reply(lambda answer=answer: answer)  # type: ignore[misc]
-        if OWN in turn.ids or turn.expired:
+        if OWN in start.ids or start.expired:
             worker.reply(self.announcement)
 
-    def _waits(self, turn: StepStart, step: int) -> None:
+    def _waits(self, start: StepStart, step: int) -> None:
         """Tell the hub at once: the step that is waited for may be long in coming."""
-        self._say_applied(turn, step)
+        self._say_applied(start, step)
         if isinstance(self.worker, Producer):
             self.worker.status_now()
 
@@ -316,25 +329,6 @@ class Coordinator:
             self.worker.run_id = self._address.run_id
             self.worker.move(self._address)
 
-    def _send_pieces(self, meta: dict[str, Any], arrays: Sequence[Any]) -> None:
-        if self.peers is not None:
-            self.peers.send_pieces(meta, arrays)
-
-    def _pieces_lost(self) -> None:
-        if isinstance(self.worker, PieceProducer):
-            self.worker.describe_anew()
-        self.statistics.tell_anew()
-
-    def _take_pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        if isinstance(self.worker, Producer):
-            self.worker.pieces(rank, meta, payload)
-
-    def _name_of(self, rank: int) -> str:
-        return f"rank {rank}" if self.peers is None else self.peers.members.name(rank)
-
-    def _gone(self, rank: int) -> bool:
-        return self.peers is None or self.peers.members.gone(rank)
-
     def _peers_changed(self) -> None:
         """Rank 0: somebody came, went or fell silent."""
         peers, worker = self.peers, self.worker
@@ -351,6 +345,7 @@ class Coordinator:
     def _beat(self) -> dict[str, Any]:
         """Return what rank 0 hears of this process twice a second."""
         status: dict[str, Any] = {} if self.worker is None else self.worker.health.status()
+        self.instruments.fill(status, "report")
         if self.peers is not None and self.peers.agreement is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
         state = "paused" if self.schedule.paused else str(status.get("state", "idle"))
@@ -363,8 +358,7 @@ class Coordinator:
         """Add to a ``status`` what this process knows of the job."""
         if self.schedule.paused:
             status["state"] = "paused"
-        if self.perturbed_steps:
-            status["perturbed_steps"] = self.perturbed_steps
+        self.instruments.fill(status, "report")
         notes = [*self._notes]
         if self.schedule.held_steps:
             notes.append(
@@ -375,8 +369,8 @@ class Coordinator:
             status["budget"] = budget
         peers = self.peers
         if peers is not None:
-            if peers.refused_pieces:
-                notes.append(f"{peers.refused_pieces} messages with pieces of tensors could not be sent.")
+            if peers.refused:
+                notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")
             if peers.agreement is not None:
                 status["ranks"] = peers.members.states()
                 self._add_members(peers, status, notes)

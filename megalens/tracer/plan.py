@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ..protocol import Compressor
-from .budget.cost_reduction import CostReduction
 from .tensors.compressing.compression_error import CompressionError
 from .tensors.compressing.compressors import Kernel
+from .tensors.cost_reduction import CostReduction
 
 if TYPE_CHECKING:
     from .perturb import PerturbPlan

@@ -17,11 +17,14 @@ from ..protocol import (
     view_defaults,
     view_fields,
 )
+from ..protocol.version import own_version
 from .errors import WidgetError
 from .option import plain_option
-from .version import MODULE_RANGE
 
 __all__ = ["VIEW_MIME", "Painter", "View"]
+
+# npm range of the browser side: this version and what is compatible with it, any for a checkout that was never installed.
+_MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 
 VIEW_MIME = "application/vnd.megalens.view+json"
 
@@ -55,10 +58,10 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
 
     _model_name = Unicode("MegalensViewModel").tag(sync=True)
     _model_module = Unicode("megalens").tag(sync=True)
-    _model_module_version = Unicode(MODULE_RANGE).tag(sync=True)
+    _model_module_version = Unicode(_MODULE_RANGE).tag(sync=True)
     _view_name = Unicode("MegalensView").tag(sync=True)
     _view_module = Unicode("megalens").tag(sync=True)
-    _view_module_version = Unicode(MODULE_RANGE).tag(sync=True)
+    _view_module_version = Unicode(_MODULE_RANGE).tag(sync=True)
 
     run = Dict(help="Which run: id, name, and folder or None.").tag(sync=True)
     options = Dict(help="All options of the view, as in protocol/views.schema.json.").tag(sync=True)

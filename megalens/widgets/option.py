@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import TraitType
 
-from ..protocol import option_name
+from ..protocol import join_numbers, option_name, ranges_text
 
 if TYPE_CHECKING:
     from .base import View
@@ -66,17 +66,8 @@ def _plain_range(value: Any) -> Any:
         return str(value)
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
-    return _ranges(list(value))
-
-
-def _ranges(layers: list[Any]) -> Any:
-    """Return ``'1-4,7'`` for ``[1, 2, 3, 4, 7]``; anything but a list of whole numbers comes back as it is."""
-    if not layers or not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
-        return layers
-    spans: list[list[int]] = []
-    for layer in sorted(set(layers)):
-        if spans and layer == spans[-1][1] + 1:
-            spans[-1][1] = layer
-        else:
-            spans.append([layer, layer])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    try:
+        # Nothing stays nothing, which the schema refuses.
+        return ranges_text(join_numbers(value)) or []
+    except (TypeError, ValueError, AttributeError):
+        return list(value)

@@ -10,5 +10,5 @@ __all__ = ["hub_found"]
 
 def hub_found(tracer: Tracer) -> None:
     """Return once a process that sends rows has found the hub; at once in the others."""
-    worker = tracer._job.worker
+    worker = tracer._coordinator.worker
     assert not isinstance(worker, Producer) or worker.connected.wait(30)

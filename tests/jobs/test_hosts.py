@@ -130,7 +130,7 @@ def make_peers():
                 DictMeeting(values),
                 Schedule(TracingPlan(), lambda plan, patch: plan),
                 beat=lambda: {"state": "training", "step": 1},
-                pieces=lambda rank, meta, payload: None,
+                received=lambda rank, name, meta, payload: None,
                 hub=lambda place: (came if came is not None else []).append(place),
                 changed=lambda: None,
             )

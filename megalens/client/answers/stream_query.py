@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...protocol import STREAM_NAMES
+from ...protocol import STREAM_NAMES, read_ranges
 from ..errors import ClientError
 from ..query import Query
 
@@ -83,9 +83,11 @@ class StreamQuery:
             phase=texts.get("phase"),
             steps=(first, last),
         )
-        if "layers" in texts:
-            query = _with_layers(query, texts["layers"])
-        query = replace(query, measured=texts.get("measured") == "true")
+        query = replace(
+            query,
+            layers=read_ranges(texts.get("layers"), "layers"),
+            measured=texts.get("measured") == "true",
+        )
         return cls(stream, query, most_bytes if limit is None else min(limit, most_bytes), lowest)
 
 
@@ -97,15 +99,6 @@ def _integer(texts: Mapping[str, str], name: str) -> int | None:
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > 18:
         raise _bad(name, f"{name} must be a whole number, and {text!r:.50} came.")
     return int(text)
-
-
-def _with_layers(query: Query, layers: str) -> Query:
-    try:
-        return replace(query, layers=Query.of(layer=layers).layers)
-    except ClientError as error:
-        raise _bad(
-            "layers", f"layers must be 'all' or ranges such as '1-4,7', and {layers!r:.100} came."
-        ) from error
 
 
 def _bad(field: str, message: str) -> ClientError:

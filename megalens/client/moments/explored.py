@@ -9,7 +9,7 @@ import numpy as np
 
 from ..run import Run
 from .frame import check_present, group_frame
-from .query import MomentQuery
+from .grouping.query import MomentQuery
 from .source import MomentSource
 
 if TYPE_CHECKING:

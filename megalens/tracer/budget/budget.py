@@ -10,20 +10,13 @@ from typing import Any
 from ...protocol import parse_budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design
-from .cost_reduction import CostReduction, apply_cost_reduction
+from .ladder import ICostReduction, Ladder
 from .shift_estimate import Shift, ShiftEstimate
 
 __all__ = ["Budget", "parse_budget"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)
-_LEVELS = (
-    CostReduction(),
-    CostReduction(samples_limit=1),
-    CostReduction(samples_limit=1, tiles_divisor=2),
-    CostReduction(samples_limit=1, tiles_divisor=4, whole_to_tiles=96),
-    CostReduction(samples_limit=1, tiles_divisor=8, whole_to_tiles=96, forward_only=True),
-)
 _LONGEST_CYCLE = 4096
 _FIRST_BLOCKS = 3
 _ENOUGH_STEPS = 1536
@@ -37,7 +30,7 @@ class Budget:
     """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread, no device.
 
     Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is read from :meth:`plan`. The
-    other ranks need :func:`control_step` and :func:`apply_cost_reduction` alone. :meth:`status` may be called from any thread.
+    other ranks need :func:`control_step` and the ladder alone. :meth:`status` may be called from any thread.
 
     What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of the tracer's thread for
     the interpreter and the memory. What the other steps pay when only every n-th is traced (a look at a flag for each hook) is not.
@@ -50,6 +43,8 @@ class Budget:
     ----------
     limit : float
         Per cent of step time; see :func:`parse_budget`.
+    ladder : Ladder
+        What can be given up.
     seed : int
         Shared by all ranks.
     share : float
@@ -61,7 +56,7 @@ class Budget:
         When a number is outside of its range.
     """
 
-    def __init__(self, limit: float, seed: int = 0, share: float = SHARE) -> None:
+    def __init__(self, limit: float, ladder: Ladder, seed: int = 0, share: float = SHARE) -> None:
         if not 0 < limit <= 100:
             raise TracerError(
                 f"A budget is per cent of step time, above 0 and at most 100; {limit!r:.50} came."
@@ -69,17 +64,18 @@ class Budget:
         if not 0 < share <= 0.25:
             raise TracerError(f"The share of control steps is above 0 and at most 0.25; {share!r:.50} came.")
         self.limit = limit
+        self._ladder = ladder
         self.seed = seed
         self.share = share
         self._settings: dict[str, dict[str, Any]] = {}
         self._estimate = ShiftEstimate()
-        self._in_force = self._wanted = CostReduction()
+        self._in_force = self._wanted = self._ladder.stages[0]
         self._answer: dict[str, Any] = {}
         self._at = self._block = -1
         self._start_over()
 
     @property
-    def cost_reduction(self) -> CostReduction:
+    def cost_reduction(self) -> Any:
         """What is given up now."""
         return self._in_force
 
@@ -120,14 +116,14 @@ class Budget:
         self._sum += wall_ns
         self._seen += traced == self._traced
 
-    def plan(self) -> CostReduction:
+    def plan(self) -> Any:
         """Return what should be given up. Where that differs from what is in force, make it so on all ranks at one step and say
         so by :meth:`applied`.
         """
         return self._wanted
 
-    def applied(self, cost_reduction: CostReduction) -> None:
-        """Say that a cost_reduction is in force from the step that begins now."""
+    def applied(self, cost_reduction: Any) -> None:
+        """Say what is given up from the step that begins now."""
         compressed_alike = replace(cost_reduction, every_factor=1) == replace(self._in_force, every_factor=1)
         self._in_force = self._wanted = cost_reduction
         self._since = 0
@@ -137,8 +133,8 @@ class Budget:
         self._answer = self._state()
 
     def apply(self) -> dict[str, dict[str, Any]]:
-        """Return the settings in force: the user's under the cost_reduction."""
-        return apply_cost_reduction(self._settings, self._in_force)
+        """Return the settings in force: the user's, less what is given up."""
+        return self._ladder.apply(self._settings, self._in_force)
 
     def status(self) -> dict[str, Any]:
         """Return the ``Budget`` object of ``status``. ``percent`` may be below 0, where noise is larger than the cost."""
@@ -150,7 +146,7 @@ class Budget:
     # Measuring.
 
     def _start_over(self) -> None:
-        self._in_force = self._wanted = CostReduction()
+        self._in_force = self._wanted = self._ladder.stages[0]
         self._estimate.clear()
         self._since = 0
         self._patience = _PATIENCE
@@ -234,7 +230,7 @@ class Budget:
         longer = 1.0 if factor is None else factor / self._in_force.every_factor
         return 100.0 * excess / (self._design.cycle * longer)
 
-    def _less(self, shift: Shift) -> CostReduction | None:
+    def _less(self, shift: Shift) -> ICostReduction | None:
         now = self._in_force
         for factor in _FACTORS:
             if factor > now.every_factor and self._percent(shift.value, factor) <= _ROOM * self.limit:
@@ -249,7 +245,7 @@ class Budget:
         enough = [factor for factor in later if self._percent(shift.value, factor) <= _ROOM * self.limit]
         return replace(now, every_factor=(enough or later[-1:])[0]) if later else None
 
-    def _more(self, shift: Shift) -> CostReduction | None:
+    def _more(self, shift: Shift) -> ICostReduction | None:
         now = self._in_force
         for factor in (*_FACTORS, *_LAST_FACTORS):
             if factor < now.every_factor and self._percent(shift.high, factor) <= _ROOM * self.limit:
@@ -260,15 +256,16 @@ class Budget:
             return finer
         return None
 
-    def _next_level(self, now: CostReduction, direction: int) -> CostReduction | None:
+    def _next_level(self, now: Any, direction: int) -> ICostReduction | None:
         """Return the next stage of compression that changes anything of what the user asked for."""
+        stages = self._ladder.stages
         plain = replace(now, every_factor=1)
-        at = _LEVELS.index(plain) if plain in _LEVELS else 0
-        here = apply_cost_reduction(self._settings, plain)
-        while 0 <= at + direction < len(_LEVELS):
+        at = stages.index(plain) if plain in stages else 0
+        here = self._ladder.apply(self._settings, plain)
+        while 0 <= at + direction < len(stages):
             at += direction
-            if apply_cost_reduction(self._settings, _LEVELS[at]) != here:
-                return replace(_LEVELS[at], every_factor=now.every_factor)
+            if self._ladder.apply(self._settings, stages[at]) != here:
+                return replace(stages[at], every_factor=now.every_factor)
         return None
 
     def _state(self) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..plan import TracingPlan
 from .budget import Budget
-from .cost_reduction import CostReduction
+from .ladder import ICostReduction, Ladder
 
 __all__ = ["BudgetKeeper"]
 
@@ -19,33 +18,38 @@ _AGAIN_STEPS = 100
 
 
 class BudgetKeeper:
-    """Follows the plan's budget. Every rank has one; only rank 0's is told of steps and asks for changes.
+    """Follows the budget of the plan. Every rank has one; only rank 0's is told of steps and asks for changes.
 
     Parameters
     ----------
+    ladder : Ladder
+        What can be given up.
     ask : callable
         Takes what is to be given up from now on.
     """
 
-    def __init__(self, ask: Callable[[CostReduction], None]) -> None:
+    def __init__(self, ladder: Ladder, ask: Callable[[Any], None]) -> None:
+        self._ladder = ladder
         self._ask = ask
         self._budget: Budget | None = None
-        self._asked: CostReduction | None = None
+        self._asked: ICostReduction | None = None
         self._ask_again = 0
         # Between the training thread, which changes what is measured, and the one that measures.
         self._lock = threading.Lock()
 
-    def follow(self, plan: TracingPlan) -> None:
-        """Take what is in force from the step that begins now."""
+    def follow(
+        self, limit: float | None, settings: Mapping[str, Mapping[str, Any]], given_up: ICostReduction
+    ) -> None:
+        """Take what is in force from the step that begins now: the budget, what was asked for, and what is given up of it."""
         with self._lock:
-            if plan.budget is None:
+            if limit is None:
                 self._budget = None
                 return
-            if self._budget is None or self._budget.limit != plan.budget:
-                self._budget = Budget(plan.budget, _SEED)
-            self._budget.follow({name: flag.setting for name, flag in plan.asked.items()})
-            if plan.cost_reduction != self._budget.cost_reduction:
-                self._budget.applied(plan.cost_reduction)
+            if self._budget is None or self._budget.limit != limit:
+                self._budget = Budget(limit, self._ladder, _SEED)
+            self._budget.follow(settings)
+            if given_up != self._budget.cost_reduction:
+                self._budget.applied(given_up)
             self._asked = None
 
     def control(self, step: int) -> bool:

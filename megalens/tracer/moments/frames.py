@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from ...protocol import MOMENT_COLUMNS, FrameTemplate, stream_schema
 from .joining.gathering import Merged, WholeStep
 
-__all__ = ["MomentFrames"]
+__all__ = ["STREAM", "MomentFrames"]
 
+STREAM = "moments"
 _FRAME_ROWS = 100_000
 _MOST_KNOWN = 8
 _Kind = tuple[tuple[object, ...], ...]
@@ -90,9 +91,9 @@ class MomentFrames:
             "stage": pa.array(np.concatenate(stages)),
             "gradient_stage": pa.array(_each([each.gradient_stage for each in here], sizes), pa.utf8()),
         }
-        schema = stream_schema("moments")
+        schema = stream_schema(STREAM)
         batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-        template = FrameTemplate("moments", batch)
+        template = FrameTemplate(STREAM, batch)
         return _Prepared(template, template.block(MOMENT_COLUMNS), parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..errors import TracerError
+from ..instrument import IHost, Instrument
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import LossScale, Scale
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .intervals import Intervals
+from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
 from .joining.part import MeasuredRows, MeasuredStep
@@ -31,10 +33,10 @@ _SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad"))
 _SCALED = frozenset(("dgrad", "residual_dgrad"))
 
 
-class StatisticsLogger:
+class StatisticsLogger(Instrument):
     """Logs statistics of one model. Made by :func:`megalens.log_statistics`.
 
-    It lives in the tracer's steps: ``with statistics.step():`` is ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
+    The instrument of the stream ``moments``. It lives in the tracer's steps: ``with statistics.step():`` is ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
 
     Parameters
     ----------
@@ -57,6 +59,11 @@ class StatisticsLogger:
     keep : callable, optional
         Takes each step's rows on rank 0; for files.
 
+    Raises
+    ------
+    TracerError
+        When the model cannot have a statistic that was asked for, or when another logger has this tracer.
+
     Attributes
     ----------
     failures : int
@@ -64,6 +71,8 @@ class StatisticsLogger:
     spent_ns : int
         Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
     """
+
+    name = "moments"
 
     def __init__(
         self,
@@ -84,7 +93,7 @@ class StatisticsLogger:
         self.tracer = tracer
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
-        self.keeps = keep is not None
+        self._keep_rows = keep
         self._owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
@@ -108,14 +117,15 @@ class StatisticsLogger:
                 scale,
                 points.gradients_ready,
                 self._spent,
-                tracer._warn,
+                tracer.warn,
             )
         self.failures = 0
         self.spent_ns = 0
-        if tracer._statistics is not None:
+        self._collector: Collector | None = None
+        self._phases = 0
+        if tracer.instrument(self.name) is not None:
             raise TracerError("Statistics of this tracer are logged already; close that logger first.")
-        tracer._statistics = self
-        tracer._job.log_statistics(intervals, self._names, keep)
+        tracer.attach(self)
 
     # Around the training.
 
@@ -143,8 +153,16 @@ class StatisticsLogger:
 
     # What the tracer calls.
 
-    def step_begins(self, step: int) -> None:
-        """Begin a step."""
+    def attach(self, host: IHost) -> None:
+        """Begin to log."""
+        root = host.place.rank == 0
+        self._collector = (
+            RootCollector(host, self._names, self._keep_rows) if root else MemberCollector(host, self._names)
+        )
+        host.announce()
+
+    def step_begins(self, step: int, held: bool) -> None:
+        """Begin a step; intervals hold of held ones too."""
         self._step = step
         self._due = self.intervals.due(step)
         if self._due or self._gradients is not None:
@@ -164,13 +182,47 @@ class StatisticsLogger:
         if self._gradients is not None:
             self._spent(lambda: self._gradients and self._gradients.take())
 
-    def pause(self, paused: bool) -> None:
+    def pause(self, phase: str) -> None:
         """Count no forward pass while something else than training goes on inside of the step."""
-        self._sites.paused = paused
+        self._phases += 1
+        self._sites.paused = True
 
-    def released(self) -> None:
-        """Let go of the model, as the tracer does."""
-        self._leave()
+    def resume(self, training: bool) -> None:
+        """Count again, after the last of the phases."""
+        self._phases -= 1
+        self._sites.paused = self._phases > 0
+
+    def release(self, closing: bool) -> None:
+        """Let go of the model; files are written also without a hub."""
+        if closing or self._keep_rows is None:
+            self._leave()
+
+    def settings(self) -> Mapping[str, int]:
+        """Return the ``Statistics`` of messages: every how many steps each is logged."""
+        return self.intervals.to_message()
+
+    def describe(self, announce: dict[str, Any]) -> None:
+        """Announce what is logged."""
+        if not self._closed and self.intervals:
+            announce["statistics"] = self.intervals.to_message()
+
+    def report(self, status: dict[str, Any]) -> None:
+        """Say nothing: what is logged is announced."""
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take what another process has of a step."""
+        if self._collector is not None:
+            self._collector.received(rank, meta, payload)
+
+    def undelivered(self) -> None:
+        """Tell names anew."""
+        if self._collector is not None:
+            self._collector.tell_anew()
+
+    def superseded(self) -> None:
+        """Take nothing more: other processes' parts go to another logger."""
+        if self._collector is not None:
+            self._collector.end()
 
     # The step.
 
@@ -195,7 +247,7 @@ class StatisticsLogger:
             self._sites.end()
             if not self._sites.fired and not self._unmeasured:
                 self._unmeasured = True
-                self.tracer._warn(
+                self.tracer.warn(
                     f"Nothing could be measured inside of the model in step {self._step}. A compiled model (torch.compile) calls no hooks: "
                     "run it uncompiled to log its activations."
                 )
@@ -211,7 +263,8 @@ class StatisticsLogger:
             parts["param"] = self._params()
         self._parts = {}
         given = MeasuredStep.leaving(self._step, self._consumed(), list(parts.values()))
-        self.tracer._job.statistics.put(given)
+        if self._collector is not None:
+            self._collector.put(given)
 
     def _params(self) -> MeasuredRows:
         part = MeasuredRows("param")
@@ -229,7 +282,7 @@ class StatisticsLogger:
         try:
             return int(self._samples(self._step))
         except Exception as error:
-            self.tracer._warn(f"samples could not be read: {str(error)[:200] or type(error).__name__}")
+            self.tracer.warn(f"samples could not be read: {str(error)[:200] or type(error).__name__}")
             return -1
 
     def _spent(self, call: Callable[[], Any]) -> None:
@@ -239,12 +292,12 @@ class StatisticsLogger:
             call()
         except Exception as error:  # A fault of ours must not end a training step.
             self.failures += 1
-            self.tracer._warn(
+            self.tracer.warn(
                 f"A statistic could not be measured in step {self._step}: {str(error)[:300] or type(error).__name__}"
             )
         spent = _clock() - started
         self.spent_ns += spent
-        self.tracer._capture.spent_ns += spent
+        self.step_ns += spent
 
     def _leave(self) -> None:
         if self._closed:
@@ -254,6 +307,4 @@ class StatisticsLogger:
         self._sites.end()
         if self._gradients is not None:
             self._gradients.close()
-        if self.tracer._statistics is self:
-            self.tracer._statistics = None
-            self.tracer._job.statistics.end()
+        self.tracer.detach(self)

@@ -136,12 +136,15 @@ class HubConnection:
             if not self.send(frame):
                 break
 
-    def send_frame(self, stream: str, table: Any, step: int) -> int:
+    def send_frame(self, stream: str, rows: Any, step: int, *, marks: bool = True) -> int:
         """Send rows as one frame and return its size; 0 when there is no hub to take it."""
-        return self.send_made(stream, step, lambda seq: encode_frame(stream, table, step=step, seq=seq))
+        return self.send_made(step, lambda seq: encode_frame(stream, rows, step=step, seq=seq), marks=marks)
 
-    def send_made(self, stream: str, step: int, make: Callable[[int], bytes]) -> int:
-        """Send the frame that ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it."""
+    def send_made(self, step: int, make: Callable[[int], bytes], *, marks: bool = True) -> int:
+        """Send the frame that ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it.
+
+        Where it ``marks`` its step, that step is one of those whose rows a hub that dies may not have written.
+        """
         if self._link is None and not self._early.room:
             return 0
         self._seq += 1
@@ -151,7 +154,7 @@ class HubConnection:
             self._early.keep(frame)
         elif not self.send(frame):
             return 0
-        elif stream in ("tensors", "moments"):
+        elif marks:
             self._recent.note(step)
         return len(frame)
 

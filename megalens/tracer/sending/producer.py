@@ -1,31 +1,26 @@
-"""The producer thread: takes what the training thread hands over, makes frames of it and sends them to the hub."""
+"""The producer thread of a process that sends to a hub: makes frames of what tasks give it."""
 
 from __future__ import annotations
 
 import json
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from ...protocol import FrameTemplate, ProtocolError
-from ..tensors.batch import Batch, Row, split_rows, tensors_table
-from ..tensors.joining.joiner import Joiner
-from ..tensors.joining.piece_gatherer import PieceGatherer
-from ..tensors.staging import Stage, StagePool
-from ..tensors.token_texts import TokenTexts
-from .gatherers import Gatherers, IGatherer
+from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
 from .hub_process import HubAddress, HubProcess
 from .scalars import ScalarQueue
-from .worker import Pieces, Reply, Task, Worker
+from .worker import Reply, StepCost, Task, Worker
 
 __all__ = ["Control", "Producer"]
 
-_FRAME_BYTES = 32 << 20
-_ROW_BYTES = 60 << 20
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
 _LAST_SECONDS = 2.0
@@ -41,7 +36,7 @@ class Control:
 
 
 class Producer(Worker):
-    """Sends batches to a hub.
+    """Sends rows to a hub, and answers it.
 
     Parameters
     ----------
@@ -55,12 +50,6 @@ class Producer(Worker):
         Gives the ``announce`` message as of now.
     configure : callable
         Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None where that comes later; raises ``ProtocolError``.
-    stages : StagePool
-        Where the memory of a batch goes back to.
-    decode : callable, optional
-        Text of one token id.
-    joiner : Joiner, optional
-        Where batches wait for pieces of other ranks.
     report : callable, optional
         Adds to the ``status`` message what this thread does not know.
     viewers : callable, optional
@@ -73,8 +62,8 @@ class Producer(Worker):
         Takes each step with whether it was traced and how long it took, in ns.
     hubless : bool
         Whether no hub will ever be said.
-    queue_bytes : int
-        Bytes that may wait before the newest rows are given up.
+    schema : callable
+        Gives the schema of a stream by name.
     """
 
     def __init__(
@@ -86,23 +75,16 @@ class Producer(Worker):
         peer: dict[str, Any],
         announce: Callable[[], dict[str, Any]],
         configure: Callable[[dict[str, Any], str], dict[str, Any] | None],
-        stages: StagePool,
-        decode: Callable[[int], str] | None = None,
-        joiner: Joiner | None = None,
         report: Callable[[dict[str, Any]], dict[str, Any]] = lambda status: status,
         viewers: Callable[[int], None] = lambda count: None,
         hub_is: Callable[[bool], None] = lambda there: None,
         moved: Callable[[HubAddress], None] = lambda address: None,
         stepped: Callable[[int, bool, int], None] | None = None,
         hubless: bool = False,
-        queue_bytes: int = 64 << 20,
+        schema: Callable[[str], pa.Schema],
     ) -> None:
-        super().__init__(stages, queue_bytes)
-        self._gatherers = Gatherers()
-        self._pieces: PieceGatherer | None = None
-        if joiner is not None:
-            self._pieces = PieceGatherer(joiner, self._send_tensors, self._tiles, self.health, self.caught_up)
-            self._gatherers.add(self._pieces)
+        super().__init__()
+        self._gatherers: list[IGatherer] = []
         self._hub = HubConnection(
             address,
             process,
@@ -121,12 +103,12 @@ class Producer(Worker):
         self._rank = rank
         self._announce = announce
         self._configure = configure
-        self._texts = None if decode is None else TokenTexts(decode, self.health.warn)
+        self._schema = schema
+        self._sent = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
         self._overhead_at = self._status_at = time.monotonic()
         self.run_id = None if address is None else address.run_id
-        self._thread.start()
 
     # Other threads.
 
@@ -134,17 +116,9 @@ class Producer(Worker):
         """Use the hub that is there."""
         self._queue.put(address)
 
-    def pieces(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
-        """Hand over what another rank of the tensor-parallel group sent."""
-        self._queue.put(Pieces(rank, meta, payload))
-
-    def caught_up(self) -> bool:
-        """Return whether everything that was handed over has been taken."""
-        return self._queue.empty()
-
-    def gathers(self, gatherer: IGatherer) -> None:
+    def gather(self, gatherer: IGatherer) -> None:
         """Look after a gatherer from now on, until it is done."""
-        self.task(lambda: self._gatherers.add(gatherer))
+        self.task(lambda: self._gatherers.append(gatherer))
 
     def status_now(self) -> None:
         """Send a ``status`` at once: something happened that viewers should not wait for."""
@@ -163,11 +137,6 @@ class Producer(Worker):
         """Process of our own hub."""
         return self._hub.pid
 
-    @property
-    def piece_bytes(self) -> int:
-        """Bytes of pieces that other ranks sent."""
-        return 0 if self._pieces is None else self._pieces.bytes_received
-
     # Producer thread.
 
     def _leave(self) -> None:
@@ -183,21 +152,19 @@ class Producer(Worker):
                 self._send_scalars()
             if item is None:
                 break
-            if isinstance(item, Batch):
-                self._batch(item)
-            elif isinstance(item, Pieces):
-                self._of_other(item)
+            if isinstance(item, Task):
+                self._do(item)
+            elif isinstance(item, StepCost):
+                self._count(item)
             elif isinstance(item, Control):
                 self._control(item)
-            elif isinstance(item, Task):
-                item.run()
             elif isinstance(item, Reply):
                 self._hub.say(item.make())
             elif isinstance(item, HubAddress):
                 self._hub.move(item)
             elif item == ():
                 self._status_at = 0.0
-            self._gatherers.send_ready()
+            self._send_ready()
             self._hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 self._send_status()
@@ -210,17 +177,22 @@ class Producer(Worker):
     def _send_last(self) -> None:
         """Wait a moment for what other processes have of the last step."""
         deadline = time.monotonic() + _LAST_SECONDS
-        while self._gatherers.waiting:
+        while any(gatherer.waiting for gatherer in self._gatherers):
             left = deadline - time.monotonic()
             try:
                 item = self._queue.get(timeout=max(0.0, left))
             except queue.Empty:
                 item = None
-            if isinstance(item, Pieces):
-                self._of_other(item)
-            elif isinstance(item, Task):
-                item.run()
-            self._gatherers.send_ready(everything=left <= 0)
+            if isinstance(item, Task):
+                self._do(item)
+            self._send_ready(everything=left <= 0)
+
+    def _send_ready(self, *, everything: bool = False) -> None:
+        """Have what waits for other processes sent as far as it is complete."""
+        for gatherer in self._gatherers:
+            gatherer.send_ready(everything=everything)
+        if any(gatherer.done for gatherer in self._gatherers):
+            self._gatherers = [gatherer for gatherer in self._gatherers if not gatherer.done]
 
     def _patience(self) -> float:
         wait = self._hub.wait
@@ -243,59 +215,44 @@ class Producer(Worker):
     def _nobody_left(self) -> None:
         self.untraced = True
 
-    def _batch(self, batch: Batch) -> None:
-        rows, stage = self._finish(batch)
-        if self._pieces is None:
-            self._send_tensors(batch.step, rows, stage)
-        else:
-            self._pieces.put(batch, rows, stage)
-        for scalar in batch.scalars:
+    def _count(self, cost: StepCost) -> None:
+        super()._count(cost)
+        if cost.ready is not None:
+            cost.ready.synchronize()
+        for scalar in cost.scalars:
             self._scalars.keep(scalar)
-        if batch.wall_ns:
+        if cost.wall_ns:
             now = time.monotonic()
-            self._step_ended(batch.wall_ns)
             if self._stepped is not None:
-                self._stepped(batch.step, not batch.control, batch.wall_ns)
+                self._stepped(cost.step, not cost.control, cost.wall_ns)
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
-                self._scalars.add(batch.step, "megalens_overhead", percent, "%")
-        # Every message wakes the hub and each viewer: numbers travel with the tensors, or a few times a second.
-        if batch.rows or self._scalars.due:
+                self._scalars.add(cost.step, "megalens_overhead", percent, "%")
+        # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a second.
+        if self._sent or self._scalars.due:
             self._send_scalars()
-        self._taken_bytes += batch.nbytes
+        self._sent = False
 
-    def _of_other(self, item: Pieces) -> None:
-        assert self._pieces is not None
-        self._pieces.take(item.rank, item.meta, item.payload)
-
-    def _send_tensors(self, step: int, rows: Sequence[Row], stage: Stage | None) -> None:
-        for part in split_rows(rows, _FRAME_BYTES):
-            self.health.sent(step, self._send_rows(step, part, stage))
-        if stage is not None:
-            self._tiles.give(stage)
-
-    def _send_rows(self, step: int, rows: Sequence[Row], stage: Stage | None) -> int:
-        if any(row.values.nbytes > _ROW_BYTES for row in rows):
-            self.health.lost_rows += len(rows)
-            self.health.warn(
-                f"{rows[0].meta.flag} is larger than one message may be ({_ROW_BYTES >> 20} MiB). Compress it more."
+    def send(self, stream: str, rows: Rows, step: int) -> int:
+        """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and they are counted as lost."""
+        if isinstance(rows, FrameTemplate):
+            count = rows.rows
+            sent = self._hub.send_made(step, lambda seq: rows.frame(step=step, seq=seq))
+        else:
+            batch = (
+                rows
+                if isinstance(rows, pa.RecordBatch)
+                else pa.RecordBatch.from_pydict(dict(rows), schema=self._schema(stream))
             )
-            return 0
-        table, counts = tensors_table(step, self._rank, rows, self._texts, stage)
-        self.health.count_nonfinite(step, rows, counts)
-        sent = self._hub.send_frame("tensors", table, step)
-        if not sent:
-            self.health.lost_rows += table.num_rows
-        return sent
-
-    def send_moments(self, rows: FrameTemplate, step: int) -> None:
-        """Send rows of statistics; in the thread."""
-        sent = self._hub.send_made("moments", step, lambda seq: rows.frame(step=step, seq=seq))
+            count = batch.num_rows
+            sent = self._hub.send_frame(stream, batch, step)
         if sent:
+            self._sent = True
             self.health.sent(step, sent)
         elif not self._hubless:
-            self.health.lost_rows += rows.rows
+            self.health.lose(count, "unsent")
+        return sent
 
     def _send_scalars(self) -> None:
         if self._hub.there:

@@ -1,23 +1,72 @@
-"""Numbers on their way to the hub."""
+"""Numbers of the training loop on their way to the hub: the stream ``scalars``."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import torch
+from torch import Tensor
 
-from ..tensors.batch import ScalarRow, scalars_table
+from ...protocol import stream_schema
 
-__all__ = ["ScalarQueue"]
+__all__ = ["STREAM", "ScalarLog", "ScalarQueue", "ScalarRow"]
 
+STREAM = "scalars"
 _SECONDS = 0.2
 _KEPT = 10_000
 
 
+class ScalarRow(NamedTuple):
+    """One number, not yet read where it is a tensor."""
+
+    step: int
+    time: float
+    name: str
+    value: float | Tensor
+    unit: str
+
+
+class ScalarLog:
+    """Numbers that were logged since they were taken last. In the training thread, which reads none of them."""
+
+    def __init__(self) -> None:
+        self._rows: list[ScalarRow] = []
+        self._on_device = False
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, step: int, name: str, value: Any, unit: str) -> None:
+        """Keep one number; a tensor is copied as it is now and read later."""
+        if isinstance(value, Tensor):
+            value = value.detach()
+            if value.device.type == "cuda":
+                host = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+                value, self._on_device = host.copy_(value, non_blocking=True), True
+            else:
+                value = value.clone()
+        if len(self._rows) < _KEPT:
+            self._rows.append(ScalarRow(step, time.time(), name, value, unit))
+
+    def take(self) -> tuple[Sequence[ScalarRow], Any]:
+        """Return what was logged, and a device event after which the copies are there."""
+        rows, self._rows = self._rows, []
+        if not self._on_device:
+            return rows, None
+        self._on_device = False
+        # The producer thread waits for it, not this one.
+        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        ready.record()
+        return rows, ready
+
+
 class ScalarQueue:
-    """Keeps numbers until they are sent: with tensors, or a few times a second, because every message wakes the hub and each viewer.
+    """Keeps numbers until they are sent: with other rows, or a few times a second, because every message wakes the hub and each viewer.
 
     Parameters
     ----------
@@ -55,5 +104,18 @@ class ScalarQueue:
         """Send what waits; it is kept when ``send`` says that nothing went."""
         self._sent_at = time.monotonic()
         rows = list(self._rows)
-        if rows and send(scalars_table(rank, rows), max(row[0] for row in rows)):
+        if rows and send(_table(rank, rows), max(row[0] for row in rows)):
             self._rows.clear()
+
+
+def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.RecordBatch:
+    steps, times, names, values, units = zip(*rows, strict=True)
+    columns = [
+        pa.array(steps, pa.int64()),
+        pa.array(times, pa.float64()),
+        pa.array(np.full(len(rows), rank, np.int32)),
+        pa.array(names, pa.utf8()),
+        pa.array(np.array(values, np.float64)),
+        pa.array(units, pa.utf8()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=stream_schema(STREAM))

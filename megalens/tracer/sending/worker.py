@@ -1,4 +1,4 @@
-"""A thread that takes batches from the training thread, which never waits for it."""
+"""The producer thread's queue: the training thread puts tasks there and never waits for them."""
 
 from __future__ import annotations
 
@@ -6,67 +6,82 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..health import Health
-from ..tensors.batch import RAW_BYTES, Batch, Row, count_rows, finish_rows
-from ..tensors.staging import Stage, StagePool
+from .scalars import ScalarRow
 
-__all__ = ["Task", "Pieces", "Reply", "Worker"]
+__all__ = ["Reply", "StepCost", "Task", "Worker"]
 
 log = logging.getLogger("megalens")
-
-_SCRATCH = RAW_BYTES // 4
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A control message to send, in its order among the batches."""
+    """A control message to send, in its order among the tasks."""
 
     make: Callable[[], dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
-    """Something to be done in the thread, in its order among the batches."""
+    """Something to be done in the thread, in its order among the others."""
 
-    run: Callable[[], None]
+    run: Callable[[], Any]
+    nbytes: int = 0
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """What another rank of the tensor-parallel group sent."""
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The end of a step, or of a phase outside of steps.
 
-    rank: int
-    meta: dict[str, Any]
-    payload: memoryview
+    Attributes
+    ----------
+    step : int
+        Which one.
+    wall_ns : int
+        How long it took; 0 outside of steps.
+    spent_ns : int
+        Time of the training thread inside of the instruments.
+    control : bool
+        Whether it was left out, to compare with.
+    scalars : sequence of ScalarRow
+        Numbers that were logged in it.
+    ready : Any
+        A device event after which their copies are there; None on the CPU.
+    """
+
+    step: int
+    wall_ns: int = 0
+    spent_ns: int = 0
+    control: bool = False
+    scalars: Sequence[ScalarRow] = ()
+    ready: Any = None
 
 
 class Worker:
-    """Takes batches from a queue in a thread of its own.
+    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a task it only counts the cost.
+
+    Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it has dealt with; the difference waits in the queue. Each figure is
+    written by one thread only, so that neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by whoever
+    asked, because holding the step up is never an answer.
 
     Parameters
     ----------
-    stages : StagePool
-        Where the memory of a batch goes back to.
     queue_bytes : int
-        Bytes that may wait before the newest rows are given up.
+        Bytes that may wait before the newest tasks are refused.
     """
 
     run_id: str | None = None
 
-    def __init__(self, stages: StagePool, queue_bytes: int = 64 << 20) -> None:
+    def __init__(self, queue_bytes: int = 64 << 20) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._queue_bytes = queue_bytes
-        self._stages = stages
-        self._tiles = StagePool()
-        self._scratch = Stage(_SCRATCH)
         self._closing = False
         self._finished = True
-        self._spent_ns = self._cpu_ns = 0
-        # Each of the two is written by one thread only, so that neither needs a lock.
+        self._cpu_ns = 0
         self._put_bytes = 0
         self._taken_bytes = 0
         self.health = Health()
@@ -75,28 +90,41 @@ class Worker:
         """True once there is nobody left to send to: the tracer takes its hooks off."""
         self._thread = threading.Thread(target=self._run, name="megalens-producer", daemon=True)
 
-    # Training thread.
+    def start(self) -> None:
+        """Begin to take tasks."""
+        self._thread.start()
 
-    def put(self, batch: Batch) -> None:
-        """Hand over a batch. Never waits: when too much is waiting, its rows are given up and counted."""
-        if batch.nbytes and self._put_bytes - self._taken_bytes + batch.nbytes > self._queue_bytes:
-            self.health.given_up_rows += count_rows(batch.rows)
-            batch.rows, batch.nbytes = [], 0
-        self._put_bytes += batch.nbytes
-        self._queue.put(batch)
+    # Any thread.
+
+    def task(self, run: Callable[[], Any], nbytes: int = 0) -> bool:
+        """Have something done after all that was handed over before; False where too much waits, and it will not be. It must not raise."""
+        if nbytes and self._put_bytes - self._taken_bytes + nbytes > self._queue_bytes:
+            return False
+        self._put_bytes += nbytes
+        self._queue.put(Task(run, nbytes))
+        return True
+
+    def step_ended(self, cost: StepCost) -> None:
+        """Hand over what a step cost, after what it gave."""
+        self._queue.put(cost)
 
     def reply(self, make: Callable[[], dict[str, Any]]) -> None:
-        """Send a control message after the batches that were handed over before."""
+        """Send a control message after all that was handed over before."""
         self._queue.put(Reply(make))
 
-    def task(self, run: Callable[[], None]) -> None:
-        """Have something done after the batches that were handed over before; it must not raise."""
-        self._queue.put(Task(run))
+    def caught_up(self) -> bool:
+        """Return whether everything that was handed over has been taken."""
+        return self._queue.empty()
 
     @property
     def alive(self) -> bool:
         """Whether anybody takes what is handed over."""
         return self._thread.is_alive()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread itself."""
+        return threading.current_thread() is self._thread
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
         """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
@@ -126,33 +154,24 @@ class Worker:
             self._leave()
 
     def _loop(self) -> None:
-        raise NotImplementedError
+        while (item := self._queue.get()) is not None:
+            # Nobody but rank 0 answers for the settings.
+            if isinstance(item, Task):
+                self._do(item)
+            elif isinstance(item, StepCost):
+                self._count(item)
 
     def _leave(self) -> None:
         """Let go of what the thread held."""
 
-    def _finish(self, batch: Batch) -> tuple[list[Row], Stage]:
-        """Wait for a batch's copies and make its tiles; the rows lie in the stage."""
-        if batch.ready is not None:
-            batch.ready.synchronize()
-        self.health.step = max(self.health.step, batch.step)
-        if batch.probes is not None:
-            self.health.probes = batch.probes
-            if batch.probes[0] == 0 and batch.probes[1]:
-                self.health.warn(
-                    "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
-                    "run it uncompiled to see its tensors."
-                )
-        self._spent_ns += batch.spent_ns
-        stage = self._tiles.take()
-        rows = finish_rows(batch.rows, stage, self._scratch)
-        if batch.stage is not None:
-            self._stages.give(batch.stage)
-        return rows, stage
+    def _do(self, task: Task) -> None:
+        task.run()
+        self._taken_bytes += task.nbytes
 
-    def _step_ended(self, wall_ns: int) -> None:
+    def _count(self, cost: StepCost) -> None:
         """Count what a step cost."""
-        self.health.step_ended()
-        cpu = time.thread_time_ns()
-        self.health.overhead.add(self._spent_ns + cpu - self._cpu_ns, wall_ns)
-        self._spent_ns, self._cpu_ns = 0, cpu
+        self.health.step = max(self.health.step, cost.step)
+        if cost.wall_ns:
+            cpu = time.thread_time_ns()
+            self.health.step_ended(cost.spent_ns + cpu - self._cpu_ns, cost.wall_ns)
+            self._cpu_ns = cpu

@@ -34,11 +34,9 @@ __all__ = [
     "RawRows",
     "Row",
     "RowMeta",
-    "ScalarRow",
     "count_rows",
     "finish_rows",
     "identity_of",
-    "scalars_table",
     "split_rows",
     "tensors_table",
 ]
@@ -82,30 +80,13 @@ class RawRows(NamedTuple):
     """float32 ``[samples, ..., features]``."""
 
 
-class ScalarRow(NamedTuple):
-    """One number, not yet read where it is a tensor."""
-
-    step: int
-    time: float
-    name: str
-    value: float | Tensor
-    unit: str
-
-
 @dataclass(slots=True)
 class Batch:
     """All that one step, or one phase outside of steps, gave."""
 
     step: int
     rows: list[Row | RawRows] = field(default_factory=list)
-    scalars: list[ScalarRow] = field(default_factory=list)
     nbytes: int = 0
-    wall_ns: int = 0
-    """Wall time of the step; 0 outside of steps."""
-    spent_ns: int = 0
-    """Time of the training thread inside the tracer."""
-    control: bool = False
-    """Whether nothing was traced in this step, to compare with."""
     probes: tuple[int, int, list[str]] | None = None
     """Fired, expected, names of the missing; None when nothing was to be traced."""
     ready: Any = None
@@ -257,20 +238,6 @@ def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
         pa.array([[]] * n, pa.list_(pa.utf8())),
         pa.array(np.full(n, math.nan)),
     )
-
-
-def scalars_table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.RecordBatch:
-    """Return ``scalars`` rows from (step, time, name, value, unit) tuples."""
-    steps, times, names, values, units = zip(*rows, strict=True) if rows else ((),) * 5
-    columns = [
-        pa.array(steps, pa.int64()),
-        pa.array(times, pa.float64()),
-        pa.array(np.full(len(rows), rank, np.int32)),
-        pa.array(names, pa.utf8()),
-        pa.array(np.array(values, np.float64)),
-        pa.array(units, pa.utf8()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=stream_schema("scalars"))
 
 
 def _offsets(lengths: Sequence[int]) -> pa.Array:

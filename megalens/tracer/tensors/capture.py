@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..micro_batches import OUTSIDE, MicroBatches
 from ..plan import TracingPlan
-from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta, ScalarRow
+from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
 from .compressing.compressors import NarrowMean
 from .joining.pieces import Cut, cut_of
 from .points import ModelPoints, Shards, Source
@@ -61,7 +61,6 @@ class Capture(MicroBatches):
         self._order = 0
         self._samples_in_batch = 1
         self._rows: list[Row | RawRows] = []
-        self._scalars: list[ScalarRow] = []
         self._nbytes = 0
         self._on_device = False
         self.stages = StagePool()
@@ -145,9 +144,7 @@ class Capture(MicroBatches):
         batch = Batch(
             self.step,
             self._rows,
-            self._scalars,
             self._nbytes,
-            spent_ns=self.spent_ns,
             version=self.version,
             order=self._order,
         )
@@ -159,7 +156,7 @@ class Capture(MicroBatches):
             batch.ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
             batch.ready.record()
             self._on_device = False
-        self._rows, self._scalars, self._nbytes, self.spent_ns = [], [], 0, 0
+        self._rows, self._nbytes = [], 0
         return batch
 
     # Inside a forward pass.
@@ -218,17 +215,6 @@ class Capture(MicroBatches):
             self.errors += 1
             self._warn(f"{probe.label} could not be traced: {str(error)[:300] or type(error).__name__}")
         self.spent_ns += _clock() - started
-
-    def scalar(self, name: str, value: Any, unit: str) -> None:
-        """Keep one number; a tensor is copied as it is now and read later."""
-        if isinstance(value, Tensor):
-            value = value.detach()
-            if value.device.type == "cuda":
-                value, self._on_device = to_host(value), True
-            else:
-                value = value.clone()
-        if len(self._scalars) < 10_000:
-            self._scalars.append(ScalarRow(self.step, time.time(), name, value, unit))
 
     def _add(self, probe: TensorProbe, tensor: Tensor, micro_batch: int, side: str) -> None:
         source, flag = probe.source, probe.flag

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ..passes import IPassSink, hook_passes
 from ..plan import FlagPlan, TracingPlan
 from .batch import RowMeta
 from .joining.pieces import Cut
@@ -44,19 +45,11 @@ class TensorProbe:
         self.label = f"{flag.name} layer {layer}{part}"
 
 
-class IProbeSink(Protocol):
+class IProbeSink(IPassSink, Protocol):
     """What the hooks call."""
 
     in_forward: bool
     in_backward: bool
-
-    def forward_begins(self, root: int) -> None:
-        """Count a forward pass of one model chunk."""
-        ...
-
-    def forward_ends(self, output: Any) -> None:
-        """Note that a forward pass is over, with what it gave."""
-        ...
 
     def add(self, probe: TensorProbe, tensor: Any) -> None:
         """Keep what one probe saw."""
@@ -80,31 +73,15 @@ def install_probes(
         Takes all of them off.
     """
     probes: list[TensorProbe] = []
-    handles: list[Any] = []
 
-    def begin(index: int) -> Callable[[nn.Module, Any], None]:
-        def hook(module: nn.Module, args: Any) -> None:
-            if not _is_compiling():
-                sink.forward_begins(index)
+    def put_on() -> list[Any]:
+        for flag in plan.flags.values():
+            for layer in flag.layers:
+                sources = points[flag.name].layers[layer]
+                probes.extend(TensorProbe(flag, layer, source, len(sources) == 1) for source in sources)
+        return [_hook(probe, sink) for probe in probes]
 
-        return hook
-
-    def end(module: nn.Module, args: Any, output: Any) -> None:
-        if not _is_compiling():
-            sink.forward_ends(output)
-
-    for index, root in enumerate(roots):
-        handles.append(root.register_forward_pre_hook(begin(index), prepend=True))
-    for flag in plan.flags.values():
-        for layer in flag.layers:
-            sources = points[flag.name].layers[layer]
-            for source in sources:
-                probe = TensorProbe(flag, layer, source, len(sources) == 1)
-                probes.append(probe)
-                handles.append(_hook(probe, sink))
-    # Last, so that a flag on a root module itself is still inside of the pass.
-    for root in roots:
-        handles.append(root.register_forward_hook(end))
+    handles = hook_passes(roots, sink, put_on)
 
     def remove() -> None:
         for handle in handles:

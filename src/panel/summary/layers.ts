@@ -1,4 +1,4 @@
-import { parseLayers } from '../../protocol/layers';
+import { parseLayers, rangesText } from '../../protocol/ranges';
 
 /** How many layers a range text names; 0 when it names none or is no range. */
 export function countLayers(text: string, existing: readonly number[]): number {
@@ -11,16 +11,5 @@ export function countLayers(text: string, existing: readonly number[]): number {
 
 /** The layers that exist, in words: `1–4`, or `2, 4–6` where some lack it. */
 export function layerSpan(existing: readonly number[]): string {
-  const spans: [number, number][] = [];
-  for (const layer of [...existing].sort((a, b) => a - b)) {
-    const last = spans.at(-1);
-    if (last !== undefined && layer <= last[1] + 1) {
-      last[1] = layer;
-    } else {
-      spans.push([layer, layer]);
-    }
-  }
-  return spans.length === 0
-    ? '–'
-    : spans.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)).join(', ');
+  return rangesText(existing, '–', ', ') || '–';
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....protocol import parse_name
+from ....protocol import Ranges, in_ranges, parse_name
 from ...errors import ClientError
-from ..ranges import Ranges, in_ranges, read_ranges
+from ...query import chosen_ranges
 from .patterns import Pattern
 
 __all__ = ["NameFilter", "Where"]
@@ -45,9 +45,11 @@ class NameFilter:
                 code="bad-parameter",
                 field=f"where.{unknown[0]:.50}",
             )
-        self._ranges = {key: found for key in _NUMBERS if (found := _ranges(where, key)) is not None}
+        self._ranges = {
+            key: found for key in _NUMBERS if (found := chosen_ranges(where.get(key), key)) is not None
+        }
         self.rows: dict[str, Ranges] = {
-            key: found for key in _ROW_NUMBERS if (found := _ranges(where, key)) is not None
+            key: found for key in _ROW_NUMBERS if (found := chosen_ranges(where.get(key), key)) is not None
         }
         """Ranges of ``rank`` and ``stage``, which rows say and names do not."""
         self._words = {key: _words(where[key], key) for key in _WORDS if where.get(key) is not None}
@@ -85,10 +87,6 @@ class NameFilter:
         if self._function is not None:
             kept = [one and bool(self._function(name)) for one, name in zip(kept, names, strict=True)]
         return kept
-
-
-def _ranges(where: Mapping[str, Any], key: str) -> Ranges | None:
-    return read_ranges(where.get(key), key)
 
 
 def _words(value: Any, key: str) -> frozenset[str | None]:

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ....protocol import MOMENT_STATS
+from ....protocol import MOMENT_READINGS, MOMENT_STATS
 from ...errors import ClientError
 from .group_keys import Grouping
 from .name_filter import NameFilter, Where
-from .readings import STATISTICS
 from .shaping import SHOWS
 
 __all__ = ["MomentQuery", "check_stat"]
@@ -95,7 +94,7 @@ class MomentQuery:
         """
         check_stat(stat)
         for field, value, known in (
-            ("statistic", statistic, STATISTICS),
+            ("statistic", statistic, MOMENT_READINGS),
             ("ratio", ratio, _RATIOS),
             ("show", show, SHOWS),
         ):

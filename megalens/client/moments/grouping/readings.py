@@ -9,25 +9,9 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_COLUMNS, read_moments
 
-__all__ = ["STATISTICS", "moment_columns", "reading_error", "reading_value"]
+__all__ = ["moment_columns", "reading_error", "reading_value"]
 
 Column = NDArray[np.float64]
-
-STATISTICS = (
-    "l2",
-    "rms",
-    "mean",
-    "variance",
-    "std",
-    "skewness",
-    "kurtosis",
-    "excess_kurtosis",
-    "min",
-    "max",
-    "nonfinite",
-)
-"""What can be read of a group."""
-
 
 _POWERS = {"skewness": 3, "kurtosis": 4, "excess_kurtosis": 4}
 

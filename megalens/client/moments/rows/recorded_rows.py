@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ....protocol import MomentIndex, ProtocolError, StatIndex, lacking, stream_schema
+from ....protocol import STREAMS, MomentIndex, ProtocolError, StatIndex, stream_schema
 from ...errors import ClientError
 from .duck import duck_cursor
 from .index_sql import stats_of
@@ -105,7 +105,7 @@ class RecordedRows:
 
         try:
             metadata = pq.read_metadata(path)
-            missing = lacking(_STREAM, metadata.schema.names)
+            missing = STREAMS[_STREAM].lacking(metadata.schema.names)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(path, str(error)) from error
         if missing:

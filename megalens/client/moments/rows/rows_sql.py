@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..ranges import Ranges
+from ....protocol import Ranges
 
 __all__ = ["rows_sql"]
 

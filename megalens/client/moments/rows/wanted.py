@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..ranges import Ranges
+from ....protocol import Ranges
 
 __all__ = ["Chunk", "Wanted", "read_ahead"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...passes import after_backward
 from .values import first_tensor, half_precision
 
 __all__ = ["BackwardEnd"]
@@ -80,19 +81,15 @@ class BackwardEnd:
     def _queue(self) -> None:
         if self.on and not self._queued:
             self._queued = True
-            _after_pass(self._first)
+            after_backward(self._first)
 
     def _first(self) -> None:
-        _after_pass(self._second)
+        after_backward(self._second)
 
     def _second(self) -> None:
         self._queued = False
         if self.on:
             self._ended()
-
-
-def _after_pass(call: Callable[[], None]) -> None:
-    torch.autograd.Variable._execution_engine.queue_callback(call)
 
 
 def _tensors(output: Any) -> list[Tensor]:

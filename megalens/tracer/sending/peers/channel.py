@@ -35,9 +35,8 @@ class MessageKind(enum.IntEnum):
     REFUSE = 8
     COMMIT = 9
     ABORT = 10
-    PIECES = 11
+    INSTRUMENT = 11
     BYE = 12
-    STATISTICS = 13
 
 
 class ChannelError(ConnectionError):

@@ -10,19 +10,18 @@ from .channel import MessageKind
 
 __all__ = ["Outbox"]
 
-_KEPT = (MessageKind.PIECES, MessageKind.STATISTICS)
 _EARLY_BYTES = 64 << 20
 
 
 class Outbox:
-    """Messages on their way to the peers' thread. Pieces and statistics wait for a leader that is not found yet: the first steps may be over before.
+    """Messages on their way to the peers' thread. Those of instruments wait for a leader that is not found yet: the first steps may be over before.
 
     Parameters
     ----------
     put : callable
         Queues a message at its connection; False when it was not taken.
     lost : callable
-        Told that a message with pieces was given up, and with it perhaps a description that later ones lean on.
+        Told that a message of an instrument was given up, and with it perhaps a description that later ones lean on.
     """
 
     def __init__(
@@ -34,11 +33,11 @@ class Outbox:
         self._early: deque[tuple[int, MessageKind, dict[str, Any], Any]] = deque()
         self._early_bytes = 0
         self.given_up = 0
-        """Messages with pieces that could not be sent."""
+        """Messages of instruments that could not be sent."""
 
     @property
     def waiting(self) -> bool:
-        """Whether pieces wait for their leader."""
+        """Whether messages wait for their leader."""
         return bool(self._early)
 
     def add(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> None:
@@ -53,7 +52,7 @@ class Outbox:
             self._send(message)
         while self._new:
             message = self._new.popleft()
-            if message[1] not in _KEPT or connected(message[0]):
+            if message[1] is not MessageKind.INSTRUMENT or connected(message[0]):
                 self._send(message)
                 continue
             self._early.append(message)
@@ -63,7 +62,7 @@ class Outbox:
                 self._give_up()
 
     def _send(self, message: tuple[int, MessageKind, dict[str, Any], Any]) -> None:
-        if not self._put(*message) and message[1] in _KEPT:
+        if not self._put(*message) and message[1] is MessageKind.INSTRUMENT:
             self._give_up()
 
     def _give_up(self) -> None:

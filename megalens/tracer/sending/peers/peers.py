@@ -47,16 +47,14 @@ class Peers:
         What is agreed on.
     beat : callable
         Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the peers' thread.
-    pieces : callable
-        Takes what a member of the tensor-parallel group sent: its rank, the description, the payload.
+    received : callable
+        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the payload.
     hub : callable
         Takes where the hub is, as rank 0 said it.
     changed : callable
         Told that somebody came, went or fell silent; for rank 0.
-    statistics : callable
-        Takes what a process has of a step's statistics, as ``pieces`` does; for rank 0.
     lost : callable
-        Told that a message with pieces was not sent, and with it perhaps a description that later ones lean on.
+        Told that a message of an instrument was not sent, and with it perhaps a description that later ones lean on.
     """
 
     def __init__(
@@ -66,17 +64,16 @@ class Peers:
         schedule: Schedule,
         *,
         beat: Callable[[], dict[str, Any]],
-        pieces: Callable[[int, dict[str, Any], memoryview], None],
+        received: Callable[[int, str, dict[str, Any], memoryview], None],
         hub: Callable[[dict[str, Any]], None],
         changed: Callable[[], None],
-        statistics: Callable[[int, dict[str, Any], memoryview], None] = lambda rank, meta, payload: None,
         lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._place = place
         self._rendezvous = rendezvous
         self._schedule = schedule
-        self._beat, self._pieces, self._hub, self._changed = beat, pieces, hub, changed
-        self._statistics, self._lost = statistics, lost
+        self._beat, self._received, self._hub, self._changed = beat, received, hub, changed
+        self._lost = lost
         self._outbox = Outbox(self._put, lost)
         self.members = Members()
         self.agreement = Agreement(schedule, self) if place.rank == 0 else None
@@ -111,17 +108,14 @@ class Peers:
 
     # Any thread.
 
-    def send_pieces(self, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Send pieces of tensors to the leader of the tensor-parallel group."""
-        self._post(self._place.tp_ranks[0], MessageKind.PIECES, meta, _joined(arrays))
-
-    def send_statistics(self, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Send what this process has of a step's statistics to rank 0."""
-        self._post(0, MessageKind.STATISTICS, meta, _joined(arrays))
+    def send(self, rank: int, instrument: str, meta: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Send a message to the same instrument on rank 0 or on the leader of the tensor-parallel group."""
+        whole = {**meta, "instrument": instrument}
+        self._post(rank, MessageKind.INSTRUMENT, whole, _joined(arrays))
 
     @property
-    def refused_pieces(self) -> int:
-        """Messages with pieces that could not be sent."""
+    def refused(self) -> int:
+        """Messages of instruments that could not be sent."""
         return self._outbox.given_up
 
     def propose(self, proposal: Proposal) -> None:
@@ -237,10 +231,8 @@ class Peers:
             return
         agreement = self.agreement
         match message.kind:
-            case MessageKind.PIECES:
-                self._pieces(rank, meta, message.payload)
-            case MessageKind.STATISTICS:
-                self._statistics(rank, meta, message.payload)
+            case MessageKind.INSTRUMENT:
+                self._received(rank, str(meta["instrument"]), meta, message.payload)
             case MessageKind.BEAT if agreement is not None:
                 self.members.heard(rank, str(meta["state"]), int(meta["step"]), meta)
             case MessageKind.READY if agreement is not None:

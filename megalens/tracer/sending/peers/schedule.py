@@ -86,7 +86,7 @@ class Schedule:
         plan: TracingPlan,
         change: Callable[[TracingPlan, Mapping[str, Any]], TracingPlan],
         abandoned: Callable[[], bool] | None = None,
-        waits: Callable[[StepStart, int], None] = lambda turn, step: None,
+        waits: Callable[[StepStart, int], None] = lambda start, step: None,
         first_step: int = 1,
     ) -> None:
         self._change = change

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...health import Health
+from ...instrument import IHost
 from ..batch import Batch, Row
 from ..staging import Stage, StagePool
 from .joiner import Joiner
@@ -24,10 +24,8 @@ class PieceGatherer:
         Takes a step, its rows, and the stage in which they lie, which it gives back; None where they lie elsewhere.
     tiles : StagePool
         Where a stage goes back to whose rows were joined.
-    health : Health
+    host : IHost
         Takes sentences for the user, and counts what did not come.
-    caught_up : callable
-        Whether everything that was handed over has been taken.
     """
 
     def __init__(
@@ -35,14 +33,13 @@ class PieceGatherer:
         joiner: Joiner,
         send: Callable[[int, Sequence[Row], Stage | None], None],
         tiles: StagePool,
-        health: Health,
-        caught_up: Callable[[], bool],
+        host: IHost,
     ) -> None:
         self._joiner = joiner
         self._send = send
         self._tiles = tiles
-        self._health = health
-        self._caught_up = caught_up
+        self._host = host
+        self._lost = 0
 
     @property
     def waiting(self) -> bool:
@@ -68,14 +65,16 @@ class PieceGatherer:
         try:
             self._joiner.take(rank, meta, payload)
         except (KeyError, ValueError, TypeError) as error:
-            self._health.warn(f"Rank {rank} sent something that cannot be read: {str(error)[:200]}")
+            self._host.warn(f"Rank {rank} sent something that cannot be read: {str(error)[:200]}")
 
     def send_ready(self, *, everything: bool = False) -> None:
         """Send the batches that are whole; with ``everything`` wait for no more pieces."""
         # What waits in the queue may be the very pieces: nobody is late while the thread is behind.
-        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._caught_up()):
+        for waiting, rows in self._joiner.ready(everything=everything, caught_up=self._host.caught_up()):
             # Joined values lie elsewhere than in the stage.
             self._send(waiting.batch.step, rows, None if waiting.needs else waiting.stage)
             if waiting.needs and waiting.stage is not None:
                 self._tiles.give(waiting.stage)
-        self._health.unjoined_rows = self._joiner.lost_rows
+        lost, self._lost = self._lost, self._joiner.lost_rows
+        if lost != self._lost:
+            self._host.lose(self._lost - lost, "unjoined")

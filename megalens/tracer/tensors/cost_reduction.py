@@ -1,4 +1,4 @@
-"""What is given up for the budget, laid over what the user asked for."""
+"""What of traced tensors is given up for the budget, laid over what the user asked for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..tensors.flags import FLAGS
+from ..budget.ladder import Ladder
+from .flags import FLAGS
 
-__all__ = ["CostReduction", "apply_cost_reduction"]
+__all__ = ["LADDER", "CostReduction", "apply_cost_reduction"]
 
 _FEWEST_TILES = 8
 
@@ -101,3 +102,16 @@ def _ordinal(number: int) -> str:
     words = {2: "second", 3: "third", 4: "fourth"}
     last = "st" if number % 10 == 1 else "nd" if number % 10 == 2 else "rd" if number % 10 == 3 else "th"
     return words.get(number) or f"{number}{'th' if number % 100 in (11, 12, 13) else last}"
+
+
+LADDER = Ladder(
+    (
+        CostReduction(),
+        CostReduction(samples_limit=1),
+        CostReduction(samples_limit=1, tiles_divisor=2),
+        CostReduction(samples_limit=1, tiles_divisor=4, whole_to_tiles=96),
+        CostReduction(samples_limit=1, tiles_divisor=8, whole_to_tiles=96, forward_only=True),
+    ),
+    apply_cost_reduction,
+)
+"""Stages in which compression of tensors is given up."""
