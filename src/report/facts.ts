@@ -2,7 +2,7 @@ import { formatCount, formatInteger, formatNumber } from '../charts/format';
 import type { IRunDetail } from '../client/runs-api';
 import type { Layout, Model, Status } from '../protocol/messages.generated';
 import { layerWords } from '../views/shared/layers';
-import { clean } from './clean';
+import { cleanPaths } from '../views/shared/clean-paths';
 
 /** What a report says of its run beside the views. No token, no local path, no name of a machine or a person. */
 export interface IFacts {
@@ -79,20 +79,20 @@ export function factsOf(
   ];
   const changes = changesOf(audit);
   return {
-    name: clean(hello.run.name),
+    name: cleanPaths(hello.run.name),
     id: hello.run.id,
-    facts: said.filter(([, text]) => text).map(([term, text]) => [term, clean(text)]),
+    facts: said.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
     traced: traced.map(row => {
       const title = hello.flags.find(({ name }) => name === row.flag)?.title;
       const span = `${formatInteger(row.first)} to ${formatInteger(row.last)}`;
       return [
         title === undefined ? row.flag : `${title} (${row.flag})`,
         layerWords([...row.layers].sort((a, b) => a - b)),
-        clean(row.compressor),
+        cleanPaths(row.compressor),
         `${formatInteger(row.steps)} step${row.steps === 1 ? '' : 's'}, ${span}`
       ];
     }),
-    changes: changes.map(([step, text]) => [step, clean(text)]),
+    changes: changes.map(([step, text]) => [step, cleanPaths(text)]),
     events: eventWords(audit)
   };
 }

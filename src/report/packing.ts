@@ -5,8 +5,8 @@ const LOST = 13;
 const MASK = 0xffffffff << LOST;
 /** Digits that 11 bits keep. */
 const DIGITS = 3;
-/** Bits of the lower half of a float64 that stay: with those of the upper half 23 of the fraction, seven digits. */
-const UPPER = 0xe0000000;
+/** Bits of the lower half of a float64 that stay: with those of the upper half 32 of the fraction, nine digits. */
+const UPPER = 0xfff00000;
 /** Characters that are made at once: each is an argument of a call. */
 const PIECE = 8192;
 
@@ -65,7 +65,7 @@ export function decimal(values: Float32Array): Float32Array {
   return values.map(value => (Number.isFinite(value) ? Number(value.toPrecision(DIGITS)) : value));
 }
 
-/** Cut float64 numbers off in place, so that seven digits stay. */
+/** Cut float64 numbers off in place, so that nine digits stay. */
 export function shorten(values: Float64Array): void {
   const halves = new Uint32Array(values.buffer, values.byteOffset, values.length * 2);
   for (let at = 0; at < halves.length; at += 2) {

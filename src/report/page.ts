@@ -76,7 +76,7 @@ ${parts.style}</style>
 ${figures.map(figureText).join('')}
 ${tracedText(facts)}${changesText(facts)}
 <footer>${madeBy} This page holds all that it shows: it asks nothing of a network or a kernel. Values of tensors have three digits in it,
-statistics seven.</footer>
+statistics nine.</footer>
 </main>
 <script type="application/json" id="megalens-data">${jsonText(data)}</script>
 <script>${parts.script}</script>

@@ -5,12 +5,12 @@ import type { IMomentsReader } from '../client/run-reader';
 import type { IHeldGroups, IHeldMoments } from './held';
 import { shorten } from './packing';
 
-/** Bytes that one row takes in a page, about: seven numbers of seven digits, the others nearly nothing. */
-const ROW_BYTES = 46;
+/** Bytes that one row takes in a page, about: six numbers of nine digits, the others nearly nothing. */
+const ROW_BYTES = 52;
 /** Most points of one line that a file holds; lines that are compared are asked for with more than the second number. */
 const MOST_POINTS = 600;
 const COMPARED = 4000;
-/** Columns whose numbers a page holds with seven digits. */
+/** Columns whose numbers a page holds with nine digits. */
 const NUMBERS = ['mean', 'm2', 'm3', 'm4', 'min', 'max'];
 
 /**
@@ -85,7 +85,7 @@ export class MomentsRecorder implements IMomentsReader {
   private readonly _groups: IHeldGroups[] = [];
 }
 
-/** Return rows of statistics with numbers of seven digits. */
+/** Return rows of statistics with numbers of nine digits. */
 export function shortMoments(bytes: Uint8Array): Uint8Array {
   const copy = bytes.slice();
   const { table } = new ArrowColumns(copy);

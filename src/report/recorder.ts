@@ -12,7 +12,8 @@ import type {
   ITensorShape,
   StepsQuery
 } from '../store/source';
-import { clean, cleaned } from './clean';
+import { cleanPaths } from '../views/shared/clean-paths';
+import { cleaned } from './clean';
 import type { IAsked, IHeldRows } from './held';
 import { MomentsRecorder } from './record-moments';
 
@@ -181,7 +182,9 @@ export class Recorder extends RecordedRun {
     const result = await super.tensors(query, signal);
     // Of a projection a statistic is of one vector.
     this._needsValues ||= query.reduced === true && result.rows.some(row => layoutOf(row, []).vectors > 1);
-    const rows = result.rows.map(row => this._take(query, { ...row, compressor: clean(row.compressor) }));
+    const rows = result.rows.map(row =>
+      this._take(query, { ...row, compressor: cleanPaths(row.compressor) })
+    );
     this._ask(query, result.sampledEvery);
     const { steps } = query;
     if (steps !== undefined && steps[0] === steps[1]) {

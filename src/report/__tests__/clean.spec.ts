@@ -1,4 +1,5 @@
-import { clean, cleaned } from '../clean';
+import { cleanPaths } from '../../views/shared/clean-paths';
+import { cleaned } from '../clean';
 
 describe('a text that is passed on', () => {
   it.each([
@@ -9,7 +10,7 @@ describe('a text that is passed on', () => {
     ['nats/byte and 1/s', 'nats/byte and 1/s'],
     ['org/model', 'org/model']
   ])('loses the folders of absolute paths and nothing else: %s', (text, expected) => {
-    expect(clean(text)).toBe(expected);
+    expect(cleanPaths(text)).toBe(expected);
   });
 
   it('is found anywhere in a description', () => {
