@@ -1,6 +1,7 @@
 """The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
 
 from .errors import TracerError
+from .instrument import IHost, Instrument
 from .moments.logger import StatisticsLogger
 from .place import Place
 from .tensors.compressing.reductions import parse_reduction
@@ -13,6 +14,8 @@ __all__ = [
     "FlagKind",
     "FlagPoints",
     "IAdapter",
+    "IHost",
+    "Instrument",
     "ModelPoints",
     "Place",
     "Shards",

@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..protocol import ProtocolError
+from ..protocol import STREAMS, ProtocolError, Streams
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
 from .config import TracingPlan, change_plan
+from .errors import TracerError
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
@@ -21,7 +22,6 @@ from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
-from .streams import stream_schema_of
 from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
 from .tensors.points import ModelPoints
@@ -82,6 +82,7 @@ class Coordinator:
         self._controls = tuple(controls)
         self._tensors = tensors
         self.instruments = Instruments(self.warn)
+        self._streams = Streams(STREAMS.values())
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._watch = Watch(lambda: self.schedule, self.change)
         self._places: list[dict[str, Any]] = []
@@ -138,11 +139,17 @@ class Coordinator:
             moved=self._tell_hub,
             stepped=self.budget.observe if self._place.rank == 0 else None,
             hubless=hubless,
-            schema=lambda stream: stream_schema_of(stream, self.instruments),
+            streams=self._streams,
         )
 
     def attach(self, instrument: Instrument) -> None:
         """Have an instrument told of steps and of what other ranks tell it; raises ``TracerError``."""
+        try:
+            self._streams.announce(instrument.streams)
+        except ProtocolError as error:
+            raise TracerError(
+                f"The streams of {instrument.name} are not declared well: {error.message}"
+            ) from error
         host = Host(
             instrument.name,
             self._place,
