@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ class WeightNorms(Instrument):
 
     name = STREAM
     # The declaration is data beside the code: fields and policy, as in Megalens' own streams.
-    streams = {STREAM: json.loads(Path(__file__).with_name("stream.json").read_text(encoding="utf-8"))}
+    streams: Mapping[str, Any] = {
+        STREAM: json.loads(Path(__file__).with_name("stream.json").read_text(encoding="utf-8"))
+    }
 
     def __init__(self, every: int = 1) -> None:
         if every < 1:
