@@ -12,7 +12,7 @@ from torch import nn
 
 from .launch_statistics import add_statistics_arguments, statistics_settings
 from .tracer.errors import TracerError
-from .tracer.plan import CONTROLS
+from .tracer.tensors.plan import CONTROLS
 from .tracer.tracer import Tracer
 from .training import trace
 from .training_statistics import log_statistics

@@ -12,15 +12,15 @@ from torch import nn
 
 from .adapters.find import find_adapter
 from .tracer.budget.budget import parse_budget
-from .tracer.config import CONTROLS, TracingPlan, change_plan, settings_from
 from .tracer.errors import TracerError
+from .tracer.flags import FLAGS
 from .tracer.instrument import Instrument
 from .tracer.place import Place
+from .tracer.points import FlagPoints, IAdapter, ModelPoints
 from .tracer.registered import instruments_from
 from .tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from .tracer.sending.peers import Rendezvous
-from .tracer.tensors.flags import FLAGS
-from .tracer.tensors.points import FlagPoints, IAdapter, ModelPoints
+from .tracer.tensors.config import CONTROLS, TracingPlan, change_plan, settings_from
 from .tracer.tracer import Tracer
 
 __all__ = ["model_points", "trace"]

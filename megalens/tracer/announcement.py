@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ..protocol import compressor_infos
+from .flags import FLAGS
 from .perturb import site_infos
 from .place import Place
-from .tensors.flags import FLAGS
-from .tensors.points import ModelPoints
+from .points import ModelPoints
 from .version import version
 
 __all__ = ["announcement"]

@@ -13,18 +13,18 @@ from typing import Any
 from ..protocol import STREAMS, ProtocolError, Streams
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
-from .config import TracingPlan, change_plan
 from .errors import TracerError
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
+from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
+from .tensors.config import TracingPlan, change_plan
 from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
-from .tensors.points import ModelPoints
 from .version import version
 from .watch import Watch
 
