@@ -196,7 +196,7 @@ def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) ->
         kinds = ", ".join(sorted({type(chunk).__name__ for chunk in chunks}))
         raise TracerError(f"megalens.trace takes a torch.nn.Module, or a list of model chunks; {kinds} came.")
     if adapter is None:
-        adapter = find_adapter(model)
+        return find_adapter(model).points(model)  # type: ignore[arg-type]
     points: ModelPoints = adapter.points(model)
     return points
 

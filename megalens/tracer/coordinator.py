@@ -199,7 +199,7 @@ class Coordinator:
         )
         return self.instruments.fill(message, "describe")
 
-    def applied(self, start: StepStart, step: int) -> None:
+    def applied(self, start: StepStart[TracingPlan], step: int) -> None:
         """Follow what is in force from ``step`` on, and tell the hub."""
         if start.plan is not None:
             self._follow_budget(start.plan)
@@ -211,7 +211,7 @@ class Coordinator:
         asked = {name: flag.setting for name, flag in plan.asked.items()}
         self.budget.follow(plan.budget, asked, plan.cost_reduction)
 
-    def _say_applied(self, start: StepStart, step: int) -> None:
+    def _say_applied(self, start: StepStart[TracingPlan], step: int) -> None:
         worker = self.worker
         if not isinstance(worker, Producer) or (self.peers is not None and self.peers.agreement is None):
             return
@@ -223,7 +223,7 @@ class Coordinator:
         if OWN in start.ids or start.expired:
             worker.reply(self.announcement)
 
-    def _waits(self, start: StepStart, step: int) -> None:
+    def _waits(self, start: StepStart[TracingPlan], step: int) -> None:
         """Tell the hub at once: the step that is waited for may be long in coming."""
         self._say_applied(start, step)
         if isinstance(self.worker, Producer):

@@ -30,10 +30,7 @@ def instruments_from(given: Iterable[Instrument | str] | Mapping[str, Mapping[st
     if isinstance(given, str):
         given = [given]
     settings = given if isinstance(given, Mapping) else {}
-    return [
-        each if isinstance(each, Instrument) else _load(each, settings.get(each, {}))  # type: ignore[arg-type]
-        for each in given
-    ]
+    return [each if isinstance(each, Instrument) else _load(each, settings.get(each, {})) for each in given]
 
 
 def _load(name: Any, settings: Mapping[str, Any]) -> Instrument:

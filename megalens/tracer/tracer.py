@@ -364,7 +364,7 @@ class Tracer:
             numbers, ready = self._scalars.take()
             worker.step_ended(StepCost(self._started, wall_ns, spent, self._control, numbers, ready))
 
-    def _apply(self, start: StepStart) -> None:
+    def _apply(self, start: StepStart[TracingPlan]) -> None:
         worker = self._coordinator.worker
         if worker is not None and worker.untraced:
             return
