@@ -50,7 +50,7 @@ it('no room but a view’s own names views: the table of views is read instead',
       .split('\n')
       .flatMap((line, at) =>
         named(line)
-          .filter(name => own.length === 0 && !allowed.includes(name))
+          .filter(name => !own.includes(name) && !allowed.includes(name))
           .map(name => `${relative('.', path)}:${at + 1} names ${name}: ${line.trim()}`)
       );
   });
