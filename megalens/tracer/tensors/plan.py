@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..protocol import Compressor
-from .tensors.compressing.compression_error import CompressionError
-from .tensors.compressing.compressors import Kernel
-from .tensors.cost_reduction import CostReduction
+from ...protocol import Compressor
+from .compressing.compression_error import CompressionError
+from .compressing.compressors import Kernel
+from .cost_reduction import CostReduction
 
 if TYPE_CHECKING:
-    from .perturb import PerturbPlan
+    from ..perturb import PerturbPlan
 
 __all__ = ["CONTROLS", "PASSES", "PHASES", "FlagPlan", "ModePlan", "TracingPlan"]
 
@@ -145,6 +145,14 @@ class TracingPlan:
         if self.mode.steps is not None:
             plan = replace(plan, mode=replace(plan.mode, steps=None, until=step + self.mode.steps - 1))
         return plan
+
+    def unperturbed(self) -> TracingPlan:
+        """Return the plan without its perturbation."""
+        return replace(self, perturb=None, perturb_until=None)
+
+    def unpaused(self) -> TracingPlan:
+        """Return the plan with the training going on."""
+        return replace(self, mode=replace(self.mode, paused=False, until=None, steps=None))
 
     def patch_from(self, step: int) -> dict[str, Any]:
         """Return a patch that makes this plan, applied at ``step``, of the plan that a process begins with."""

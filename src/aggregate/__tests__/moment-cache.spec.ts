@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { ClientError } from '../../client';
 import { StoreError, type IMomentQuery } from '../../store';
-import { groupMoments, MomentShelf, WorkQueue, type IAggregateWorker } from '..';
+import { groupMoments, MomentCache, WorkQueue, type IAggregateWorker } from '..';
 import { RowSource, lines, type IRow } from './moment-rows';
 import { NodeWorkers } from './node-workers';
 
@@ -17,9 +17,9 @@ describe('the rows of a run', () => {
   const shelved = (
     limit?: number
   ): ((source: RowSource, question?: Partial<IMomentQuery>) => Promise<unknown>) => {
-    const shelf = new MomentShelf(new WorkQueue(noWorker), limit);
+    const cache = new MomentCache(new WorkQueue(noWorker), limit);
     return async (source, question) =>
-      lines(await groupMoments(source, { ...QUESTION, ...question }, undefined, shelf));
+      lines(await groupMoments(source, { ...QUESTION, ...question }, undefined, cache));
   };
 
   it('are brought once, whatever is asked of them', async () => {
@@ -72,7 +72,7 @@ describe('the rows of a run', () => {
   it('stay where they are when there are too many: the server answers, and is not asked for them again', async () => {
     const ask = shelved();
     const source = new RowSource(steps(1, 5, { name: 'w' }));
-    const local = await groupMoments(source, QUESTION, undefined, new MomentShelf(new WorkQueue(noWorker)));
+    const local = await groupMoments(source, QUESTION, undefined, new MomentCache(new WorkQueue(noWorker)));
     source.server = local;
     source.asked.length = 0;
     // It shapes its answer itself, over every step of the run: what it thinned out could not be smoothed here.
@@ -88,13 +88,13 @@ describe('the rows of a run', () => {
   });
 
   it('refuse as the rows would where the server does', async () => {
-    const shelf = new MomentShelf(new WorkQueue(noWorker));
+    const cache = new MomentCache(new WorkQueue(noWorker));
     const refused = async (serverCode: string, status: number): Promise<unknown> => {
       const source = new RowSource(steps(1, 2));
       const cause = new ClientError('refused', 'Choose a role.', { serverCode, status });
       source.rows = async () => null;
       source.groups = () => Promise.reject(new StoreError('unavailable', 'Choose a role.', { cause }));
-      return groupMoments(source, QUESTION, undefined, shelf).catch((error: unknown) => error);
+      return groupMoments(source, QUESTION, undefined, cache).catch((error: unknown) => error);
     };
     const name = 'AggregateError';
     expect(await refused('mixed', 400)).toMatchObject({ name, code: 'mixed', message: 'Choose a role.' });
@@ -103,13 +103,13 @@ describe('the rows of a run', () => {
   });
 
   it('are not waited for by who gave up', async () => {
-    const shelf = new MomentShelf(new WorkQueue(noWorker));
+    const cache = new MomentCache(new WorkQueue(noWorker));
     const source = new RowSource(steps(1, 3));
     const control = new AbortController();
-    const asked = groupMoments(source, QUESTION, control.signal, shelf);
+    const asked = groupMoments(source, QUESTION, control.signal, cache);
     control.abort();
     await expect(asked).rejects.toMatchObject({ name: 'AbortError' });
-    expect((await groupMoments(source, QUESTION, undefined, shelf)).keys).toEqual([['w']]);
+    expect((await groupMoments(source, QUESTION, undefined, cache)).keys).toEqual([['w']]);
   });
 });
 
@@ -126,12 +126,12 @@ describe('many rows', () => {
         nanCount: row === 307 ? 1 : 0
       }))
     );
-  const shelf = (queue: WorkQueue): MomentShelf => new MomentShelf(queue, undefined, 100);
+  const cache = (queue: WorkQueue): MomentCache => new MomentCache(queue, undefined, 100);
 
   it('are kept in the worker, which gives the same answers', async () => {
-    const here = shelf(new WorkQueue(() => Promise.resolve(null)));
+    const here = cache(new WorkQueue(() => Promise.resolve(null)));
     const queue = new WorkQueue(async () => workers.open());
-    const there = shelf(queue);
+    const there = cache(queue);
     const [a, b] = [large(), large()];
     const questions: IMomentQuery[] = [
       { ...QUESTION, by: ['layer'], statistic: 'kurtosis' },
@@ -153,14 +153,14 @@ describe('many rows', () => {
   it('are brought to the page where the worker breaks, before or after it got them', async () => {
     const broken = new WorkQueue(async () => workers.open(workers.missing));
     const source = large();
-    const found = await groupMoments(source, { ...QUESTION, by: [] }, undefined, shelf(broken));
+    const found = await groupMoments(source, { ...QUESTION, by: [] }, undefined, cache(broken));
     expect(found.step).toHaveLength(30);
     const faces: IAggregateWorker[] = [];
     const dies = new WorkQueue(async () => {
       faces.push(workers.open());
       return faces[0] ?? null;
     });
-    const kept = shelf(dies);
+    const kept = cache(dies);
     await groupMoments(source, QUESTION, undefined, kept);
     faces[0]?.onerror?.(new Error('out of memory'));
     expect(await groupMoments(source, { ...QUESTION, by: [] }, undefined, kept)).toEqual(found);

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..protocol import (
+from ...protocol import (
     Compressor,
     Empty,
     NoOp,
@@ -18,16 +18,16 @@ from ..protocol import (
     compressor_from_setting,
     parse_layers,
 )
+from ..flags import FLAGS
+from ..points import ModelPoints
+from .compressing.compression_error import CompressionError
+from .compressing.compressors import make_kernel
+from .compressing.vectors import load_vectors
+from .cost_reduction import CostReduction, apply_cost_reduction
 from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
-from .tensors.compressing.compression_error import CompressionError
-from .tensors.compressing.compressors import make_kernel
-from .tensors.compressing.vectors import load_vectors
-from .tensors.cost_reduction import CostReduction, apply_cost_reduction
-from .tensors.flags import FLAGS
-from .tensors.points import ModelPoints
 
 if TYPE_CHECKING:
-    from .perturb import PerturbPlan
+    from ..perturb import PerturbPlan
 
 __all__ = ["CONTROLS", "PHASES", "TracingPlan", "change_plan", "settings_from"]
 
@@ -170,7 +170,7 @@ def _perturb(
     if setting is None:
         return None
     _allow("perturb", "perturb", controls)
-    from .perturb import perturb_plan
+    from ..perturb import perturb_plan
 
     return perturb_plan(setting, points)
 

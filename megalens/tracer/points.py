@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
-from ..place import Place
+from .place import Place
 
 __all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
 

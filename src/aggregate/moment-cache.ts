@@ -1,15 +1,15 @@
 import type { IMomentIndex, IMomentRows, IMomentSource, MomentStat } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
-import type { DeskAnswer, DeskQuestion } from './moment-desk';
-import { pageQueue, WORKER_ROWS, type DeskPlace, type WorkQueue } from './work-queue';
+import type { TableAnswer, TableQuestion } from './moment-tables';
+import { pageQueue, WORKER_ROWS, type TablePlace, type WorkQueue } from './work-queue';
 
 /** Rows that are kept over all runs when nobody says otherwise; beyond it those that were asked for longest ago go. */
-export const SHELF_ROWS = 4_000_000;
+export const CACHE_ROWS = 4_000_000;
 
 interface IEntry {
   readonly id: string;
   readonly stat: MomentStat;
-  place: DeskPlace;
+  place: TablePlace;
   /** Version of the source's index that the rows are of; null before there are any. */
   version: string | null;
   warnings: string;
@@ -28,7 +28,7 @@ interface IEntry {
  *
  * Where any stat of a run has many rows, all of the run's are in the worker.
  */
-export class MomentShelf {
+export class MomentCache {
   /**
    * @param queue - Where the tables are kept.
    * @param limitRows - Bound of all rows.
@@ -36,7 +36,7 @@ export class MomentShelf {
    */
   constructor(
     private readonly queue: WorkQueue,
-    private readonly limitRows = SHELF_ROWS,
+    private readonly limitRows = CACHE_ROWS,
     private readonly workerRows = WORKER_ROWS
   ) {}
 
@@ -46,14 +46,14 @@ export class MomentShelf {
    * @param stats - Stats whose rows the question is on.
    * @param question - Makes the question of the tables' names.
    * @returns The answer, or null where the source has more rows than it brings here.
-   * @throws AggregateError as the desk, and StoreError as the source.
+   * @throws AggregateError as the tables, and StoreError as the source.
    */
   async ask(
     source: IMomentSource,
     stats: readonly MomentStat[],
-    question: (tables: readonly string[]) => DeskQuestion,
+    question: (tables: readonly string[]) => TableQuestion,
     signal?: AbortSignal
-  ): Promise<DeskAnswer | null> {
+  ): Promise<TableAnswer | null> {
     for (let again = 0; ; again += 1) {
       try {
         return await this.once(source, stats, question, signal);
@@ -72,9 +72,9 @@ export class MomentShelf {
   private async once(
     source: IMomentSource,
     stats: readonly MomentStat[],
-    question: (tables: readonly string[]) => DeskQuestion,
+    question: (tables: readonly string[]) => TableQuestion,
     signal?: AbortSignal
-  ): Promise<DeskAnswer | null> {
+  ): Promise<TableAnswer | null> {
     const index = await source.index(signal);
     const entries = stats.map(stat => this.entry(source, stat));
     const isTooMany = ({ stat, version }: IEntry): boolean =>
@@ -96,7 +96,7 @@ export class MomentShelf {
     }
     signal?.throwIfAborted();
     this.makeRoom(entries);
-    const answer = await this.queue.desk(place, question(entries.map(({ id }) => id)), []);
+    const answer = await this.queue.askTables(place, question(entries.map(({ id }) => id)), []);
     signal?.throwIfAborted();
     return answer;
   }
@@ -106,7 +106,7 @@ export class MomentShelf {
     source: IMomentSource,
     entry: IEntry,
     seen: IMomentIndex,
-    place: DeskPlace,
+    place: TablePlace,
     signal?: AbortSignal
   ): Promise<boolean> {
     entry.usedAt = ++this.clock;
@@ -140,7 +140,7 @@ export class MomentShelf {
     }
     if (whole) {
       if (entry.version !== null && entry.place !== place) {
-        await this.queue.desk(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
+        await this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
       }
       entry.place = place;
       if (!(await this.load(source, entry, null, signal))) {
@@ -172,7 +172,7 @@ export class MomentShelf {
     // Whatever happens on the way, half of a table is none.
     entry.version = null;
     const last = rows.step[rows.step.length - 1];
-    const answer = await this.queue.desk(
+    const answer = await this.queue.askTables(
       entry.place,
       { kind: 'load', table: entry.id, stat: entry.stat, rows: part, from },
       buffersOf(rows)
@@ -222,7 +222,7 @@ export class MomentShelf {
     this.all.delete(entry);
     entry.version = null;
     entry.rows = 0;
-    this.queue.desk(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
+    this.queue.askTables(entry.place, { kind: 'drop', table: entry.id }, []).catch(() => undefined);
   }
 
   private readonly known = new WeakMap<IMomentSource, Map<MomentStat, IEntry>>();
@@ -240,5 +240,5 @@ function buffersOf(rows: IMomentRows): ArrayBufferLike[] {
   return [...new Set(columns.map(column => column.buffer))];
 }
 
-/** The shelf that a page shares. */
-export const pageShelf = new MomentShelf(pageQueue);
+/** The cache that a page shares. */
+export const pageCache = new MomentCache(pageQueue);

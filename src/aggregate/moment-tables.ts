@@ -4,8 +4,8 @@ import { groupTables } from './moment-ratio';
 import { needsWhole, shapeGroups } from './moment-shape';
 import { MomentTable, type IRowPart } from './moment-table';
 
-/** What a desk can be asked. Tables are known by a name that the asker gives them. */
-export type DeskQuestion =
+/** What can be asked of tables. They are known by a name that the asker gives them. */
+export type TableQuestion =
   | {
       readonly kind: 'load';
       readonly table: string;
@@ -18,18 +18,18 @@ export type DeskQuestion =
   | { readonly kind: 'drop'; readonly table: string };
 
 /** What it answers: the number of rows of the table, or groups. */
-export type DeskAnswer =
+export type TableAnswer =
   | { readonly kind: 'rows'; readonly rows: number }
   | { readonly kind: 'groups'; readonly groups: IMomentGroups };
 
 /** Keeps tables of moments and answers questions on them: on the page where they are small, in the worker where they are large. */
-export class MomentDesk {
+export class MomentTables {
   /**
    * Answer a question.
    *
    * @throws AggregateError when the question contradicts itself, or `lost` when there is no such table.
    */
-  ask(question: DeskQuestion): DeskAnswer {
+  ask(question: TableQuestion): TableAnswer {
     switch (question.kind) {
       case 'load': {
         const { table: name, stat, rows, from } = question;
