@@ -32,7 +32,7 @@ line=$'[^\n]*'
 python -c 'import megalens; from megalens.protocol import STREAM_NAMES; megalens.connect; print(megalens.__version__, STREAM_NAMES)'
 python - <<'P'
 from importlib.resources import files
-for room, *script in (("report", "runtime", "report-runtime.js"), ("engine", "bundle", "engine.js")):
+for room, *script in (("report", "runtime", "report-page.json"), ("engine", "bundle", "engine.js")):
     assert files(f"megalens.{room}").joinpath(*script).is_file(), f"the wheel lacks {script[-1]}"
 P
 # Where there was a compiler the wheel holds the kernel, loads it without torch, and says that it is for one platform; else it is for any.

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..protocol import Compressor, Tile, ranges_text
+from ..protocol.messages_generated import FlagSetting
 from .errors import ClientError
 from .query import LayerChoice, chosen_ranges
 
-__all__ = ["FlagChoice", "build_patch", "check_phases", "layers_text"]
-
-FlagChoice = dict[str, Any] | None
-"""A ``FlagSetting``, or ``None`` for off."""
+__all__ = ["build_patch", "check_phases", "layers_text"]
 
 _PHASES = ("train", "eval", "generate")
 _PASSES = ("forward", "backward")
@@ -20,7 +18,7 @@ _REPLICAS = ("first", "all")
 
 
 def build_patch(
-    config: Mapping[str, Mapping[str, Any]],
+    config: Mapping[str, FlagSetting],
     flags: Mapping[str, Compressor | Mapping[str, Any] | bool | None],
     *,
     layers: LayerChoice = None,
@@ -29,7 +27,7 @@ def build_patch(
     phases: str | Sequence[str] | None = None,
     passes: str | Sequence[str] | None = None,
     replicas: str | None = None,
-) -> dict[str, FlagChoice]:
+) -> dict[str, FlagSetting | None]:
     """Return the settings by flag name that ``run.configure(...)`` asks for.
 
     Parameters
@@ -60,7 +58,8 @@ def build_patch(
         if replicas not in _REPLICAS:
             raise _bad("replicas", "first or all", replicas)
         extras["replicas"] = replicas
-    patch: dict[str, FlagChoice] = {}
+    # What a person gives is checked by the tracer, which answers with the field at fault.
+    patch: dict[str, Any] = {}
     for flag, choice in flags.items():
         if choice is None or choice is False:
             patch[flag] = None

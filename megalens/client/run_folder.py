@@ -12,8 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import STREAMS, ProtocolError, Stream, Streams, compressor_infos
+from ..protocol import STREAMS, ProtocolError, Stream, Streams
 from ..protocol.messages import check_message
+from ..protocol.messages_generated import Hello, RunState, Status
+from .bare_hello import bare_hello
 from .errors import ClientError
 from .query import Query
 from .stream_end import StreamEnd, arrows_end, parquet_end
@@ -23,7 +25,6 @@ __all__ = ["RunFolder"]
 _FORMAT = 1
 _MAX_HEADER_BYTES = 32 * 1024 * 1024
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LIMITS = {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1}
 _ENDED = ("finished", "lost")
 
 
@@ -82,7 +83,7 @@ class RunFolder:
         return self.ended is not None
 
     @property
-    def state(self) -> str:
+    def state(self) -> RunState:
         """State of the run when ``run.json`` was last written."""
         state = self.header.get("state")
         return state if state in ("waiting", "training", "paused", "idle", *_ENDED) else "lost"
@@ -95,33 +96,23 @@ class RunFolder:
         steps = [entry.get("last_step") for entry in entries if isinstance(entry, dict)]
         return max((step for step in steps if isinstance(step, int) and step > 0), default=0)
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
         header = self.header
-        hello = {
-            "type": "hello",
-            "protocol": "megalens.v1",
-            "run": header["run"],
-            "seq": 0,
-            "model": header.get("model"),
-            "layout": header.get("layout"),
-            "flags": header.get("flags") or [],
-            "compressors": header.get("compressors") or compressor_infos(),
-            "config": header.get("config") or {"flags": {}},
-            "limits": dict(_LIMITS),
-            "versions": header.get("versions") or {},
-            "streams": self.streams.told(),
+        told = ("model", "layout", "flags", "compressors", "config", "versions", "origin", "statistics")
+        hello: Hello = bare_hello(header["run"])
+        # Whether a recording's file holds what a message may say is checked below.
+        known: Any = {name: header[name] for name in told if header.get(name)} | {
+            "streams": self.streams.told()
         }
-        for name in ("origin", "statistics"):
-            if header.get(name):
-                hello[name] = header[name]
+        hello.update(known)
         try:
             check_message(hello)
         except ProtocolError as error:
             raise _unreadable(f"{error.message}") from error
         return hello
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
         state = self.state if self.closed else "lost"
         missing = [
@@ -129,7 +120,7 @@ class RunFolder:
             for pair in self.header.get("missing_steps") or []
             if isinstance(pair, list) and len(pair) == 2 and all(isinstance(step, int) for step in pair)
         ]
-        status: dict[str, Any] = {
+        status: Status = {
             "type": "status",
             "state": state,
             "step": max(self.step, self._last_step()),

@@ -66,7 +66,9 @@ from .views import (
     VIEW_NAMES,
     check_view_options,
     option_name,
+    option_schema,
     python_name,
+    view_about,
     view_defaults,
     view_fields,
 )
@@ -144,7 +146,9 @@ __all__ = [
     "restamp_header",
     "stream_schema",
     "option_name",
+    "option_schema",
     "python_name",
+    "view_about",
     "view_defaults",
     "view_fields",
 ]

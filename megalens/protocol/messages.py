@@ -13,6 +13,7 @@ from jsonschema.exceptions import ValidationError
 
 from .contract import contract_json
 from .errors import ProtocolError
+from .messages_generated import Message
 from .quick_check import quick_check
 
 __all__ = [
@@ -34,7 +35,7 @@ MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
 _MAX_DEPTH = 32
 
 
-def encode_message(message: dict[str, Any]) -> str:
+def encode_message(message: Message | dict[str, Any]) -> str:
     """Return the JSON text of a message after checking it.
 
     Raises

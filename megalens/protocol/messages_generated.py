@@ -57,6 +57,14 @@ __all__ = [
     "SiteInfo",
     "Statistics",
     "Status",
+    "Stream",
+    "StreamField",
+    "StreamPolicy",
+    "StreamPolicyDrop",
+    "StreamPolicyNonfinite",
+    "StreamPolicyPacking",
+    "StreamStatus",
+    "StreamStatusNonfinite",
 ]
 
 Role = Literal["producer", "viewer"]
@@ -407,6 +415,111 @@ class Budget(TypedDict):
     """Sentences, in the order in which it was given up."""
 
 
+class StreamField(TypedDict):
+    """One column of a stream. Types of later versions may come: a reader that does not know one keeps the stream away from itself, and says so."""
+
+    name: str
+    type: str
+    """int64, int32, float64, utf8, list<int32>, list<float32> or list<utf8>."""
+    doc: NotRequired[str]
+    absent: NotRequired[str]
+    """nan: the column came later, and is read as NaN from a recording that lacks it."""
+
+
+class StreamPolicyDrop(TypedDict):
+    """What a slow viewer's full queue gives up: streams of a lower order first. Absent: never."""
+
+    order: int
+    covered_first: NotRequired[bool]
+    """First the frames of which every row's identity has a newer row in the queue."""
+
+
+class StreamPolicyNonfinite(TypedDict):
+    """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
+
+    counts: NotRequired[list[str]]
+    values: NotRequired[list[str]]
+    first: NotRequired[list[str]]
+
+
+class StreamPolicyPacking(TypedDict):
+    """How a closed recording is packed to Parquet."""
+
+    group_rows: NotRequired[int]
+    group_bytes: NotRequired[int]
+    null_marks: NotRequired[bool]
+    """Whether columns carry marks of nulls, which no stream has."""
+    dictionary: NotRequired[list[str]]
+    """Columns whose values come again; all when absent."""
+    fast: NotRequired[list[str]]
+    """Columns that hardly repeat: LZ4 in place of zstd."""
+
+
+class StreamPolicy(TypedDict):
+    """How every room treats a stream. README.md says what each member means."""
+
+    keep: str
+    """What the hub keeps for viewers that come later: all rows, or the newest frames."""
+    hub_bytes: NotRequired[int]
+    """Of the newest frames, so many bytes at most; limits.backlog_bytes when absent or larger."""
+    drop: NotRequired[StreamPolicyDrop]
+    """What a slow viewer's full queue gives up: streams of a lower order first. Absent: never."""
+    identity: NotRequired[list[str]]
+    """Columns that say what a row is about: a newer row of the same identity takes its place."""
+    newer: NotRequired[str]
+    """Column that rises within an identity: tells rows that come a second time."""
+    memory_bytes: NotRequired[int]
+    """Bound in a kernel."""
+    page_bytes: NotRequired[int]
+    """Bound in a browser's page."""
+    row_bytes: NotRequired[int]
+    """What a row costs beside the values of its lists: to thin out steps before rows are read."""
+    shape: NotRequired[str]
+    """Column whose product says how many float32 values a row has."""
+    replay_order: NotRequired[int]
+    """Of rows of one step, streams of a lower order are replayed first."""
+    marks_step: NotRequired[bool]
+    """Whether a row says that its step was reached; true when absent."""
+    ask: NotRequired[dict[str, str]]
+    """Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite. The step can always be."""
+    nonfinite: NotRequired[StreamPolicyNonfinite]
+    """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
+    packing: NotRequired[StreamPolicyPacking]
+    """How a closed recording is packed to Parquet."""
+
+
+class Stream(TypedDict):
+    """One stream as it is declared: what a row is, its columns in order, and how every room treats it."""
+
+    title: str
+    doc: NotRequired[str]
+    instrument: NotRequired[str]
+    """Which instrument fills it."""
+    policy: StreamPolicy
+    fields: list[StreamField]
+
+
+class StreamStatusNonfinite(TypedDict):
+    """StreamStatusNonfinite."""
+
+    count: int
+    first: dict[str, Any]
+    """The columns that the policy names, of the first such row."""
+
+
+class StreamStatus(TypedDict):
+    """What has come of one stream so far."""
+
+    rows: int
+    bytes: int
+    """Of all frames together."""
+    first_step: NotRequired[int | None]
+    last_step: NotRequired[int | None]
+    dropped: NotRequired[int]
+    """Rows that this viewer was not sent because it was slow; status.dropped.viewer is the sum. Absent: none."""
+    nonfinite: NotRequired[StreamStatusNonfinite]
+
+
 class Join(TypedDict):
     """First message of every connection, client to hub."""
 
@@ -440,6 +553,8 @@ class Announce(TypedDict):
     """What viewers may do beyond looking. Absent: nothing."""
     sites: NotRequired[list[SiteInfo]]
     """What can be perturbed, where controls has perturb."""
+    streams: NotRequired[dict[str, Stream]]
+    """Streams by name, beside those of streams.json, that this producer sends."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
     leader: NotRequired[int]
@@ -490,6 +605,8 @@ class Hello(TypedDict):
     """What viewers may do beyond looking. Absent: nothing."""
     sites: NotRequired[list[SiteInfo]]
     """What can be perturbed, where controls has perturb."""
+    streams: NotRequired[dict[str, Stream]]
+    """Every stream of the run by name, those that this version of the protocol does not know too."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
 
@@ -538,6 +655,8 @@ class Status(TypedDict):
     """Sentences for the user, such as 'The hub was restarted at step 812'."""
     ranks: NotRequired[list[RankState]]
     """Every training process that was heard of, by rank."""
+    streams: NotRequired[dict[str, StreamStatus]]
+    """What has come so far, by stream; one that is not here has no rows."""
     budget: NotRequired[Budget]
     perturbed_steps: NotRequired[int]
     """Steps that a perturbation has touched so far."""

@@ -27,12 +27,12 @@ __all__ = [
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
 
-_OPTIONS = contract_json("views.schema.json")["$defs"]["Moments"]["properties"]
+_DEFINITIONS = contract_json("views.schema.json")["$defs"]
 
-MOMENT_STATS: tuple[str, ...] = tuple(_OPTIONS["stat"]["enum"])
+MOMENT_STATS: tuple[str, ...] = tuple(_DEFINITIONS["Measured"]["enum"])
 """What can be measured, in the order in which it is offered."""
 
-MOMENT_READINGS: tuple[str, ...] = tuple(_OPTIONS["statistic"]["enum"])
+MOMENT_READINGS: tuple[str, ...] = tuple(_DEFINITIONS["MomentStatistic"]["enum"])
 """What a picture can show of a group; ``nonfinite`` is ``nan_count`` and ``inf_count`` together."""
 
 MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")

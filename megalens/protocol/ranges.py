@@ -20,7 +20,7 @@ Ranges = tuple[tuple[int, int], ...]
 # 15 digits are whole numbers in JavaScript, too.
 _PIECE = re.compile(r"[ \t]*([0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]*")
 _MOST_CHARACTERS = 10_000
-_MOST_NUMBERS = 1_000_000
+_MOST_NUMBERS = 100_000
 _TEXTS = "'all' or ranges such as '1-4,7'"
 
 
@@ -62,7 +62,7 @@ def join_numbers(numbers: int | Iterable[int]) -> Ranges:
     Raises
     ------
     TypeError, ValueError
-        For anything but whole numbers, and for more than a million of them.
+        For anything but whole numbers, and for more than 100 000 of them.
     """
     if isinstance(numbers, range) and numbers.step == 1:
         return ((numbers.start, numbers.stop - 1),) if numbers else ()

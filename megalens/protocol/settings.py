@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from .kinds import Kind, kind_from_setting, kind_infos
+from .messages_generated import CompressorInfo
 
 __all__ = [
     "COMPRESSORS",
@@ -99,9 +100,9 @@ class Projection(Compressor):
 COMPRESSORS: dict[str, type[Compressor]] = {kind.name: kind for kind in (Tile, NoOp, Empty, Projection)}
 
 
-def compressor_infos() -> list[dict[str, Any]]:
+def compressor_infos() -> list[CompressorInfo]:
     """Return the ``CompressorInfo`` list that ``announce`` and ``hello`` carry."""
-    return kind_infos(COMPRESSORS)
+    return [*kind_infos(COMPRESSORS)]
 
 
 def compressor_from_setting(setting: Mapping[str, Any], field: str = "compressor") -> Compressor:

@@ -18,9 +18,9 @@ const missing: Record<string, unknown> = {
   performance: { now: () => timers.now },
   queueMicrotask: (callback: () => void) => void Promise.resolve().then(callback),
   structuredClone: clone,
+  setImmediate: (callback: () => void) => timers.start(callback),
   setTimeout: timers.start,
   clearTimeout: timers.stop,
-  setImmediate: (callback: () => void) => timers.start(callback),
   // Vega names it and never calls it.
   setInterval: none
 };

@@ -10,5 +10,6 @@ export * from './protocol-error';
 export * from './ranges';
 export * from './streams.generated';
 export * from './tensor-name';
+export * from './view-info';
 export * from './view-options';
 export * from './views.generated';

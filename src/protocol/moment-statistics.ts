@@ -5,7 +5,7 @@ export type MomentStatisticName = Required<MomentsOptions>['statistic'];
 
 /** What can be measured, in the order in which it is offered. */
 export const MOMENT_STATS: readonly Required<MomentsOptions>['stat'][] =
-  VIEWS_SCHEMA.$defs?.Moments?.properties?.stat?.enum ?? [];
+  VIEWS_SCHEMA.$defs?.Measured?.enum ?? [];
 
 /** Merged moments of groups; one entry a group. Columns that a statistic does not need may be empty. */
 export interface IMergedMoments {

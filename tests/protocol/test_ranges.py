@@ -42,18 +42,19 @@ def test_what_is_no_number_is_refused(value):
         read_ranges(value, "layers")
 
 
-def test_wide_ranges_long_texts_and_endless_numbers_take_no_memory():
+def test_wide_ranges_and_long_texts_take_no_memory():
+    long = "1," * 100_000 + "1"
     tracemalloc.start()
     try:
         assert in_ranges(999_999_999, read_ranges("0-999999999", "layers"))
         assert read_ranges(range(10**12), "layers") == ((0, 10**12 - 1),)
-        for endless in ("1," * 10_000_000 + "1",):
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[1]
-            with pytest.raises(ProtocolError):
-                read_ranges(endless, "layers")
-            assert tracemalloc.get_traced_memory()[1] - before < 1_000_000 + 2 * len(endless)
         with pytest.raises(ProtocolError):
-            read_ranges(itertools.count(), "layers")
+            read_ranges(long, "layers")
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_endless_numbers_are_refused():
+    with pytest.raises(ProtocolError):
+        read_ranges(itertools.count(), "layers")

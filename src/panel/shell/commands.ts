@@ -1,9 +1,13 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
+import { LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
+import type { IViewInfo } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { CommandIDs, type IMegalensPanel, type IMegalensViews } from '../../tokens';
 import { megalensIcon } from './icon';
+import type { PanelModel } from './panel-model';
 
 const NO_ARGS = { args: { type: 'object' as const, properties: {} } };
 const VIEW_ARGS = {
@@ -29,14 +33,9 @@ const REPORT_ARGS = {
 export function addPanelCommands(
   commands: CommandRegistry,
   panel: IMegalensPanel,
-  views: IMegalensViews,
   trans: TranslationBundle
 ): void {
-  const ready = async () => {
-    const model = await panel.model();
-    await model.ready();
-    return model;
-  };
+  const ready = () => readyModel(panel);
   commands.addCommand(CommandIDs.openPanel, {
     label: args => (args['isLauncher'] ? trans.__('Training Runs') : trans.__('Show Training Runs')),
     caption: trans.__('See inside a training run: tensors, loss and their charts'),
@@ -44,27 +43,6 @@ export function addPanelCommands(
     describedBy: NO_ARGS,
     execute: () => panel.reveal()
   });
-  const open = (id: string, view: ViewOptions['view'], label: string) =>
-    commands.addCommand(id, {
-      label,
-      describedBy: VIEW_ARGS,
-      icon: args => (args['isPalette'] ? undefined : megalensIcon),
-      execute: async args => {
-        const { run, options } = splitArguments(args);
-        if (run !== null && (view === 'scalars' || view === 'moments' || 'flag' in options)) {
-          return views.open(run, { ...options, view } as ViewOptions);
-        }
-        const model = await ready();
-        if (model.open === null) {
-          return panel.reveal();
-        }
-        return model.openView(view, options as Partial<ViewOptions>);
-      }
-    });
-  open(CommandIDs.openHeatmap, 'heatmap', trans.__('Open Heatmap of a Traced Tensor'));
-  open(CommandIDs.openTrend, 'trend', trans.__('Open Layer Trend'));
-  open(CommandIDs.openScalars, 'scalars', trans.__('Open Loss and Other Scalars'));
-  open(CommandIDs.openMoments, 'moments', trans.__('Open Statistics of Weights, Gradients and Activations'));
   commands.addCommand(CommandIDs.exportReport, {
     label: trans.__('Export Report…'),
     describedBy: REPORT_ARGS,
@@ -110,6 +88,40 @@ export function addPanelCommands(
       return (await panel.model()).openStatistics();
     }
   });
+}
+
+/** Add the command that opens a view, of the panel's run unless it is told another. */
+export function addViewCommand(
+  commands: CommandRegistry,
+  { name, label, summary, command, icon, needs }: IViewInfo,
+  panel: IMegalensPanel,
+  views: IMegalensViews,
+  trans: TranslationBundle
+): IDisposable {
+  return commands.addCommand(command, {
+    label: trans.__(label),
+    caption: trans.__(summary),
+    describedBy: VIEW_ARGS,
+    icon: args =>
+      args['isPalette'] ? undefined : icon === undefined ? megalensIcon : LabIcon.resolve({ icon }),
+    execute: async args => {
+      const { run, options } = splitArguments(args);
+      if (run !== null && (!needs.flag || 'flag' in options)) {
+        return views.open(run, { ...options, view: name } as ViewOptions);
+      }
+      const model = await readyModel(panel);
+      if (model.open === null) {
+        return panel.reveal();
+      }
+      return model.openView(name, options as Partial<ViewOptions>);
+    }
+  });
+}
+
+async function readyModel(panel: IMegalensPanel): Promise<PanelModel> {
+  const model = await panel.model();
+  await model.ready();
+  return model;
 }
 
 function splitArguments(args: ReadonlyPartialJSONObject): {

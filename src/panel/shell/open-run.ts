@@ -45,3 +45,15 @@ export function openRun(id: string, source: IRunSource): IOpenRun {
 export function partsOf({ summary, trace, control, perturb, ranks, cost }: IOpenRun): readonly IPart[] {
   return [summary, trace, control, perturb, ranks, cost];
 }
+
+/** Whether a run has, or may soon have, rows of a stream. What is not known here is not ruled out. */
+export function hasRows(open: IOpenRun, stream: string): boolean {
+  switch (stream) {
+    case 'tensors':
+      return open.trace.tracing;
+    case 'moments':
+      return open.source.hello?.statistics !== undefined;
+    default:
+      return true;
+  }
+}

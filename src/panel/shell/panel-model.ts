@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
+import { viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunEntry, IRunLease, IViewReference } from '../../tokens';
@@ -18,7 +19,7 @@ import {
   type NoticeAction
 } from './notice';
 import { nonFiniteView } from '../summary/non-finite-view';
-import { openRun, partsOf, type IOpenRun } from './open-run';
+import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
 import type { IPanelHost } from './panel-host';
 import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
@@ -127,7 +128,7 @@ export class PanelModel {
         return first && this._open?.trace.toggle(first.name, true);
       }
       case 'open-scalars':
-        return this.openView('scalars');
+        return this.openScalars();
       case 'export-report':
         return this.exportReport();
       case 'show-ranks':
@@ -136,32 +137,34 @@ export class PanelModel {
   }
 
   /** A view of the chosen run on what is traced now, or null where there is nothing to show. */
-  viewOf(view: ViewOptions['view'], options: Partial<ViewOptions> = {}): IViewReference | null {
+  viewOf(view: string, options: Partial<ViewOptions> = {}): IViewReference | null {
     const open = this._open;
     if (open === null) {
       return null;
     }
-    if (view === 'scalars') {
-      return { run: open.id, options: { view, ...options } as ViewOptions };
-    }
-    if (view === 'moments') {
-      // One that is open stays as it was left.
-      const isOpen = this.host.openViews(open.id).some(each => each.view === view);
-      return {
-        run: open.id,
-        options: { view, ...(isOpen ? {} : { kind: 'overview' }), ...options } as ViewOptions
-      };
+    const { needs, first } = viewInfo(view) ?? {};
+    // One that is open stays as it was left.
+    const isOpen = this.host.openViews(open.id).some(each => each.view === view);
+    const known = { view, ...(isOpen ? {} : first), ...options } as ViewOptions;
+    if (needs?.flag !== true) {
+      return { run: open.id, options: known };
     }
     const flag = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
-    return flag === undefined ? null : { run: open.id, options: { view, flag, ...options } as ViewOptions };
+    return flag === undefined ? null : { run: open.id, options: { flag, ...known } as ViewOptions };
   }
 
   /** Open a view of the chosen run on what is traced now. */
-  async openView(view: ViewOptions['view'], options: Partial<ViewOptions> = {}): Promise<void> {
+  async openView(view: string, options: Partial<ViewOptions> = {}): Promise<void> {
     const found = this.viewOf(view, options);
     if (found !== null) {
       await this.host.openView(found.run, found.options);
     }
+  }
+
+  /** Open the view of the stream that the loss is in. */
+  async openScalars(): Promise<void> {
+    const view = viewInfos().find(({ needs }) => needs.streams.includes('scalars'));
+    return view && this.openView(view.name);
   }
 
   /** Show the first value of traced tensors, or of statistics, that was not finite. */
@@ -239,17 +242,18 @@ export class PanelModel {
     if (views.length > 0) {
       return views;
     }
-    if (this.runs.chosen?.kind === 'statistics') {
-      return [{ view: 'moments' }];
-    }
-    const traced = Object.keys(open.trace.config.flags);
+    const files = this.runs.chosen?.kind === 'statistics';
+    const fits = (stream: string): boolean => (files ? stream === 'moments' : hasRows(open, stream));
+    const chosen = viewInfos()
+      .filter(({ report, needs }) => report !== undefined && needs.streams.every(fits))
+      .sort((a, b) => (a.report?.order ?? 0) - (b.report?.order ?? 0))
+      .map(({ name, report, needs }) => ({ flag: needs.flag, options: { view: name, ...report?.options } }));
+    const once = chosen.filter(({ flag }) => !flag).map(({ options }) => options as ViewOptions);
+    const each = chosen.filter(({ flag }) => flag);
+    const flags = Object.keys(open.trace.config.flags).slice(0, 3);
     return [
-      { view: 'scalars' },
-      ...(open.source.hello?.statistics === undefined ? [] : [{ view: 'moments' } as const]),
-      ...traced.slice(0, 3).flatMap<ViewOptions>(flag => [
-        { view: 'trend', flag },
-        { view: 'heatmap', flag, layers: 'all' }
-      ])
+      ...once,
+      ...flags.flatMap(flag => each.map(({ options }) => ({ ...options, flag }) as ViewOptions))
     ];
   }
 

@@ -29,7 +29,7 @@ export function SummarySection({ model }: { model: PanelModel }): React.ReactEle
       {open !== null && model.runs.chosen?.kind === 'statistics' && (
         <p className="jp-MegalensHint">
           {trans.__(
-            'Statistics from files. The model and its training are not known; Moments shows what there is.'
+            'Statistics from files. The model and its training are not known; Statistics shows what there is.'
           )}
         </p>
       )}
@@ -64,7 +64,7 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
             type="button"
             className="jp-MegalensSpark"
             title={trans.__('Open the scalars')}
-            onClick={() => void model.openView('scalars')}
+            onClick={() => void model.openScalars()}
           >
             <Sparkline
               spark={summary.spark}

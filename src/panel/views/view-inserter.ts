@@ -1,8 +1,7 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
-import type { ViewOptions } from '../../protocol/views.generated';
+import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensPanel, IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
-import { isViewName, VIEW_TITLES } from '../../views/registry';
 import { codeOf, isNotebook } from './notebooks';
 import { viewCell } from './view-cell';
 import { dragView } from './view-drag';
@@ -29,7 +28,7 @@ export class ViewInserter {
   /** The view that an element of the page stands for: a button of the panel, or something in a view's tab; null for all else. */
   async subject(node: Element | null): Promise<IViewReference | null> {
     const name = node?.closest<HTMLElement>('.jp-MegalensViews [data-view]')?.dataset['view'];
-    return isViewName(name)
+    return name !== undefined && viewInfo(name) !== undefined
       ? (await this._page.panel.model()).viewOf(name)
       : this._page.views.at(node?.closest('.jp-MegalensViewTab')?.id ?? '');
   }
@@ -44,7 +43,7 @@ export class ViewInserter {
     const subject = await this.subject(handle);
     if (subject !== null) {
       dragView(event, {
-        label: labelOf(subject.options),
+        label: viewTitle(subject.options, title => this._page.trans.__(title)),
         code: target => this._cell(subject, this._notebookAt(target))
       });
     }
@@ -88,9 +87,4 @@ export class ViewInserter {
   }
 
   private _entries: readonly IRunEntry[] = [];
-}
-
-function labelOf(options: ViewOptions): string {
-  const title = VIEW_TITLES[options.view];
-  return 'flag' in options ? `${title} · ${options.flag}` : title;
 }

@@ -1,8 +1,9 @@
 import { WidgetTracker } from '@jupyterlab/apputils';
 import type { TranslationBundle } from '@jupyterlab/translation';
-import type { LabIcon } from '@jupyterlab/ui-components';
+import { LabIcon } from '@jupyterlab/ui-components';
 import { UUID, type ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Signal, type ISignal } from '@lumino/signaling';
+import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IMegalensViews, IViewReference } from '../../tokens';
 import { ViewTab, type IViewTabOptions } from './view-tab';
@@ -86,7 +87,8 @@ export class ViewTabs implements IMegalensViews {
       sayFailure: reason =>
         trans.__('This view could not be loaded: %1. Close the tab and open it again.', String(reason))
     });
-    tab.title.icon = icon;
+    const own = viewInfo(options.view)?.icon;
+    tab.title.icon = own === undefined ? icon : LabIcon.resolve({ icon: own });
     tab.optionsChanged.connect(() => {
       this._name();
       void this.tracker.save(tab);
@@ -115,15 +117,7 @@ export class ViewTabs implements IMegalensViews {
   }
 
   private _viewOf(options: ViewOptions): string {
-    const { trans } = this.options;
-    const kinds = {
-      heatmap: trans.__('Heatmap'),
-      trend: trans.__('Trend'),
-      scalars: trans.__('Scalars'),
-      history: trans.__('History'),
-      moments: trans.__('Moments')
-    };
-    return 'flag' in options ? `${kinds[options.view]} · ${options.flag}` : kinds[options.view];
+    return viewTitle(options, title => this.options.trans.__(title));
   }
 
   private readonly _changed = new Signal<this, void>(this);

@@ -1,5 +1,6 @@
 import * as React from 'react';
-import type { ViewOptions } from '../../protocol/views.generated';
+import { viewInfos, type IViewInfo } from '../../protocol/view-info';
+import { hasRows } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { Section } from '../shell/section';
 
@@ -9,50 +10,32 @@ export function ViewsSection({ model }: { model: PanelModel }): React.ReactEleme
   if (open === null || open.source.hello === null) {
     return null;
   }
-  const views = [
-    ['heatmap', trans.__('Heatmap'), trans.__('One tensor, position by tile')],
-    ['trend', trans.__('Trend'), trans.__('A statistic per layer over steps')],
-    ['history', trans.__('History'), trans.__('Layer by step, and the tensor at any of them')],
-    [
-      'moments',
-      trans.__('Moments'),
-      trans.__('Statistics of weights, gradients and activations, grouped as you like')
-    ],
-    ['scalars', trans.__('Scalars'), trans.__('Loss and other numbers over steps')]
-  ] as const;
-  const traced = open.trace.tracing;
+  const views = viewInfos().filter(({ offer }) => offer.includes('panel'));
   // Why a view would be empty now, or null.
-  const onlyStatistics = model.runs.chosen?.kind === 'statistics';
-  const lacking = (view: ViewOptions['view']): string | null => {
-    if (onlyStatistics) {
-      return view === 'moments' ? null : trans.__('These files hold statistics only');
+  const lacking = ({ needs: { streams, absent } }: IViewInfo): string | null => {
+    if (model.runs.chosen?.kind === 'statistics') {
+      return streams.includes('moments') ? null : trans.__('These files hold statistics only');
     }
-    switch (view) {
-      case 'scalars':
-        return null;
-      case 'moments':
-        return open.source.hello?.statistics === undefined
-          ? trans.__(
-              'No statistics are logged. In the training script: megalens.log_statistics(model, optimizer)'
-            )
-          : null;
-      default:
-        return traced ? null : trans.__('Nothing is traced yet');
-    }
+    return streams.every(stream => hasRows(open, stream))
+      ? null
+      : trans.__(absent ?? 'This run has no rows of it');
   };
   return (
     <Section name="views" title={trans.__('Views')}>
       <div className="jp-MegalensViews">
-        {views.map(([view, label, help]) => (
+        {views.map(info => (
           <button
-            key={view}
+            key={info.name}
             type="button"
             className="jp-MegalensButton"
-            data-view={view}
-            title={lacking(view) ?? trans.__('%1. Click for a tab, or drag into a notebook', help)}
-            onClick={() => void model.openView(view)}
+            data-view={info.name}
+            title={
+              lacking(info) ??
+              trans.__('%1. Click for a tab, or drag into a notebook', trans.__(info.summary))
+            }
+            onClick={() => void model.openView(info.name)}
           >
-            {label}
+            {trans.__(info.title)}
           </button>
         ))}
       </div>

@@ -1,7 +1,10 @@
 /**
  * @jest-environment node
  */
+import { readdirSync, readFileSync } from 'fs';
+import { join } from 'path';
 import { drawSVG, LIGHT_THEME, PAGE_DARK, vegaLiteSpec } from '../../charts';
+import type { ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
 import { fullRun, PICTURED } from './pictured';
 
@@ -73,6 +76,27 @@ it('says nothing of the machine that it comes from', async () => {
   expect(still?.caption[0]).toBe('Replay of …/a.');
 });
 
+it('draws without the runs that cannot be opened, and says so', async () => {
+  const gone = { list: () => Promise.resolve([]), acquire: () => Promise.reject(new Error('gone')) };
+  for (const runs of [undefined, gone]) {
+    const options: ViewOptions = { view: 'moments', kind: 'lines', runs: ['r2'] };
+    const [still] = await readView(fullRun(), options, runs ? { runs } : {});
+    expect(still?.recipe).not.toBeNull();
+    expect(still?.caption).toContain('The run r2 could not be opened here, so it is not drawn.');
+  }
+});
+
 it('rejects options that the contract does not know', async () => {
   await expect(readView(fullRun(), { view: 'heatmap', flag: 'x', layers: 'some' })).rejects.toThrow('layers');
+});
+
+it('reaches no code that needs a page', () => {
+  const root = join(__dirname, '..');
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
+    name => /\.ts$/.test(name) && !/^(mount|__tests__)\b|^(index|registry|view)\.ts$/.test(name)
+  );
+  expect(files.length).toBeGreaterThan(60);
+  const page =
+    /from '(\.\.?\/)+mount\b|\b(document|window|navigator|localStorage)\b[.?[]|\b(HTML|SVG)\w*Element\b/;
+  expect(files.filter(name => page.test(readFileSync(join(root, name), 'utf8')))).toEqual([]);
 });

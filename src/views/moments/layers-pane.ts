@@ -9,7 +9,7 @@ import { lineColors } from './colors';
 import { moveOf, placeNear } from '../shared/places';
 import { finiteRange, type IMomentLine } from './line';
 import { lineRecipe } from './line-recipe';
-import { comparedTitle, runWords } from './line-words';
+import { comparedTitle, missingWords, runWords } from './line-words';
 import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
@@ -143,13 +143,13 @@ export class LayersPane extends MomentPane {
       return own === step ? [] : [t('%1 is at step %2, the nearest one.', name, formatInteger(own))];
     });
     const bars = options.marks === 'bars';
-    const without = otherRuns.filter((_, at) => steps[at] === null).map(each => each.name);
+    const without = otherRuns.filter((_, at) => steps[at] === null);
     return [
       ...(bars && options.compare === 'overlay'
         ? []
         : runWords(options, this.source.name, otherRuns, there, t)),
       ...elsewhere,
-      ...(without.length > 0 ? [t('Nothing to compare in %1.', without.join(', '))] : [])
+      ...missingWords(without, t)
     ];
   }
 

@@ -10,6 +10,7 @@ import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
 import { oneTensor } from './one-tensor';
 import type { IOtherRun, OtherRuns } from './other-runs';
+import { missingWords } from './line-words';
 import { MomentReader } from './reader';
 import { refusalOf } from './refusal';
 import { capital, quantityWords } from './words';
@@ -148,7 +149,12 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
 
   /** What to say where no tensor is left to draw. */
   protected nothing(): IState {
-    return nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
+    const state = nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
+    const missing = missingWords(
+      this.otherRuns.filter(each => each.isAbsent),
+      this.t
+    );
+    return missing.length > 0 ? { ...state, sentence: missing.join(' ') } : state;
   }
 
   /** Whether there is a picture to draw of many rows before their total is known; `fill` finds none then. */

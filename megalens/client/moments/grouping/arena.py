@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Shelf"]
+__all__ = ["Arena"]
 
 _BLOCK_BYTES = 8 * 1024 * 1024
 _ALIGNED = 64
 
 
-class Shelf:
+class Arena:
     """Keeps copies of arrays side by side in large blocks.
 
     Where they lie in gaps between large arrays that are freed, the next large ones do not fit into these: a hundred megabytes more of memory are taken, which the system has to

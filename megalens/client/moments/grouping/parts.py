@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arena import Shelf
+from .arena import Arena
 from .cells import Cells
 from .query import MomentQuery
 from .readings import reading_error, reading_value
@@ -54,11 +54,11 @@ class Part:
     steps: Whole
     across: int = 0
 
-    def take(self, places: Whole, shelf: Shelf) -> Part:
-        """Return some of the cells, in the order of ``places``, kept on a shelf."""
+    def take(self, places: Whole, arena: Arena) -> Part:
+        """Return some of the cells, in the order of ``places``, kept in an arena."""
 
         def taken(column: NDArray[Any]) -> NDArray[Any]:
-            return shelf.keep(column[places])
+            return arena.keep(column[places])
 
         return Part(
             {name: taken(key) for name, key in self.keys.items()},
@@ -66,7 +66,7 @@ class Part:
             taken(self.value),
             taken(self.bad),
             {name: taken(column) for name, column in self.more.items()},
-            shelf.keep(self.steps),
+            arena.keep(self.steps),
         )
 
 

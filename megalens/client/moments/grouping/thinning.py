@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arena import Shelf
+from .arena import Arena
 from .parts import Part
 
 __all__ = ["Thinner", "keep_extremes", "stretches"]
@@ -40,7 +40,7 @@ class Thinner:
         self._last = last
         self._known: _Spans | None = None
         self._seen = _Spans.none(groups)
-        self._shelf = Shelf()
+        self._arena = Arena()
 
     @property
     def count(self) -> Whole:
@@ -57,7 +57,7 @@ class Thinner:
             and (seen.count[there] > self._points).all()
         ):
             return False
-        self._known, self._seen, self._shelf = seen, _Spans.none(len(there)), Shelf()
+        self._known, self._seen, self._arena = seen, _Spans.none(len(there)), Arena()
         return True
 
     def thin(self, part: Part) -> Part:
@@ -83,7 +83,7 @@ class Thinner:
         keep = keep_extremes(np.flatnonzero(changes), part.value[order], part.bad[order])
         if known is not None:
             keep |= known.count[code] <= self._points
-        return part.take(np.sort(order[keep]), self._shelf)
+        return part.take(np.sort(order[keep]), self._arena)
 
     def _thin_grid(self, part: Part, first: int) -> Part:
         """Thin a part of which every step has the same groups: they need no sorting, and their stretches are the same."""
@@ -91,7 +91,7 @@ class Thinner:
         self._seen.note(part.keys["code"][:across], part.steps[0], part.steps[-1], steps)
         runs = np.flatnonzero(np.diff(stretches(part.steps, first, self._last, self._points), prepend=-1))
         keep = keep_extremes(runs, part.value.reshape(steps, across), part.bad.reshape(steps, across))
-        return part.take(np.flatnonzero(keep), self._shelf)
+        return part.take(np.flatnonzero(keep), self._arena)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...errors import ClientError
 from ..rows.cache_folder import cache_folder
-from .chunk import CHUNK_COLUMNS, Chunk
+from .chunk import CHUNK_COLUMNS, JsonlChunk
 from .tree import StatisticsFile
 
 __all__ = ["CachedFile", "Part", "write_part"]
@@ -180,7 +180,7 @@ class CachedFile:
                 code="unreadable",
             ) from error
 
-    def add(self, chunk: Chunk, file: str, begin: int, end: int, crc: int) -> None:
+    def add(self, chunk: JsonlChunk, file: str, begin: int, end: int, crc: int) -> None:
         """Add what was read of a stretch. ``file`` is the Parquet file that :func:`write_part` made of it."""
         state = self._state
         for problem in chunk.problems:

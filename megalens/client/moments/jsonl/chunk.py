@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ....protocol import MOMENT_STATS, moments_from_raw_sums
 
-__all__ = ["CHUNK_COLUMNS", "Chunk", "Problem", "read_chunk"]
+__all__ = ["CHUNK_COLUMNS", "JsonlChunk", "Problem", "read_chunk"]
 
 _SUMS = ("count", "sum_1", "sum_2", "sum_3", "sum_4")
 _fetch = itemgetter(*_SUMS)
@@ -63,7 +63,7 @@ class Problem:
 
 
 @dataclass
-class Chunk:
+class JsonlChunk:
     """What was read.
 
     Attributes
@@ -186,7 +186,9 @@ class _Builder:
         return place
 
 
-def read_chunk(data: bytes, begin: int, kind: str, rank: int, before: Callable[[], int] = lambda: 0) -> Chunk:
+def read_chunk(
+    data: bytes, begin: int, kind: str, rank: int, before: Callable[[], int] = lambda: 0
+) -> JsonlChunk:
     """Read whole lines. What cannot be read is left out and told, and nothing else with it.
 
     Parameters
@@ -220,7 +222,7 @@ def read_chunk(data: bytes, begin: int, kind: str, rank: int, before: Callable[[
             if len(problems) < _MOST_PROBLEMS:
                 problems.append(Problem(number, said))
     table, records = builder.table()
-    return Chunk(table, records, builder.layouts, lines, problems, left_out)
+    return JsonlChunk(table, records, builder.layouts, lines, problems, left_out)
 
 
 def _number_of_line(before: Callable[[], int], number: int) -> int:

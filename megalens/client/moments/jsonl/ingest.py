@@ -14,7 +14,7 @@ from ...errors import ClientError
 from ..rows.cache_folder import locked
 from ..rows.moment_rows import Progress
 from .cached_file import CachedFile, write_part
-from .chunk import Chunk, read_chunk
+from .chunk import JsonlChunk, read_chunk
 from .parse_process import ParseProcess
 
 __all__ = ["bring_up_to_date"]
@@ -110,7 +110,7 @@ def _add_stretches(
     idle = list(pool)
     with ThreadPoolExecutor(len(pool)) as threads:
 
-        def parse(stretch: _Stretch) -> tuple[Chunk, str, int]:
+        def parse(stretch: _Stretch) -> tuple[JsonlChunk, str, int]:
             process = idle.pop()
             try:
                 return process.parse(source, stretch.begin, stretch.end, file.folder)
@@ -127,7 +127,7 @@ def _add_stretches(
             yield _take(file, stretch, parsed)
 
 
-def _take(file: CachedFile, stretch: _Stretch, parsed: Future[tuple[Chunk, str, int]] | None) -> int:
+def _take(file: CachedFile, stretch: _Stretch, parsed: Future[tuple[JsonlChunk, str, int]] | None) -> int:
     if parsed is None:
         _skip(file, stretch)
     else:

@@ -17,7 +17,7 @@ import orjson
 
 from ...errors import ClientError
 from .cached_file import write_part
-from .chunk import CHUNK_COLUMNS, Chunk, Problem, read_chunk
+from .chunk import CHUNK_COLUMNS, JsonlChunk, Problem, read_chunk
 from .tree import StatisticsFile
 
 __all__ = ["ParseProcess", "main"]
@@ -48,7 +48,9 @@ class ParseProcess:
         self._process.wait()
         self._process.stdout.close()
 
-    def parse(self, source: StatisticsFile, begin: int, end: int, folder: Path) -> tuple[Chunk, str, int]:
+    def parse(
+        self, source: StatisticsFile, begin: int, end: int, folder: Path
+    ) -> tuple[JsonlChunk, str, int]:
         """Parse a stretch and write its rows to ``folder``; return what was read (without the rows), the file's name and the text's checksum."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -71,7 +73,7 @@ class ParseProcess:
         answer = orjson.loads(line)
         if "error" in answer:
             raise ClientError(f"{source.path.name} could not be read: {answer['error']}", code="unreadable")
-        chunk = Chunk(
+        chunk = JsonlChunk(
             CHUNK_COLUMNS.empty_table(),
             np.array(answer["records"], np.int64).reshape(-1, 5),
             answer["layouts"],

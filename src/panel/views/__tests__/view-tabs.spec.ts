@@ -58,18 +58,18 @@ describe('tabs of views', () => {
     await tabs.open('r1', { view: 'moments' });
     await tabs.open('r1', { view: 'heatmap', flag: 'HiddenStates' });
     await settled();
-    expect(labels()).toEqual(['Moments', 'Heatmap · HiddenStates']);
+    expect(labels()).toEqual(['Statistics', 'Heatmap · HiddenStates']);
     await tabs.open('r2', { view: 'moments' });
     await settled();
     expect(labels()).toEqual([
-      'Moments · gpt-base',
+      'Statistics · gpt-base',
       'Heatmap · HiddenStates · gpt-base',
-      'Moments · gpt-hot'
+      'Statistics · gpt-hot'
     ]);
     const [first, second, third] = tabs.tracker.filter(() => true);
-    expect(first!.title.caption).toBe('Moments of run gpt-base');
+    expect(first!.title.caption).toBe('Statistics of run gpt-base');
     third!.dispose();
-    expect(labels()).toEqual(['Moments', 'Heatmap · HiddenStates']);
+    expect(labels()).toEqual(['Statistics', 'Heatmap · HiddenStates']);
     first!.dispose();
     second!.dispose();
   });
