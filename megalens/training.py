@@ -58,7 +58,7 @@ def trace(
         What to trace from the first step on: ``{"MLP1_mat_mul": Tile(96)}``, or complete ``FlagSetting`` mappings, or just names. Nothing, and no hook, when absent:
         viewers can switch flags on at any time.
     layers, every, phases, samples
-        Which layers (``"all"``, ``"1-4,7"``), every how-manieth training step, in which phases, and how many first samples of each micro-batch (None for all), where a
+        Which layers (``"all"``, ``"1-4,7"``), every n-th training step, in which phases, and how many first samples of each micro-batch (None for all), where a
         flag does not say its own.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
