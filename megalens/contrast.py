@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .adapters.find import find_adapter
 from .tracer.errors import TracerError
-from .tracer.tensors.points import IAdapter, ModelPoints, Source
+from .tracer.points import IAdapter, ModelPoints, Source
 
 __all__ = ["Positions", "contrast_vectors", "save_vectors"]
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from .launch_statistics import add_statistics_arguments, statistics_settings
 from .tracer.errors import TracerError
-from .tracer.plan import CONTROLS
+from .tracer.tensors.plan import CONTROLS
 from .tracer.tracer import Tracer
 from .training import trace
 from .training_statistics import log_statistics
@@ -64,6 +64,7 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "record": (str, "folder into which the run is recorded"),
     "allow": (_words, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
+    "instruments": (_words, "names of further instruments that watch the steps, with commas"),
     "hub_host": (str, "address on which the hub listens (default: loopback)"),
     "linger": (float, "seconds for which the hub stays for viewers once the training is over"),
 }

@@ -216,7 +216,7 @@ class NotebookRun(NotebookViews):
 
     def _painter(self) -> Callable[[Mapping[str, Any]], tuple[str, str]]:
         def paint(options: Mapping[str, Any]) -> tuple[str, str]:
-            from .report import draw_picture
+            from .widgets.picture import draw_picture
 
             return draw_picture(self._run, options)
 
@@ -224,7 +224,7 @@ class NotebookRun(NotebookViews):
 
     def _framer(self) -> Callable[[Mapping[str, Any]], DataFrame]:
         def frame(options: Mapping[str, Any]) -> DataFrame:
-            from .report import explored
+            from .client.moments.explored import explored
 
             return explored(self._run, options)
 

@@ -280,6 +280,8 @@ class NotebookViews(ABC):
         series: int = 40,
         runs: Any = (),
         compare: Literal["overlay", "difference", "ratio"] = "overlay",
+        derive: str | None = None,
+        filter: str | None = None,
     ) -> Moments:
         """Draw the statistics of parameters, gradients and activations, over any grouping of tensors.
 
@@ -337,6 +339,13 @@ class NotebookViews(ABC):
             Other runs, or their ids, to compare with.
         compare : {"overlay", "difference", "ratio"}
             The runs over one another, or what each of the others is minus, or over, this one.
+        derive : str, optional
+            Of the table: new columns as expressions of arquero, such as 'share = d.value /
+            op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one
+            group.
+        filter : str, optional
+            Of the table: which rows it shows, as an expression of arquero, such as 'd.value >
+            op.mean(d.value)'.
 
         Raises
         ------
@@ -364,6 +373,8 @@ class NotebookViews(ABC):
             "series": series,
             "runs": runs,
             "compare": compare,
+            "derive": derive,
+            "filter": filter,
         }
         return self._show(Moments, options)
 

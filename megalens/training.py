@@ -12,13 +12,15 @@ from torch import nn
 
 from .adapters.find import find_adapter
 from .tracer.budget.budget import parse_budget
-from .tracer.config import CONTROLS, TracingPlan, change_plan, settings_from
 from .tracer.errors import TracerError
+from .tracer.flags import FLAGS
+from .tracer.instrument import Instrument
 from .tracer.place import Place
+from .tracer.points import FlagPoints, IAdapter, ModelPoints
+from .tracer.registered import instruments_from
 from .tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from .tracer.sending.peers import Rendezvous
-from .tracer.tensors.flags import FLAGS
-from .tracer.tensors.points import FlagPoints, IAdapter, ModelPoints
+from .tracer.tensors.config import CONTROLS, TracingPlan, change_plan, settings_from
 from .tracer.tracer import Tracer
 
 __all__ = ["model_points", "trace"]
@@ -41,6 +43,7 @@ def trace(
     linger: float = 10.0,
     allow: Sequence[str] = (),
     budget: Any = None,
+    instruments: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]] = (),
     place: Place | None = None,
     first_step: int = 1,
     hub_host: str = "127.0.0.1",
@@ -58,7 +61,7 @@ def trace(
         What to trace from the first step on: ``{"MLP1_mat_mul": Tile(96)}``, or complete ``FlagSetting`` mappings, or just names. Nothing, and no hook, when absent:
         viewers can switch flags on at any time.
     layers, every, phases, samples
-        Which layers (``"all"``, ``"1-4,7"``), every n-th training step, in which phases, and how many first samples of each micro-batch (None for all), where a
+        Which layers (``"all"``, ``"1-4,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (None for all), where a
         flag does not say its own.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
@@ -78,6 +81,9 @@ def trace(
         absent.
     budget : str or float, optional
         What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says what it gave up.
+    instruments : iterable or mapping, optional
+        What else watches the steps: instruments (:mod:`megalens.tracer.instrument`), or names of those that installed packages bring; as a mapping, with the
+        settings of each.
     place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int
@@ -106,6 +112,7 @@ def trace(
         raise TracerError(f"allow takes a list out of {', '.join(CONTROLS)}; {allow!r:.100} came.")
     if not isinstance(first_step, int) or first_step < 1:
         raise TracerError(f"first_step is a whole number from 1 on; {first_step!r:.100} came.")
+    others = instruments_from(instruments)
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults)
     if budget is not None:
@@ -127,7 +134,7 @@ def trace(
         address = address_from(hub)
     rendezvous = Rendezvous.of_job() if hub is not None else None
     traced = address is not None or rendezvous is not None
-    return Tracer(
+    tracer = Tracer(
         points,
         plan if traced else TracingPlan(),
         address,
@@ -139,6 +146,14 @@ def trace(
         controls=[control for control in CONTROLS if control in allow],
         first_step=first_step,
     )
+    try:
+        # Without a hub nothing is watched, as nothing is traced.
+        for instrument in others if traced else ():
+            tracer.attach(instrument)
+    except BaseException:
+        tracer.close()
+        raise
+    return tracer
 
 
 def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
@@ -181,7 +196,7 @@ def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) ->
         kinds = ", ".join(sorted({type(chunk).__name__ for chunk in chunks}))
         raise TracerError(f"megalens.trace takes a torch.nn.Module, or a list of model chunks; {kinds} came.")
     if adapter is None:
-        adapter = find_adapter(model)
+        return find_adapter(model).points(model)  # type: ignore[arg-type]
     points: ModelPoints = adapter.points(model)
     return points
 

@@ -15,9 +15,9 @@ from .tracer.moments.hooks.loss_scale import LossScale
 from .tracer.moments.intervals import Intervals
 from .tracer.moments.jsonl import JsonlFiles
 from .tracer.moments.logger import StatisticsLogger
-from .tracer.plan import TracingPlan
+from .tracer.points import IAdapter
 from .tracer.sending.peers import Rendezvous
-from .tracer.tensors.points import IAdapter
+from .tracer.tensors.plan import TracingPlan
 from .tracer.tracer import Tracer
 from .training import model_points, trace
 

@@ -50,16 +50,10 @@ export function tableModule(views) {
 
 /** Return the map from a view's name to its code. */
 export function loadersModule(views) {
-  const lines = views.map(
-    ({ name, definition }) => `  ${name}: async () => (await import('./${name}')).mount${definition}`
-  );
+  const lines = views.map(({ name }) => `  ${name}: () => import('./${name}')`);
   return (
-    "import type { FullOptionsOf } from '../protocol/view-options';\n" +
-    "import type { ViewOptions } from '../protocol/views.generated';\n" +
-    "import type { Mount } from './view';\n\n" +
     '/** The code of each view, loaded when it is first asked for. */\n' +
-    "export const LOADERS: { readonly [K in ViewOptions['view']]: () => Promise<Mount<FullOptionsOf<K>>> } = {\n" +
-    `${lines.join(',\n')}\n};\n`
+    `export const LOADERS = {\n${lines.join(',\n')}\n} as const;\n`
   );
 }
 

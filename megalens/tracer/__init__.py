@@ -1,11 +1,12 @@
 """The training side: hooks, compression on the device, and a producer thread that the step never waits for."""
 
 from .errors import TracerError
+from .flags import FLAGS, FlagKind
+from .instrument import IHost, Instrument
 from .moments.logger import StatisticsLogger
 from .place import Place
+from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .tensors.compressing.reductions import parse_reduction
-from .tensors.flags import FLAGS, FlagKind
-from .tensors.points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
 from .tracer import StepHandle, Tracer
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "FlagKind",
     "FlagPoints",
     "IAdapter",
+    "IHost",
+    "Instrument",
     "ModelPoints",
     "Place",
     "Shards",

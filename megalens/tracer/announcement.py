@@ -10,10 +10,10 @@ import torch
 
 from ..protocol import compressor_infos
 from ..protocol.version import own_version
+from .flags import FLAGS
 from .perturb import site_infos
 from .place import Place
-from .tensors.flags import FLAGS
-from .tensors.points import ModelPoints
+from .points import ModelPoints
 
 __all__ = ["announcement"]
 

@@ -10,22 +10,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..protocol import ProtocolError
+from ..protocol import STREAMS, ProtocolError, Streams
 from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
-from .config import TracingPlan, change_plan
+from .errors import TracerError
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
+from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
 from .sending.worker import Worker
-from .streams import stream_schema_of
+from .tensors.config import TracingPlan, change_plan
 from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
-from .tensors.points import ModelPoints
 from .watch import Watch
 
 __all__ = ["Coordinator"]
@@ -82,6 +82,7 @@ class Coordinator:
         self._controls = tuple(controls)
         self._tensors = tensors
         self.instruments = Instruments(self.warn)
+        self._streams = Streams(STREAMS.values())
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._watch = Watch(lambda: self.schedule, self.change)
         self._places: list[dict[str, Any]] = []
@@ -138,11 +139,17 @@ class Coordinator:
             moved=self._tell_hub,
             stepped=self.budget.observe if self._place.rank == 0 else None,
             hubless=hubless,
-            schema=lambda stream: stream_schema_of(stream, self.instruments),
+            streams=self._streams,
         )
 
     def attach(self, instrument: Instrument) -> None:
         """Have an instrument told of steps and of what other ranks tell it; raises ``TracerError``."""
+        try:
+            self._streams.announce(instrument.streams)
+        except ProtocolError as error:
+            raise TracerError(
+                f"The streams of {instrument.name} are not declared well: {error.message}"
+            ) from error
         host = Host(
             instrument.name,
             self._place,
@@ -192,7 +199,7 @@ class Coordinator:
         )
         return self.instruments.fill(message, "describe")
 
-    def applied(self, start: StepStart, step: int) -> None:
+    def applied(self, start: StepStart[TracingPlan], step: int) -> None:
         """Follow what is in force from ``step`` on, and tell the hub."""
         if start.plan is not None:
             self._follow_budget(start.plan)
@@ -204,7 +211,7 @@ class Coordinator:
         asked = {name: flag.setting for name, flag in plan.asked.items()}
         self.budget.follow(plan.budget, asked, plan.cost_reduction)
 
-    def _say_applied(self, start: StepStart, step: int) -> None:
+    def _say_applied(self, start: StepStart[TracingPlan], step: int) -> None:
         worker = self.worker
         if not isinstance(worker, Producer) or (self.peers is not None and self.peers.agreement is None):
             return
@@ -216,7 +223,7 @@ class Coordinator:
         if OWN in start.ids or start.expired:
             worker.reply(self.announcement)
 
-    def _waits(self, start: StepStart, step: int) -> None:
+    def _waits(self, start: StepStart[TracingPlan], step: int) -> None:
         """Tell the hub at once: the step that is waited for may be long in coming."""
         self._say_applied(start, step)
         if isinstance(self.worker, Producer):

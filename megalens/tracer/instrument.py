@@ -19,7 +19,7 @@ hook on the model while it watches nothing. What it raises is caught, said once 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from .place import Place
 
 __all__ = ["IHost", "IGatherer", "Instrument", "Rows"]
 
-Rows = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
+Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
 """Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
 
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import torch
 
-from .config import PHASES, TracingPlan, settings_from
 from .coordinator import Coordinator
 from .errors import TracerError
 from .instrument import Instrument
 from .passes import PassHooks
+from .points import ModelPoints
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous, StepStart
 from .sending.scalars import ScalarLog
 from .sending.worker import StepCost
+from .tensors.config import PHASES, TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
-from .tensors.points import ModelPoints
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -364,7 +364,7 @@ class Tracer:
             numbers, ready = self._scalars.take()
             worker.step_ended(StepCost(self._started, wall_ns, spent, self._control, numbers, ready))
 
-    def _apply(self, start: StepStart) -> None:
+    def _apply(self, start: StepStart[TracingPlan]) -> None:
         worker = self._coordinator.worker
         if worker is not None and worker.untraced:
             return

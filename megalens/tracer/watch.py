@@ -9,6 +9,7 @@ from typing import Any
 
 from ..protocol import ProtocolError
 from .sending.peers import Schedule
+from .tensors.plan import TracingPlan
 
 __all__ = ["Watch"]
 
@@ -26,7 +27,9 @@ class Watch:
         Takes a patch; raises ``ProtocolError`` where it cannot be.
     """
 
-    def __init__(self, schedule: Callable[[], Schedule], ask: Callable[[Mapping[str, Any]], int]) -> None:
+    def __init__(
+        self, schedule: Callable[[], Schedule[TracingPlan]], ask: Callable[[Mapping[str, Any]], int]
+    ) -> None:
         self._schedule = schedule
         self._ask = ask
         self._hub_gone: float | None = None

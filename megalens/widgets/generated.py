@@ -176,6 +176,12 @@ class Moments(Explorer):
     compare = Option(
         help="The runs over one another, or what each of the others is minus, or over, this one."
     )
+    derive = Option(
+        help="Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group."
+    )
+    filter = Option(
+        help="Of the table: which rows it shows, as an expression of arquero, such as 'd.value > op.mean(d.value)'."
+    )
 
     _sync = observe(
         "stat",
@@ -196,6 +202,8 @@ class Moments(Explorer):
         "series",
         "runs",
         "compare",
+        "derive",
+        "filter",
     )(View._option_changed)
 
 

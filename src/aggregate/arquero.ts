@@ -1,6 +1,6 @@
 /**
  * The package's entry for tables in TypeScript: `import { aq, moments } from 'megalens/aggregate'`. It brings arquero and nothing of JupyterLab.
- * The page loads it by `loadArquero`, on first use.
+ * The page loads it by `loadTables`, on first use.
  */
 import * as aq from 'arquero';
 import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/moment-statistics';

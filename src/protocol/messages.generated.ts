@@ -681,6 +681,15 @@ export interface Status {
   };
   budget?: Budget;
   /**
+   * By name, settings and state of instruments beside those whose state has members of its own here.
+   */
+  instruments?: {
+    [k: string]: {
+      [k: string]: unknown;
+    };
+  };
+
+  /**
    * Steps that a perturbation has touched so far.
    */
   perturbed_steps?: number;
@@ -1493,6 +1502,11 @@ export const MESSAGES_SCHEMA: Schema = {
         ranks: { type: 'array', maxItems: 16384, items: { $ref: '#/$defs/RankState' } },
         streams: { type: 'object', additionalProperties: { $ref: '#/$defs/StreamStatus' } },
         budget: { $ref: '#/$defs/Budget' },
+        instruments: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { type: 'object', additionalProperties: true }
+        },
         perturbed_steps: { type: 'integer', minimum: 0 }
       }
     },

@@ -267,6 +267,14 @@ export interface MomentsOptions {
    * The runs over one another, or what each of the others is minus, or over, this one.
    */
   compare?: 'overlay' | 'difference' | 'ratio';
+  /**
+   * Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group.
+   */
+  derive?: string | null;
+  /**
+   * Of the table: which rows it shows, as an expression of arquero, such as 'd.value > op.mean(d.value)'.
+   */
+  filter?: string | null;
 }
 
 /**
@@ -463,7 +471,9 @@ export const VIEWS_SCHEMA: Schema = {
         mixed: { type: 'boolean', default: false },
         series: { type: 'integer', minimum: 1, maximum: 500, default: 40 },
         runs: { type: 'array', items: { type: 'string' }, maxItems: 8, default: [] },
-        compare: { enum: ['overlay', 'difference', 'ratio'], default: 'overlay' }
+        compare: { enum: ['overlay', 'difference', 'ratio'], default: 'overlay' },
+        derive: { type: ['string', 'null'], maxLength: 500, default: null },
+        filter: { type: ['string', 'null'], maxLength: 500, default: null }
       }
     },
     Scalars: {

@@ -4,12 +4,12 @@ import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
 import { toCode } from './code';
-import { copyText, element } from './dom';
-import { Menu } from './menu';
+import { copyText, element } from './mount/dom';
+import { Menu } from './mount/menu';
 import type { IOtherMounted, IViewModule, OtherOptions } from './other-views';
-import { untranslated } from './translate';
+import { untranslated } from './shared/translate';
 import type { IView, IViewHost } from './view';
-import { ViewError } from './view-error';
+import { ViewError } from './shared/view-error';
 
 /** A view of another package as hosts hold any view: title and menu around what it draws, its options checked. */
 export class OtherView implements IView {

@@ -1,6 +1,6 @@
 import { addView, type IViewDescriptor } from '../protocol/view-info';
 import type { IRunSource } from '../store/source';
-import type { Translate } from './translate';
+import type { Translate } from './shared/translate';
 
 /** Options of a view of another package, checked, with every default. */
 export type OtherOptions = Readonly<Record<string, unknown>>;

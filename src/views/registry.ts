@@ -1,10 +1,11 @@
 import { viewInfo } from '../protocol/view-info';
-import { fullViewOptions, type FullOptionsOf, type FullViewOptions } from '../protocol/view-options';
+import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
 import { LOADERS } from './loaders.generated';
 import { loadOther } from './other-views';
-import type { IView, IViewHost, Mount } from './view';
+import type { IView, IViewHost } from './view';
+import { loadView } from './view-code';
 
 /** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
@@ -60,16 +61,6 @@ export async function mountView(
     const [module, { OtherView }] = await Promise.all([other(), import('./other-view')]);
     return OtherView.mount(module, node, source, full, host);
   }
-  return mountOwn(node, source, full, host);
-}
-
-async function mountOwn<K extends ViewName>(
-  node: HTMLElement,
-  source: IRunSource,
-  options: FullViewOptions & { view: K },
-  host: IViewHost
-): Promise<IView> {
-  // The options were checked against the schema of the view that they name, which is the one that is loaded.
-  const mount = (await LOADERS[options.view]()) as unknown as Mount<FullOptionsOf<ViewName>>;
-  return mount(node, source, options, host);
+  const [{ mount }, { view }] = await Promise.all([import('./mount'), loadView(full.view)]);
+  return mount(view, node, source, full, host);
 }

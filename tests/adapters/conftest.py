@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from megalens.adapters import find_adapter
-from megalens.tracer.config import TracingPlan, change_plan, settings_from
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture
+from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import pytest
 
 import megalens
 from megalens.tracer import Place
-from megalens.tracer.plan import TracingPlan
 from megalens.tracer.sending.peers import Peers, Schedule
+from megalens.tracer.tensors.plan import TracingPlan
 
 WORKER = Path(__file__).with_name("worker.py")
 ALL = {"HiddenStates": {"compressor": {"name": "Tile", "params": {"tiles": 2}}, "replicas": "all"}}

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from megalens.protocol import ProtocolError
-from megalens.tracer.plan import ModePlan, TracingPlan
 from megalens.tracer.sending.peers import Agreement, Proposal, Schedule
 from megalens.tracer.sending.peers import agreement as agreement_module
 from megalens.tracer.sending.peers.channel import MessageKind
+from megalens.tracer.tensors.plan import ModePlan, TracingPlan
 
 
 def change(plan: TracingPlan, patch) -> TracingPlan:

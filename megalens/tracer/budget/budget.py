@@ -10,7 +10,7 @@ from typing import Any
 from ...protocol import parse_budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design
-from .ladder import ICostReduction, Ladder
+from .ladder import Ladder
 from .shift_estimate import Shift, ShiftEstimate
 
 __all__ = ["Budget", "parse_budget"]
@@ -230,7 +230,7 @@ class Budget:
         longer = 1.0 if factor is None else factor / self._in_force.every_factor
         return 100.0 * excess / (self._design.cycle * longer)
 
-    def _less(self, shift: Shift) -> ICostReduction | None:
+    def _less(self, shift: Shift) -> Any:
         now = self._in_force
         for factor in _FACTORS:
             if factor > now.every_factor and self._percent(shift.value, factor) <= _ROOM * self.limit:
@@ -245,7 +245,7 @@ class Budget:
         enough = [factor for factor in later if self._percent(shift.value, factor) <= _ROOM * self.limit]
         return replace(now, every_factor=(enough or later[-1:])[0]) if later else None
 
-    def _more(self, shift: Shift) -> ICostReduction | None:
+    def _more(self, shift: Shift) -> Any:
         now = self._in_force
         for factor in (*_FACTORS, *_LAST_FACTORS):
             if factor < now.every_factor and self._percent(shift.high, factor) <= _ROOM * self.limit:
@@ -256,7 +256,7 @@ class Budget:
             return finer
         return None
 
-    def _next_level(self, now: Any, direction: int) -> ICostReduction | None:
+    def _next_level(self, now: Any, direction: int) -> Any:
         """Return the next stage of compression that changes anything of what the user asked for."""
         stages = self._ladder.stages
         plain = replace(now, every_factor=1)

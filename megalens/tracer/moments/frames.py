@@ -58,6 +58,7 @@ class MomentFrames:
         """Give the frames of a step, each as it is until the next is asked for."""
         stats = whole.stats
         kind = tuple((each.tensors, each.stat, each.gradient_stage) for each in stats)
+        # Two steps are alike when the same tensors were measured for the same statistics: by identity, so that asking costs nothing.
         known = self._known.get(kind)
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
@@ -67,6 +68,7 @@ class MomentFrames:
             numbers = prepared.template.numbers
             numbers["step"].fill(whole.step)
             numbers["samples"].fill(whole.samples)
+            # Written where they lie in the encoded frame: the last frame must be on its way before this one is made.
             at = 0
             for number, first, end in prepared.parts:
                 here = slice(at, at := at + end - first)

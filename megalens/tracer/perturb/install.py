@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ..tensors.points import ModelPoints
+from ..points import ModelPoints
 from .hooks import IClock, OutputHook, PerturbHook, WeightHook
 from .key import owner_of_weight, piece_of_output, replica_of_output, replica_of_weight
 from .plan import PerturbPlan, SitePlan

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..place import Place
-from ..tensors.points import ModelPoints, Source
+from ..points import ModelPoints, Source
 
 __all__ = ["owner_of_weight", "piece_of_output", "replica_of_output", "replica_of_weight"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...protocol import BitFlip, Perturbation, ProtocolError, parse_layers, perturbation_from_setting
-from ..tensors.points import ModelPoints
+from ..points import ModelPoints
 from .refusals import refused_layers
 from .sites import SITES
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import nn
 
-from ..tensors.points import ModelPoints
+from ..points import ModelPoints
 from .arithmetic import FLOATS
 from .sharded import is_sharded
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...protocol import perturbation_infos
-from ..tensors.points import ModelPoints
+from ..points import ModelPoints
 from .refusals import refused_layers
 
 __all__ = ["SITES", "site_infos"]

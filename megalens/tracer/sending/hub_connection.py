@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ...protocol import ProtocolError, encode_frame, encode_message
+from ...protocol import ProtocolError, Stream, encode_frame, encode_message
 from ..health import Health
 from .early_frames import EarlyFrames
 from .hub_link import HubLink, HubLinkLost
@@ -136,7 +136,7 @@ class HubConnection:
             if not self.send(frame):
                 break
 
-    def send_frame(self, stream: str, rows: Any, step: int, *, marks: bool = True) -> int:
+    def send_frame(self, stream: str | Stream, rows: Any, step: int, *, marks: bool = True) -> int:
         """Send rows as one frame and return its size; 0 when there is no hub to take it."""
         return self.send_made(step, lambda seq: encode_frame(stream, rows, step=step, seq=seq), marks=marks)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import FrameTemplate, ProtocolError
+from ...protocol import FrameTemplate, ProtocolError, Streams
 from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
@@ -62,8 +62,8 @@ class Producer(Worker):
         Takes each step with whether it was traced and how long it took, in ns.
     hubless : bool
         Whether no hub will ever be said.
-    schema : callable
-        Gives the schema of a stream by name.
+    streams : Streams
+        What there is to send.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Producer(Worker):
         moved: Callable[[HubAddress], None] = lambda address: None,
         stepped: Callable[[int, bool, int], None] | None = None,
         hubless: bool = False,
-        schema: Callable[[str], pa.Schema],
+        streams: Streams,
     ) -> None:
         super().__init__()
         self._gatherers: list[IGatherer] = []
@@ -103,7 +103,7 @@ class Producer(Worker):
         self._rank = rank
         self._announce = announce
         self._configure = configure
-        self._schema = schema
+        self._streams = streams
         self._sent = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
@@ -236,17 +236,18 @@ class Producer(Worker):
 
     def send(self, stream: str, rows: Rows, step: int) -> int:
         """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and they are counted as lost."""
+        # Before it is sent: should the hub die over it, this step is one of those that are named.
+        self.health.step = max(self.health.step, step)
         if isinstance(rows, FrameTemplate):
             count = rows.rows
             sent = self._hub.send_made(step, lambda seq: rows.frame(step=step, seq=seq))
         else:
-            batch = (
-                rows
-                if isinstance(rows, pa.RecordBatch)
-                else pa.RecordBatch.from_pydict(dict(rows), schema=self._schema(stream))
-            )
+            declared = self._streams.named(stream)
+            batch = rows
+            if not isinstance(rows, pa.RecordBatch):
+                batch = pa.RecordBatch.from_pydict(dict(rows), schema=declared.schema)
             count = batch.num_rows
-            sent = self._hub.send_frame(stream, batch, step)
+            sent = self._hub.send_frame(declared, batch, step)
         if sent:
             self._sent = True
             self.health.sent(step, sent)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...protocol import stream_schema
+from ..device import to_host
 
 __all__ = ["STREAM", "ScalarLog", "ScalarQueue", "ScalarRow"]
 
@@ -46,8 +47,7 @@ class ScalarLog:
         if isinstance(value, Tensor):
             value = value.detach()
             if value.device.type == "cuda":
-                host = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-                value, self._on_device = host.copy_(value, non_blocking=True), True
+                value, self._on_device = to_host(value), True
             else:
                 value = value.clone()
         if len(self._rows) < _KEPT:

@@ -196,7 +196,10 @@ def tensors_table(
 
 
 def _flat(rows: Sequence[Row], stage: Stage | None) -> np.ndarray:
-    """Return the values of all rows one after another."""
+    """Return the values of all rows one after another, as the frame has them.
+
+    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is there already, and looking at it saves the largest copy of a step.
+    """
     arrays = [row.values for row in rows if isinstance(row.values, np.ndarray)]
     if stage is not None and len(arrays) == len(rows):
         whole = stage.whole()

@@ -11,15 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..device import to_host
 from ..micro_batches import OUTSIDE, MicroBatches
-from ..plan import TracingPlan
+from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
 from .compressing.compressors import NarrowMean
 from .joining.pieces import Cut, cut_of
-from .points import ModelPoints, Shards, Source
+from .plan import TracingPlan
 from .probes import TensorProbe, install_probes
 from .staging import StagePool
-from .values import count_nonfinite, errors_of, local_piece, parts_of, to_host
+from .values import count_nonfinite, errors_of, local_piece, parts_of
 
 __all__ = ["Capture"]
 

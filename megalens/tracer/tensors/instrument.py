@@ -8,9 +8,9 @@ from typing import Any
 
 from ..instrument import IHost, Instrument
 from ..perturb import Installed, install_perturbations
-from ..plan import TracingPlan
+from ..points import ModelPoints
 from .capture import Capture
-from .points import ModelPoints
+from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
 
 __all__ = ["TensorTracer"]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..passes import IPassSink, hook_passes
-from ..plan import FlagPlan, TracingPlan
+from ..points import FlagPoints, Source
 from .batch import RowMeta
 from .joining.pieces import Cut
-from .points import FlagPoints, Source
+from .plan import FlagPlan, TracingPlan
 
 __all__ = ["IProbeSink", "TensorProbe", "install_probes"]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ..points import Shards, Source
 from .batch import NO_COUNTS
 from .joining.pieces import Cut
-from .points import Shards, Source
 from .probes import TensorProbe
 
-__all__ = ["count_nonfinite", "errors_of", "local_piece", "parts_of", "to_host"]
+__all__ = ["count_nonfinite", "errors_of", "local_piece", "parts_of"]
 
 _MEASURED_VALUES = 1 << 20
 
@@ -74,9 +74,3 @@ def count_nonfinite(data: Tensor) -> tuple[int, int] | Tensor:
     if math.isfinite(float(data.sum(dtype=torch.float32))):
         return NO_COUNTS
     return int(data.isnan().sum()), int(data.isinf().sum())
-
-
-def to_host(data: Tensor) -> Tensor:
-    """Start a copy into pinned memory. It is complete once the batch's event is."""
-    host = torch.empty(data.shape, dtype=data.dtype, pin_memory=True)
-    return host.copy_(data, non_blocking=True)

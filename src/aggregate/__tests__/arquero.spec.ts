@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import MERGE from '../../../protocol/fixtures/moments/merge.json';
 import { decodeFrame, MOMENT_STATISTICS } from '../../protocol';
 import { groupMoments } from '..';
-import { aq, moments, type MomentAggregate } from '../arquero';
+import { aq, moments } from '../arquero';
 import { RowSource, type IRow } from './moment-rows';
 
 type Table = ReturnType<typeof aq.table>;
@@ -56,7 +56,7 @@ describe('moments in arquero', () => {
       .groupby('group')
       .rollup({ ...everything(), nan_count: moments.nan_count(), inf_count: moments.inf_count() })
       .reify();
-    const names: readonly MomentAggregate[] = [...ALL, 'nan_count', 'inf_count'];
+    const names = [...ALL, 'nan_count', 'inf_count'] as const;
     expected.forEach((each, at) => {
       for (const name of names) {
         const wanted = Number(name === 'nonfinite' ? each.nan_count + each.inf_count : each[name]);
@@ -124,7 +124,7 @@ describe('moments in arquero', () => {
       .groupby('step')
       .rollup({ ...Object.fromEntries(ALL.map(name => [name, moments[name]()])) });
     for (const name of ALL) {
-      found.array(name).forEach((value: number, at: number) => {
+      Array.from(found.array(name) as Iterable<number>).forEach((value, at) => {
         const other = Number(wanted.get(name, at));
         expect(Math.abs(value - other)).not.toBeGreaterThan(1e-9 * Math.abs(other));
       });

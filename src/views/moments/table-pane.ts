@@ -1,12 +1,11 @@
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { INote, Loaded } from '../shared/content';
-import { saveFile } from '../mount/dom';
-import { BodyPane } from './body-pane';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { groupsCsv, rowFilter, rowsCsv } from './csv';
-import { DataTable, type ITableColumn } from '../mount/data-table';
+import type { ITableColumn } from '../shared/table';
 import { titleWords } from './line-words';
+import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import type { Translate } from '../shared/translate';
 import { axisWords, columnWords, type MomentOptions } from './words';
@@ -15,7 +14,7 @@ import { axisWords, columnWords, type MomentOptions } from './words';
 const MOST_ROWS = 100_000;
 
 /** The groups as a table, to be put in order and downloaded. */
-export class TablePane extends BodyPane {
+export class TablePane extends MomentPane {
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
     const { options, by, t } = this;
     const points = Math.max(4, Math.floor(MOST_ROWS / options.series));
@@ -24,7 +23,6 @@ export class TablePane extends BodyPane {
     if (groups.step.length === 0) {
       return { state: this.nothing() };
     }
-    this._table.show(columnsOf(groups, by, options, this.t), groups.step.length);
     const title = titleWords(options, by, groups.step, t);
     const saveGroups: INote = {
       text: t('Groups: %1 rows.', formatInteger(groups.step.length)),
@@ -46,7 +44,7 @@ export class TablePane extends BodyPane {
     return {
       content: {
         recipe: null,
-        body: this._table.node,
+        body: { columns: columnsOf(groups, by, options, t), rows: groups.step.length },
         extent: { x: [0, 1], y: [0, 1] },
         title,
         caption: [
@@ -64,7 +62,7 @@ export class TablePane extends BodyPane {
 
   private async _rows(): Promise<string> {
     const { stat, where } = this.options;
-    const steps = this.within(this.options.steps);
+    const steps = this.env.within(this.options.steps);
     const rows = await this.source.moments?.rows([stat], where ?? {}, steps);
     if (!rows) {
       throw new Error(
@@ -78,15 +76,12 @@ export class TablePane extends BodyPane {
 
   private async _save(what: string, write: () => Promise<string>): Promise<void> {
     try {
-      const url = URL.createObjectURL(new Blob([await write()], { type: 'text/csv' }));
-      saveFile(`${this.source.name}-${this.options.stat}-${what}.csv`, url);
-      URL.revokeObjectURL(url);
+      const name = `${this.source.name}-${this.options.stat}-${what}.csv`;
+      this.actions.save(name, 'text/csv', await write());
     } catch (reason) {
-      this.fail(reason);
+      this.env.fail(reason);
     }
   }
-
-  private readonly _table = new DataTable(this.t);
 }
 
 function columnsOf(

@@ -264,9 +264,11 @@ class Gathering:
         stat.ids, stat.rows, stat.nbytes = [ids], [rows], rows.nbytes
 
     def _merge(self, stat: _Stat) -> tuple[Names, NDArray[np.float64]]:
+        # The usual job of one process: nothing to merge, and no copy.
         if len(stat.ids) == 1:
             return stat.ids[0], stat.rows[0]
         rows = np.concatenate(stat.rows)
+        # Central moments of parts merge exactly, in whatever order the ranks sent them (Pébay); raw sums would lose the higher ones here.
         known, where = np.unique(np.concatenate(stat.ids), return_inverse=True)
         columns = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
         merged = merge_moments(columns, where, len(known))

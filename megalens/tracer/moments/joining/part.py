@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ....protocol import MOMENT_COLUMNS, merge_moments
-from ...tensors.values import to_host
+from ...device import to_host
 from ..hooks.loss_scale import Scale
 
 __all__ = ["Figures", "MeasuredRows", "MeasuredStep"]

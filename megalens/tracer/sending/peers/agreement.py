@@ -72,7 +72,7 @@ class Agreement:
         The others.
     """
 
-    def __init__(self, schedule: Schedule, peers: IPeers) -> None:
+    def __init__(self, schedule: Schedule[Any], peers: IPeers) -> None:
         self._schedule = schedule
         self._peers = peers
         self._queue: deque[Proposal] = deque()

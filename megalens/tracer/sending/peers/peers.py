@@ -61,7 +61,7 @@ class Peers:
         self,
         place: Place,
         rendezvous: Rendezvous,
-        schedule: Schedule,
+        schedule: Schedule[Any],
         *,
         beat: Callable[[], dict[str, Any]],
         received: Callable[[int, str, dict[str, Any], memoryview], None],

@@ -5,12 +5,49 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
-from ...plan import TracingPlan
+__all__ = ["IPlan", "Schedule", "StepStart"]
 
-__all__ = ["Schedule", "StepStart"]
+
+class IMode(Protocol):
+    """Whether the training waits."""
+
+    @property
+    def paused(self) -> bool:
+        """Before the step after ``until``."""
+
+    @property
+    def until(self) -> int | None:
+        """Last step before the pause; None is the one that goes on."""
+
+
+class IPlan(Protocol):
+    """What is agreed on, as far as agreeing needs to know it. Never changed: each method gives another."""
+
+    @property
+    def mode(self) -> IMode:
+        """Whether the training waits."""
+
+    @property
+    def perturb_until(self) -> int | None:
+        """Last step of a perturbation, which then ends by itself."""
+
+    def starting(self, step: int) -> Any:
+        """Return the plan with the steps that count from ``step``."""
+
+    def patch_from(self, step: int) -> dict[str, Any]:
+        """Return a patch that makes it, of the plan that a process begins with."""
+
+    def unperturbed(self) -> Any:
+        """Return it without its perturbation."""
+
+    def unpaused(self) -> Any:
+        """Return it with the training going on."""
+
+
+P = TypeVar("P", bound=IPlan)
 
 _STRICT_SECONDS = 2.5
 """Longer than any decision takes: rank 0 gives a change up after 2 s."""
@@ -18,12 +55,12 @@ _SLICE_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
-class StepStart:
+class StepStart(Generic[P]):
     """What a step begins with.
 
     Attributes
     ----------
-    plan : TracingPlan or None
+    plan : IPlan or None
         What is in force from this step on, where it is another than before.
     version : int
         Number of the change that made it.
@@ -37,7 +74,7 @@ class StepStart:
         Seconds for which the training was made to wait because somebody asked for it.
     """
 
-    plan: TracingPlan | None = None
+    plan: P | None = None
     version: int = 0
     ids: tuple[str, ...] = ()
     held: bool = False
@@ -46,22 +83,22 @@ class StepStart:
 
 
 @dataclass
-class _Prepared:
-    plan: TracingPlan
+class _Prepared(Generic[P]):
+    plan: P
     first: int
     ids: tuple[str, ...]
     strict: bool
 
 
 @dataclass
-class _Due:
+class _Due(Generic[P]):
     step: int
     version: int
-    plan: TracingPlan
+    plan: P
     ids: tuple[str, ...] = field(default=())
 
 
-class Schedule:
+class Schedule(Generic[P]):
     """Knows, for every step, what is in force, without asking anybody.
 
     A change is first *prepared*: this process says from which step on it could take it, and from that step on it traces nothing until it hears what was
@@ -71,7 +108,7 @@ class Schedule:
 
     Parameters
     ----------
-    plan : TracingPlan
+    plan : IPlan
         In force before the first step.
     change : callable
         Gives the plan after a patch; raises ``ProtocolError``.
@@ -83,10 +120,10 @@ class Schedule:
 
     def __init__(
         self,
-        plan: TracingPlan,
-        change: Callable[[TracingPlan, Mapping[str, Any]], TracingPlan],
+        plan: P,
+        change: Callable[[P, Mapping[str, Any]], P],
         abandoned: Callable[[], bool] | None = None,
-        waits: Callable[[StepStart, int], None] = lambda start, step: None,
+        waits: Callable[[StepStart[P], int], None] = lambda start, step: None,
         first_step: int = 1,
     ) -> None:
         self._change = change
@@ -100,14 +137,14 @@ class Schedule:
         self._version = self._current_version = 0
         self._since = first_step
         self._begun = first_step - 1
-        self._prepared: dict[int, _Prepared] = {}
-        self._due: list[_Due] = []
+        self._prepared: dict[int, _Prepared[P]] = {}
+        self._due: list[_Due[P]] = []
         self._released = False
         self._waiting = False
         self.held_steps = 0
 
     @property
-    def accepted(self) -> TracingPlan:
+    def accepted(self) -> P:
         """What was accepted last; it is in force from the next step at the latest."""
         return self._accepted
 
@@ -117,7 +154,7 @@ class Schedule:
         return self._version
 
     @property
-    def in_force(self) -> tuple[TracingPlan, int, int]:
+    def in_force(self) -> tuple[P, int, int]:
         """What was decided last, the number of the change, and the step from which on it counts."""
         with self._condition:
             return self._accepted, self._version, self._since
@@ -193,12 +230,12 @@ class Schedule:
                 self._released = False
                 for plan_of in (self._due, list(self._prepared.values())):
                     for entry in plan_of:
-                        entry.plan = _free(entry.plan)
-                self._accepted, self._current = _free(self._accepted), _free(self._current)
+                        entry.plan = entry.plan.unpaused()
+                self._accepted, self._current = self._accepted.unpaused(), self._current.unpaused()
 
     # Training thread.
 
-    def at(self, step: int) -> StepStart:
+    def at(self, step: int) -> StepStart[P]:
         """Begin ``step``. Waits only where the training was paused, or where a change that touches the training is being decided."""
         with self._condition:
             began = time.monotonic()
@@ -226,7 +263,7 @@ class Schedule:
             self._due = [due for due in self._due if due.step > step]
             expired = plan.perturb_until is not None and step > plan.perturb_until
             if expired:
-                plan = replace(plan, perturb=None, perturb_until=None)
+                plan = plan.unperturbed()
                 if not self._due and not self._prepared:
                     self._accepted = plan
             self._current, self._current_version = plan, version
@@ -236,7 +273,7 @@ class Schedule:
                 plan if changed or expired else None, version, ids, bool(undecided), expired, waited
             )
 
-    def _in_force(self, step: int) -> tuple[TracingPlan, int, tuple[str, ...]]:
+    def _in_force(self, step: int) -> tuple[P, int, tuple[str, ...]]:
         plan, version = self._current, self._current_version
         ids: tuple[str, ...] = ()
         for due in self._due:
@@ -245,15 +282,13 @@ class Schedule:
                 ids += due.ids
         return plan, version, ids
 
-    def _changed(self, patches: Sequence[Mapping[str, Any]]) -> TracingPlan:
+    def _changed(self, patches: Sequence[Mapping[str, Any]]) -> P:
         plan = self._accepted
         for patch in patches:
             plan = self._change(plan, patch)
         return plan
 
-    def _prepare(
-        self, number: int, plan: TracingPlan, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]
-    ) -> int:
+    def _prepare(self, number: int, plan: P, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> int:
         strict = any("perturb" in patch or "mode" in patch for patch in patches)
         first = self._begun + 1
         self._prepared[number] = _Prepared(plan, first, tuple(ids), strict)
@@ -269,10 +304,6 @@ class Schedule:
         return prepared is not None
 
 
-def _pauses(plan: TracingPlan, step: int) -> bool:
+def _pauses(plan: IPlan, step: int) -> bool:
     mode = plan.mode
     return mode.paused and (mode.until is None or step > mode.until)
-
-
-def _free(plan: TracingPlan) -> TracingPlan:
-    return replace(plan, mode=replace(plan.mode, paused=False, until=None, steps=None))

@@ -62,6 +62,11 @@ class Waiting:
 class Joiner:
     """Puts pieces together, in the order in which the steps were. What does not come in time is given up, named and counted.
 
+    Pieces and the leader's own batches come by two ways and in any order. Both carry the same key, because every rank counts its batches alike; whichever is first waits for
+    the other, pieces in ``_early``, batches in ``_waiting``. Only the head of that queue goes out, so that rows reach the hub step by step even where a later batch is whole
+    already. Nothing waits for ever: a rank that is late, a queue that is full, or the end of the training lets the head go without what is missing, and a
+    tensor of which a piece is missing is left out whole, never shown in part.
+
     Parameters
     ----------
     ranks : sequence of int
@@ -123,6 +128,7 @@ class Joiner:
         """
         while self._waiting:
             head = self._waiting[0]
+            # A batch without pieces waits behind one with pieces too: the order of the steps is what viewers rely on.
             if not head.complete:
                 # A rank that nothing has come from yet may still be looking for its leader.
                 heard = self._heard.issuperset(self._ranks[1:])

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ....protocol import Compressor, Empty, Projection, Tile
+from ...points import Shards
 from ..compressing.compression_error import CompressionError
 from ..compressing.compressors import Kernel, copy_values, make_kernel, partial_projection
-from ..points import Shards
 
 __all__ = ["Cut", "Join", "cut_of", "join_pieces"]
 

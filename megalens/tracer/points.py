@@ -1,0 +1,134 @@
+"""What an adapter tells the tracer about a model: where each flag's tensor can be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from torch import Tensor, nn
+
+from .place import Place
+
+__all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
+
+Shards = Literal["none", "features", "uneven", "sequence", "heads"]
+"""Along which axis of the ``[B, S, *]`` tensor each tensor-parallel rank holds a piece; ``none`` where every rank holds all of it."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One module at whose border one tensor, or several parts of it, can be seen.
+
+    Attributes
+    ----------
+    module : torch.nn.Module
+        Where the hook goes.
+    side : {'output', 'input'}
+        Whether the tensor is what the module returns or what it is given.
+    item : int
+        Position in the returned tuple, or among the positional arguments.
+    keyword : str, optional
+        Name of the argument when it is passed by name; the first one when absent.
+    parts : tuple of str
+        Names of the parts, in the order in which ``split`` gives them.
+    split : callable, optional
+        Cuts the ``[B, S, *]`` tensor into its parts; absent when there is one part.
+    cuts : tuple of int, optional
+        Sizes of the parts where ``split`` cuts the last axis into consecutive pieces and does nothing else.
+    features : tuple of int or None
+        Size of the last axis of each part over all tensor-parallel ranks, where known before the first forward pass.
+    sequence_first : bool
+        Whether the framework's own layout is ``[S, B, *]``.
+    like_ids : bool
+        Whether the tensor has one row for all samples and is to be repeated for each (position ids).
+    shards : Shards or callable
+        How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``; or a function of this rank's tensor ``[B, S, *]`` (before
+        ``split``) where only the tensor itself tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are features of which ranks hold
+        pieces of other sizes, or nothing.
+    """
+
+    module: nn.Module
+    side: Literal["output", "input"] = "output"
+    item: int = 0
+    keyword: str | None = None
+    parts: tuple[str, ...] = ("",)
+    split: Callable[[Tensor], Sequence[Tensor]] | None = None
+    cuts: tuple[int, ...] | None = None
+    features: tuple[int | None, ...] = (None,)
+    sequence_first: bool = False
+    like_ids: bool = False
+    shards: Shards | Callable[[Tensor], Shards] = "none"
+
+
+@dataclass(frozen=True)
+class FlagPoints:
+    """Where one flag can be seen, by layer; or the reason why nowhere."""
+
+    layers: Mapping[int, tuple[Source, ...]] = field(default_factory=dict)
+    reason: str | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the parts, the same in every layer."""
+        first = next(iter(self.layers.values()), ())
+        return tuple(part for source in first for part in source.parts)
+
+    @property
+    def features(self) -> int | None:
+        """Size of the last axis of all parts together in one layer, where known."""
+        first = next(iter(self.layers.values()), ())
+        sizes = [size for source in first for size in source.features]
+        return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
+
+
+@dataclass(frozen=True)
+class SitePoints:
+    """Where one kind of perturbation can be done, by layer; or the reason why nowhere.
+
+    Attributes
+    ----------
+    layers : mapping
+        Modules by layer: those whose ``weight`` is perturbed, or whose output (the first, of a tuple) is.
+    """
+
+    layers: Mapping[int, tuple[nn.Module, ...]] = field(default_factory=dict)
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelPoints:
+    """A model with all its trace points, as far as this process holds them.
+
+    Attributes
+    ----------
+    roots : tuple of torch.nn.Module
+        Modules whose call is one forward pass of one micro-batch: one for each model chunk of this pipeline stage.
+    model : dict
+        The ``Model`` object of ``announce``; ``layers`` counts those of all stages.
+    flags : dict
+        Points by flag name; layers are numbered over all stages, from 1.
+    sites : dict
+        Where perturbations can be done, by name of the site (``weight``, ``calculation``, ``system``).
+    place : Place
+        Where this process stands.
+    """
+
+    roots: tuple[nn.Module, ...]
+    model: dict[str, Any]
+    flags: Mapping[str, FlagPoints]
+    sites: Mapping[str, SitePoints] = field(default_factory=dict)
+    place: Place = field(default_factory=Place)
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer layers."""
+        return int(self.model["layers"])
+
+
+class IAdapter(Protocol):
+    """What :func:`megalens.trace` takes as ``adapter``."""
+
+    def points(self, model: Any) -> ModelPoints:
+        """Return the trace points of ``model`` (a module, or a list of a stage's model chunks), or raise ``TracerError`` saying what does not fit."""
+        ...
