@@ -101,7 +101,7 @@ export interface ITensorResult {
   readonly rows: readonly ITensorRow[];
   /** Rows of the query that were once there and of which nothing is left, to stay within memory. */
   readonly evictedRows: number;
-  /** Set when not every row was sent: every how-manieth step is here. */
+  /** Set when not every row was sent: only every n-th step is here, with this n. */
   readonly sampledEvery: number;
   /** Of sources that keep a bounded history. */
   readonly kept?: IKept;
