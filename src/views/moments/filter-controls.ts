@@ -10,11 +10,34 @@ const SHOWS = ['raw', 'relative', 'delta', 'percent'] as const;
 const RATIOS = ['none', 'grad_to_param', 'gain'] as const;
 const COMPARES = ['overlay', 'difference', 'ratio'] as const;
 const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
+/** As the options' schema says. */
+const MOST_CHARACTERS = 500;
 const SERIES = [5, 10, 20, 40, 100, 200, 500];
 
 /** The line that folds: which tensors take part, what their numbers are shown beside, and other runs. */
 export function filterControls(facts: IControlFacts, t: Translate): Control[] {
-  return [...whichTensors(facts, t), ...howShown(facts, t), ...otherRuns(facts, t)];
+  return [...whichTensors(facts, t), ...howShown(facts, t), ...tableLines(facts, t), ...otherRuns(facts, t)];
+}
+
+/** What a person writes about a table's columns. */
+function tableLines({ options, choose }: IControlFacts, t: Translate): Control[] {
+  if (options.kind !== 'table') {
+    return [];
+  }
+  const line = (id: 'derive' | 'filter', label: string, suggestions: readonly string[]): Control => ({
+    kind: 'text',
+    id,
+    label,
+    value: options[id] ?? '',
+    suggestions,
+    spaced: true,
+    valid: text => text.length <= MOST_CHARACTERS,
+    change: text => choose({ [id]: text.trim() === '' ? null : text })
+  });
+  return [
+    line('derive', t('Derive'), ['share = d.value / op.max(d.value)', 'moved = d.value - op.lag(d.value)']),
+    line('filter', t('Filter rows'), ['d.value > op.mean(d.value)', 'd.nonfinite > 0'])
+  ];
 }
 
 function whichTensors({ options, names, choose }: IControlFacts, t: Translate): Control[] {

@@ -9,6 +9,7 @@ import type { IState, IStateActions } from '../shared/states';
 import type { Control } from '../mount/toolbar';
 import type { IViewHost } from '../view';
 import type { IMenuActions } from '../mount/view-menu';
+import { toArquero } from './arquero-code';
 import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
 import { oneTensor } from './one-tensor';
@@ -53,7 +54,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
 
   /** What the explorer's menu can do with this pane. */
   get menu(): IMenuActions {
-    return this.menuActions();
+    return { ...this.menuActions(), arquero: () => toArquero({ ...this.options, by: [...this.by] }) };
   }
 
   /** Steps at which something that matches the filter was logged, ascending. */
