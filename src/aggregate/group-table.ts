@@ -3,7 +3,7 @@ import { AggregateError } from './aggregate-error';
 import { aq } from './arquero';
 import { readDerive, readFilter, type TableColumns } from './table-expression';
 
-export { readDerive, readFilter };
+export { aq, readDerive, readFilter };
 
 /** A table of arquero's. */
 export type Table = ReturnType<typeof aq.table>;

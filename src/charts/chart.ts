@@ -4,8 +4,9 @@ import type { Result } from 'vega-embed';
 import { ChartError } from './error';
 import { frames, images, locate, type IFrame, type IPlace } from './frames';
 import { fill, type IRecipe, type Row } from './recipe';
+import { withView, type ICaption } from './still';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
-import { drawCanvases, headless, loadVega, writeImages } from './vega';
+import { drawCanvases, loadVega, writeImages } from './vega';
 
 /** What Vega's views have and its types lack. */
 interface IDirtyable {
@@ -18,13 +19,6 @@ export interface IChartOptions {
   theme: ITheme;
   /** `svg` where the host has no canvas; otherwise `canvas`. */
   renderer?: 'canvas' | 'svg';
-}
-
-/** Words that an exported picture carries, since the page's own are not in it. */
-export interface ICaption {
-  title: string;
-  /** Lines under the title. */
-  caption: readonly string[];
 }
 
 /** Params that change what stands beside the plots, and so how wide these may be. */
@@ -220,20 +214,20 @@ export class Chart implements IDisposable {
     this.node.replaceChildren();
   }
 
-  private async _export<T>(words: ICaption, from: IRecipe, draw: (view: View) => Promise<T>): Promise<T> {
-    const recipe: IRecipe = {
+  /** Return what an exported picture is drawn from: a recipe in the size and at the place that are shown. */
+  exported(from = this._recipe): IRecipe {
+    const { width, height, params } = this._recipe;
+    return {
       ...from,
-      width: this._recipe.width,
-      height: this._recipe.height,
-      datasets: frozen(from.datasets),
-      params: { ...this._recipe.params, ...from.params, title: words.title, caption: [...words.caption] }
+      ...(width === undefined ? {} : { width }),
+      ...(height === undefined ? {} : { height }),
+      params: { ...params, ...from.params },
+      datasets: frozen(from.datasets)
     };
-    const view = await headless(fill(recipe, { hover: true }), themeConfig(LIGHT_THEME));
-    try {
-      return await draw(view);
-    } finally {
-      view.finalize();
-    }
+  }
+
+  private _export<T>(words: ICaption, recipe: IRecipe, draw: (view: View) => Promise<T>): Promise<T> {
+    return withView(this.exported(recipe), { theme: LIGHT_THEME, words }, draw);
   }
 
   private async _embed(): Promise<void> {

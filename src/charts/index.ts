@@ -1,4 +1,4 @@
-export { Chart, type ICaption, type IChartOptions } from './chart';
+export { Chart, type IChartOptions } from './chart';
 export { ColorScale, type Extent, type Transform } from './color-scale';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
@@ -11,6 +11,16 @@ export { toPicture, toDataUrl, type IPicture } from './picture';
 export { Pictures } from './pictures';
 export { paint, type IMatrix, type IPixels } from './pixels';
 export { fill, type IOmissions, type IRecipe, type Row } from './recipe';
-export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';
+export { drawSVG, sized, vegaLiteSpec, withView, type ICaption, type ILook } from './still';
+export {
+  DARK_THEME,
+  LIGHT_THEME,
+  PAGE_DARK,
+  PAGE_LIGHT,
+  readTheme,
+  themeConfig,
+  watchTheme,
+  type ITheme
+} from './theme';
 export { Zoom, type Interval, type IZoomable, type IZoomOptions } from './zoom';
 export { warmVega } from './vega';

@@ -16,9 +16,9 @@ export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
   if (pixels.width > 0 && pixels.height > 0) {
     const old = before?.image;
     const fits = old?.width === pixels.width && old.height === pixels.height;
-    const canvas = fits ? old : document.createElement('canvas');
-    const context = canvas.getContext('2d');
-    if (context !== null) {
+    const canvas = fits ? old : newCanvas();
+    const context = canvas?.getContext('2d');
+    if (canvas && context) {
       if (!fits) {
         canvas.width = pixels.width;
         canvas.height = pixels.height;
@@ -28,6 +28,11 @@ export function toPicture(pixels: IPixels, before?: IPicture): IPicture {
     }
   }
   return { image: null, url: toDataUrl(pixels) };
+}
+
+/** Make a canvas; null where there is no page. */
+function newCanvas(): HTMLCanvasElement | null {
+  return typeof document === 'undefined' ? null : document.createElement('canvas');
 }
 
 /** Write pixels as a PNG data URL without a canvas. */

@@ -1,3 +1,4 @@
+import { deflate } from './deflate';
 import type { IPixels } from './pixels';
 
 const CRC = new Uint32Array(256).map((_, index) => {
@@ -25,23 +26,13 @@ function adler32(bytes: Uint8Array): number {
   return ((high << 16) | low) >>> 0;
 }
 
-/** Wrap bytes in a zlib stream of stored (uncompressed) blocks. */
-function stored(bytes: Uint8Array): Uint8Array {
-  const block = 65535;
-  const blocks = Math.max(1, Math.ceil(bytes.length / block));
-  const out = new Uint8Array(2 + blocks * 5 + bytes.length + 4);
-  const view = new DataView(out.buffer);
+/** Wrap bytes in a zlib stream. */
+function zlib(bytes: Uint8Array): Uint8Array {
+  const body = deflate(bytes);
+  const out = new Uint8Array(2 + body.length + 4);
   out.set([0x78, 0x01]);
-  let at = 2;
-  for (let index = 0; index < blocks; index++) {
-    const part = bytes.subarray(index * block, (index + 1) * block);
-    view.setUint8(at, index === blocks - 1 ? 1 : 0);
-    view.setUint16(at + 1, part.length, true);
-    view.setUint16(at + 3, ~part.length & 0xffff, true);
-    out.set(part, at + 5);
-    at += 5 + part.length;
-  }
-  view.setUint32(at, adler32(bytes));
+  out.set(body, 2);
+  new DataView(out.buffer).setUint32(2 + body.length, adler32(bytes));
   return out;
 }
 
@@ -58,7 +49,7 @@ function chunk(type: string, body: Uint8Array): Uint8Array {
   return out;
 }
 
-/** Write pixels as a PNG (RGBA, 8 bits, not compressed), for hosts without a canvas. */
+/** Write pixels as a PNG (RGBA, 8 bits), for hosts without a canvas. */
 export function encodePng(pixels: IPixels): Uint8Array {
   const { width, height, data } = pixels;
   const lines = new Uint8Array(height * (width * 4 + 1));
@@ -73,7 +64,7 @@ export function encodePng(pixels: IPixels): Uint8Array {
   const parts = [
     new Uint8Array([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
     chunk('IHDR', header),
-    chunk('IDAT', stored(lines)),
+    chunk('IDAT', zlib(lines)),
     chunk('IEND', new Uint8Array(0))
   ];
   const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));

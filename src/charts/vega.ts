@@ -3,8 +3,12 @@ import type { Spec, View } from 'vega';
 type Embed = (typeof import('vega-embed'))['default'];
 
 /** The libraries that draw, loaded on first use: a static import would cost every JupyterLab start. */
-export interface IVega {
+export interface IVega extends IPagelessVega {
   readonly embed: Embed;
+}
+
+/** Those that need no page. */
+export interface IPagelessVega {
   readonly vega: typeof import('vega');
   readonly vegaLite: typeof import('vega-lite');
   readonly interpreter: (typeof import('vega-interpreter'))['expressionInterpreter'];
@@ -15,21 +19,23 @@ let warming: Promise<void> | null = null;
 
 /** Load Vega once. */
 export function loadVega(): Promise<IVega> {
-  loading ??= Promise.all([
-    import('vega-embed'),
-    import('vega'),
-    import('vega-lite'),
-    import('vega-interpreter')
-  ]).then(([{ default: embed }, vega, vegaLite, { expressionInterpreter }]) => ({
+  loading ??= Promise.all([import('vega-embed'), loadPageless()]).then(([{ default: embed }, vega]) => ({
     embed,
-    vega,
-    vegaLite,
-    interpreter: expressionInterpreter
+    ...vega
   }));
   loading.catch(() => {
     loading = null; // A chunk that did not load may load the next time.
   });
   return loading;
+}
+
+async function loadPageless(): Promise<IPagelessVega> {
+  const [vega, vegaLite, { expressionInterpreter }] = await Promise.all([
+    import('vega'),
+    import('vega-lite'),
+    import('vega-interpreter')
+  ]);
+  return { vega, vegaLite, interpreter: expressionInterpreter };
 }
 
 /**
@@ -95,7 +101,7 @@ export function writeImages(spec: Spec): Spec {
 
 /** Compile, parse and run a spec without a page. The caller finalises the view. */
 export async function headless(spec: object, config: object): Promise<View> {
-  const { vega, vegaLite, interpreter } = await loadVega();
+  const { vega, vegaLite, interpreter } = await loadPageless();
   const compiled = vegaLite.compile(spec as Parameters<typeof vegaLite.compile>[0], { config });
   const runtime = vega.parse(writeImages(compiled.spec as Spec), undefined, { ast: true });
   const view = new vega.View(runtime, { renderer: 'none', expr: interpreter, logLevel: vega.Error });

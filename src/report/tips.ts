@@ -1,7 +1,7 @@
 import type { IPlace } from '../charts/frames';
 import { formatInteger, formatNumber } from '../charts/format';
 import type { IMatrix } from '../charts/pixels';
-import type { ITip } from '../views/mount/tooltip';
+import type { ITip } from '../views/shared/tip';
 import { rowsOf, type ILiveView } from './payload';
 
 const MOST_LINES = 12;

@@ -1,6 +1,7 @@
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
+import { loadView, VIEW_CODE } from './view-code';
 import type { IView, IViewHost } from './view';
 
 /** Name of a view. */
@@ -15,15 +16,6 @@ export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
   moments: 'Moments'
 };
 
-/** The code of each view. */
-const CODE: Readonly<Record<ViewName, () => Promise<unknown>>> = {
-  heatmap: () => import('./heatmap/heatmap-view'),
-  trend: () => import('./trend/trend-view'),
-  scalars: () => import('./scalars/scalars-view'),
-  history: () => import('./history/history-view'),
-  moments: () => import('./moments/moments-view')
-};
-
 /**
  * Begin to load what a view is made of and drawn with.
  *
@@ -35,7 +27,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
   const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  CODE[view]().catch(toldLater);
+  VIEW_CODE[view]().catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
     .then(open => preloadRows(view, open))
@@ -72,17 +64,7 @@ export async function mountView(
   host: IViewHost = {}
 ): Promise<IView> {
   const full = fullViewOptions(options);
-  switch (full.view) {
-    case 'heatmap':
-      return (await import('./heatmap/heatmap-view')).mountHeatmap(node, source, full, host);
-    case 'trend':
-      return (await import('./trend/trend-view')).mountTrend(node, source, full, host);
-    case 'scalars':
-      return (await import('./scalars/scalars-view')).mountScalars(node, source, full, host);
-    case 'history':
-      return (await import('./history/history-view')).mountHistory(node, source, full, host);
-    case 'moments':
-      preloadRows('moments', source).catch(() => undefined);
-      return (await import('./moments/moments-view')).mountMoments(node, source, full, host);
-  }
+  preloadRows(full.view, source).catch(() => undefined);
+  const [{ mount }, { view }] = await Promise.all([import('./mount'), loadView(full.view)]);
+  return mount(view, node, source, full, host);
 }

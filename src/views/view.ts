@@ -2,7 +2,6 @@ import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import type { Control } from './mount/toolbar';
 import type { Translate } from './shared/translate';
 
 /** The other runs that a view may compare with. */
@@ -25,8 +24,6 @@ export interface IViewHost {
   openRecording?: () => void;
   /** How charts are drawn; `canvas` unless told. */
   renderer?: 'canvas' | 'svg';
-  /** Takes the controls that the view's toolbar would hold; the toolbar is hidden then. */
-  toolbar?: (controls: readonly Control[]) => void;
   /** Other runs; comparing is offered only with them. */
   runs?: IViewRuns;
   /** The element whose height a picture may fill; without it pictures keep their usual height. */
@@ -49,11 +46,3 @@ export interface IView<O extends ViewOptions = ViewOptions> extends IDisposable 
   /** The picture with title and caption. Rejects when there is none. */
   toSVG(): Promise<string>;
 }
-
-/** Puts a view into an empty node. */
-export type Mount<O extends ViewOptions> = (
-  node: HTMLElement,
-  source: IRunSource,
-  options: Required<O>,
-  host?: IViewHost
-) => IView<O>;

@@ -1,8 +1,8 @@
 import { flagColor, formatFull, formatInteger, Pictures, type IPlace } from '../../charts';
-import type { HeatmapOptions, ViewOptions } from '../../protocol/views.generated';
-import type { IRunSource, ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
+import type { HeatmapOptions } from '../../protocol/views.generated';
+import type { ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
 import type { IPointed } from '../../store/run-link';
-import { BaseView } from '../mount/mounted-view';
+import { ViewModel } from '../shared/view-model';
 import type { IMark, IMoved, Loaded } from '../shared/content';
 import {
   flagControl,
@@ -18,13 +18,13 @@ import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown
 import { heatmapRecipe } from './heatmap-recipe';
 import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
 import { layersIn, layerWords } from '../shared/layers';
-import type { ILinkedMarks } from '../mount/linked';
+import type { ILinkedMarks } from '../shared/links';
+import { hold } from '../shared/places';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { readStep } from './read-step';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
-import type { Control } from '../mount/toolbar';
-import type { ITip } from '../mount/tooltip';
-import type { IViewHost, Mount } from '../view';
+import type { Control } from '../shared/control';
+import type { ITip } from '../shared/tip';
 
 /** Trace point that carries the texts of positions. */
 const TOKENS = 'InputTokens';
@@ -43,36 +43,35 @@ const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
 };
 
 const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
-const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
 
 /** Position × tile of one flag at a step, one picture for each layer. */
-export class HeatmapView extends BaseView<HeatmapOptions> {
-  constructor(
-    node: HTMLElement,
-    source: IRunSource,
-    options: Required<HeatmapOptions>,
-    host: IViewHost = {}
-  ) {
-    super(node, source, options, host, { axes: 'xy', least: 4 });
+export class HeatmapView extends ViewModel<HeatmapOptions> {
+  override readonly zooms = { axes: 'xy', least: 4 } as const;
+
+  get subject(): string {
+    const { flag, pass } = this.options;
+    return flagWords(this.source.hello, flag, this._part, this.t, pass);
   }
 
-  protected plain(): ViewOptions {
-    return this.options;
+  /** The part that is drawn; null where the flag has none. */
+  private get _part(): string | null {
+    return this.options.part ?? this._shape.parts[0] ?? null;
   }
 
-  protected concerns(change: SourceChange): boolean {
+  concerns(change: SourceChange): boolean {
     return change.kind === 'rows' && change.stream === 'tensors';
   }
 
   protected override get actions(): IStateActions {
-    return { ...super.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
+    return { ...this.env.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
   }
 
-  protected async load(signal: AbortSignal): Promise<Loaded> {
+  async load(signal: AbortSignal): Promise<Loaded> {
     const { flag, phase, pass, rank, sample, head, scale, transform } = this.options;
     const known = await this.source.shapeOf(flag);
+    this._shape = known;
     const layers = layersIn(this.options.layers, known.layers);
-    const part = this.options.part ?? known.parts[0] ?? null;
+    const part = this._part;
     const query: ITensorQuery = {
       flag,
       phase,
@@ -82,9 +81,8 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
       ...(part ? { part } : {})
     };
     const all = await this.source.steps(flag, phase, query);
-    const [from, to] = this.within(null) ?? [-Infinity, Infinity];
+    const [from, to] = this.env.within(null) ?? [-Infinity, Infinity];
     const steps = all.filter(step => step >= from && step <= to);
-    this._shape = known;
     this._steps = steps;
     const read = await readStep(this.source, query, steps, this.options.step, signal);
     if (read === null) {
@@ -105,10 +103,13 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     const wish = { step, sample, head, scale, transform, axes, tokens };
     const shown = shapeHeatmap([first, ...others], wish, this._shown);
     this._shown = shown;
+    if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
+      return { state: this._noValues() };
+    }
     return {
       content: {
-        ...heatmapRecipe(shown, scale === 'own', this.width, this._pictures, this.t),
-        title: heatmapTitle(shown, flagWords(this.source.hello, flag, part, this.t, pass), this.t),
+        ...heatmapRecipe(shown, scale === 'own', this.env.width, this._pictures, this.t),
+        title: heatmapTitle(shown, this.subject, this.t),
         caption: heatmapCaption(
           shown,
           this.options,
@@ -125,7 +126,7 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     };
   }
 
-  protected controls(): Control[] {
+  override controls(): Control[] {
     const { options, t, source } = this;
     const shown = this._shown;
     return [
@@ -150,7 +151,7 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     ];
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const layers = this._shown?.layers ?? [];
     const at = layers.findIndex(each => each.layer === place.frame.facet['layer']);
     const { rows = 1, columns = 1 } = layers[at]?.slice ?? {};
@@ -160,7 +161,7 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     return { facet: ['layer', layers[at]?.layer], x: around(column), y: around(row) };
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const found = this._cellOf(mark);
     if (found === null) {
       return null;
@@ -178,7 +179,7 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     };
   }
 
-  protected move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const [shown, by] = [this._shown, MOVES[key]];
     if (!shown || by === undefined) {
       return null;
@@ -193,7 +194,7 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     const column = hold((before?.column ?? 0) + (before ? by[0] : 0), slice.columns);
     const row = hold((before?.row ?? 0) + (before ? by[1] : 0), slice.rows);
     this._at = { place, column, row };
-    this.zoom?.reveal(column, row);
+    this.env.zoom?.reveal(column, row);
     const value = formatFull(slice.values[row * slice.columns + column] ?? NaN, true);
     const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
     const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
@@ -207,12 +208,12 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
     return this._shown;
   }
 
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     const layer = mark.facet?.[1];
     return { layer: typeof layer === 'number' ? layer : null, step: this._shown?.step ?? null };
   }
 
-  marksOf({ layer }: IPointed): ILinkedMarks {
+  override marksOf({ layer }: IPointed): ILinkedMarks {
     const slice = this._shown?.layers.find(each => each.layer === layer)?.slice;
     return {
       marks: slice
@@ -257,6 +258,17 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
       column,
       row,
       value: layer.slice.values[row * layer.slice.columns + column] ?? NaN
+    };
+  }
+
+  private _noValues(): IState {
+    return {
+      kind: 'empty',
+      sentence: this.t(
+        'Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.',
+        this.subject
+      ),
+      action: { label: this.t('Check again'), run: () => this.actions.retry() }
     };
   }
 
@@ -319,7 +331,3 @@ export class HeatmapView extends BaseView<HeatmapOptions> {
   private readonly _pictures = new Pictures();
   private _at: { place: number; column: number; row: number } | null = null;
 }
-
-/** Draw one flag as position × tile. */
-export const mountHeatmap: Mount<HeatmapOptions> = (node, source, options, host) =>
-  new HeatmapView(node, source, options, host);

@@ -2,8 +2,8 @@ import type { TrendOptions } from '../../protocol/views.generated';
 import type { IRunSource, ITensorResult } from '../../store/source';
 import type { IMark, IMoved } from '../shared/content';
 import { omissionWords, tierWords } from '../shared/describe';
+import type { IViewEnvironment } from '../shared/view-model';
 import { TrendView } from '../trend/trend-view';
-import type { IViewHost } from '../view';
 
 /** A layer and a step of a history. */
 export interface IChoice {
@@ -14,15 +14,11 @@ export interface IChoice {
 /** The map of a history: a layer × step trend in which a cell is chosen by a click or by the keys. */
 export class HistoryMap extends TrendView {
   constructor(
-    node: HTMLElement,
     source: IRunSource,
-    options: Required<TrendOptions>,
-    host: IViewHost,
+    env: IViewEnvironment<TrendOptions>,
     private readonly _choose: (choice: IChoice) => void
   ) {
-    super(node, source, options, host);
-    node.addEventListener('pointerdown', this._onDown);
-    node.addEventListener('click', this._onClick);
+    super(source, env);
   }
 
   /** The chosen cell; null while nothing is drawn. */
@@ -32,7 +28,7 @@ export class HistoryMap extends TrendView {
       this._wanted = null;
     }
     this._choice = choice;
-    this._place();
+    this.env.place();
   }
 
   pinned(): IMark | null {
@@ -42,7 +38,7 @@ export class HistoryMap extends TrendView {
       : null;
   }
 
-  protected override move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const choice = this._wanted ?? this._choice;
     const layer = this.series.findIndex(each => each.layer === choice?.layer);
     if (choice && layer >= 0) {
@@ -52,7 +48,7 @@ export class HistoryMap extends TrendView {
     }
     const moved = super.move(key);
     if (moved && key !== 'copy') {
-      this._take(moved.mark);
+      this.clicked(moved.mark);
     }
     return moved;
   }
@@ -61,13 +57,7 @@ export class HistoryMap extends TrendView {
     return [...tierWords(result, this.t), ...omissionWords({ sampledEvery: result.sampledEvery }, this.t)];
   }
 
-  override dispose(): void {
-    this.node.removeEventListener('pointerdown', this._onDown);
-    this.node.removeEventListener('click', this._onClick);
-    super.dispose();
-  }
-
-  private _take(mark: IMark): void {
+  clicked(mark: IMark): void {
     const { layer, step } = this.pointedBy(mark);
     if (layer !== null && step !== null) {
       this._wanted = { layer, step };
@@ -75,26 +65,9 @@ export class HistoryMap extends TrendView {
     }
   }
 
-  private _onDown = (event: PointerEvent): void => {
-    this._from = [event.clientX, event.clientY];
-  };
-
-  // A drag pans or chooses steps; only a click that stayed where it began means a cell.
-  private _onClick = (event: MouseEvent): void => {
-    const [x, y] = this._from;
-    const place = this.locate(event);
-    if (place && !event.shiftKey && Math.hypot(event.clientX - x, event.clientY - y) < 4) {
-      const mark = this.probe(place);
-      if (mark) {
-        this._take(mark);
-      }
-    }
-  };
-
   private _choice: IChoice | null = null;
   /** Chosen here and not shown yet. */
   private _wanted: IChoice | null = null;
-  private _from: readonly [number, number] = [0, 0];
 }
 
 function same(one: IChoice | null, other: IChoice | null): boolean {

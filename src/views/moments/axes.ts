@@ -1,4 +1,4 @@
-import { placeBefore, placeNear } from './line';
+import { placeBefore, placeNear } from '../shared/places';
 import type { IMomentGroups } from '../../store/moment-source';
 
 /** How steps lie on the x axis: as themselves, or as samples consumed. */

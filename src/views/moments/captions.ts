@@ -1,7 +1,8 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
-import { placeNear, spans } from './line';
+import { placeNear } from '../shared/places';
+import { spans } from './line';
 import { keyWords, statisticWords, type MomentOptions } from './words';
 
 /** Parts of a value that rounding may take before the caption says so. */

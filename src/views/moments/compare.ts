@@ -1,4 +1,5 @@
-import { placeBefore, type IMomentLine } from './line';
+import { placeBefore } from '../shared/places';
+import type { IMomentLine } from './line';
 
 /**
  * What other runs' lines are minus, or over, this run's line of the same key. Where this run has no point at a place of the other's, what lies between its

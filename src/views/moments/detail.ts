@@ -1,4 +1,5 @@
-import { placeBefore, type IMomentLine } from './line';
+import { placeBefore } from '../shared/places';
+import type { IMomentLine } from './line';
 
 type Steps = readonly [number, number];
 

@@ -2,7 +2,7 @@ import type { MomentFilter } from '../../protocol/views.generated';
 import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
 import { isLayerText } from '../shared/layers';
-import type { Control } from '../mount/toolbar';
+import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import type { IControlFacts } from './moment-controls';
 

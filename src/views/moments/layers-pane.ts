@@ -2,14 +2,15 @@ import { formatInteger, type IPlace, type IRecipe, type Row } from '../../charts
 import type { MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IMark, IMoved, Loaded } from '../shared/content';
-import type { ILinkedMarks } from '../mount/linked';
-import type { ITip } from '../mount/tooltip';
+import type { ILinkedMarks } from '../shared/links';
+import type { ITip } from '../shared/tip';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { lineColors } from './colors';
-import { finiteRange, placeNear, type IMomentLine } from './line';
+import { moveOf, placeNear } from '../shared/places';
+import { finiteRange, type IMomentLine } from './line';
 import { lineRecipe } from './line-recipe';
-import { comparedTitle, runWords } from './line-words';
-import { moveAmong, moveOf, tipLines, valueWords, type IPoint } from './line-tips';
+import { comparedTitle, missingWords, runWords } from './line-words';
+import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { readLayers } from './read-layers';
@@ -26,21 +27,21 @@ export class LayersPane extends MomentPane {
     return this._step;
   }
 
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     return { step: this._step, layer: (mark.x[0] + mark.x[1]) / 2 };
   }
 
-  marksOf({ layer }: IPointed): ILinkedMarks {
+  override marksOf({ layer }: IPointed): ILinkedMarks {
     return { marks: layer === null ? [] : [markOf(layer)] };
   }
 
-  protected override get by(): readonly MomentColumn[] {
+  override get by(): readonly MomentColumn[] {
     return ['layer', ...super.by.filter(column => column !== 'layer')];
   }
 
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
     const { options, by, t } = this;
-    const within = this.within(options.steps);
+    const within = this.env.within(options.steps);
     const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
     const step = steps[options.step === null ? steps.length - 1 : placeNear(steps, options.step)];
     if (step === undefined) {
@@ -108,19 +109,19 @@ export class LayersPane extends MomentPane {
     };
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const layer = Math.round(place.x);
     return this._lines.some(line => line.x.includes(layer)) ? markOf(layer) : null;
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const layer = (mark.x[0] + mark.x[1]) / 2;
     const color = (line: IMomentLine): string => this._colors[this._lines.indexOf(line)] ?? '#000';
     const lines = tipLines(this._lines, layer, null, color, this.t);
     return lines.length === 0 ? null : { heading: this.t('layer %1', layer), lines };
   }
 
-  protected move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const at = this._at === null && moveOf(key) ? { line: 0, at: 0 } : moveAmong(key, this._at, this._lines);
     const line = at && this._lines[at.line];
     if (at === null || !line) {
@@ -142,13 +143,13 @@ export class LayersPane extends MomentPane {
       return own === step ? [] : [t('%1 is at step %2, the nearest one.', name, formatInteger(own))];
     });
     const bars = options.marks === 'bars';
-    const without = otherRuns.filter((_, at) => steps[at] === null).map(each => each.name);
+    const without = otherRuns.filter((_, at) => steps[at] === null);
     return [
       ...(bars && options.compare === 'overlay'
         ? []
         : runWords(options, this.source.name, otherRuns, there, t)),
       ...elsewhere,
-      ...(without.length > 0 ? [t('Nothing to compare in %1.', without.join(', '))] : [])
+      ...missingWords(without, t)
     ];
   }
 
@@ -173,7 +174,7 @@ export class LayersPane extends MomentPane {
     const several = this.otherRuns.length > 0;
     // Bars have no dashes that would tell runs apart: each of its own colour, and named in full.
     const told = bars && several ? lines.map(apart) : lines;
-    this._colors = lineColors(told, this.isDark);
+    this._colors = lineColors(told, this.env.isDark);
     const bad = read.flatMap(line =>
       Array.from(line.x).flatMap((at, place) => {
         const count = line.nonFinite[place] ?? 0;

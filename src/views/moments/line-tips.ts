@@ -1,7 +1,8 @@
 import { formatFull, formatInteger, formatNumber } from '../../charts';
-import type { ITip } from '../mount/tooltip';
+import { hold, moveOf, placeNear } from '../shared/places';
+import type { ITip } from '../shared/tip';
 import type { Translate } from '../shared/translate';
-import { placeNear, type IMomentLine } from './line';
+import type { IMomentLine } from './line';
 
 /** Most lines that the tooltip lists. */
 const MOST_LINES = 12;
@@ -54,24 +55,6 @@ export interface IPoint {
   readonly line: number;
   readonly at: number;
 }
-
-const MOVES: Readonly<Record<string, readonly [number, number]>> = {
-  ArrowLeft: [-1, 0],
-  ArrowRight: [1, 0],
-  ArrowUp: [0, -1],
-  ArrowDown: [0, 1],
-  PageUp: [-10, 0],
-  PageDown: [10, 0],
-  Home: [-Infinity, 0],
-  End: [Infinity, 0],
-  copy: [0, 0]
-};
-
-/** Whether a key moves a cursor, and how far along and across. */
-export const moveOf = (key: string): readonly [number, number] | undefined => MOVES[key];
-
-/** Keep a place within a number of places. */
-export const hold = (place: number, count: number): number => Math.max(0, Math.min(count - 1, place));
 
 /** Move a point by a key: along its line, or to the same place of another one. */
 export function moveAmong(key: string, before: IPoint | null, lines: readonly IMomentLine[]): IPoint | null {

@@ -93,6 +93,17 @@ export function runWords(
   }
 }
 
+/** Say which runs have nothing to draw, and which could not be opened. */
+export function missingWords(without: readonly IOtherRun[], t: Translate): string[] {
+  const empty = without.filter(each => !each.isAbsent).map(each => each.name);
+  return [
+    ...(empty.length > 0 ? [t('Nothing to compare in %1.', empty.join(', '))] : []),
+    ...without
+      .filter(each => each.isAbsent)
+      .map(({ name }) => t('The run %1 could not be opened here, so it is not drawn.', name))
+  ];
+}
+
 /** Say what of the lines is not literal. */
 export function lineCaption(
   { options, by, read, others, index, name }: ILineSubject,
@@ -100,7 +111,7 @@ export function lineCaption(
 ): string[] {
   const unit =
     by.length === 0 ? t('series') : by.length === 1 && by[0] === 'name' ? t('tensors') : t('series');
-  const compared = others.filter(each => !read.without.includes(each.name));
+  const compared = others.filter(each => !read.without.includes(each));
   return [
     ...omittedWords(read.base, unit, t),
     ...runWords(options, name, others, compared, t),
@@ -112,7 +123,7 @@ export function lineCaption(
           )
         ]
       : []),
-    ...(read.without.length > 0 ? [t('Nothing to compare in %1.', read.without.join(', '))] : []),
+    ...missingWords(read.without, t),
     ...(read.scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : []),
     ...optionWords(options, index, t),
     ...nonFiniteWords(read.base, t),

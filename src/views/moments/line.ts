@@ -106,24 +106,3 @@ export function finiteRange(lines: readonly IMomentLine[]): [number, number] | n
   }
   return lo <= hi ? [lo, hi] : null;
 }
-
-/** Place of the last number that is not above `x` in ascending ones; -1 where all are. */
-export function placeBefore(sorted: ArrayLike<number>, x: number): number {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] as number) <= x) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low - 1;
-}
-
-/** Place of the number nearest to `x` in ascending ones; -1 where there is none. */
-export function placeNear(sorted: ArrayLike<number>, x: number): number {
-  const before = placeBefore(sorted, x);
-  const [left, right] = [sorted[before], sorted[before + 1]];
-  return right !== undefined && (left === undefined || right - x < x - left) ? before + 1 : before;
-}

@@ -2,14 +2,14 @@ import { formatInteger, type IFrame, type IPlace, type IRecipe } from '../../cha
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../shared/content';
-import type { ILinkedMarks, IStepAxis } from '../mount/linked';
-import type { ITip } from '../mount/tooltip';
+import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import type { ITip } from '../shared/tip';
 import { heightOf } from '../shared/trace';
 import { StepAxis } from './axes';
-import { lineColors } from './colors';
+import { dashOf, lineColors } from './colors';
 import { Detail } from './detail';
-import { placeNear, type IMomentLine } from './line';
-import { LinePaper } from '../mount/line-paper';
+import { placeNear } from '../shared/places';
+import type { IMomentLine } from './line';
 import { lineRecipe } from './line-recipe';
 import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
 import { lineCaption, lineSummary, lineTitle } from './line-words';
@@ -26,11 +26,11 @@ const HEIGHT = 300;
 
 /** Groups of tensors over steps or samples, one line each, of this run and of those it is compared with. */
 export class LinesPane extends MomentPane {
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     return { step: this._axis.stepNear(mark.x[0]), layer: this._near?.layer ?? null };
   }
 
-  marksOf({ layer, step }: IPointed): ILinkedMarks {
+  override marksOf({ layer, step }: IPointed): ILinkedMarks {
     const x = step === null ? null : this._axis.xOf(step);
     const { y, scale } = this._read ?? UNREAD;
     const found = layer === null ? [] : this._lines.filter(line => line.layer === layer);
@@ -50,7 +50,7 @@ export class LinesPane extends MomentPane {
     };
   }
 
-  protected override get by(): readonly MomentColumn[] {
+  override get by(): readonly MomentColumn[] {
     return this.options.kind === 'tensors' ? ['name'] : super.by;
   }
 
@@ -59,18 +59,18 @@ export class LinesPane extends MomentPane {
     return this.options.x === 'step';
   }
 
-  protected override get drawsWhileDragged(): boolean {
+  override get drawsWhileDragged(): boolean {
     return true;
   }
 
-  protected override zoomed(): void {
-    this.refresh(false);
+  zoomed(): void {
+    this.env.refresh(false);
   }
 
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
     const { options, t } = this;
     // Under a hand that drags nothing may jump: what came meanwhile is drawn when it lets go.
-    const held = this.zoom?.isDragging === true && this._read !== null;
+    const held = this.env.zoom?.isDragging === true && this._read !== null;
     if (!held) {
       const question = linesQuestion(options, this.question(this.by), this.otherRuns);
       this._logged = this.total ?? stepsOf(await reader.groups(question, signal));
@@ -82,7 +82,7 @@ export class LinesPane extends MomentPane {
       }
       const versions = [reader, ...this.otherRuns.map(each => each.reader)].map(each => each?.version);
       const early = this.total === null;
-      const key = JSON.stringify([question, options, versions, this.isDark, this.index?.warnings, early]);
+      const key = JSON.stringify([question, options, versions, this.env.isDark, this.index?.warnings, early]);
       // What is drawn already stays the same object, so that it is not painted again.
       if (key !== this._key || this._read === null) {
         const read = await readLines({ ...this._query(reader), question }, signal, t);
@@ -91,7 +91,7 @@ export class LinesPane extends MomentPane {
         }
         this._key = key;
         this._read = read;
-        this._colors = lineColors(read.lines, this.isDark);
+        this._colors = lineColors(read.lines, this.env.isDark);
         const { name } = this.source;
         const subject = { options, by: this.by, read, name, others: this.otherRuns, index: this.index };
         this._words = {
@@ -106,7 +106,7 @@ export class LinesPane extends MomentPane {
     return { content: this._compose(lines) };
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const step = this._axis.stepNear(place.x);
     const x = this._axis.xOf(step);
     const { y, scale } = this._read ?? UNREAD;
@@ -125,7 +125,7 @@ export class LinesPane extends MomentPane {
     return { facet: null, x: [shown, shown], y: null };
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const lines = tipLines(this._lines, mark.x[0], this._near, line => this._colorOf(line), this.t);
     const step = formatInteger(this._axis.stepNear(mark.x[0]));
     const heading =
@@ -135,7 +135,7 @@ export class LinesPane extends MomentPane {
     return lines.length === 0 ? null : { heading, lines };
   }
 
-  protected move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const at = moveAmong(key, this._at, this._lines);
     const line = at && this._lines[at.line];
     if (at === null || !line) {
@@ -144,7 +144,7 @@ export class LinesPane extends MomentPane {
     this._at = at;
     this._near = line;
     const x = line.x[at.at] ?? 0;
-    this.zoom?.reveal(x, 0);
+    this.env.zoom?.reveal(x, 0);
     const value = valueWords(line, at.at, this.t);
     const quantity = axisWords(this.options, this.options.runs, this.t);
     const said = this.t(
@@ -177,7 +177,7 @@ export class LinesPane extends MomentPane {
     signal: AbortSignal,
     held: boolean
   ): Promise<readonly IMomentLine[]> {
-    const [read, zoom] = [this._read, this.zoom];
+    const [read, zoom] = [this._read, this.env.zoom];
     if (!read?.leftOut || !zoom?.isZoomed) {
       return read?.lines ?? [];
     }
@@ -199,7 +199,7 @@ export class LinesPane extends MomentPane {
       } else {
         // What is shown coarsely meanwhile is drawn again when the answer is there.
         asked.then(
-          () => this.refresh(false),
+          () => this.env.refresh(false),
           () => undefined
         );
       }
@@ -226,16 +226,17 @@ export class LinesPane extends MomentPane {
         yScale: read.scale
       }
     };
-    const { x0, x1 } = this.zoom?.isZoomed ? this.zoom.domain : { x0: read.x[0], x1: read.x[1] };
-    const paper = this.host.renderer === 'svg' ? null : this._paper;
+    const { x0, x1 } = this.env.zoom?.isZoomed ? this.env.zoom.domain : { x0: read.x[0], x1: read.x[1] };
+    const { paper } = this.env;
+    const dashes = lines.map(({ run }) => dashOf(run));
     const recipeIn = ({ width, height }: Pick<IFrame, 'width' | 'height'>): IRecipe => {
       const { y, scale, x: full } = read;
-      const look = { lines, colors: this._colors, y, scale, full, width, height };
+      const look = { lines, colors: this._colors, dashes, y, scale, full, width, height };
       const pictures = paper?.paint({ ...look, shown: [x0, x1] }) ?? null;
-      return { ...lineRecipe(wish, pictures), painted: this._paper.painted };
+      return { ...lineRecipe(wish, pictures), painted: paper?.painted ?? 0 };
     };
     return {
-      recipe: recipeIn(this.frame ?? { width: Math.max(200, this.width - 200), height: HEIGHT }),
+      recipe: recipeIn(this.env.frame ?? { width: Math.max(200, this.env.width - 200), height: HEIGHT }),
       refit: frame => (paper?.isStretchedIn(frame) ? recipeIn(frame) : null),
       printed: () => lineRecipe(wish, null),
       extent: { x: read.x, y: read.y },
@@ -259,7 +260,6 @@ export class LinesPane extends MomentPane {
   private _near: IMomentLine | null = null;
   private _at: IPoint | null = null;
   private readonly _detail = new Detail();
-  private readonly _paper = new LinePaper();
 }
 
 /** Steps with their samples, ascending. */

@@ -1,5 +1,5 @@
 import type { IMatrix } from '../../charts';
-import { placeNear } from './line';
+import { placeNear } from '../shared/places';
 import type { IMomentGroups } from '../../store/moment-source';
 import { spans } from './line';
 

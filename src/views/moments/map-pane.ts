@@ -2,12 +2,13 @@ import { ColorScale, formatInteger, legend, lowMagnitude, Pictures, type IPlace 
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
-import type { ILinkedMarks, IStepAxis } from '../mount/linked';
-import type { ITip } from '../mount/tooltip';
+import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import type { ITip } from '../shared/tip';
 import { StepAxis } from './axes';
 import { omittedWords, optionWords, trustWords } from './captions';
 import { linesOf, type IMomentLine } from './line';
-import { hold, moveOf, valueWords } from './line-tips';
+import { hold, moveOf } from '../shared/places';
+import { valueWords } from './line-tips';
 import { titleWords } from './line-words';
 import { cellsOf, type ICells } from './map-cells';
 import { MomentPane } from './pane';
@@ -27,7 +28,7 @@ const MOST_LETTERS = 30;
 
 /** Layers, or item types, over steps or samples, as one picture. */
 export class MapPane extends MomentPane {
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     const layer = mark.y === null ? null : this._groups?.keys[Math.round((mark.y[0] + mark.y[1]) / 2)]?.[0];
     return {
       step: this._axis.stepNear((mark.x[0] + mark.x[1]) / 2),
@@ -35,7 +36,7 @@ export class MapPane extends MomentPane {
     };
   }
 
-  marksOf({ layer, step }: IPointed): ILinkedMarks {
+  override marksOf({ layer, step }: IPointed): ILinkedMarks {
     const x = step === null ? null : this._axis.xOf(step);
     const row = layer === null || this.by[0] !== 'layer' ? -1 : this._rowOf(layer);
     const [cells] = [this._cells];
@@ -65,7 +66,7 @@ export class MapPane extends MomentPane {
     };
   }
 
-  protected override get by(): readonly MomentColumn[] {
+  override get by(): readonly MomentColumn[] {
     return [this.options.kind === 'layer_map' ? 'layer' : 'item_type'];
   }
 
@@ -104,7 +105,7 @@ export class MapPane extends MomentPane {
     return { content: await this._compose(groups, this._cells, reader, signal) };
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const cells = this._cells;
     const row = Math.round(place.y);
     if (!cells || row < 0 || row >= cells.rows) {
@@ -113,7 +114,7 @@ export class MapPane extends MomentPane {
     return this._markOf(row, Math.floor((place.x - cells.x) / cells.width));
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const [cells, groups] = [this._cells, this._groups];
     if (!cells || !groups || mark.y === null) {
       return null;
@@ -129,7 +130,7 @@ export class MapPane extends MomentPane {
     return { heading: name, lines: [{ name: step, value: this._valueAt(at) }] };
   }
 
-  protected move(key: string): IMoved | null {
+  override move(key: string): IMoved | null {
     const [by, cells, groups] = [moveOf(key), this._cells, this._groups];
     if (by === undefined || !cells || !groups) {
       return null;
@@ -143,14 +144,14 @@ export class MapPane extends MomentPane {
     const at = cells.source[row * cells.columns + column] ?? -1;
     const value = at < 0 ? this.t('no data') : this._valueAt(at);
     const x = cells.x + (column + 0.5) * cells.width;
-    this.zoom?.reveal(x, row);
+    this.env.zoom?.reveal(x, row);
     const step = at < 0 ? this._axis.stepNear(x) : (groups.step[at] ?? 0);
     const said = this.t('step %1, %2: %3', formatInteger(step), name, value);
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  protected override zoomed(): void {
-    this.refresh(false);
+  zoomed(): void {
+    this.env.refresh(false);
   }
 
   private async _compose(
@@ -179,8 +180,8 @@ export class MapPane extends MomentPane {
     const rowAt = Array.from(groups.keys.keys()).filter(row => row % every === 0);
     const picture = this._pictures.draw(0, cells, scale);
     const subject = { ...options, by: [...by] };
-    this._half = this.zoom?.isZoomed ? this._half : cells.width / 2;
-    const [first, last] = this.within(options.steps) ?? [-Infinity, Infinity];
+    this._half = this.env.zoom?.isZoomed ? this._half : cells.width / 2;
+    const [first, last] = this.env.within(options.steps) ?? [-Infinity, Infinity];
     const xs = Array.from(
       this.steps.filter(step => step >= first && step <= last),
       step => this._axis.xOf(step)
@@ -232,7 +233,7 @@ export class MapPane extends MomentPane {
 
   /** Ask for what is shown, and as much again on either side, where not every step could be brought. */
   private _zoomed(question: ReturnType<MomentPane['question']>): ReturnType<MomentPane['question']> {
-    const { zoom } = this;
+    const { zoom } = this.env;
     if (!zoom?.isZoomed || !this._groups) {
       return question;
     }

@@ -2,7 +2,7 @@ import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
 import { stepsControl, transformControl } from '../shared/controls';
-import type { Control } from '../mount/toolbar';
+import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 import type { INameFacts } from './name-facts';
 import { byWords, capital, STATISTICS, STATS, statisticWords, statsWords, type MomentOptions } from './words';

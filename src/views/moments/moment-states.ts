@@ -2,7 +2,6 @@ import { formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentStat } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
-import { copyText } from '../mount/dom';
 import type { IState, IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { capital, STATS, statsWords, type MomentOptions } from './words';
@@ -41,7 +40,7 @@ export function emptyMoments(
       action: again
     };
   }
-  const copy = { label: t('Copy these lines'), run: () => copyText(SNIPPET) };
+  const copy = { label: t('Copy these lines'), run: () => actions.copy(SNIPPET) };
   const [warning] = index?.warnings ?? [];
   return {
     kind: 'empty',

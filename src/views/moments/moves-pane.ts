@@ -1,9 +1,9 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups } from '../../store/moment-source';
 import type { Loaded } from '../shared/content';
-import { BodyPane } from './body-pane';
-import { DataTable, type ITableColumn } from '../mount/data-table';
+import type { ITableColumn } from '../shared/table';
 import { spans } from './line';
+import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { capital, quantityWords } from './words';
 
@@ -51,7 +51,7 @@ export function movesOf(groups: IMomentGroups): IMove[] {
 }
 
 /** The tensors whose statistic moved most between the first and the last step. */
-export class MovesPane extends BodyPane {
+export class MovesPane extends MomentPane {
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
     const { options, t } = this;
     const groups = await reader.groups({ ...this.question(['name'], 4), show: 'raw', smoothing: 0 }, signal);
@@ -61,13 +61,12 @@ export class MovesPane extends BodyPane {
       return { state: { kind: 'empty', sentence: t('Moves are known once there are two steps.'), action } };
     }
     const quantity = quantityWords(options, t);
-    this._table.show(this._columns(moves), Math.min(MOST_MOVES, moves.length));
     const [most] = moves;
     const title = t('Largest moves of %1 between first and last step', quantity);
     return {
       content: {
         recipe: null,
-        body: this._table.node,
+        body: { columns: this._columns(moves), rows: Math.min(MOST_MOVES, moves.length) },
         extent: { x: [0, 1], y: [0, 1] },
         title,
         caption:
@@ -125,6 +124,4 @@ export class MovesPane extends BodyPane {
         : [])
     ];
   }
-
-  private readonly _table = new DataTable(this.t);
 }

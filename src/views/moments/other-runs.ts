@@ -7,8 +7,10 @@ import { MomentReader } from './reader';
 export interface IOtherRun {
   readonly id: string;
   readonly name: string;
-  /** Null where it has no statistics. */
+  /** Null where it has no statistics, or could not be opened. */
   readonly reader: MomentReader | null;
+  /** Set where it could not be opened. */
+  readonly isAbsent?: true;
 }
 
 interface IShare {
@@ -27,27 +29,17 @@ export class OtherRuns implements IDisposable {
     private readonly _changed: () => void
   ) {}
 
-  /** Return the runs named by their ids. Rejects when one cannot be opened. */
+  /** Return the runs named by their ids, those that cannot be opened among them: they are tried again the next time. */
   async open(ids: readonly string[]): Promise<IOtherRun[]> {
     for (const id of [...this._shares.keys()].filter(each => !ids.includes(each))) {
       this._release(id);
     }
-    const runs = this._runs;
-    if (runs === null) {
-      return [];
-    }
     return Promise.all(
       ids.map(async id => {
-        let share = this._shares.get(id);
-        if (share === undefined) {
-          share = runs.acquire(id);
-          this._shares.set(id, share);
-          share.then(
-            ({ source }) => source.changed.connect(this._onChange, this),
-            () => this._shares.delete(id)
-          );
+        const source = await this._sourceOf(id).catch(() => null);
+        if (source === null) {
+          return { id, name: id, reader: null, isAbsent: true };
         }
-        const { source } = await share;
         let reader = this._readers.get(source);
         if (reader === undefined && source.moments) {
           reader = new MomentReader(source.moments);
@@ -65,6 +57,19 @@ export class OtherRuns implements IDisposable {
   dispose(): void {
     this._isDisposed = true;
     [...this._shares.keys()].forEach(id => this._release(id));
+  }
+
+  private async _sourceOf(id: string): Promise<IRunSource | null> {
+    let share = this._shares.get(id);
+    if (share === undefined && this._runs) {
+      share = this._runs.acquire(id);
+      this._shares.set(id, share);
+      share.then(
+        ({ source }) => source.changed.connect(this._onChange, this),
+        () => this._shares.delete(id)
+      );
+    }
+    return (await share)?.source ?? null;
   }
 
   private _release(id: string): void {

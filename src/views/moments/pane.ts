@@ -1,29 +1,19 @@
 import { formatBytes } from '../../charts';
-import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
-import { BaseView } from '../mount/mounted-view';
 import type { INote, Loaded } from '../shared/content';
 import type { IState, IStateActions } from '../shared/states';
-import type { Control } from '../mount/toolbar';
-import type { IViewHost } from '../view';
-import type { IMenuActions } from '../mount/view-menu';
-import { toArquero } from './arquero-code';
+import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
 import { oneTensor } from './one-tensor';
 import type { IOtherRun, OtherRuns } from './other-runs';
+import { missingWords } from './line-words';
 import { MomentReader } from './reader';
 import { refusalOf } from './refusal';
-import type { MomentOptions } from './words';
-
-/** What a pane shares with the explorer that it is part of. */
-export interface IPaneHost extends IViewHost {
-  /** Changes options of the explorer: a pane has none of its own. */
-  choose(options: Partial<MomentsOptions>): void;
-  readonly others: OtherRuns;
-}
+import { capital, quantityWords } from './words';
 
 /** Most places on the step slider and in the search for the first bad step. */
 const MOST_STEPS = 50_000;
@@ -31,30 +21,28 @@ const MOST_STEPS = 50_000;
 const MANY_ROWS = 1_000_000;
 
 /** What all panes of the explorer share: what there is, refusals, notes, and whose options they have. */
-export abstract class MomentPane extends BaseView<MomentsOptions> {
+export abstract class MomentPane extends ViewModel<MomentsOptions> {
   constructor(
-    node: HTMLElement,
     source: IRunSource,
-    options: MomentOptions,
-    protected readonly pane: IPaneHost
+    env: IViewEnvironment<MomentsOptions>,
+    private readonly _others: OtherRuns
   ) {
-    super(node, source, options, pane, { axes: 'x', least: 4 });
+    super(source, env);
+  }
+
+  get subject(): string {
+    return capital(quantityWords(this.options, this.t));
   }
 
   /** One of the runs has more: read again. */
   renew(): void {
     this._isStale = true;
-    this.refresh(false);
+    this.env.refresh(false);
   }
 
   /** What the run has; null before it was asked. */
   get index(): IMomentIndex | null {
     return this._index;
-  }
-
-  /** What the explorer's menu can do with this pane. */
-  get menu(): IMenuActions {
-    return { ...this.menuActions(), arquero: () => toArquero({ ...this.options, by: [...this.by] }) };
   }
 
   /** Steps at which something that matches the filter was logged, ascending. */
@@ -63,7 +51,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
   }
 
   protected override get actions(): IStateActions {
-    const actions = super.actions;
+    const { actions } = this.env;
     const retry = (): void => {
       this._isStale = true;
       actions.retry();
@@ -71,40 +59,28 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
     return { ...actions, retry };
   }
 
-  protected plain(): ViewOptions {
-    return this.options;
-  }
-
-  protected concerns(change: SourceChange): boolean {
+  concerns(change: SourceChange): boolean {
     const concerned = change.kind === 'rows' && change.stream === 'moments';
     this._isStale ||= concerned;
     return concerned;
   }
 
-  protected override restyled(): void {
-    this.refresh();
-  }
-
-  protected controls(): Control[] {
-    return [];
-  }
-
-  protected override choose(options: Partial<MomentsOptions>): void {
-    this.pane.choose(options);
+  restyled(): void {
+    this.env.refresh();
   }
 
   /** Read and draw what the explorer's options ask for, once it is known that there is something. */
   protected abstract fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded>;
 
   /** Columns that make a group in this pane. */
-  protected get by(): readonly MomentColumn[] {
+  get by(): readonly MomentColumn[] {
     return this.options.by ?? [];
   }
 
   /** The question that the options ask, of the chosen steps. */
   protected question(by: readonly MomentColumn[], points?: number): IMomentQuery {
     const { stat, statistic, pattern, where, ratio, mixed, show, smoothing } = this.options;
-    const steps = this.within(this.options.steps);
+    const steps = this.env.within(this.options.steps);
     return {
       stat,
       statistic,
@@ -120,7 +96,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
     };
   }
 
-  protected async load(signal: AbortSignal): Promise<Loaded> {
+  async load(signal: AbortSignal): Promise<Loaded> {
     const { moments } = this.source;
     if (moments === undefined) {
       return { state: emptyMoments(this.source, null, this.options, this.actions, this.t) };
@@ -150,7 +126,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
       if (this._total?.step.length === 0) {
         return { state: this.nothing() };
       }
-      this.otherRuns = await this.pane.others.open(this.options.runs);
+      this.otherRuns = await this._others.open(this.options.runs);
       await Promise.all(
         this.otherRuns.map(({ reader: other }) =>
           stale || other?.version === '' ? other?.index(signal) : null
@@ -158,7 +134,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
       );
       const loaded = await this.fill(reader, signal);
       if (early) {
-        this.follow(reader.groups(this.everything, signal));
+        this.env.follow(reader.groups(this.everything, signal));
       }
       return loaded;
     } catch (reason) {
@@ -173,7 +149,12 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
 
   /** What to say where no tensor is left to draw. */
   protected nothing(): IState {
-    return nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
+    const state = nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
+    const missing = missingWords(
+      this.otherRuns.filter(each => each.isAbsent),
+      this.t
+    );
+    return missing.length > 0 ? { ...state, sentence: missing.join(' ') } : state;
   }
 
   /** Whether there is a picture to draw of many rows before their total is known; `fill` finds none then. */
@@ -248,7 +229,7 @@ export abstract class MomentPane extends BaseView<MomentsOptions> {
 
   /** Say how far the server is in reading a run's files. */
   private _reading(done: number, total: number): void {
-    this.waits(
+    this.env.waits(
       this.t('Reading the files of %1: %2 of %3…', this.source.name, formatBytes(done), formatBytes(total))
     );
   }

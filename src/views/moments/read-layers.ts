@@ -2,7 +2,8 @@ import type { IMomentGroups, IMomentQuery, MomentColumn, MomentKey } from '../..
 import type { Translate } from '../shared/translate';
 import { acrossLayers, onlyAt } from './across-layers';
 import { compareLines } from './compare';
-import { placeNear, type IMomentLine } from './line';
+import { placeNear } from '../shared/places';
+import type { IMomentLine } from './line';
 import type { IOtherRun } from './other-runs';
 import type { MomentReader } from './reader';
 import { keyWords, type MomentOptions } from './words';

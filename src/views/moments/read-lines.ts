@@ -41,7 +41,7 @@ export interface ILines {
   /** Points of a comparison that lie between two of this run's. */
   readonly between: number;
   /** Other runs that have nothing to compare. */
-  readonly without: readonly string[];
+  readonly without: readonly IOtherRun[];
   /** Where values are not finite, in any of the runs. */
   readonly bad: readonly IStretch[];
   /** Other runs in which there are some. */
@@ -111,7 +111,7 @@ export async function readLines(
     base,
     lines,
     between: compared?.between ?? 0,
-    without: others.filter((_, at) => rest[at]?.length === 0).map(each => each.name),
+    without: others.filter((_, at) => rest[at]?.length === 0),
     bad: [
       ...badStretches(base, query.steps, step => axis.xOf(step)),
       ...badIn.flatMap(({ stretches }) => stretches)

@@ -3,12 +3,11 @@ import { formatCount, formatFull, formatInteger, formatNumber } from '../../char
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { INote, Loaded } from '../shared/content';
 import type { IState } from '../shared/states';
-import { saveFile } from '../mount/dom';
-import { BodyPane } from './body-pane';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { rowFilter, rowsCsv } from './csv';
-import { DataTable, type ITableColumn } from '../mount/data-table';
+import type { ITableColumn } from '../shared/table';
 import { titleWords } from './line-words';
+import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import type { Translate } from '../shared/translate';
 import { axisWords, columnWords, type MomentOptions } from './words';
@@ -17,7 +16,7 @@ import { axisWords, columnWords, type MomentOptions } from './words';
 const MOST_ROWS = 100_000;
 
 /** The groups as a table, to be put in order and downloaded. */
-export class TablePane extends BodyPane {
+export class TablePane extends MomentPane {
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
     const { options, by, t } = this;
     const points = Math.max(4, Math.floor(MOST_ROWS / options.series));
@@ -36,7 +35,6 @@ export class TablePane extends BodyPane {
       text: row => column.text(rows[row] ?? -1),
       ...(column.sortBy ? { sortBy: (row: number) => column.sortBy?.(rows[row] ?? -1) ?? '' } : {})
     });
-    this._table.show([...columnsOf(groups, by, options, this.t), ...columns].map(at), rows.length);
     const title = titleWords(options, by, groups.step, t);
     const saveGroups: INote = {
       text: t('Groups: %1 rows.', formatInteger(rows.length)),
@@ -61,7 +59,7 @@ export class TablePane extends BodyPane {
     return {
       content: {
         recipe: null,
-        body: this._table.node,
+        body: { columns: [...columnsOf(groups, by, options, t), ...columns].map(at), rows: rows.length },
         extent: { x: [0, 1], y: [0, 1] },
         title,
         caption: [
@@ -112,7 +110,7 @@ export class TablePane extends BodyPane {
 
   private async _rows(): Promise<string> {
     const { stat, where } = this.options;
-    const steps = this.within(this.options.steps);
+    const steps = this.env.within(this.options.steps);
     const rows = await this.source.moments?.rows([stat], where ?? {}, steps);
     if (!rows) {
       throw new Error(
@@ -126,15 +124,12 @@ export class TablePane extends BodyPane {
 
   private async _save(what: string, write: () => Promise<string>): Promise<void> {
     try {
-      const url = URL.createObjectURL(new Blob([await write()], { type: 'text/csv' }));
-      saveFile(`${this.source.name}-${this.options.stat}-${what}.csv`, url);
-      URL.revokeObjectURL(url);
+      const name = `${this.source.name}-${this.options.stat}-${what}.csv`;
+      this.actions.save(name, 'text/csv', await write());
     } catch (reason) {
-      this.fail(reason);
+      this.env.fail(reason);
     }
   }
-
-  private readonly _table = new DataTable(this.t);
 }
 
 /** A column that a person derived: numbers, texts, or true and false. */

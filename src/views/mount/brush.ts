@@ -1,8 +1,6 @@
 import type { IDisposable } from '@lumino/disposable';
 import { followPointer, type IPlace } from '../../charts';
-
-/** An interval of the x axis in its own unit, low to high. */
-export type Span = readonly [number, number];
+import type { Span } from '../shared/links';
 
 /** What a brush needs of its view. */
 export interface IBrushHost {

@@ -1,9 +1,10 @@
 import type { Chart, Zoom } from '../../charts';
 import type { IMark } from '../shared/content';
+import type { ITip } from '../shared/tip';
 import { element } from './dom';
 import { framesOf, markBox, putAt } from './place-mark';
 import type { Shell } from './shell';
-import { Tooltip, type ITip } from './tooltip';
+import { Tooltip } from './tooltip';
 
 /** The mark over a picture with its tooltip. It keeps its place in the data while they change, scroll and zoom. */
 export class Cursor {

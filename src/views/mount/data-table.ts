@@ -1,18 +1,7 @@
 import { formatInteger } from '../../charts';
-import { element } from './dom';
+import type { ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
-
-/** A column of a table. */
-export interface ITableColumn {
-  readonly title: string;
-  /** Numbers stand at the right. */
-  readonly isNumber?: boolean;
-  readonly text: (row: number) => string;
-  /** What rows are put in order by; the rows' own order where it is absent. */
-  readonly sortBy?: (row: number) => number | string;
-  /** Makes the cell a button. */
-  readonly press?: (row: number) => void;
-}
+import { element } from './dom';
 
 /** Rows that a page of a table shows. */
 const PAGE = 100;
@@ -26,7 +15,7 @@ export class DataTable {
   readonly node: HTMLElement;
 
   /** Show rows. The page and the order stay. */
-  show(columns: readonly ITableColumn[], rows: number): void {
+  show({ columns, rows }: ITable): void {
     this._columns = columns;
     this._rows = rows;
     this._draw();

@@ -16,10 +16,15 @@ export interface IHandled {
   probe(place: IPlace): IMark | null;
   /** Answer a key; null when it means nothing here. */
   move(key: string): IMoved | null;
+  /** A mark was clicked at. */
+  clicked(mark: IMark): void;
   /** Put marks where their data are drawn now. */
   place(): void;
   fail(reason: unknown): void;
 }
+
+/** A pointer that moved less than this between down and up has clicked. */
+const CLICK_PIXELS = 4;
 
 /** Let pointer and keys move the cursor of a view, and tell the run's other views. Ends with the stage. */
 export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked: Linked): void {
@@ -29,6 +34,17 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
     cursor.mark = place ? view.probe(place) : null;
     linked.tell(cursor.mark);
     view.place();
+  });
+  // A drag pans or chooses steps; only a click that stayed where it began means a place.
+  let from: readonly [number, number] = [0, 0];
+  stage.addEventListener('pointerdown', event => (from = [event.clientX, event.clientY]), true);
+  stage.addEventListener('click', event => {
+    const place = view.chart()?.locate(event);
+    const stayed = Math.hypot(event.clientX - from[0], event.clientY - from[1]) < CLICK_PIXELS;
+    const mark = place && !event.shiftKey && stayed ? view.probe(place) : null;
+    if (mark) {
+      view.clicked(mark);
+    }
   });
   stage.addEventListener('pointerleave', () => {
     cursor.clear();

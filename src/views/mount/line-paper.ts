@@ -1,21 +1,7 @@
 import type { IFrame, Row } from '../../charts';
-import { dashOf } from '../moments/colors';
-import type { IMomentLine } from '../moments/line';
+import type { IPainting } from '../shared/painting';
+import type { ILinePaper } from '../shared/view-model';
 import { paintLines } from './paint-lines';
-
-/** What is painted. */
-export interface IPainting {
-  readonly lines: readonly IMomentLine[];
-  readonly colors: readonly string[];
-  readonly y: readonly [number, number];
-  readonly scale: string;
-  /** What is shown of the x axis now, and all there is of it. */
-  readonly shown: readonly [number, number];
-  readonly full: readonly [number, number];
-  /** Pixels of the plot. */
-  readonly width: number;
-  readonly height: number;
-}
 
 /** How much wider than the plot the paper is on either side, in widths of the plot: so far a hand pans without a new painting. */
 const MARGIN = 1;
@@ -24,7 +10,7 @@ const MARGIN = 1;
  * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so that panning costs the same for
  * one line and for hundreds.
  */
-export class LinePaper {
+export class LinePaper implements ILinePaper {
   /** Counts the paintings. */
   get painted(): number {
     return this._painted;
@@ -55,7 +41,10 @@ export class LinePaper {
         canvas,
         { x, y, scale: painting.scale, width: across, height: painting.height, density },
         painting.lines,
-        painting.lines.map(({ run }, at) => ({ color: painting.colors[at] ?? '#000', dash: dashOf(run) }))
+        painting.lines.map((_, at) => ({
+          color: painting.colors[at] ?? '#000',
+          dash: painting.dashes[at] ?? []
+        }))
       );
       this._painted += 1;
       this._last = { painting, x };

@@ -1,50 +1,18 @@
 import type { IDisposable } from '@lumino/disposable';
 import { formatInteger, type Chart, type Zoom } from '../../charts';
-import type { LinkChange, RunLink, StepRange, IPointed } from '../../store/run-link';
+import type { LinkChange, RunLink, StepRange } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
-import { Brush, type Span } from './brush';
+import type { IStepAxis, Span } from '../shared/links';
+import type { IViewModel } from '../shared/view-model';
+import { Brush } from './brush';
+import { drawTrace } from './draw-trace';
 import type { IMark } from '../shared/content';
 import { element } from './dom';
-import { drawTrace, type ITrace } from '../shared/trace';
 import { framesOf, markBox, putAt } from './place-mark';
 import type { Shell } from './shell';
 import type { IState } from '../shared/states';
-import type { Control } from './toolbar';
+import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
-
-/** How a view whose x axis is made of steps takes part in choosing them. */
-export interface IStepAxis {
-  /** The steps that lie within a span of the axis, or null when none does. */
-  stepsIn(span: Span): StepRange | null;
-  /** Where a range of steps lies on the axis. */
-  spanOf(steps: StepRange): Span;
-}
-
-/** First and last of ascending steps; null where there is none. */
-export function rangeOf(steps: ArrayLike<number>): StepRange | null {
-  const [first, last] = [steps[0], steps[steps.length - 1]];
-  return first === undefined || last === undefined ? null : [first, last];
-}
-
-/** What a view shows of something that another view points at. */
-export interface ILinkedMarks {
-  readonly marks: readonly IMark[];
-  readonly traces?: readonly ITrace[];
-}
-
-/** What the link asks of a view. */
-export interface ILinkedView {
-  /** What one of the view's own marks points at. */
-  pointedBy(mark: IMark): IPointed;
-  /** What the view shows of it. */
-  marksOf(at: IPointed): ILinkedMarks;
-  /** What is marked until something else is chosen; absent where nothing can be. */
-  pinned?(): IMark | null;
-  /** How steps lie on the x axis; absent where it has none. */
-  stepAxis?(): IStepAxis | undefined;
-  /** Read and draw again, now. */
-  refresh(): void;
-}
 
 const wordsOf = ([first, last]: StepRange): { first: string; last: string } => ({
   first: formatInteger(first),
@@ -59,7 +27,8 @@ export class Linked implements IDisposable {
   constructor(
     private readonly _link: RunLink | undefined,
     private readonly _shell: Shell,
-    private readonly _view: ILinkedView,
+    private readonly _view: Pick<IViewModel, 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'>,
+    private readonly _refresh: () => void,
     private readonly _t: Translate
   ) {
     _link?.changed.connect(this._onLink, this);
@@ -209,7 +178,7 @@ export class Linked implements IDisposable {
   private _onLink(_: RunLink, change: LinkChange): void {
     if (change === 'filter') {
       // Who chose shows where; everybody else shows less, and again more when it is taken back.
-      this._view.refresh();
+      this._refresh();
     }
     this._draw();
   }

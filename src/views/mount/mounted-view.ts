@@ -1,86 +1,93 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import {
-  warmVega,
-  watchTheme,
-  type Chart,
-  type IFrame,
-  type IPlace,
-  type IZoomOptions,
-  type Zoom
-} from '../../charts';
+import { warmVega, watchTheme, type Chart, type ICaption, type IRecipe } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { isOver } from '../../store/is-over';
-import type { IPointed } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { toCode } from '../code';
-import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
+import type { IContent } from '../shared/content';
+import type { Control } from '../shared/control';
+import type { Create } from '../shared/definition';
+import { withOrigin } from '../shared/origin-words';
+import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
+import { untranslated, type Translate } from '../shared/translate';
+import { ViewError } from '../shared/view-error';
+import type { IViewEnvironment, IViewModel } from '../shared/view-model';
+import type { IView, IViewHost } from '../view';
 import { Cursor } from './cursor';
-import { copyText } from './dom';
+import { copyText, saveText } from './dom';
 import { Drawing } from './drawing';
 import { followHand } from './follow-hand';
-import { Linked, type ILinkedMarks, type ILinkedView } from './linked';
+import { LinePaper } from './line-paper';
+import { Linked } from './linked';
 import { Menu } from './menu';
-import { withOrigin } from '../shared/origin-words';
 import { Pace } from './pace';
 import { Picture } from './picture';
+import { renderState } from './render-state';
 import { Shell } from './shell';
-import {
-  connectionState,
-  errorState,
-  readingState,
-  renderState,
-  type IState,
-  type IStateActions
-} from '../shared/states';
-import { Toolbar, type Control } from './toolbar';
-import type { ITip } from './tooltip';
-import { untranslated, type Translate } from '../shared/translate';
-import type { IView, IViewHost } from '../view';
+import { Toolbar } from './toolbar';
 import { viewMenu, type IMenuActions } from './view-menu';
 import { watchSize } from './watch-size';
-import { ViewError } from '../shared/view-error';
 
 /** After this long without an answer a view says that it is reading, ms. */
 const SLOW = 250;
 
+/** How a part of a composition differs from a view that stands alone. */
+export interface IMountedPart<O extends ViewOptions> {
+  /** Takes the controls, which a toolbar of the whole holds. */
+  toolbar(controls: readonly Control[]): void;
+  /** Changes options of the whole: a part has none of its own. */
+  choose(options: Partial<O>): void;
+}
+
 /**
- * What all views share: loading at a bounded pace, the chart, states, keyboard, pointer, themes, disposal. A view says what to
- * load and what a place of the picture means.
+ * The part of a view that touches the page, whichever view it is: loading at a bounded pace, the chart, states, keyboard, pointer, themes,
+ * disposal. What is loaded and what a place of the picture means it asks the view's pure part, which in turn knows it as its environment.
  */
-export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILinkedView {
-  protected constructor(
+export class MountedView<O extends ViewOptions> implements IView<O> {
+  /**
+   * @param create Makes the pure part.
+   * @param part Set where the view is one of several under one toolbar.
+   */
+  constructor(
     readonly node: HTMLElement,
-    protected readonly source: IRunSource,
+    private readonly _source: IRunSource,
     options: Required<O>,
-    protected readonly host: IViewHost,
-    zoomOptions: IZoomOptions
+    private readonly _host: IViewHost,
+    create: Create<O>,
+    private readonly _part: IMountedPart<O> | null = null
   ) {
-    this.t = host.translate ?? untranslated;
+    this._t = _host.translate ?? untranslated;
     this._options = options;
     const menu = new Menu(
-      this.t('More actions'),
-      () => viewMenu(this, `${source.name}-${options.view}`, this.plain(), this.menuActions(), this.t),
-      reason => this.fail(reason)
+      this._t('More actions'),
+      () => viewMenu(this, `${_source.name}-${options.view}`, this._plain, this.menu, this._t),
+      reason => this._fail(reason)
     );
-    this._toolbar = new Toolbar(this.t('View settings'), menu.node);
-    this._toolbar.node.hidden = host.toolbar !== undefined;
-    this._shell = new Shell(this._toolbar.node, this.t);
-    this._cursor = new Cursor(this._shell, mark => (this._content ? this.tipOf(mark) : null));
-    this._linked = new Linked(source.link, this._shell, this, this.t);
-    this._picture = new Picture(this._shell, host, zoomOptions, {
-      zoomed: () => this.zoomed?.(),
+    this._toolbar = new Toolbar(this._t('View settings'), menu.node);
+    this._toolbar.node.hidden = _part !== null;
+    this._shell = new Shell(this._toolbar.node, this._t);
+    this._picture = new Picture(this._shell, _host, {
+      zoomed: () => this.model.zoomed?.(),
       placed: () => this._place()
     });
-    node.append(this._shell.root);
     this._actions = {
       retry: () => this._pace.request(true),
       cancel: () => this._abort?.abort(),
+      copy: copyText,
       copyCode: () => copyText(this.code()),
-      openRecording: host.openRecording
+      save: saveText,
+      openRecording: _host.openRecording
     };
+    this.model = create(_source, this._environment());
+    this._cursor = new Cursor(this._shell, mark => (this._content ? this.model.tipOf(mark) : null));
+    this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this._t);
+    node.append(this._shell.root);
     this._listen();
     this._pace.request(true);
   }
+
+  /** What is shown, without the page. */
+  readonly model: IViewModel;
 
   get options(): Readonly<Required<O>> {
     return this._options;
@@ -99,7 +106,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
       this._options = next;
       this._changed.emit(next);
-      this._request(true);
+      this.refresh(true);
     }
     await this.settled();
   }
@@ -125,7 +132,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
 
   /** The Python call that makes this view. */
   code(): string {
-    return toCode(this.plain(), this.host.variable);
+    return toCode(this._plain, this._host.variable);
   }
 
   dispose(): void {
@@ -143,141 +150,107 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     Signal.clearData(this);
   }
 
-  abstract pointedBy(mark: IMark): IPointed;
-
-  abstract marksOf(at: IPointed): ILinkedMarks;
   /** Read and draw again, now or with the next picture. */
   refresh(now = true): void {
-    this._request(now);
+    this._drawing.begin();
+    this._pace.request(now);
   }
 
-  /** The options as the union that all views share. */
-  protected abstract plain(): ViewOptions;
-
-  /** Ask the source and shape what it answers. */
-  protected abstract load(signal: AbortSignal): Promise<Loaded>;
-
-  /** The toolbar's controls as things are now. */
-  protected abstract controls(): Control[];
-
-  /** Whether news from the run changes the picture. */
-  protected abstract concerns(change: SourceChange): boolean;
-
-  /** What is under the pointer. */
-  protected abstract probe(place: IPlace): IMark | null;
-
-  /** Answer a key; null when it means nothing here. */
-  protected abstract move(key: string): IMoved | null;
-
-  /** What to say of a mark as the data are now; null when it is gone. */
-  protected abstract tipOf(mark: IMark): ITip | null;
-
-  /** The steps to draw: those asked for, and of these those chosen in another view. Null is all. */
-  protected within(steps: [number, number] | null): [number, number] | null {
-    return this._linked.within(steps);
+  /** Whether there is a picture, or something else that was read. */
+  get isDrawn(): boolean {
+    return this._content !== null;
   }
-
-  /** What the states' actions do; a view adds its own. */
-  protected get actions(): IStateActions {
-    return this._actions;
-  }
-
-  /** Change options from the toolbar. */
-  protected choose(options: Partial<O>): void {
-    void this.update(options);
-  }
-
-  protected get zoom(): Zoom | null {
-    return this._picture.zoom;
-  }
-
-  /** What lies under the pointer, as the axes have it. */
-  protected locate(event: MouseEvent): IPlace | null {
-    return this._picture.locate(event);
-  }
-
-  /** Whether the page around the view is dark. */
-  protected get isDark(): boolean {
-    return this._picture.isDark;
-  }
-
-  /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
-  protected get drawsWhileDragged(): boolean {
-    return false;
-  }
-
-  /** Pixels of the first plot; null while nothing is drawn. */
-  protected get frame(): IFrame | null {
-    return this._picture.frame;
-  }
-
-  /** Say what is waited for, while there is no picture. */
-  protected waits(sentence: string): void {
-    if (!this._isDisposed && this._content === null) {
-      this._show({ ...readingState('', this._actions, this.t), sentence });
-    }
-  }
-
-  /** What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed into. */
-  protected zoomed?(): void;
-
-  /** The page has another theme; for pictures whose colours are not the chart's own. */
-  protected restyled?(): void;
-
-  /** Width in pixels that the picture may take; 640 where the page has no layout. */
-  protected get width(): number {
-    return this._picture.width;
-  }
-
-  protected readonly t: Translate;
 
   /** What the menu can do beside copying and saving. */
-  protected menuActions(): IMenuActions {
-    const { x0 = 0, x1 = 0 } = this.zoom?.domain ?? {};
-    const chooses = this._linked.canChoose && this.zoom?.isZoomed;
+  get menu(): IMenuActions {
+    const { zoom } = this._picture;
+    const { x0 = 0, x1 = 0 } = zoom?.domain ?? {};
+    const chooses = this._linked.canChoose && zoom?.isZoomed;
     return {
-      resetZoom: () => this.zoom?.reset(),
+      resetZoom: () => zoom?.reset(),
       chooseShown: chooses ? () => this._linked.chooseSpan([x0, x1]) : undefined,
-      exportReport: this.host.exportReport
+      exportReport: this._host.exportReport
     };
+  }
+
+  /** What an exported picture is drawn from. Rejects where there is none. */
+  async exported(): Promise<{ recipe: IRecipe; words: ICaption }> {
+    const [chart, content] = await this._exported();
+    return { recipe: chart.exported(content.printed?.()), words: content };
   }
 
   private async _exported(): Promise<[Chart, IContent]> {
     await this.settled();
     const { chart } = this._picture;
     if (!chart || !this._content?.recipe) {
-      throw new ViewError(this.t('There is no picture to export yet. %1', this.summary()));
+      throw new ViewError(this._t('There is no picture to export yet. %1', this.summary()));
     }
     return [chart, this._content];
+  }
+
+  /** What the pure part knows of this page. Everything is asked for when it is needed: nothing of it is there from the beginning. */
+  private _environment(): IViewEnvironment<O> {
+    const picture = this._picture;
+    const read = (): Readonly<Required<O>> => this._options;
+    const paper = this._host.renderer === 'svg' ? null : new LinePaper();
+    return {
+      t: this._t,
+      actions: this._actions,
+      isUtc: false,
+      paper,
+      get options() {
+        return read();
+      },
+      get width() {
+        return picture.width;
+      },
+      get frame() {
+        return picture.frame;
+      },
+      get zoom() {
+        return picture.zoom;
+      },
+      get isDark() {
+        return picture.isDark;
+      },
+      within: steps => this._linked.within(steps),
+      choose: options => (this._part ? this._part.choose(options) : void this.update(options)),
+      refresh: now => this.refresh(now),
+      place: () => this._place(),
+      waits: sentence => this._waits(sentence),
+      follow: rest => this._follow(rest),
+      fail: reason => this._fail(reason)
+    };
   }
 
   private _listen(): void {
     const onChange = (_: IRunSource, change: SourceChange): void => {
       // Of how the training is only that it has ended is told here.
-      const always = change.kind === 'status' ? isOver(this.source) : change.kind !== 'rows';
-      if (always || (this.concerns(change) && !this._linked.misses(change))) {
-        this._request(false);
+      const always = change.kind === 'status' ? isOver(this._source) : change.kind !== 'rows';
+      if (always || (this.model.concerns(change) && !this._linked.misses(change))) {
+        this.refresh(false);
       }
     };
-    this.source.changed.connect(onChange);
-    this._ends.push(() => this.source.changed.disconnect(onChange));
+    this._source.changed.connect(onChange);
+    this._ends.push(() => this._source.changed.disconnect(onChange));
     this._ends.push(
       watchTheme(this.node, () => {
         this._picture.restyle();
-        this.restyled?.();
+        this.model.restyled?.();
       })
     );
     const { stage } = this._shell;
-    this._ends.push(watchSize(stage, this.host.frame, () => this._request(false)));
+    this._ends.push(watchSize(stage, this._host.frame, () => this.refresh(false)));
     followHand(
       {
         chart: () => this._picture.chart,
-        zoom: () => this.zoom,
+        zoom: () => this._picture.zoom,
         isDrawn: () => this._content !== null,
-        probe: place => this.probe(place),
-        move: key => this.move(key),
+        probe: place => this.model.probe(place),
+        move: key => this.model.move(key),
+        clicked: mark => this.model.clicked?.(mark),
         place: () => this._place(),
-        fail: reason => this.fail(reason)
+        fail: reason => this._fail(reason)
       },
       this._shell,
       this._cursor,
@@ -285,14 +258,8 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     );
   }
 
-  /** Ask for a drawing; `settled` waits for it from now on. */
-  private _request(now: boolean): void {
-    this._drawing.begin();
-    this._pace.request(now);
-  }
-
   private async _refresh(): Promise<void> {
-    if (this.zoom?.isDragging && !this.drawsWhileDragged) {
+    if (this._picture.zoom?.isDragging && !this.model.drawsWhileDragged) {
       // The picture must not change under the hand; the next frame will.
       this._pace.request();
       return;
@@ -302,41 +269,38 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
     const { signal } = this._abort;
     const slow = setTimeout(() => {
       if (this._content === null) {
-        this._show(readingState(this.source.name, this._actions, this.t));
+        this._show(readingState(this._source.name, this._actions, this._t));
         // There is time now for what drawing needs; what fails is told when it draws.
         warmVega().catch(() => undefined);
       }
     }, SLOW);
     try {
-      const loaded = await this.load(signal);
+      const loaded = await this.model.load(signal);
       if (this._isDisposed) {
         return;
       }
       if ('content' in loaded) {
-        await this._draw(withOrigin(loaded.content, this.source.hello, this.t));
+        await this._draw(withOrigin(loaded.content, this._source.hello, this._t));
       } else {
         this._show(this._linked.emptied(loaded.state));
       }
     } catch (reason) {
-      this.fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
+      this._fail(signal.aborted ? new ViewError(this._t('Reading was cancelled.')) : reason);
     } finally {
       clearTimeout(slow);
     }
     if (this._isDisposed) {
       return;
     }
-    (this.host.toolbar ?? (all => this._toolbar.update(all)))([
-      ...this.controls(),
-      ...this._linked.controls()
-    ]);
-    renderState(this._shell.banner, this._content && this._link(), reason => this.fail(reason));
+    this._showControls([...this.model.controls(), ...this._linked.controls()]);
+    renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
     if (options === this._options) {
       this._drawing.drawn();
     }
   }
 
   /** What is drawn now is not all: the rest is drawn when it has come, and `settled` waits for it. */
-  protected follow(rest: Promise<unknown>): void {
+  private _follow(rest: Promise<unknown>): void {
     void this._drawing.until(rest).then(() => {
       if (!this._isDisposed) {
         this.refresh(false);
@@ -345,40 +309,60 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   }
 
   /** Say that something went wrong, with the way to try it again. */
-  protected fail(reason: unknown): void {
+  private _fail(reason: unknown): void {
     if (!this._isDisposed) {
-      this._show(errorState(reason, this._actions, this.t));
+      this._show(errorState(reason, this._actions, this._t));
+    }
+  }
+
+  private _showControls(controls: readonly Control[]): void {
+    if (this._part) {
+      this._part.toolbar(controls);
+    } else {
+      this._toolbar.update(controls);
+    }
+  }
+
+  /** Say what is waited for, while there is no picture. */
+  private _waits(sentence: string): void {
+    if (!this._isDisposed && this._content === null) {
+      this._show({ ...readingState('', this._actions, this._t), sentence });
     }
   }
 
   private _link(): IState | null {
-    return connectionState(this.source, this._actions, this.t);
+    return connectionState(this._source, this._actions, this._t);
   }
 
   /** Show a state instead of a picture. */
   private _show(state: IState): void {
     // That a training has ended does not say why there is no picture.
-    const waits = (state.kind === 'empty' || state.kind === 'loading') && !isOver(this.source);
+    const waits = (state.kind === 'empty' || state.kind === 'loading') && !isOver(this._source);
     this._content = null;
     this._shell.present(null);
     this._cursor.clear();
     this._linked.place(null, null);
-    renderState(this._shell.state, (waits ? this._link() : null) ?? state, reason => this.fail(reason));
+    renderState(this._shell.state, (waits ? this._link() : null) ?? state, reason => this._fail(reason));
   }
 
   private async _draw(content: IContent): Promise<void> {
     this._content = content;
     renderState(this._shell.state, null, () => undefined);
     this._shell.present(content);
-    await this._picture.draw(content);
+    await this._picture.draw(content, this.model.zooms);
   }
 
-  protected _place(): void {
+  private _place(): void {
     if (!this._isDisposed) {
       const { chart, zoom } = this._picture;
       this._cursor.place(chart, zoom);
       this._linked.place(this._content && chart, zoom);
     }
+  }
+
+  /** The options as the union that all views share. */
+  private get _plain(): ViewOptions {
+    return this._options as O;
   }
 
   private _options: Required<O>;
@@ -387,6 +371,7 @@ export abstract class BaseView<O extends ViewOptions> implements IView<O>, ILink
   private readonly _drawing = new Drawing();
   private _isDisposed = false;
   private readonly _pace = new Pace(() => this._refresh());
+  private readonly _t: Translate;
   private readonly _actions: IStateActions;
   private readonly _toolbar: Toolbar;
   private readonly _shell: Shell;

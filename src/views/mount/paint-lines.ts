@@ -1,5 +1,6 @@
 import { heightOf } from '../shared/trace';
-import { placeBefore, type IMomentLine } from '../moments/line';
+import { placeBefore } from '../shared/places';
+import type { IPaintedLine } from '../shared/painting';
 
 /** Where lines are painted. */
 export interface IPaper {
@@ -27,7 +28,7 @@ export interface IStroke {
 export function paintLines(
   canvas: HTMLCanvasElement,
   paper: IPaper,
-  lines: readonly IMomentLine[],
+  lines: readonly IPaintedLine[],
   strokes: readonly IStroke[]
 ): void {
   const { width, height, density } = paper;

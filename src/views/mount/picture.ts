@@ -26,7 +26,6 @@ export class Picture {
   constructor(
     private readonly _shell: Shell,
     private readonly _host: Pick<IViewHost, 'frame' | 'renderer'>,
-    private readonly _options: IZoomOptions,
     private readonly _events: IPictureEvents
   ) {}
 
@@ -59,7 +58,7 @@ export class Picture {
   }
 
   /** Draw what a view has; the first time the chart is made. */
-  async draw(content: IContent): Promise<void> {
+  async draw(content: IContent, zooms: IZoomOptions): Promise<void> {
     const recipe = this._fit(content);
     if (recipe === null) {
       return;
@@ -74,7 +73,7 @@ export class Picture {
         return;
       }
       this._chart = chart;
-      this._zoom = new Zoom(chart, this._options);
+      this._zoom = new Zoom(chart, zooms);
       this._zoom.extent(content.extent.x, content.extent.y);
       this._zoom.changed.connect(() => {
         void chart.settled().then(() => this._events.placed());

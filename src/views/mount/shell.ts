@@ -1,10 +1,13 @@
 import type { IContent, INote } from '../shared/content';
-import { element } from './dom';
+import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';
+import { DataTable } from './data-table';
+import { element } from './dom';
 
 /** The elements of a view, top to bottom: toolbar, banner, title, stage, state, caption. */
 export class Shell {
   constructor(toolbar: HTMLElement, t: Translate) {
+    this._table = new DataTable(t);
     this._stage = element(
       'div',
       { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
@@ -44,7 +47,7 @@ export class Shell {
   present(content: IContent | null): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
     this._writeNotes(content?.notes ?? []);
-    this._body.replaceChildren(...(content?.body ? [content.body] : []));
+    this._writeBody(content?.body ?? null);
     if (content === null) {
       return;
     }
@@ -64,6 +67,14 @@ export class Shell {
     this._live.textContent = text;
   }
 
+  /** A table keeps its page and order while there is one. */
+  private _writeBody(body: ITable | null): void {
+    if (body) {
+      this._table.show(body);
+    }
+    this._body.replaceChildren(...(body ? [this._table.node] : []));
+  }
+
   private _writeNotes(notes: readonly INote[]): void {
     const key = JSON.stringify(notes);
     if (this._notes.dataset['notes'] !== key) {
@@ -79,6 +90,7 @@ export class Shell {
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
   private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
   private readonly _stage: HTMLElement;
+  private readonly _table: DataTable;
 }
 
 function noteLine({ text, tone, action }: INote): HTMLElement {

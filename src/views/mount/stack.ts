@@ -4,6 +4,9 @@ const GAP = 16;
 
 /** Put SVG pictures below one another. */
 export function stackSVG(pictures: readonly string[]): string {
+  if (pictures.length === 1) {
+    return pictures[0] ?? '';
+  }
   let [width, height] = [0, 0];
   const placed = pictures.map((text, place) => {
     const size = (name: string): number =>
@@ -19,6 +22,9 @@ export function stackSVG(pictures: readonly string[]): string {
 
 /** Put PNG pictures, as data URLs, below one another on white. */
 export async function stackPNG(pictures: readonly string[]): Promise<string> {
+  if (pictures.length === 1) {
+    return pictures[0] ?? '';
+  }
   const images = await Promise.all(
     pictures.map(async url => {
       const image = new Image();

@@ -1,10 +1,5 @@
+import type { ITip } from '../shared/tip';
 import { element } from './dom';
-
-/** What a tooltip says: a heading and lines of name and value. */
-export interface ITip {
-  heading: string;
-  lines: readonly { name: string; value: string; color?: string }[];
-}
 
 /** A small box beside the pointer that never covers what it speaks of and takes no pointer events. */
 export class Tooltip {

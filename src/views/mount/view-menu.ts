@@ -1,5 +1,5 @@
 import type { ViewOptions } from '../../protocol/views.generated';
-import { copyText, saveFile } from './dom';
+import { copyText, saveFile, saveText } from './dom';
 import type { IMenuItem } from './menu';
 import type { Translate } from '../shared/translate';
 
@@ -14,7 +14,7 @@ export interface IMenuSubject {
 
 /** What else a view's menu can do; what is absent is not offered. */
 export interface IMenuActions {
-  resetZoom(): void;
+  resetZoom?: (() => void) | undefined;
   /** Choose the steps that are shown, for the run's other views. */
   chooseShown?: (() => void) | undefined;
   exportReport?: ((options: ViewOptions) => void) | undefined;
@@ -41,14 +41,10 @@ export function viewMenu(
     { label: t('Copy summary'), run: () => copyText(view.summary()) },
     {
       label: t('Save picture as SVG'),
-      run: async () => {
-        const url = URL.createObjectURL(new Blob([await view.toSVG()], { type: 'image/svg+xml' }));
-        saveFile(`${name}.svg`, url);
-        URL.revokeObjectURL(url);
-      }
+      run: async () => saveText(`${name}.svg`, 'image/svg+xml', await view.toSVG())
     },
     { label: t('Save picture as PNG'), run: async () => saveFile(`${name}.png`, await view.toPNG()) },
-    { label: t('Reset zoom'), run: resetZoom },
+    ...(resetZoom ? [{ label: t('Reset zoom'), run: resetZoom }] : []),
     ...(chooseShown ? [{ label: t('Show only these steps in the other views'), run: chooseShown }] : []),
     ...(exportReport ? [{ label: t('Export report…'), run: () => exportReport(options) }] : [])
   ];

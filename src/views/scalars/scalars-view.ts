@@ -1,19 +1,19 @@
 import { scalarSeries } from '../../aggregate';
 import { COLORS, formatFull, formatInteger, type IPlace, type IRecipe } from '../../charts';
-import type { ScalarsOptions, ViewOptions } from '../../protocol/views.generated';
+import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
-import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
-import { BaseView } from '../mount/mounted-view';
+import type { IScalarColumns, SourceChange } from '../../store/source';
+import { ViewModel } from '../shared/view-model';
 import { transformControl } from '../shared/controls';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { scalarWords } from '../shared/change-words';
 import { omissionWords } from '../shared/describe';
-import { rangeOf, type ILinkedMarks, type IStepAxis } from '../mount/linked';
+import { hold, moveOf } from '../shared/places';
+import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
 import type { IState } from '../shared/states';
-import type { Control } from '../mount/toolbar';
-import type { ITip } from '../mount/tooltip';
-import type { IViewHost, Mount } from '../view';
+import type { Control } from '../shared/control';
+import type { ITip } from '../shared/tip';
 
 /** Most points that one line is drawn with. */
 const MOST_POINTS = 2000;
@@ -21,29 +21,20 @@ const MOST_POINTS = 2000;
 const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
 
 /** Named scalars over steps or time, one panel for each unit. */
-class ScalarsView extends BaseView<ScalarsOptions> {
-  constructor(
-    node: HTMLElement,
-    source: IRunSource,
-    options: Required<ScalarsOptions>,
-    host: IViewHost = {}
-  ) {
-    super(node, source, options, host, { axes: 'x', least: 4 });
+export class ScalarsView extends ViewModel<ScalarsOptions> {
+  get subject(): string {
+    return this.options.names?.join(', ') || this.t('Scalars');
   }
 
-  protected plain(): ViewOptions {
-    return this.options;
-  }
-
-  protected concerns(change: SourceChange): boolean {
+  concerns(change: SourceChange): boolean {
     return change.kind === 'rows' && change.stream === 'scalars';
   }
 
-  protected async load(): Promise<Loaded> {
+  async load(): Promise<Loaded> {
     const columns = await this.source.scalars(null);
     this._known = Object.keys(columns.units);
     const { names, x, smoothing } = this.options;
-    const steps = this.within(this.options.steps);
+    const steps = this.env.within(this.options.steps);
     const series = scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
     this._lines = linesOf(series, smoothing > 1, x);
     if (this._lines.length === 0) {
@@ -52,7 +43,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return { content: this._compose() };
   }
 
-  protected controls(): Control[] {
+  override controls(): Control[] {
     const { options, t } = this;
     const chosen = options.names === null ? '' : options.names.join('\n');
     const loss = this._known.filter(name => name.includes('loss'));
@@ -101,16 +92,15 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     ];
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const at = this._nearest(place.x);
     if (at === null) {
       return null;
     }
-    const mark = this._mark(at, place.frame.facet['panel'] ?? 0);
-    return mark;
+    return this._mark(at, place.frame.facet['panel'] ?? 0);
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const x = mark.x[0];
     const panel = mark.facet?.[1];
     const lines = this._lines.flatMap((line, index) => {
@@ -132,23 +122,11 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return lines.length === 0 ? null : { heading: this.t('step %1', formatInteger(step)), lines };
   }
 
-  protected move(key: string): IMoved | null {
-    const moves: Record<string, [number, number]> = {
-      ArrowLeft: [-1, 0],
-      ArrowRight: [1, 0],
-      ArrowUp: [0, -1],
-      ArrowDown: [0, 1],
-      PageUp: [-10, 0],
-      PageDown: [10, 0],
-      Home: [-Infinity, 0],
-      End: [Infinity, 0],
-      copy: [0, 0]
-    };
-    const by = moves[key];
+  override move(key: string): IMoved | null {
+    const by = moveOf(key);
     if (by === undefined || this._lines.length === 0) {
       return null;
     }
-    const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
     const before = this._at;
     const place = hold((before?.line ?? 0) + (before ? by[1] : 0), this._lines.length);
     const line = this._lines[place];
@@ -165,11 +143,11 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     return { step: this._stepAt(mark.x[0]), layer: null };
   }
 
-  marksOf({ step }: IPointed): ILinkedMarks {
+  override marksOf({ step }: IPointed): ILinkedMarks {
     const x = step === null ? null : this._placeOf(step);
     return { marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }] };
   }
@@ -213,7 +191,8 @@ class ScalarsView extends BaseView<ScalarsOptions> {
     const positive = lines.every(line => line.raw.every(value => !(value <= 0)));
     const scale = options.transform === 'linear' ? 'linear' : positive ? 'log' : 'symlog';
     const nonFinite = lines.reduce((sum, line) => sum + line.nonFinite, 0);
-    const caption: string[] = [];
+    const absent = (options.names ?? []).filter(name => !this._known.includes(name));
+    const caption = absent.length > 0 ? [t('This run has no scalar named %1.', absent.join(t(' or ')))] : [];
     if (options.smoothing > 1) {
       caption.push(
         t('Lines are the trailing mean of %1 points; the numbers themselves are faint.', options.smoothing)
@@ -224,15 +203,18 @@ class ScalarsView extends BaseView<ScalarsOptions> {
         t('Values that are not finite: %1; marks along the top show where.', formatInteger(nonFinite))
       );
     }
+    if (scale === 'symlog') {
+      caption.push(t('The axis is logarithmic on both sides of zero.'));
+    }
     const steps = lines.flatMap(line => [line.step[0] ?? 0, line.step[line.step.length - 1] ?? 0]);
     const recipe: IRecipe = {
       template: 'scalars',
       texts: {
-        xTitle: options.x === 'step' ? t('step') : t('time'),
+        xTitle: options.x === 'step' ? t('step') : this.env.isUtc ? t('time (UTC)') : t('time'),
         xLabel:
           options.x === 'step'
             ? "join(split(datum.label, ','), '\u2009')"
-            : "timeFormat(datum.value, '%H:%M:%S')",
+            : `${this.env.isUtc ? 'utcFormat' : 'timeFormat'}(datum.value, '%H:%M:%S')`,
         yScale: scale
       },
       params: {
@@ -272,19 +254,27 @@ class ScalarsView extends BaseView<ScalarsOptions> {
   }
 
   private _empty(columns: IScalarColumns): IState {
-    const names = this.options.names;
-    if (columns.name.length > 0 && names !== null) {
+    const { t, options } = this;
+    const { names } = options;
+    if (columns.name.length === 0) {
       return {
         kind: 'empty',
-        sentence: this.t('This run has no scalar named %1.', names.join(', ')),
-        action: { label: this.t('Show the losses'), run: () => this.choose({ names: null, steps: null }) }
+        sentence: t('No scalar has arrived yet: the training loop reports them with the tracer.'),
+        action: { label: t('Check again'), run: () => this.actions.retry() }
       };
     }
-    return {
-      kind: 'empty',
-      sentence: this.t('No scalar has arrived yet: the training loop reports them with the tracer.'),
-      action: { label: this.t('Check again'), run: () => this.actions.retry() }
-    };
+    const absent = names?.filter(name => !this._known.includes(name)) ?? [];
+    return absent.length > 0
+      ? {
+          kind: 'empty',
+          sentence: t('This run has no scalar named %1.', absent.join(t(' or '))),
+          action: { label: t('Show the losses'), run: () => this.choose({ names: null, steps: null }) }
+        }
+      : {
+          kind: 'empty',
+          sentence: t('No scalar falls into these steps.'),
+          action: { label: t('Show all steps'), run: () => this.choose({ steps: null }) }
+        };
   }
 
   private _nearest(x: number): number | null {
@@ -310,7 +300,7 @@ class ScalarsView extends BaseView<ScalarsOptions> {
   }
 
   private _color(index: number): string {
-    const palette = COLORS.categorical[this.isDark ? 'dark' : 'light'];
+    const palette = COLORS.categorical[this.env.isDark ? 'dark' : 'light'];
     return palette[index % palette.length] ?? palette[0];
   }
 
@@ -321,7 +311,3 @@ class ScalarsView extends BaseView<ScalarsOptions> {
 
 const within = (x: number | undefined, from: number, to: number): boolean =>
   x !== undefined && x >= from && x <= to;
-
-/** Draw named scalars. */
-export const mountScalars: Mount<ScalarsOptions> = (node, source, options, host) =>
-  new ScalarsView(node, source, options, host);

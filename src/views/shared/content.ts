@@ -1,5 +1,6 @@
 import type { IFrame, IRecipe } from '../../charts';
 import type { IState } from './states';
+import type { ITable } from './table';
 
 /** What a view found to draw. */
 export interface IContent {
@@ -9,8 +10,8 @@ export interface IContent {
   refit?: (frame: IFrame) => IRecipe | null;
   /** The same for an exported picture, where the page draws it in a way of its own. */
   printed?: () => IRecipe;
-  /** What is shown that is not a picture, such as a table. */
-  body?: HTMLElement;
+  /** A table, which is shown instead of a picture. */
+  body?: ITable;
   /** What to know about the picture and to act on, above it. */
   notes?: readonly INote[];
   /** Plots above one another, which share the height; 1 unless told. */

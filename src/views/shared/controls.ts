@@ -4,7 +4,7 @@ import type { Hello, Phase } from '../../protocol/messages.generated';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { ConnectionState } from '../../store/source';
 import { isLayerText } from './layers';
-import type { Control } from '../mount/toolbar';
+import type { Control } from './control';
 import { STATISTIC_NAMES, statisticWords } from '../trend/trend-words';
 import type { Translate } from './translate';
 

@@ -1,7 +1,7 @@
 import type { Hello, Pass } from '../../protocol/messages.generated';
 import type { ITensorRow, ITensorShape } from '../../store/source';
 import { listWords } from './layers';
-import type { Control } from '../mount/toolbar';
+import type { Control } from './control';
 import type { Translate } from './translate';
 
 /** Name a rank with its place in the parallel layout: `rank 2 (dp 1)`. */

@@ -3,7 +3,6 @@ import type { FlagSetting, Pass, Phase } from '../../protocol/messages.generated
 import { isOver } from '../../store/is-over';
 import type { IRunSource } from '../../store/source';
 import { flagInfo, flagWords } from './describe';
-import { element } from '../mount/dom';
 import type { Translate } from './translate';
 
 /** Why there is no picture, or what to know beside it: one sentence and one action. */
@@ -22,6 +21,10 @@ export interface IStateActions {
   retry(): void;
   cancel(): void;
   copyCode(): void | Promise<void>;
+  /** Put text on the clipboard. */
+  copy(text: string): void | Promise<void>;
+  /** Save text as a file of a MIME type. */
+  save(name: string, type: string, text: string): void;
   chooseFlag?(flag: string): void;
   openRecording?: (() => void) | undefined;
 }
@@ -173,42 +176,4 @@ export async function emptyFlag(
 export function errorState(reason: unknown, actions: IStateActions, t: Translate): IState {
   const sentence = reason instanceof Error ? reason.message : String(reason);
   return { kind: 'error', sentence, action: { label: t('Try again'), run: () => actions.retry() } };
-}
-
-/** Draw a state: in the middle of an empty stage, or as a line over a picture. */
-export function renderState(
-  node: HTMLElement,
-  state: IState | null,
-  failed: (reason: unknown) => void
-): void {
-  node.hidden = state === null;
-  const key =
-    state === null ? '' : `${state.kind}\n${state.sentence}\n${state.action.label}\n${state.code ?? ''}`;
-  if (node.dataset['state'] === key) {
-    return;
-  }
-  node.dataset['state'] = key;
-  node.replaceChildren();
-  if (state === null) {
-    return;
-  }
-  node.dataset['kind'] = state.kind;
-  node.setAttribute('role', state.kind === 'error' ? 'alert' : 'status');
-  const buttons = [state.action, ...(state.more ?? [])].map(action => actionButton(action, failed));
-  const code = state.code === undefined ? [] : [element('pre', {}, state.code)];
-  node.append(element('p', {}, state.sentence), ...code, ...buttons);
-}
-
-function actionButton(action: IState['action'], failed: (reason: unknown) => void): HTMLElement {
-  const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
-  button.addEventListener('click', () => {
-    button.disabled = true;
-    void Promise.resolve()
-      .then(() => action.run())
-      .catch(failed)
-      .finally(() => {
-        button.disabled = false;
-      });
-  });
-  return button;
 }

@@ -1,9 +1,9 @@
 import { byLayer, layoutOf, trendOf, type ILayerTrend, type ISelection } from '../../aggregate';
 import { COLORS, flagColor, formatFull, formatInteger, type IPlace } from '../../charts';
-import type { TrendOptions, ViewOptions } from '../../protocol/views.generated';
+import type { TrendOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
-import type { IRunSource, ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
-import { BaseView } from '../mount/mounted-view';
+import type { ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
+import { ViewModel } from '../shared/view-model';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { changeWords } from '../shared/change-words';
 import {
@@ -18,14 +18,14 @@ import {
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { LayerLines } from './layer-lines';
 import { layerWords, layersIn } from '../shared/layers';
-import { rangeOf, type ILinkedMarks, type IStepAxis } from '../mount/linked';
+import { hold, moveOf } from '../shared/places';
+import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
-import type { Control } from '../mount/toolbar';
-import type { ITip } from '../mount/tooltip';
+import type { Control } from '../shared/control';
+import type { ITip } from '../shared/tip';
 import { trendHeatmap, trendLines } from './trend-recipe';
 import { intervalWords, selectionWords, statisticWords } from './trend-words';
-import type { IViewHost, Mount } from '../view';
 
 /** A line this near to the pointer is the one that is pointed at, pixels. */
 const NEAR_PIXELS = 12;
@@ -33,26 +33,23 @@ const NEAR_PIXELS = 12;
 const MOST_LINES = 12;
 
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
-export class TrendView extends BaseView<TrendOptions> {
-  constructor(node: HTMLElement, source: IRunSource, options: Required<TrendOptions>, host: IViewHost = {}) {
-    super(node, source, options, host, { axes: 'x', least: 4 });
+export class TrendView extends ViewModel<TrendOptions> {
+  get subject(): string {
+    const { part, statistic } = this.options;
+    return this.t('%1, %2 by step', this._flag(part ?? null), statisticWords(statistic, this.t));
   }
 
-  protected plain(): ViewOptions {
-    return this.options;
-  }
-
-  protected concerns(change: SourceChange): boolean {
+  concerns(change: SourceChange): boolean {
     return change.kind === 'rows' && change.stream === 'tensors';
   }
 
   protected override get actions(): IStateActions {
-    return { ...super.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
+    return { ...this.env.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
   }
 
-  protected async load(signal: AbortSignal): Promise<Loaded> {
+  async load(signal: AbortSignal): Promise<Loaded> {
     const { flag, phase, pass, rank, statistic } = this.options;
-    const steps = this.within(this.options.steps);
+    const steps = this.env.within(this.options.steps);
     const known = await this.source.shapeOf(flag);
     this._shape = known;
     const layers = layersIn(this.options.layers, known.layers);
@@ -89,7 +86,7 @@ export class TrendView extends BaseView<TrendOptions> {
     return { content: this._compose(part ?? null, result) };
   }
 
-  protected controls(): Control[] {
+  override controls(): Control[] {
     const { options, t } = this;
     return [
       { kind: 'name', id: 'run', text: this.source.name },
@@ -128,7 +125,7 @@ export class TrendView extends BaseView<TrendOptions> {
     ];
   }
 
-  protected probe(place: IPlace): IMark | null {
+  override probe(place: IPlace): IMark | null {
     const step = this.steps.reduce<number | null>(
       (best, each) => (best === null || Math.abs(each - place.x) < Math.abs(best - place.x) ? each : best),
       null
@@ -140,7 +137,7 @@ export class TrendView extends BaseView<TrendOptions> {
     return this.markOf(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
   }
 
-  protected tipOf(mark: IMark): ITip | null {
+  override tipOf(mark: IMark): ITip | null {
     const step = (mark.x[0] + mark.x[1]) / 2;
     const layer = mark.y === null ? null : mark.y[0] + 0.5;
     const ramp = this._ramp();
@@ -166,24 +163,12 @@ export class TrendView extends BaseView<TrendOptions> {
     return { heading: this.t('step %1', formatInteger(step)), lines };
   }
 
-  protected move(key: string): IMoved | null {
-    const moves: Record<string, [number, number]> = {
-      ArrowLeft: [-1, 0],
-      ArrowRight: [1, 0],
-      ArrowUp: [0, -1],
-      ArrowDown: [0, 1],
-      PageUp: [-10, 0],
-      PageDown: [10, 0],
-      Home: [-Infinity, 0],
-      End: [Infinity, 0],
-      copy: [0, 0]
-    };
-    const by = moves[key];
+  override move(key: string): IMoved | null {
+    const by = moveOf(key);
     if (by === undefined || this.steps.length === 0) {
       return null;
     }
     const before = this.at;
-    const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
     const step = hold((before?.step ?? this.steps.length - 1) + (before ? by[0] : 0), this.steps.length);
     const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this.series.length);
     this.at = { step, layer };
@@ -198,11 +183,11 @@ export class TrendView extends BaseView<TrendOptions> {
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  pointedBy(mark: IMark): IPointed {
+  override pointedBy(mark: IMark): IPointed {
     return { step: (mark.x[0] + mark.x[1]) / 2, layer: mark.y === null ? this._near : mark.y[0] + 0.5 };
   }
 
-  marksOf({ layer, step }: IPointed): ILinkedMarks {
+  override marksOf({ layer, step }: IPointed): ILinkedMarks {
     const [first = 0, last = 0] = [this.steps[0], this.steps[this.steps.length - 1]];
     const rule: IMark[] = step === null ? [] : [{ facet: null, x: [step, step], y: null }];
     if (layer === null || !this.series.some(each => each.layer === layer)) {
@@ -294,7 +279,7 @@ export class TrendView extends BaseView<TrendOptions> {
       options.statistic === 'nonfinite'
         ? t('Counts the traced values of each layer and step that are not finite.')
         : t('%1 over the finite traced values of each layer and step.', capital(statistic)),
-      t('Compressor: %1.', this._newest?.compressor ?? ''),
+      t('Compressor: %1.', [...new Set(result.rows.map(row => row.compressor))].join(t(', then '))),
       ...selectionWords(this._newest, this._selection, t),
       ...intervalWords(options, this._units, t),
       ...rankWords(result.rows, this._shape, options.rank, this.source.hello, t),
@@ -313,7 +298,7 @@ export class TrendView extends BaseView<TrendOptions> {
       extent: picture.extent,
       title: t(
         '%1, %2 of %3, steps %4 to %5',
-        flagWords(this.source.hello, options.flag, part, t, options.pass),
+        this._flag(part),
         statistic,
         layerWords(layers),
         formatInteger(first),
@@ -326,9 +311,14 @@ export class TrendView extends BaseView<TrendOptions> {
     };
   }
 
+  private _flag(part: string | null): string {
+    const { flag, pass } = this.options;
+    return flagWords(this.source.hello, flag, part, this.t, pass);
+  }
+
   /** Return the colour of a layer's line. */
   private _ramp(): (layer: number) => string {
-    const dark = this.isDark;
+    const dark = this.env.isDark;
     const [first = 1, last = 1] = [this.series[0]?.layer, this.series[this.series.length - 1]?.layer];
     const stops = COLORS.layers[dark ? 'dark' : 'light'];
     return layer => {
@@ -349,7 +339,3 @@ export class TrendView extends BaseView<TrendOptions> {
 }
 
 const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
-
-/** Draw a statistic of one flag per layer over steps. */
-export const mountTrend: Mount<TrendOptions> = (node, source, options, host) =>
-  new TrendView(node, source, options, host);

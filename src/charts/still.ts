@@ -1,0 +1,70 @@
+import type { View } from 'vega';
+import { fill, type IRecipe } from './recipe';
+import type { TemplateName } from './templates.generated';
+import { themeConfig, type ITheme } from './theme';
+import { headless } from './vega';
+
+/** Words that a picture carries where the page's own are not beside it. */
+export interface ICaption {
+  readonly title: string;
+  /** Lines under the title. */
+  readonly caption: readonly string[];
+}
+
+/** How a still picture looks. */
+export interface ILook {
+  readonly theme: ITheme;
+  /** Title and caption in the picture; absent where the page writes them. */
+  readonly words?: ICaption;
+}
+
+/** Draw a recipe as SVG text, without a page and without loading anything. */
+export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
+  return withView(recipe, look, view => view.toSVG());
+}
+
+/** Return the Vega-Lite spec of a recipe, valid in version 5.8 and later and in 6; with the points that carry tooltips. */
+export function vegaLiteSpec(recipe: IRecipe, { theme, words }: ILook): Record<string, unknown> {
+  return { ...fill(worded(recipe, words), { title: words === undefined }), config: themeConfig(theme) };
+}
+
+/** Run a recipe as a Vega view that no page holds, and let go of it afterwards. */
+export async function withView<T>(
+  recipe: IRecipe,
+  { theme, words }: ILook,
+  use: (view: View) => Promise<T>
+): Promise<T> {
+  const spec = fill(worded(recipe, words), { title: words === undefined, hover: true });
+  const view = await headless(spec, themeConfig(theme));
+  try {
+    return await use(view);
+  } finally {
+    view.finalize();
+  }
+}
+
+function worded(recipe: IRecipe, words: ICaption | undefined): IRecipe {
+  return words === undefined
+    ? recipe
+    : { ...recipe, params: { ...recipe.params, title: words.title, caption: [...words.caption] } };
+}
+
+/** Pixels that axes, legend and gaps take beside the plots of each template, for each column and for all. */
+const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly each?: number }>> = {
+  heatmap: { all: 130, each: 44 },
+  'trend-lines': { all: 125 },
+  'trend-heatmap': { all: 150 },
+  scalars: { all: 70 },
+  'moment-lines': { all: 230 },
+  'moment-map': { all: 250 }
+};
+
+/**
+ * Return a recipe whose plots make a picture of about that width. The page measures what stands beside them; without a page there are no
+ * fonts to measure.
+ */
+export function sized(recipe: IRecipe, width: number): IRecipe {
+  const { all, each = 0 } = BESIDE[recipe.template];
+  const columns = recipe.columns ?? 1;
+  return { ...recipe, width: Math.max(40, Math.floor((width - all) / columns - each)) };
+}

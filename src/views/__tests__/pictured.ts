@@ -1,0 +1,37 @@
+import type { ViewOptions } from '../../protocol/views.generated';
+import { grads } from './moments-page';
+import { MemoryRun } from './run';
+
+/** Every view and kind, by a name. */
+export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
+  ['heatmap', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', transform: 'log' }],
+  ['heatmap of one layer', { view: 'heatmap', flag: 'MLP1_mat_mul', step: 2 }],
+  ['trend as lines', { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'ci95' }],
+  ['trend as cells', { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' }],
+  ['scalars', { view: 'scalars', names: ['loss', 'lr'], smoothing: 3 }],
+  ['history', { view: 'history', flag: 'MLP1_mat_mul' }],
+  ...(['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'] as const).map(
+    (kind): [string, ViewOptions] => [`moments as ${kind}`, { view: 'moments', kind, by: ['family'] }]
+  ),
+  ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }]
+];
+
+/** A run that has something of everything, with values that are not finite. */
+export function fullRun(): MemoryRun {
+  const run = new MemoryRun();
+  run.connection = { kind: 'recorded' };
+  for (const step of [1, 2, 4]) {
+    for (const layer of [1, 2]) {
+      const values = new Float32Array(6).map((_, at) => (at - 2) * layer * step);
+      values[3] = step === 4 ? NaN : 3;
+      run.add({ step, layer, values, nanCount: step === 4 ? 1 : 0 });
+    }
+    run.numbers.push(
+      { step, name: 'loss', value: step === 2 ? NaN : 5 - step },
+      { step, name: 'lr', value: 1e-3 * step }
+    );
+  }
+  run.units = { loss: 'nats', lr: '' };
+  run.log(...grads(3, 5, (step, layer) => (step === 3 && layer === 1 ? { nan: 2 } : {})));
+  return run;
+}

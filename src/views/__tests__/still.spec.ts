@@ -1,0 +1,102 @@
+/**
+ * @jest-environment node
+ */
+import { readdirSync, readFileSync } from 'fs';
+import { join } from 'path';
+import { drawSVG, LIGHT_THEME, PAGE_DARK, vegaLiteSpec } from '../../charts';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { readView } from '../still';
+import { fullRun, PICTURED } from './pictured';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+beforeAll(() => {
+  for (const name of ['document', 'window', 'navigator', 'HTMLElement', 'Worker', 'requestAnimationFrame']) {
+    Reflect.deleteProperty(globalThis, name);
+  }
+});
+
+describe.each(PICTURED)('%s', (_, options) => {
+  it('is read and drawn without a page', async () => {
+    const stills = await readView(fullRun(), options);
+    expect(stills.length).toBe(
+      options.view === 'history' || (options.view === 'moments' && options.kind === 'overview') ? 2 : 1
+    );
+    for (const { title, caption, summary, recipe } of stills) {
+      expect(title).not.toBe('');
+      expect(summary).not.toBe('');
+      if (recipe === null) {
+        throw new Error(`Expected a picture, got: ${caption.join(' ')}`);
+      }
+      const pictures = [...(recipe.datasets['pictures'] ?? [])];
+      expect(pictures.every(({ url }) => String(url).startsWith('data:image/png;base64,'))).toBe(true);
+      const svg = await drawSVG(recipe, { theme: LIGHT_THEME, words: { title, caption } });
+      expect(svg).toContain('<svg');
+      expect(svg).toContain(title.slice(0, 12));
+      expect((svg.match(/<image /g) ?? []).length).toBe(pictures.length);
+    }
+  });
+});
+
+it('draws for a page that gives the colours, without title and caption', async () => {
+  const [still] = await readView(fullRun(), { view: 'scalars' });
+  const svg = await drawSVG(still?.recipe as never, { theme: PAGE_DARK });
+  expect(svg).toContain('var(--muted)');
+  expect(svg).not.toContain(still?.title);
+});
+
+it('gives a Vega-Lite spec that holds its data', async () => {
+  const [still] = await readView(fullRun(), { view: 'trend', flag: 'MLP1_mat_mul' });
+  const spec = vegaLiteSpec(still?.recipe as never, { theme: LIGHT_THEME });
+  expect(JSON.parse(JSON.stringify(spec))).toMatchObject({ datasets: { rows: expect.any(Array) } });
+});
+
+it('says why there is nothing to draw', async () => {
+  const run = fullRun();
+  run.rows = [];
+  expect(await readView(run, { view: 'heatmap', flag: 'MLP1_mat_mul' })).toEqual([
+    {
+      title: 'MLP1 output',
+      caption: ['This run holds no train step of MLP1 output.'],
+      summary: '',
+      recipe: null
+    }
+  ]);
+  expect(await readView(run, { view: 'history', flag: 'MLP1_mat_mul' })).toHaveLength(1);
+  expect(await readView(run, { view: 'moments', stat: 'param' })).toMatchObject([
+    { title: 'Parameter L2', caption: ['Parameters were not logged in this run; there are gradients.'] }
+  ]);
+});
+
+it('says nothing of the machine that it comes from', async () => {
+  const run = fullRun();
+  run.hello = { ...run.hello, origin: { kind: 'replay', name: '/home/ann/runs/a', steps: 'own' } } as never;
+  const [still] = await readView(run, { view: 'scalars' });
+  expect(still?.caption[0]).toBe('Replay of …/a.');
+});
+
+it('draws without the runs that cannot be opened, and says so', async () => {
+  const gone = { list: () => Promise.resolve([]), acquire: () => Promise.reject(new Error('gone')) };
+  for (const runs of [undefined, gone]) {
+    const options: ViewOptions = { view: 'moments', kind: 'lines', runs: ['r2'] };
+    const [still] = await readView(fullRun(), options, runs ? { runs } : {});
+    expect(still?.recipe).not.toBeNull();
+    expect(still?.caption).toContain('The run r2 could not be opened here, so it is not drawn.');
+  }
+});
+
+it('rejects options that the contract does not know', async () => {
+  await expect(readView(fullRun(), { view: 'heatmap', flag: 'x', layers: 'some' })).rejects.toThrow('layers');
+});
+
+it('reaches no code that needs a page', () => {
+  const root = join(__dirname, '..');
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
+    name => /\.ts$/.test(name) && !/^(mount|__tests__)\b|^(index|registry|view)\.ts$/.test(name)
+  );
+  expect(files.length).toBeGreaterThan(60);
+  const page =
+    /from '(\.\.?\/)+mount\b|\b(document|window|navigator|localStorage)\b[.?[]|\b(HTML|SVG)\w*Element\b/;
+  expect(files.filter(name => page.test(readFileSync(join(root, name), 'utf8')))).toEqual([]);
+});

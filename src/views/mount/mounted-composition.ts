@@ -1,0 +1,249 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IRunSource } from '../../store/source';
+import { toCode } from '../code';
+import type { Control } from '../shared/control';
+import type { IComposition, ICompositionEnvironment, IPart } from '../shared/definition';
+import { untranslated, type Translate } from '../shared/translate';
+import { ViewError } from '../shared/view-error';
+import type { IView, IViewHost } from '../view';
+import { element } from './dom';
+import { Menu } from './menu';
+import { MountedView } from './mounted-view';
+import { renderState } from './render-state';
+import { stackPNG, stackSVG } from './stack';
+import { Toolbar } from './toolbar';
+import { viewMenu } from './view-menu';
+
+interface IMounted {
+  readonly part: IPart;
+  readonly node: HTMLElement;
+  readonly view: MountedView<ViewOptions>;
+}
+
+/** The part of a composition that touches the page: a toolbar, a second line that folds, and its parts below one another. */
+export class MountedComposition<O extends ViewOptions> implements IView<O> {
+  constructor(
+    readonly node: HTMLElement,
+    private readonly _source: IRunSource,
+    options: Required<O>,
+    private readonly _host: IViewHost,
+    compose: (source: IRunSource, env: ICompositionEnvironment<O>) => IComposition
+  ) {
+    this._options = options;
+    this._t = _host.translate ?? untranslated;
+    const t = this._t;
+    const menu = new Menu(
+      t('More actions'),
+      () => {
+        const zoomed = this._parts.find(({ part }) => part.key === this._whole.zoomed);
+        const actions = zoomed?.view.menu ?? { exportReport: _host.exportReport };
+        const arquero = this._whole.arquero?.bind(this._whole);
+        return viewMenu(this, `${_source.name}-${options.view}`, this._plain, { ...actions, arquero }, t);
+      },
+      reason => this._fail(reason)
+    );
+    this._toolbar = new Toolbar(t('View settings'), menu.node);
+    this._whole = compose(_source, this._environment());
+    this._folded = new Toolbar(this._whole.controls(() => []).folded?.label ?? '', null);
+    this._folded.node.hidden = true;
+    this._root = element(
+      'div',
+      { class: this._whole.className },
+      this._toolbar.node,
+      this._folded.node,
+      this._failure
+    );
+    node.append(this._root);
+    this._layOut();
+    void this._prepare();
+  }
+
+  get options(): Readonly<Required<O>> {
+    return this._options;
+  }
+
+  get changed(): ISignal<this, Readonly<Required<O>>> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  async update(options: Partial<O>): Promise<void> {
+    const next = { ...this._options, ...options };
+    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
+      this._options = next;
+      this._changed.emit(next);
+      if (this._whole.prepare) {
+        await this._prepare();
+      } else {
+        this._layOut();
+      }
+    }
+    await this.settled();
+  }
+
+  async settled(): Promise<void> {
+    await this._preparing;
+    await Promise.all(this._parts.map(({ view }) => view.settled()));
+  }
+
+  summary(): string {
+    return [...new Set(this._parts.map(({ view }) => view.summary()))].filter(Boolean).join(' ');
+  }
+
+  /** The Python call that makes this view. */
+  code(): string {
+    return toCode(this._plain, this._host.variable);
+  }
+
+  async toSVG(): Promise<string> {
+    return stackSVG(await Promise.all(this._pictured().map(view => view.toSVG())));
+  }
+
+  /** The pictures with titles and captions as a PNG data URL. */
+  async toPNG(): Promise<string> {
+    return stackPNG(await Promise.all(this._pictured().map(view => view.toPNG())));
+  }
+
+  /** The parts that are mounted, by their keys. */
+  get parts(): ReadonlyMap<string, MountedView<ViewOptions>> {
+    return new Map(this._parts.map(({ part, view }) => [part.key, view]));
+  }
+
+  dispose(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    this._isDisposed = true;
+    this._unmount();
+    this._whole.dispose?.();
+    this._root.remove();
+    Signal.clearData(this);
+  }
+
+  private _environment(): ICompositionEnvironment<O> {
+    const read = (): Readonly<Required<O>> => this._options;
+    return {
+      t: this._t,
+      runs: this._host.runs ?? null,
+      get options() {
+        return read();
+      },
+      choose: options => void this.update(options),
+      relayout: () => void this._prepare(),
+      rearrange: () => this._arrange(),
+      refresh: () => this._parts.forEach(({ view }) => view.refresh(false))
+    };
+  }
+
+  /** Learn the layout and lay out; calls of one moment end with the last one's. */
+  private _prepare(): Promise<void> {
+    this._preparing = (async () => {
+      await this._whole.prepare?.();
+      if (!this._isDisposed) {
+        this._layOut();
+      }
+    })();
+    return this._preparing;
+  }
+
+  /** Give the parts what the layout says now; where it has other parts, make these anew. */
+  private _layOut(): void {
+    const layout = this._whole.layout();
+    const keys = (parts: readonly IPart[]): string => parts.map(({ key }) => key).join();
+    if (keys(layout) === keys(this._parts.map(({ part }) => part))) {
+      // What a view was told already it does not do again.
+      layout.forEach((part, at) => void this._parts[at]?.view.update(part.options));
+    } else {
+      this._unmount();
+      this._parts = layout.map(part => this._mount(part, layout.length === 1));
+    }
+  }
+
+  private _mount(part: IPart, isAlone: boolean): IMounted {
+    const { frame, ...host } = this._host;
+    const node = element('div', { class: part.className });
+    this._root.append(node);
+    const view = new MountedView<ViewOptions>(
+      node,
+      this._source,
+      part.options,
+      { ...host, ...(frame && isAlone ? { frame } : {}) },
+      part.create.bind(part),
+      {
+        choose: options => void this.update(this._whole.heard(part.key, options) as Partial<O>),
+        toolbar: controls => this._show(part.key, controls)
+      }
+    );
+    return { part, node, view };
+  }
+
+  private _unmount(): void {
+    this._parts.forEach(({ view, node }) => {
+      view.dispose();
+      node.remove();
+    });
+    this._parts = [];
+    this._controls.clear();
+  }
+
+  /** A part was drawn: show its controls, and the parts that have something to show now. */
+  private _show(key: string, controls: readonly Control[]): void {
+    const drawn = (of: string): boolean =>
+      this._parts.find(({ part }) => part.key === of)?.view.isDrawn ?? false;
+    this._controls.set(key, controls);
+    this._whole.drawn?.(key, drawn(key));
+    this._parts.forEach(({ part, node }) => {
+      node.hidden = !this._whole.shows(part.key, drawn);
+    });
+    this._arrange();
+  }
+
+  private _arrange(): void {
+    if (this._isDisposed) {
+      return;
+    }
+    const { main, folded } = this._whole.controls(key => this._controls.get(key) ?? []);
+    this._toolbar.update(main);
+    this._folded.node.hidden = !folded?.controls;
+    this._folded.update(folded?.controls ?? []);
+  }
+
+  private _pictured(): MountedView<ViewOptions>[] {
+    const pictured = this._parts.filter(({ part }) => !part.unpictured);
+    if (pictured.length === 0) {
+      throw new ViewError(this._whole.unpictured);
+    }
+    return pictured.map(({ view }) => view);
+  }
+
+  private _fail(reason: unknown): void {
+    const dismiss = {
+      label: this._t('Dismiss'),
+      run: () => renderState(this._failure, null, () => undefined)
+    };
+    const sentence = reason instanceof Error ? reason.message : String(reason);
+    renderState(this._failure, { kind: 'error', sentence, action: dismiss }, () => undefined);
+  }
+
+  /** The options as the union that all views share. */
+  private get _plain(): ViewOptions {
+    return this._options as O;
+  }
+
+  private _options: Required<O>;
+  private _parts: readonly IMounted[] = [];
+  private _preparing: Promise<void> = Promise.resolve();
+  private _isDisposed = false;
+  private readonly _t: Translate;
+  private readonly _whole: IComposition;
+  private readonly _root: HTMLElement;
+  private readonly _toolbar: Toolbar;
+  private readonly _folded: Toolbar;
+  private readonly _controls = new Map<string, readonly Control[]>();
+  private readonly _failure = element('div', { class: 'jp-MegalensBanner', hidden: '' });
+  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
+}

@@ -1,0 +1,59 @@
+/** A control of the toolbar. `id` tells it from the others and stays the same from update to update. */
+export type Control =
+  | { kind: 'name'; id: string; text: string; title?: string }
+  | {
+      kind: 'select';
+      id: string;
+      label: string;
+      value: string;
+      options: readonly { value: string; text: string; disabled?: boolean; title?: string }[];
+      change: (value: string) => void;
+    }
+  | {
+      kind: 'text';
+      id: string;
+      label: string;
+      value: string;
+      suggestions: readonly string[];
+      valid: (value: string) => boolean;
+      /** Spaces are part of the text; otherwise they are dropped. */
+      spaced?: boolean;
+      change: (value: string) => void;
+    }
+  | {
+      kind: 'number';
+      id: string;
+      label: string;
+      value: number;
+      least: number;
+      most: number;
+      change: (value: number) => void;
+    }
+  | {
+      kind: 'chip';
+      id: string;
+      text: string;
+      title: string;
+      remove: () => void;
+    }
+  | {
+      kind: 'toggle';
+      id: string;
+      text: string;
+      title: string;
+      pressed: boolean;
+      change: (pressed: boolean) => void;
+    }
+  | {
+      kind: 'steps';
+      id: string;
+      label: string;
+      followLabel: string;
+      /** How many steps there are, and which is shown, from 0. */
+      count: number;
+      index: number;
+      text: string;
+      following: boolean;
+      canFollow: boolean;
+      change: (index: number | null) => void;
+    };

@@ -1,0 +1,81 @@
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IRunSource } from '../../store/source';
+import type { IViewRuns } from '../view';
+import type { Control } from './control';
+import type { Translate } from './translate';
+import type { IViewEnvironment, IViewModel } from './view-model';
+
+/** Makes a picture of a run. */
+export type Create<O extends ViewOptions = ViewOptions> = (
+  source: IRunSource,
+  env: IViewEnvironment<O>
+) => IViewModel;
+
+/**
+ * What the folder of a view gives, as `view` of its `index.ts`: how its picture is made, or how it is composed of several. None of it
+ * touches the page: `mount/` shows it there, `still.ts` reads it without.
+ */
+export type IViewDefinition<O extends ViewOptions = ViewOptions> =
+  | { readonly create: Create<O> }
+  | { readonly compose: (source: IRunSource, env: ICompositionEnvironment<O>) => IComposition };
+
+/** What a composition knows of where it is shown. */
+export interface ICompositionEnvironment<O extends ViewOptions = ViewOptions> {
+  readonly t: Translate;
+  /** All options of the whole, as they are now. */
+  readonly options: Readonly<Required<O>>;
+  /** Other runs; null where there is one only. */
+  readonly runs: IViewRuns | null;
+  /** Change options of the whole. */
+  choose(options: Partial<O>): void;
+  /** The layout is another one: lay out again. */
+  relayout(): void;
+  /** Show the controls as things are now. */
+  rearrange(): void;
+  /** Draw the parts again: they have more or less room, or there is more to read. */
+  refresh(): void;
+}
+
+/** One picture, or table, of a composition. */
+export interface IPart {
+  /** Tells parts apart; where the keys of a layout stay, its parts are kept and given their new options. */
+  readonly key: string;
+  /** CSS class of the element that holds it. */
+  readonly className: string;
+  readonly options: Required<ViewOptions>;
+  /** Whether it is left out of exported pictures, being none. */
+  readonly unpictured?: boolean;
+  create(source: IRunSource, env: IViewEnvironment): IViewModel;
+}
+
+/** Several pictures of a run under one toolbar, without the page around them. */
+export interface IComposition {
+  /** CSS class of the whole. */
+  readonly className: string;
+  /** Key of the part whose zoom the menu means; null where it means none. */
+  readonly zoomed: string | null;
+  /** What to say where no part has a picture to export. */
+  readonly unpictured: string;
+  /** Learn what the layout depends on; absent where it depends on the options alone. */
+  prepare?(): Promise<void>;
+  /** What is shown, from top to bottom. */
+  layout(): readonly IPart[];
+  /** Whether a part is shown, by which of them have something to show. */
+  shows(key: string, isDrawn: (key: string) => boolean): boolean;
+  /** A part chose options of its own; return what that means for the whole. */
+  heard(key: string, options: Partial<ViewOptions>): Partial<ViewOptions>;
+  /** A part was drawn. */
+  drawn?(key: string, isDrawn: boolean): void;
+  /**
+   * The controls of the toolbar, made of those of the parts, and of a second line that folds.
+   *
+   * @param of The controls of a part; empty before it was drawn.
+   */
+  controls(of: (key: string) => readonly Control[]): {
+    readonly main: readonly Control[];
+    readonly folded?: { readonly label: string; readonly controls: readonly Control[] | null };
+  };
+  /** The rows that are shown as code for arquero; absent where there is none. */
+  arquero?(): Promise<string>;
+  dispose?(): void;
+}

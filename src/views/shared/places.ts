@@ -1,0 +1,40 @@
+/** Place of the last number that is not above `x` in ascending ones; -1 where all are. */
+export function placeBefore(sorted: ArrayLike<number>, x: number): number {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as number) <= x) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low - 1;
+}
+
+/** Place of the number nearest to `x` in ascending ones; -1 where there is none. */
+export function placeNear(sorted: ArrayLike<number>, x: number): number {
+  const before = placeBefore(sorted, x);
+  const [left, right] = [sorted[before], sorted[before + 1]];
+  return right !== undefined && (left === undefined || right - x < x - left) ? before + 1 : before;
+}
+
+/** A whole number between 0 and `count - 1`. */
+export const hold = (value: number, count: number): number => Math.min(count - 1, Math.max(0, value));
+
+/** What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is. */
+export function moveOf(key: string): readonly [number, number] | undefined {
+  return MOVES[key];
+}
+
+const MOVES: Readonly<Record<string, readonly [number, number]>> = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+  PageUp: [-10, 0],
+  PageDown: [10, 0],
+  Home: [-Infinity, 0],
+  End: [Infinity, 0],
+  copy: [0, 0]
+};

@@ -1,0 +1,156 @@
+import type { IFrame, IPlace, IZoomOptions, Row, Zoom } from '../../charts';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IPointed } from '../../store/run-link';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { IMark, IMoved, Loaded } from './content';
+import type { Control } from './control';
+import type { ILinkedMarks, IStepAxis } from './links';
+import type { IPainting } from './painting';
+import type { IStateActions } from './states';
+import type { ITip } from './tip';
+import type { Translate } from './translate';
+
+/** Lines that the host paints itself, because as rows of a chart they would be too slow to pan. */
+export interface ILinePaper {
+  /** Counts the paintings. */
+  readonly painted: number;
+  /** Whether what was painted last is of another size than a plot: it would be blurred. */
+  isStretchedIn(frame: IFrame): boolean;
+  /** Return the rows of the dataset `pictures`; null where the page has no canvas. */
+  paint(painting: IPainting): Row[] | null;
+}
+
+/**
+ * What a view knows of where it is shown: the mounted part of a page, or a still picture without any page. Everything that needs a
+ * page is behind it.
+ */
+export interface IViewEnvironment<O extends ViewOptions = ViewOptions> {
+  readonly t: Translate;
+  /** All options, as they are now. */
+  readonly options: Readonly<Required<O>>;
+  /** Pixels that the whole picture may take. */
+  readonly width: number;
+  /** Pixels of the first plot; null while nothing is drawn. */
+  readonly frame: IFrame | null;
+  /** What is shown of the picture; null while nothing is drawn. */
+  readonly zoom: Pick<Zoom, 'domain' | 'isDragging' | 'isZoomed' | 'reveal'> | null;
+  readonly isDark: boolean;
+  /** Whether times are told in UTC: a picture that is passed on says the same to everybody. */
+  readonly isUtc: boolean;
+  /** Null where lines are rows of the chart. */
+  readonly paper: ILinePaper | null;
+  readonly actions: IStateActions;
+  /** The steps to draw: those asked for, and of these those chosen in another view. Null is all. */
+  within(steps: [number, number] | null): [number, number] | null;
+  /** Change options, as a person does by the toolbar. */
+  choose(options: Partial<O>): void;
+  /** Read and draw again, now or with the next picture. */
+  refresh(now?: boolean): void;
+  /** Put marks where their data are drawn now. */
+  place(): void;
+  /** Say what is waited for, while there is no picture. */
+  waits(sentence: string): void;
+  /** What is drawn now is not all: the rest is drawn when it has come. */
+  follow(rest: Promise<unknown>): void;
+  /** Say that something went wrong, with the way to try it again. */
+  fail(reason: unknown): void;
+}
+
+/**
+ * One picture of a run without the page around it: what it reads, draws, says and answers. It runs in the page, in Node and in a bare
+ * JavaScript engine alike.
+ */
+export interface IViewModel {
+  /** Which axes zoom. */
+  readonly zooms: IZoomOptions;
+  /** What is looked at, in words, whether or not there is something of it to draw. */
+  readonly subject: string;
+  /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
+  readonly drawsWhileDragged: boolean;
+  /** Ask the source and shape what it answers. */
+  load(signal: AbortSignal): Promise<Loaded>;
+  /** The toolbar's controls as things are now. */
+  controls(): Control[];
+  /** Whether news from the run changes the picture. */
+  concerns(change: SourceChange): boolean;
+  /** What is under the pointer. */
+  probe(place: IPlace): IMark | null;
+  /** What to say of a mark as the data are now; null when it is gone. */
+  tipOf(mark: IMark): ITip | null;
+  /** Answer a key; null when it means nothing here. */
+  move(key: string): IMoved | null;
+  /** What one of the view's own marks points at. */
+  pointedBy(mark: IMark): IPointed;
+  /** What the view shows of something that another view points at. */
+  marksOf(at: IPointed): ILinkedMarks;
+  /** What is marked until something else is chosen; absent where nothing can be. */
+  pinned?(): IMark | null;
+  /** A mark was clicked at; absent where that means nothing. */
+  clicked?(mark: IMark): void;
+  /** How steps lie on the x axis; absent where it has none. */
+  stepAxis?(): IStepAxis | undefined;
+  /** What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed into. */
+  zoomed?(): void;
+  /** The page has another theme; for pictures whose colours are not the chart's own. */
+  restyled?(): void;
+}
+
+/** What views share: their environment at hand, and nothing to point at unless they say otherwise. */
+export abstract class ViewModel<O extends ViewOptions> implements IViewModel {
+  constructor(
+    protected readonly source: IRunSource,
+    protected readonly env: IViewEnvironment<O>
+  ) {}
+
+  readonly zooms: IZoomOptions = { axes: 'x', least: 4 };
+
+  abstract readonly subject: string;
+
+  abstract load(signal: AbortSignal): Promise<Loaded>;
+
+  abstract concerns(change: SourceChange): boolean;
+
+  get drawsWhileDragged(): boolean {
+    return false;
+  }
+
+  controls(): Control[] {
+    return [];
+  }
+
+  probe(_place: IPlace): IMark | null {
+    return null;
+  }
+
+  tipOf(_mark: IMark): ITip | null {
+    return null;
+  }
+
+  move(_key: string): IMoved | null {
+    return null;
+  }
+
+  pointedBy(_mark: IMark): IPointed {
+    return { step: null, layer: null };
+  }
+
+  marksOf(_at: IPointed): ILinkedMarks {
+    return { marks: [] };
+  }
+
+  protected get options(): Readonly<Required<O>> {
+    return this.env.options;
+  }
+
+  protected get t(): Translate {
+    return this.env.t;
+  }
+
+  protected get actions(): IStateActions {
+    return this.env.actions;
+  }
+
+  protected choose(options: Partial<O>): void {
+    this.env.choose(options);
+  }
+}

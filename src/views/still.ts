@@ -1,0 +1,169 @@
+import { sized, type IRecipe } from '../charts';
+import { fullViewOptions } from '../protocol/view-options';
+import type { ViewOptions } from '../protocol/views.generated';
+import type { IRunSource } from '../store/source';
+import { cleanPaths } from './shared/clean-paths';
+import type { IContent, Loaded } from './shared/content';
+import type { Create, ICompositionEnvironment, IPart } from './shared/definition';
+import { originWords } from './shared/origin-words';
+import type { IStateActions } from './shared/states';
+import { untranslated, type Translate } from './shared/translate';
+import type { IViewEnvironment } from './shared/view-model';
+import type { IViewRuns } from './view';
+import { loadView } from './view-code';
+
+/** One picture of a view, without a page. A view may give several (history: map and tensor; the explorer's overview). */
+export interface IStill {
+  readonly title: string;
+  /** A sentence each; where there is nothing to draw it says why. */
+  readonly caption: readonly string[];
+  /** What the picture shows, in words; '' where there is nothing. */
+  readonly summary: string;
+  /** Null where there is nothing to draw. Images are data URLs; `width` and `height` are those of one plot. */
+  readonly recipe: IRecipe | null;
+}
+
+/** What may be told about where a still picture will be seen. */
+export interface IStillEnvironment {
+  /** The user's language. */
+  readonly translate?: Translate;
+  /** Pixels of the whole picture. */
+  readonly width?: number;
+  /** Other runs to compare with; those that are not among them are named in the caption. */
+  readonly runs?: IViewRuns;
+  /** Whether its lines are to be read on a dark page. */
+  readonly dark?: boolean;
+}
+
+const WIDTH = 850;
+
+/**
+ * Read what a view shows now, as pictures that any host can draw: the same rows give the same recipe as the mounted view.
+ *
+ * @param source The run; it is not disposed.
+ * @param options At least `view`, and `flag` where the view has one.
+ * @returns At least one picture, from top to bottom.
+ * @throws {ProtocolError} When an option is not as the contract says; names the field.
+ * @throws {StoreError} When the run cannot be read.
+ */
+export async function readView(
+  source: IRunSource,
+  options: ViewOptions,
+  environment: IStillEnvironment = {},
+  signal: AbortSignal = new AbortController().signal
+): Promise<readonly IStill[]> {
+  const full = pictured(fullViewOptions(options));
+  const { view } = await loadView(full.view);
+  if ('create' in view) {
+    return [await readPart(source, full, view.create, environment, signal)];
+  }
+  const whole = view.compose(source, compositionOf(full, environment));
+  try {
+    await whole.prepare?.();
+    const stills = new Map<string, IStill>();
+    for (const part of whole.layout().filter(each => !each.unpictured)) {
+      stills.set(part.key, await readPart(source, part.options, create(part), environment, signal));
+    }
+    const isDrawn = (key: string): boolean => (stills.get(key)?.recipe ?? null) !== null;
+    return [...stills].filter(([key]) => whole.shows(key, isDrawn)).map(([, still]) => still);
+  } finally {
+    whole.dispose?.();
+  }
+}
+
+/** A table is no picture: what it lists is drawn as lines. */
+function pictured(options: Required<ViewOptions>): Required<ViewOptions> {
+  return options.view === 'moments' && options.kind === 'table' ? { ...options, kind: 'lines' } : options;
+}
+
+const create =
+  (part: IPart): Create =>
+  (source, env) =>
+    part.create(source, env);
+
+async function readPart(
+  source: IRunSource,
+  options: Required<ViewOptions>,
+  make: Create,
+  environment: IStillEnvironment,
+  signal: AbortSignal
+): Promise<IStill> {
+  // A view may draw before it has read all; nobody waits for a still picture meanwhile.
+  const rest: Promise<unknown>[] = [];
+  const model = make(
+    source,
+    pageless(options, environment, more => rest.push(more))
+  );
+  let loaded = await model.load(signal);
+  while (rest.length > 0) {
+    await rest.shift();
+    loaded = await model.load(signal);
+  }
+  const t = environment.translate ?? untranslated;
+  return stillOf(loaded, model.subject, originWords(source.hello, t), environment.width ?? WIDTH);
+}
+
+function stillOf(loaded: Loaded, subject: string, origin: readonly string[], width: number): IStill {
+  const content: Pick<IContent, 'caption' | 'notes' | 'printed' | 'recipe' | 'summary' | 'title'> =
+    'content' in loaded
+      ? loaded.content
+      : { title: subject, caption: [loaded.state.sentence], summary: '', recipe: null };
+  const recipe = content.printed?.() ?? content.recipe;
+  const noted = (content.notes ?? []).filter(({ tone }) => tone === 'nonfinite').map(({ text }) => text);
+  return {
+    title: cleanPaths(content.title),
+    caption: [...origin, ...content.caption, ...noted].map(cleanPaths),
+    summary: cleanPaths(content.summary),
+    recipe: recipe && sized(recipe, width)
+  };
+}
+
+/** What a view knows where there is no page: its options and how wide it may be. Nothing can be pressed, zoomed or chosen. */
+function pageless(
+  options: Required<ViewOptions>,
+  { translate = untranslated, width = WIDTH, dark = false }: IStillEnvironment,
+  follow: (rest: Promise<unknown>) => void
+): IViewEnvironment {
+  return {
+    t: translate,
+    options,
+    width,
+    frame: null,
+    zoom: null,
+    isDark: dark,
+    isUtc: true,
+    paper: null,
+    actions: NO_ACTIONS,
+    within: steps => steps,
+    choose: nothing,
+    refresh: nothing,
+    place: nothing,
+    waits: nothing,
+    follow,
+    fail: nothing
+  };
+}
+
+function compositionOf(
+  options: Required<ViewOptions>,
+  { translate = untranslated, runs }: IStillEnvironment
+): ICompositionEnvironment {
+  return {
+    t: translate,
+    options,
+    runs: runs ?? null,
+    choose: nothing,
+    relayout: nothing,
+    rearrange: nothing,
+    refresh: nothing
+  };
+}
+
+const nothing = (): void => undefined;
+const NO_ACTIONS: IStateActions = {
+  retry: nothing,
+  cancel: nothing,
+  copy: nothing,
+  copyCode: nothing,
+  save: nothing
+};
