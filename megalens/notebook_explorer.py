@@ -55,6 +55,8 @@ class NotebookExplorer(NotebookViews):
         series: int = 40,
         runs: Any = (),
         compare: Literal["overlay", "difference", "ratio"] = "overlay",
+        derive: str | None = None,
+        filter: str | None = None,
     ) -> Moments:
         """Explore the statistics of parameters, gradients and activations, over any grouping.
 
@@ -102,6 +104,10 @@ class NotebookExplorer(NotebookViews):
             Other runs, or their ids, to compare with.
         compare : {"overlay", "difference", "ratio"}
             The runs over one another, or what each of the others is minus, or over, this one.
+        derive : str, optional
+            New columns of the table as expressions of arquero, such as ``"share = d.value / op.max(d.value)"``.
+        filter : str, optional
+            Which rows the table shows, such as ``"d.value > op.mean(d.value)"``.
 
         Raises
         ------
@@ -130,6 +136,8 @@ class NotebookExplorer(NotebookViews):
             "series": series,
             "runs": runs,
             "compare": compare,
+            "derive": derive,
+            "filter": filter,
         }
         return Moments(self._reference(), options, self._painter(), self._framer())
 

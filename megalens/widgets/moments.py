@@ -53,6 +53,8 @@ class Moments(View):
     series = Option(help="At most so many lines: those with the largest values.")
     runs = Option(help="Ids of other runs to compare with.")
     compare = Option(help="overlay, difference or ratio.")
+    derive = Option(help="New columns of the table, as expressions of arquero, or None.")
+    filter = Option(help="Which rows the table shows, as an expression of arquero, or None.")
 
     _sync = observe(
         "stat",
@@ -73,6 +75,8 @@ class Moments(View):
         "series",
         "runs",
         "compare",
+        "derive",
+        "filter",
     )(View._option_changed)
 
     def __init__(
