@@ -152,7 +152,7 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     return { marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }] };
   }
 
-  stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis {
     return {
       stepsIn: ([from, to]) =>
         rangeOf(

@@ -1,11 +1,8 @@
-import type { layoutOf, Statistic } from '../../aggregate';
 import { formatInteger } from '../../charts';
 import type { Hello, Phase } from '../../protocol/messages.generated';
-import type { TrendOptions } from '../../protocol/views.generated';
 import type { ConnectionState } from '../../store/source';
 import { isLayerText } from './layers';
 import type { Control } from './control';
-import { STATISTIC_NAMES, statisticWords } from '../trend/trend-words';
 import type { Translate } from './translate';
 
 /** The flag picker, built from hello. */
@@ -126,76 +123,6 @@ export function stepsControl(
     canFollow: live,
     change: chosen => change(chosen === null ? null : (steps[chosen] ?? null))
   };
-}
-
-/** The picker of a statistic. */
-export function statisticControl(
-  statistic: Statistic,
-  change: (statistic: Statistic) => void,
-  t: Translate
-): Control {
-  return {
-    kind: 'select',
-    id: 'statistic',
-    label: t('Statistic'),
-    value: statistic,
-    options: STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) })),
-    change: value => change(STATISTIC_NAMES.find(each => each === value) ?? 'rms')
-  };
-}
-
-/**
- * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
- *
- * @param layout Of the newest row; undefined while there is none.
- */
-export function selectionControls(
-  options: Required<TrendOptions>,
-  layout: ReturnType<typeof layoutOf> | undefined,
-  change: (options: Partial<TrendOptions>) => void,
-  t: Translate
-): Control[] {
-  const { positions, vector, interval, kind } = options;
-  const controls: Control[] = [];
-  if (layout && (layout.hasPositions || positions !== 'all')) {
-    controls.push({
-      kind: 'text',
-      id: 'positions',
-      label: t('Positions'),
-      value: positions,
-      suggestions: ['all', '0', ...(layout.length > 1 ? [String(layout.length - 1)] : [])],
-      valid: isLayerText,
-      change: value => change({ positions: value })
-    });
-  }
-  if (layout && layout.vectors > 1) {
-    controls.push({
-      kind: 'number',
-      id: 'vector',
-      label: t('Vector'),
-      value: vector,
-      least: 0,
-      most: layout.vectors - 1,
-      change: value => change({ vector: value })
-    });
-  }
-  if (kind === 'lines') {
-    const names = ['none', 'std', 'ci95'] as const;
-    const texts = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };
-    controls.push({
-      kind: 'select',
-      id: 'interval',
-      label: t('Band'),
-      value: interval,
-      options: names.map(value => ({ value, text: texts[value] })),
-      change: value => {
-        const chosen = names.find(each => each === value) ?? 'none';
-        // A band is about a mean.
-        change({ interval: chosen, ...(chosen === 'none' ? {} : { statistic: 'mean' }) });
-      }
-    });
-  }
-  return controls;
 }
 
 /** Choose between a linear and a logarithmic scale. */

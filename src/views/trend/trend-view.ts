@@ -6,15 +6,7 @@ import type { ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../.
 import { ViewModel } from '../shared/view-model';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { changeWords } from '../shared/change-words';
-import {
-  flagControl,
-  layersControl,
-  partControl,
-  phaseControl,
-  selectionControls,
-  statisticControl,
-  transformControl
-} from '../shared/controls';
+import { flagControl, layersControl, partControl, phaseControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { LayerLines } from './layer-lines';
 import { layerWords, layersIn } from '../shared/layers';
@@ -24,6 +16,7 @@ import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
 import type { ITip } from '../shared/tip';
+import { selectionControls, statisticControl } from './trend-controls';
 import { trendHeatmap, trendLines } from './trend-recipe';
 import { intervalWords, selectionWords, statisticWords } from './trend-words';
 
@@ -201,7 +194,7 @@ export class TrendView extends ViewModel<TrendOptions> {
     return { marks: [...rule, row] };
   }
 
-  stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis {
     const half = this._spacing / 2;
     return {
       stepsIn: ([from, to]) => rangeOf(this.steps.filter(step => step >= from && step <= to)),
