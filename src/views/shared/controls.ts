@@ -3,6 +3,7 @@ import type { Hello, Phase } from '../../protocol/messages.generated';
 import type { ConnectionState } from '../../store/source';
 import { isLayerText } from './layers';
 import type { Control } from './control';
+import { selectControl } from './select-control';
 import type { Translate } from './translate';
 
 /** The flag picker, built from hello. */
@@ -22,7 +23,7 @@ export function flagControl(
   if (!flags.some(info => info.name === flag)) {
     options.unshift({ value: flag, text: flag, disabled: false });
   }
-  return { kind: 'select', id: 'flag', label: t('Flag'), value: flag, options, change };
+  return selectControl('flag', t('Flag'), flag, options, change);
 }
 
 /** The picker of a flag's named parts; nothing where it has none. */
@@ -36,14 +37,13 @@ export function partControl(
   return named.length < 2
     ? []
     : [
-        {
-          kind: 'select',
-          id: 'part',
-          label: t('Part'),
-          value: part ?? named[0] ?? '',
-          options: named.map(name => ({ value: name, text: name })),
+        selectControl(
+          'part',
+          t('Part'),
+          part ?? named[0] ?? '',
+          named.map(value => ({ value, text: value })),
           change
-        }
+        )
       ];
 }
 
@@ -80,14 +80,13 @@ export function phaseControl(
   return offered.length < 2
     ? []
     : [
-        {
-          kind: 'select',
-          id: 'phase',
-          label: t('Phase'),
-          value: phase,
-          options: offered.map(each => ({ value: each, text: t(each) })),
-          change: value => change(offered.find(each => each === value) ?? 'train')
-        }
+        selectControl(
+          'phase',
+          t('Phase'),
+          phase,
+          offered.map(value => ({ value, text: t(value) })),
+          change
+        )
       ];
 }
 
@@ -132,15 +131,6 @@ export function transformControl(
   choose: (transform: 'linear' | 'log') => void,
   t: Translate
 ): Control {
-  return {
-    kind: 'select',
-    id: 'transform',
-    label,
-    value,
-    options: [
-      { value: 'linear', text: t('linear') },
-      { value: 'log', text: t('log') }
-    ],
-    change: chosen => choose(chosen === 'log' ? 'log' : 'linear')
-  };
+  const words = { linear: t('linear'), log: t('log') };
+  return selectControl('transform', label, value, words, choose);
 }

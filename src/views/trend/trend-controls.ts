@@ -2,6 +2,7 @@ import type { layoutOf, Statistic } from '../../aggregate';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { Control } from '../shared/control';
 import { isLayerText } from '../shared/layers';
+import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import { STATISTIC_NAMES, statisticWords } from './trend-words';
 
@@ -11,14 +12,8 @@ export function statisticControl(
   change: (statistic: Statistic) => void,
   t: Translate
 ): Control {
-  return {
-    kind: 'select',
-    id: 'statistic',
-    label: t('Statistic'),
-    value: statistic,
-    options: STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) })),
-    change: value => change(STATISTIC_NAMES.find(each => each === value) ?? 'rms')
-  };
+  const choices = STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) }));
+  return selectControl('statistic', t('Statistic'), statistic, choices, change);
 }
 
 /**
@@ -57,20 +52,13 @@ export function selectionControls(
     });
   }
   if (kind === 'lines') {
-    const names = ['none', 'std', 'ci95'] as const;
-    const texts = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };
-    controls.push({
-      kind: 'select',
-      id: 'interval',
-      label: t('Band'),
-      value: interval,
-      options: names.map(value => ({ value, text: texts[value] })),
-      change: value => {
-        const chosen = names.find(each => each === value) ?? 'none';
-        // A band is about a mean.
-        change({ interval: chosen, ...(chosen === 'none' ? {} : { statistic: 'mean' }) });
-      }
-    });
+    const words = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };
+    controls.push(
+      // A band is about a mean.
+      selectControl('interval', t('Band'), interval, words, chosen =>
+        change({ interval: chosen, ...(chosen === 'none' ? {} : { statistic: 'mean' }) })
+      )
+    );
   }
   return controls;
 }

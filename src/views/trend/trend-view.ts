@@ -15,6 +15,7 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
+import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
 import { selectionControls, statisticControl } from './trend-controls';
 import { trendHeatmap, trendLines } from './trend-recipe';
@@ -103,17 +104,13 @@ export class TrendView extends ViewModel<TrendOptions> {
         change => this.choose(change),
         t
       ),
-      {
-        kind: 'select',
-        id: 'kind',
-        label: t('Draw'),
-        value: options.kind,
-        options: [
-          { value: 'lines', text: t('lines') },
-          { value: 'heatmap', text: t('layer × step') }
-        ],
-        change: value => this.choose({ kind: value === 'heatmap' ? 'heatmap' : 'lines' })
-      },
+      selectControl(
+        'kind',
+        t('Draw'),
+        options.kind,
+        { lines: t('lines'), heatmap: t('layer × step') },
+        kind => this.choose({ kind })
+      ),
       transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
     ];
   }
