@@ -65,7 +65,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return concerned;
   }
 
-  restyled(): void {
+  override restyled(): void {
     this.env.refresh();
   }
 
