@@ -129,7 +129,7 @@ async function streamsModule() {
       .map(name => `'${name}'`)
       .join(' | ')};\n\n` +
     '/** One column of a stream. */\n' +
-    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc?: string;\n}\n\n' +
+    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc?: string;\n  readonly absent?: string;\n}\n\n' +
     '/** One stream: what a row is, its columns in order, and how every room treats it. */\n' +
     'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc?: string;\n  readonly instrument?: string;\n  readonly policy: Readonly<StreamPolicy>;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
     '/** Every stream by name. */\n' +

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..client import ClientError, Query
-from ..protocol import STREAM_NAMES
+from ..protocol import STREAMS, Stream, Streams
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .selection import no_rows, read_selection, tensor_index
@@ -17,6 +19,8 @@ from .selection import no_rows, read_selection, tensor_index
 __all__ = ["IndexHandler", "RunHandler", "RunsHandler", "StreamHandler"]
 
 ARROW = "application/vnd.apache.arrow.stream"
+# What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
+_PARAMETERS = {"equal": "{}", "equal_or_lowest": "{}", "ranges": "{}s", "newest_finite": "measured"}
 
 
 class RunsHandler(MegalensHandler):
@@ -90,33 +94,36 @@ class StreamHandler(MegalensHandler):
     @authorized
     async def get(self, run_id: str, stream: str) -> None:
         """Answer the rows that match, as an Arrow stream."""
-        if stream not in STREAM_NAMES:
-            known = ", ".join(STREAM_NAMES)
+        streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
+        if stream not in streams:
+            known = ", ".join(streams)
             raise ServerError(
                 404, "not-found", f"There is no stream {stream!r:.100}. The streams are {known}.", "stream"
             )
-        query, limit, lowest = self._query(stream)
+        query, limit, lowest = self._query(streams[stream])
         selection = await self.in_thread(self._read, run_id, stream, query, limit, lowest)
         if selection.every > 1:
             self.set_header("X-Megalens-Sampled-Every", str(selection.every))
         self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
+
+    def _streams(self, run_id: str) -> Streams:
+        recorded = self.registry.statistics.get(run_id) is None
+        return self.registry.folder(run_id).streams if recorded else STREAMS
 
     def _read(self, run_id: str, stream: str, query: Query, limit: int, lowest: bool) -> Any:
         if self.registry.statistics.get(run_id) is not None:
             return no_rows(stream)
         return read_selection(self.registry.folder(run_id), stream, query, limit, self.cancelled, lowest)
 
-    def _query(self, stream: str) -> tuple[Query, int, bool]:
-        known = (
-            {"flag", "part", "layers", "phase", "pass", "rank", "measured"} if stream == "tensors" else set()
-        )
-        known |= {"first", "last", "limit_bytes", "no_track_activity", "t", "token"}
+    def _query(self, stream: Stream) -> tuple[Query, int, bool]:
+        known = {_PARAMETERS[how].format(column) for column, how in stream.policy.ask.items()}
+        known |= {"where", "first", "last", "limit_bytes", "no_track_activity", "t", "token"}
         for name in self.request.query_arguments:
             if name not in known:
                 raise ServerError(
                     400,
                     "bad-parameter",
-                    f"The stream {stream} cannot be asked for {name!r:.100}.",
+                    f"The stream {stream.name} cannot be asked for {name!r:.100}.",
                     name[:100],
                 )
         most: int = self.settings["megalens_limit_bytes"]
@@ -148,6 +155,7 @@ class StreamHandler(MegalensHandler):
         layers = self.get_query_argument("layers", None)
         if layers is not None:
             query = _with_layers(query, layers)
+        query = replace(query, where=_where(self.get_query_argument("where", "{}"), stream))
         query = replace(query, measured=self.get_query_argument("measured", "false") == "true")
         return query, most if limit is None else min(limit, most), lowest
 
@@ -161,6 +169,34 @@ class StreamHandler(MegalensHandler):
                 400, "bad-parameter", f"{name} must be a whole number, and {text!r:.50} came.", name
             )
         return int(text)
+
+
+def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:
+    """Return the columns that a stream is asked for by, and what they must equal."""
+    try:
+        where = json.loads(text)
+    except (ValueError, RecursionError):
+        where = None
+    if not isinstance(where, dict):
+        raise ServerError(
+            400, "bad-parameter", f"where must be a JSON object, and {text!r:.100} came.", "where"
+        )
+    for column, value in where.items():
+        if stream.policy.ask.get(column) != "equal":
+            raise ServerError(
+                400,
+                "bad-parameter",
+                f"The stream {stream.name} cannot be asked for {column!r:.100}.",
+                "where",
+            )
+        text_wanted = pa.types.is_string(stream.schema.field(column).type)
+        fits = isinstance(value, str) if text_wanted else type(value) is int and abs(value) < 2**53
+        if not fits:
+            kind = "text" if text_wanted else "a whole number"
+            raise ServerError(
+                400, "bad-parameter", f"{column} must be {kind}, and {value!r:.50} came.", "where"
+            )
+    return tuple(where.items())
 
 
 def _with_layers(query: Query, layers: str) -> Query:

@@ -16,8 +16,6 @@ from .errors import ServerError
 
 __all__ = ["Selection", "no_rows", "read_selection", "tensor_index"]
 
-# What a row costs beside its values: the other columns, their offsets and validity.
-_ROW_BYTES = {"tensors": 160, "moments": 256, "scalars": 64, "audit": 256}
 _ENVELOPE_BYTES = 8192
 
 
@@ -65,7 +63,7 @@ def read_selection(
     kept = steps[::-1][::every][::-1]
     if every > 1:
         query = replace(query, first=int(kept[0]), last=int(kept[-1]))
-    schema = stream_schema(stream)
+    schema = folder.streams.named(stream).schema
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in folder.batches(stream, query):
@@ -143,12 +141,13 @@ def _step_sizes(folder: RunFolder, stream: str, query: Query, cancelled: threadi
     """Return the distinct steps, ascending, and the bytes of each."""
     steps: list[Any] = []
     sizes: list[Any] = []
-    columns = ["step", "shape"] if stream == "tensors" else ["step"]
+    policy = folder.streams.named(stream).policy
+    columns = ["step"] if policy.shape is None else ["step", policy.shape]
     for batch in folder.batches(stream, query, columns):
         _check(cancelled)
         step = batch.column(0).to_numpy()
-        size = np.full(len(step), float(_ROW_BYTES[stream]))
-        if stream == "tensors":
+        size = np.full(len(step), float(policy.row_bytes))
+        if policy.shape is not None:
             size += 4.0 * _entries(batch.column(1))
         distinct, where = np.unique(step, return_inverse=True)
         steps.append(distinct)

@@ -8,6 +8,7 @@ export * from './messages.generated';
 export * from './moment-statistics';
 export * from './natural-order';
 export * from './protocol-error';
+export * from './streams';
 export * from './streams.generated';
 export * from './tensor-name';
 export * from './view-options';

@@ -14,6 +14,7 @@ export interface IStreamField {
   readonly name: string;
   readonly type: FieldType;
   readonly doc?: string;
+  readonly absent?: string;
 }
 
 /** One stream: what a row is, its columns in order, and how every room treats it. */

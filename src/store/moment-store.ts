@@ -1,4 +1,6 @@
 import type { StreamTable } from '../protocol/frame-table';
+import { pageBytes } from '../protocol/streams';
+import { STREAMS } from '../protocol/streams.generated';
 import { joinRows, MomentColumns, MOMENT_ROW_BYTES, type MomentRow } from './moment-columns';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
 import { thinSteps } from './moment-thinning';
@@ -14,7 +16,7 @@ export const MOMENT_STATS: readonly MomentStat[] = [
 ];
 
 /** Rows that are kept when nobody says otherwise. */
-export const MOMENT_ROWS = 1_500_000;
+export const MOMENT_ROWS = Math.floor(pageBytes(STREAMS.moments) / MOMENT_ROW_BYTES);
 
 interface IStat {
   readonly columns: MomentColumns;
