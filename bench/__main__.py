@@ -18,7 +18,6 @@ NAMES = (
     "tracer",
     "statistics",
     "wire",
-    "aggregation",
     "moments_grouping",
     "browser",
     "hub_load",

@@ -63,9 +63,9 @@ function bare({ step, name_id, count, mean, m2, m3, m4 }, groupOf, groups) {
 }
 
 try {
-  const { groupMoments, MomentShelf, WorkQueue } = await load('src/aggregate/index.ts');
+  const { groupMoments, MomentCache, WorkQueue } = await load('src/aggregate/index.ts');
   const queue = new WorkQueue(await workers());
-  const shelf = new MomentShelf(queue);
+  const cache = new MomentCache(queue);
   const arrow = tableFromIPC(readFileSync(process.argv[2]));
   const columns = arrow.toColumns();
   const names = JSON.parse(process.argv[3]);
@@ -77,9 +77,9 @@ try {
     'tensor × step': [ids, names.length],
     total: [ids.map(() => 0), 1]
   };
-  const ask = (from, by) => groupMoments(from, { stat: 'grad', statistic: 'kurtosis', by }, undefined, shelf);
+  const ask = (from, by) => groupMoments(from, { stat: 'grad', statistic: 'kurtosis', by }, undefined, cache);
   const ways = {
-    // A source that the shelf has not met: its rows are brought and handed to the worker first.
+    // A source that the cache has not met: its rows are brought and handed to the worker first.
     load: async () => (await ask({ ...source }, [])).value
   };
   for (const [question, by] of Object.entries(BY)) {

@@ -1,4 +1,4 @@
-import { MomentDesk } from './moment-desk';
+import { MomentTables } from './moment-tables';
 import { answer, type Buffers, type WorkerRequest } from './worker-port';
 
 /** The worker's side of the page; its types are not those of a page. */
@@ -9,8 +9,8 @@ interface IWorkerScope {
 
 const scope = globalThis as unknown as IWorkerScope;
 
-const desk = new MomentDesk();
+const tables = new MomentTables();
 
 scope.onmessage = event => {
-  scope.postMessage(...answer(event.data, desk));
+  scope.postMessage(...answer(event.data, tables));
 };

@@ -2,14 +2,14 @@ import type { IMomentGroups, IMomentQuery, IMomentSource } from '../store/moment
 import { ClientError } from '../client/client-error';
 import { AggregateError } from './aggregate-error';
 import { statsOf } from './moment-ratio';
-import { pageShelf, type MomentShelf } from './moment-shelf';
+import { pageCache, type MomentCache } from './moment-cache';
 
 /**
  * Group the statistics of a run: from its rows where they can be brought here, which is done once, else as the server groups them.
  *
  * @param source - The run's moments.
  * @param question - What is asked and how it is shaped.
- * @param shelf - Where rows are kept; one that the page shares when absent.
+ * @param cache - Where rows are kept; one that the page shares when absent.
  * @throws AggregateError when the question contradicts itself, `mixed` when inputs and outputs would enter one group.
  * @throws StoreError when the source cannot answer.
  */
@@ -17,9 +17,9 @@ export async function groupMoments(
   source: IMomentSource,
   question: IMomentQuery,
   signal?: AbortSignal,
-  shelf: MomentShelf = pageShelf
+  cache: MomentCache = pageCache
 ): Promise<IMomentGroups> {
-  const answer = await shelf.ask(
+  const answer = await cache.ask(
     source,
     statsOf(question),
     tables => ({ kind: 'group', tables, question }),

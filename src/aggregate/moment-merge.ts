@@ -1,11 +1,19 @@
 import type { IMergedMoments } from '../protocol/moment-statistics';
-import type { MomentTable } from './moment-table';
 
 /** What of the moments is merged. */
 export interface IMomentNeeds {
   /** Highest power of the deviations: 0 is none, 1 the mean alone. */
   readonly power: number;
   readonly extremes: boolean;
+}
+
+/** Rows that are merged: those of a table, or those that arquero hands over. */
+export interface IMergeRows {
+  readonly columns: Readonly<
+    Record<Exclude<keyof IMergedMoments, 'm2Error' | 'm4Error'> | 'rounding', Float64Array>
+  >;
+  /** Whether any row has rounding or non-finite values: passes over what is 0 everywhere are left out. */
+  readonly any: { readonly rounding: boolean; readonly nonFinite: boolean };
 }
 
 const NONE = new Float64Array(0);
@@ -23,7 +31,7 @@ const NONE = new Float64Array(0);
  * @param needs - Columns that nobody needs stay empty.
  */
 export function mergeRows(
-  table: MomentTable,
+  table: IMergeRows,
   first: number,
   cell: Int32Array,
   cells: number,
@@ -69,10 +77,11 @@ export function mergeRows(
         const square = d * d;
         (m2[to] as number) += two + size * square;
         if (high) {
-          const three = m3s[row] as number;
-          (m3[to] as number) += three + 3 * d * two + size * square * d;
+          const [three, four] = [m3s[row] as number, m4s[row] as number];
+          // No distance takes nothing of an infinite spread: 0 × ∞ would be NaN.
+          (m3[to] as number) += d === 0 ? three : three + 3 * d * two + size * square * d;
           (m4[to] as number) +=
-            (m4s[row] as number) + 4 * d * three + 6 * square * two + size * square * square;
+            d === 0 ? four : four + 4 * d * three + 6 * square * two + size * square * square;
         }
       }
     }
@@ -94,7 +103,7 @@ export function mergeRows(
 }
 
 /** Rows of which no two are merged: views of their columns. */
-export function rowsAsTheyAre(table: MomentTable, first: number, rows: number): IMergedMoments {
+export function rowsAsTheyAre(table: IMergeRows, first: number, rows: number): IMergedMoments {
   const of = (name: Exclude<keyof IMergedMoments, 'm2Error' | 'm4Error'>): Float64Array =>
     table.columns[name].subarray(first, first + rows);
   const own = Int32Array.from({ length: table.any.rounding ? rows : 0 }, (_, row) => row);
@@ -115,7 +124,7 @@ export function rowsAsTheyAre(table: MomentTable, first: number, rows: number): 
 
 /** The worst case of sums of x² and x⁴ that are each off by a row's rounding. */
 function errors(
-  { columns }: MomentTable,
+  { columns }: IMergeRows,
   first: number,
   cell: Int32Array,
   cells: number
@@ -137,7 +146,7 @@ function errors(
 
 /** Least and greatest of each cell: what is not known of one row is not known of the cell. */
 function extremes(
-  { columns }: MomentTable,
+  { columns }: IMergeRows,
   first: number,
   cell: Int32Array,
   cells: number
@@ -156,7 +165,7 @@ function extremes(
 }
 
 function nonFinite(
-  { columns, any }: MomentTable,
+  { columns, any }: IMergeRows,
   first: number,
   cell: Int32Array,
   cells: number

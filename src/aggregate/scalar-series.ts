@@ -1,7 +1,6 @@
 import type { ScalarsOptions } from '../protocol/views.generated';
 import type { IScalarColumns } from '../store/source';
 import { decimate } from './decimate';
-import { loadArquero } from './load-arquero';
 import { trailingMean } from './trailing-mean';
 
 /** One named scalar as it is drawn. All arrays have one length. */
@@ -44,30 +43,20 @@ export function chosenNames(present: Iterable<string>, names?: readonly string[]
  * @param shape - What to draw.
  * @returns One series per name, in the order of the names.
  */
-export async function scalarSeries(columns: IScalarColumns, shape: IScalarShape): Promise<IScalarSeries[]> {
-  const { table } = await loadArquero();
+export function scalarSeries(columns: IScalarColumns, shape: IScalarShape): IScalarSeries[] {
   const names = chosenNames(Object.keys(columns.units), shape.names);
   const [from, to] = shape.steps ?? [-Infinity, Infinity];
-  const { step, time, value, name } = columns;
-  const rows = table({ step, time, value, name })
-    .params({ wanted: names, from, to })
-    .filter((row: IRow, $: IParams) => row.step >= $.from && row.step <= $.to)
-    .reify();
-  const all = {
-    step: rows.array('step'),
-    time: rows.array('time'),
-    value: rows.array('value'),
-    name: rows.array('name')
-  };
-  const byName = new Map<string, ArrayLike<number>>();
-  for (const indices of rows.groupby('name').partitions() as Iterable<Uint32Array>) {
-    byName.set(String(all.name[indices[0] ?? 0]), indices);
-  }
+  const byName = new Map<string, number[]>(names.map(name => [name, []]));
+  columns.step.forEach((step, row) => {
+    if (step >= from && step <= to) {
+      byName.get(columns.name[row] ?? '')?.push(row);
+    }
+  });
   return names.map(wanted => {
     const indices = byName.get(wanted) ?? [];
-    const pick = (column: ArrayLike<unknown>): Float64Array =>
-      Float64Array.from(indices, index => Number(column[index]));
-    const series = { step: pick(all.step), time: pick(all.time), raw: pick(all.value) };
+    const pick = (column: Float64Array): Float64Array =>
+      Float64Array.from(indices, index => column[index] ?? Number.NaN);
+    const series = { step: pick(columns.step), time: pick(columns.time), raw: pick(columns.value) };
     const smooth = trailingMean(series.raw, shape.smoothing ?? 0);
     const x = shape.x === 'time' ? series.time : series.step;
     const { kept, of } = decimate(x, smooth, shape.points ?? 4000);
@@ -84,13 +73,4 @@ export async function scalarSeries(columns: IScalarColumns, shape: IScalarShape)
       nonFinite: series.raw.reduce((sum, point) => sum + (Number.isFinite(point) ? 0 : 1), 0)
     };
   });
-}
-
-interface IRow {
-  step: number;
-}
-
-interface IParams {
-  from: number;
-  to: number;
 }

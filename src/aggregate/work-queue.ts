@@ -1,9 +1,7 @@
 import { AggregateError } from './aggregate-error';
-import { MomentDesk, type DeskAnswer, type DeskQuestion } from './moment-desk';
+import { MomentTables, type TableAnswer, type TableQuestion } from './moment-tables';
 import { isKnown, momentsOf, remember } from './moments';
 import { packTensors, packedMoments, unpackMoments } from './moments-pack';
-import { rollup, type IRollup, type IRollupRows } from './rollup';
-import type { Statistic } from './statistics';
 import type { Buffers, WorkerAnswer, WorkerQuestion, WorkerReply } from './worker-port';
 
 /** The part of a worker that is used: a browser's, or a Node worker behind the same two handlers. */
@@ -24,7 +22,7 @@ export const WORKER_ROWS = 100_000;
 const PACK_VALUES = 8 << 20;
 
 /** Where tables of moments are kept. */
-export type DeskPlace = 'here' | 'worker';
+export type TablePlace = 'here' | 'worker';
 
 interface IWaiting {
   /** Does the same work here, or throws where it cannot be done here. */
@@ -39,26 +37,6 @@ export class WorkQueue {
    * @param factory - Opens the worker on first use; the browser's own when absent.
    */
   constructor(private readonly factory: WorkerFactory = browserWorker) {}
-
-  /**
-   * Group rows by step and layer and take statistics of each group.
-   *
-   * @param rows - Their columns stay as they are: the worker is given a copy.
-   * @throws AggregateError as `rollup`, and when the queue was disposed of.
-   */
-  async roll(rows: IRollupRows, statistics: readonly Statistic[]): Promise<IRollup> {
-    const worker = await this.workerFor(rows.value.length);
-    if (worker === null) {
-      return rollup(rows, statistics);
-    }
-    const copy = { step: rows.step.slice(), layer: rows.layer.slice(), value: rows.value.slice() };
-    const buffers = [copy.step.buffer, copy.layer.buffer, copy.value.buffer];
-    const answer = await this.ask(worker, { kind: 'rollup', rows: copy, statistics }, buffers, () => ({
-      kind: 'rollup',
-      result: rollup(rows, statistics)
-    }));
-    return answer.kind === 'rollup' ? answer.result : rollup(rows, statistics);
-  }
 
   /**
    * Sum tensors up, so that `momentsOf` knows them; those that it knows already cost nothing.
@@ -94,18 +72,18 @@ export class WorkQueue {
   }
 
   /** Where tables of many rows are kept: in the worker where there is one. */
-  async placeOf(): Promise<DeskPlace> {
+  async placeOf(): Promise<TablePlace> {
     return (await this.workerFor(Infinity)) === null ? 'here' : 'worker';
   }
 
   /**
-   * Ask the desk that keeps tables of moments, here or in the worker.
+   * Ask the tables of moments, here or in the worker.
    *
    * @param place - As `placeOf` said when the tables were loaded.
    * @param buffers - Memory that the worker takes over.
-   * @throws AggregateError as the desk; `lost` when the worker that kept the tables broke.
+   * @throws AggregateError as `MomentTables`; `lost` when the worker that kept the tables broke.
    */
-  async desk(place: DeskPlace, question: DeskQuestion, buffers: Buffers): Promise<DeskAnswer> {
+  async askTables(place: TablePlace, question: TableQuestion, buffers: Buffers): Promise<TableAnswer> {
     if (place === 'here') {
       return this.here.ask(question);
     }
@@ -113,10 +91,10 @@ export class WorkQueue {
     if (worker === null) {
       throw lost();
     }
-    const answer = await this.ask(worker, { kind: 'desk', question }, buffers, () => {
+    const answer = await this.ask(worker, { kind: 'tables', question }, buffers, () => {
       throw lost();
     });
-    if (answer.kind !== 'desk') {
+    if (answer.kind !== 'tables') {
       throw lost();
     }
     return answer.answer;
@@ -195,7 +173,7 @@ export class WorkQueue {
     entries.forEach(each);
   }
 
-  private readonly here = new MomentDesk();
+  private readonly here = new MomentTables();
   private readonly waiting = new Map<number, IWaiting>();
   private worker: Promise<IAggregateWorker | null> | null = null;
   private asked = 0;

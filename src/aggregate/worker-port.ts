@@ -1,24 +1,20 @@
 import { AggregateError, type AggregateErrorCode } from './aggregate-error';
 import type { IMomentGroups } from '../store/moment-source';
-import type { DeskAnswer, DeskQuestion, MomentDesk } from './moment-desk';
+import type { TableAnswer, TableQuestion, MomentTables } from './moment-tables';
 import { packedMoments, type ITensorPack } from './moments-pack';
-import { rollup, type IRollup, type IRollupRows } from './rollup';
-import type { Statistic } from './statistics';
 
 /** What the worker can be asked. */
 export type WorkerQuestion =
-  | { readonly kind: 'rollup'; readonly rows: IRollupRows; readonly statistics: readonly Statistic[] }
   | { readonly kind: 'moments'; readonly pack: ITensorPack }
-  | { readonly kind: 'desk'; readonly question: DeskQuestion };
+  | { readonly kind: 'tables'; readonly question: TableQuestion };
 
 /** What goes to the worker. */
 export type WorkerRequest = WorkerQuestion & { readonly id: number };
 
-/** What the worker answers: a rollup, packed sums of each tensor, or what its desk says of the tables that are there. */
+/** What the worker answers: packed sums of each tensor, or what its tables say. */
 export type WorkerAnswer =
-  | { readonly kind: 'rollup'; readonly result: IRollup }
   | { readonly kind: 'moments'; readonly packed: Float64Array }
-  | { readonly kind: 'desk'; readonly answer: DeskAnswer };
+  | { readonly kind: 'tables'; readonly answer: TableAnswer };
 
 /** What comes back. */
 export type WorkerReply =
@@ -31,26 +27,21 @@ export type Buffers = ArrayBufferLike[];
 /**
  * Answer one request, as the worker does.
  *
- * @param desk - Keeps the tables of moments between requests.
+ * @param tables - Keeps the tables of moments between requests.
  * @returns The reply, and the buffers that can be handed over with it.
  */
-export function answer(request: WorkerRequest, desk: MomentDesk): [WorkerReply, Buffers] {
+export function answer(request: WorkerRequest, tables: MomentTables): [WorkerReply, Buffers] {
   const { id } = request;
   try {
     if (request.kind === 'moments') {
       const packed = packedMoments(request.pack);
       return [{ id, answer: { kind: 'moments', packed } }, [packed.buffer]];
     }
-    if (request.kind === 'desk') {
-      const said = desk.ask(request.question);
-      return [
-        { id, answer: { kind: 'desk', answer: said } },
-        said.kind === 'groups' ? buffersOf(said.groups) : []
-      ];
-    }
-    const result = rollup(request.rows, request.statistics);
-    const columns = [result.step, result.layer, ...Object.values(result.statistics)];
-    return [{ id, answer: { kind: 'rollup', result } }, columns.map(column => column.buffer)];
+    const said = tables.ask(request.question);
+    return [
+      { id, answer: { kind: 'tables', answer: said } },
+      said.kind === 'groups' ? buffersOf(said.groups) : []
+    ];
   } catch (error) {
     const code = error instanceof AggregateError ? error.code : 'invalid';
     return [{ id, error: error instanceof Error ? error.message : String(error), code }, []];

@@ -109,7 +109,7 @@ describe('scalarSeries', () => {
   });
 
   it('cuts a range of steps, smooths and keeps the raw numbers beside', async () => {
-    const series = await scalarSeries(columns({ loss: [8, 6, 4, 2], lr: [1, 1, 1, 1] }), {
+    const series = scalarSeries(columns({ loss: [8, 6, 4, 2], lr: [1, 1, 1, 1] }), {
       steps: [2, 4],
       smoothing: 2
     });
@@ -123,7 +123,7 @@ describe('scalarSeries', () => {
 
   it('thins long series out and counts what it left and what is not finite', async () => {
     const long = Array.from({ length: 20_000 }, (_, index) => (index === 12_345 ? NaN : index % 100));
-    const [lr, loss] = await scalarSeries(columns({ loss: long, lr: [NaN] }), {
+    const [lr, loss] = scalarSeries(columns({ loss: long, lr: [NaN] }), {
       names: ['lr', 'loss'],
       points: 500
     });
@@ -134,6 +134,6 @@ describe('scalarSeries', () => {
   });
 
   it('answers nothing for no scalars', async () => {
-    expect(await scalarSeries(columns({}), {})).toEqual([]);
+    expect(scalarSeries(columns({}), {})).toEqual([]);
   });
 });

@@ -36,7 +36,7 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     this._known = Object.keys(columns.units);
     const { names, x, smoothing } = this.options;
     const steps = this.env.within(this.options.steps);
-    const series = await scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
+    const series = scalarSeries(columns, { names, steps, x, smoothing, points: MOST_POINTS });
     this._lines = linesOf(series, smoothing > 1, x);
     if (this._lines.length === 0) {
       return { state: this._empty(columns) };

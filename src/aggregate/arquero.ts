@@ -1,0 +1,168 @@
+/**
+ * The package's entry for tables in TypeScript: `import { aq, moments } from 'megalens/aggregate'`. It brings arquero and nothing of JupyterLab.
+ * The page loads it by `loadTables`, on first use.
+ */
+import * as aq from 'arquero';
+import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/moment-statistics';
+import type { IMergedMoments, MomentStatisticName } from '../protocol/moment-statistics';
+import { parseName, type ITensorName } from '../protocol/tensor-name';
+import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathered-moments';
+
+export { aq };
+
+/** What a rollup keeps of rows so that they can be merged again. */
+const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nan_count', 'inf_count'] as const;
+
+/** A column that can be made of rows of moments. */
+export type MomentAggregate = MomentStatisticName | (typeof SUFFICIENT)[number];
+
+/** A column that a tensor's name says. */
+export type NameColumn = keyof ITensorName;
+
+const MOMENTS: readonly GatheredColumn[] = ['count', 'mean', 'm2', 'm3', 'm4'];
+const NAME_COLUMNS = Object.keys(parseName('')) as NameColumn[];
+const BEFORE = 'moments_';
+
+/** The columns that a statistic is made of; with those of its powers, so that all statistics of a rollup share one pass. */
+function columnsOf(name: MomentAggregate): readonly GatheredColumn[] {
+  switch (name) {
+    case 'min':
+    case 'max':
+      return ['count', name];
+    case 'nonfinite':
+      return ['nan_count', 'inf_count'];
+    case 'nan_count':
+    case 'inf_count':
+      return [name];
+    default:
+      return MOMENTS;
+  }
+}
+
+/** One column of merged moments, as the explorer reads it. */
+function read(of: IMergedMoments, name: MomentAggregate): Float64Array {
+  switch (name) {
+    case 'count':
+    case 'm2':
+    case 'm3':
+    case 'm4':
+      return of[name];
+    case 'nan_count':
+    case 'inf_count':
+      return of.nonFinite;
+    default:
+      return readMoments(of, name);
+  }
+}
+
+const ALL: readonly MomentAggregate[] = [...new Set([...SUFFICIENT, ...MOMENT_STATISTICS])];
+
+/** What arquero keeps of a group; all operators of one pass share it. */
+interface IState {
+  gathered: GatheredMoments;
+  cell: number;
+  /** Whether it is a window's. */
+  readonly stream: boolean;
+}
+
+const nothing = (): void => undefined;
+/** What an operator does that reads what another one gathers. */
+const IDLE = { init: nothing, add: nothing, rem: nothing };
+
+const stateOf = (state: object): IState => state as IState;
+
+/** Tell arquero what `op.moments_…` mean. */
+function register(): void {
+  const gather = `${BEFORE}rows`;
+  aq.addAggregateFunction(
+    gather,
+    {
+      create: () => {
+        // One for all groups of a rollup: they are merged in one go, as the explorer's are. A window's frame moves, and is merged by itself.
+        const all = new GatheredMoments();
+        return {
+          init: (of: object) => {
+            const state = stateOf(of);
+            state.gathered = state.stream ? new GatheredMoments() : all;
+            state.cell = state.gathered.open();
+          },
+          add: (of: object, row: IGatheredRow) => stateOf(of).gathered.add(stateOf(of).cell, row),
+          rem: (of: object) => stateOf(of).gathered.removeFirst(),
+          value: () => null
+        };
+      },
+      param: [1]
+    },
+    { override: true }
+  );
+  const add = (name: string, column: (of: IMergedMoments) => Float64Array): void =>
+    aq.addAggregateFunction(
+      BEFORE + name,
+      {
+        create: () => ({
+          ...IDLE,
+          value: (of: object) => stateOf(of).gathered.column(name, column)[stateOf(of).cell]
+        }),
+        param: [1],
+        req: [gather]
+      },
+      { override: true }
+    );
+  ALL.forEach(name => add(name, of => read(of, name)));
+  MOMENT_STATISTICS.forEach(name => add(`${name}_error`, of => readMomentErrors(of, name)));
+  for (const column of NAME_COLUMNS) {
+    aq.addFunction(BEFORE + column, (name: unknown) => parsed(String(name))[column], { override: true });
+  }
+}
+
+const PARSED = new Map<string, ITensorName>();
+
+function parsed(name: string): ITensorName {
+  const known = PARSED.get(name) ?? parseName(name);
+  if (PARSED.size > 100_000) {
+    PARSED.clear();
+  }
+  PARSED.set(name, known);
+  return known;
+}
+
+function expression(name: string, columns: readonly GatheredColumn[]): string {
+  return `d => op.${BEFORE}${name}({${columns.map(column => `${column}: d.${column}`).join(', ')}})`;
+}
+
+/** Makes the expression of one column. */
+type Aggregate = () => string;
+
+/** What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or `rolling`. */
+export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggregate>> {
+  /** How far a statistic may be off by the rounding of raw sums, in its own unit; of rows with a column `rounding`. */
+  error(statistic: MomentStatisticName): string;
+  /** All columns that rows of merged groups need to be merged again. */
+  sufficient(): Record<(typeof SUFFICIENT)[number], string>;
+  /** Columns that the name of each row's tensor says, for `derive`. */
+  names<T extends NameColumn>(...columns: T[]): Record<T, string>;
+}
+
+/**
+ * Statistics over rows of the stream `moments`, or over rows that were merged of it: merged exactly, as if all values of a group had been one tensor.
+ *
+ * `table.groupby('layer', 'step').rollup({ kurtosis: moments.kurtosis() })`
+ */
+export const moments: IMomentAggregates = {
+  ...(Object.fromEntries(ALL.map(name => [name, () => expression(name, columnsOf(name))])) as Record<
+    MomentAggregate,
+    Aggregate
+  >),
+  error: statistic => expression(`${statistic}_error`, [...MOMENTS, 'rounding']),
+  sufficient: () =>
+    Object.fromEntries(SUFFICIENT.map(name => [name, moments[name]()])) as ReturnType<
+      IMomentAggregates['sufficient']
+    >,
+  names: (...columns) =>
+    Object.fromEntries(columns.map(column => [column, `d => op.${BEFORE}${column}(d.name)`])) as Record<
+      (typeof columns)[number],
+      string
+    >
+};
+
+register();

@@ -1,0 +1,84 @@
+import type { IMomentGroups, MomentColumn } from '../store/moment-source';
+import { AggregateError } from './aggregate-error';
+import { aq } from './arquero';
+import { readDerive, readFilter, type TableColumns } from './table-expression';
+
+export { readDerive, readFilter };
+
+/** A table of arquero's. */
+export type Table = ReturnType<typeof aq.table>;
+
+/** What a person wrote below a table. */
+export interface ITableLines {
+  readonly derive?: string | null;
+  readonly filter?: string | null;
+}
+
+const COUNTED = new Set<string>(['layer', 'expert', 'rank', 'stage']);
+
+/** Columns that a table of groups has beside those of its key. */
+const VALUES = ['step', 'samples', 'value', 'count', 'nonfinite', 'error'] as const;
+
+/** Groups as a table of arquero's: the columns of their key, then step, samples, value, count, nonfinite and error. */
+export function groupTable(groups: IMomentGroups, by: readonly MomentColumn[]): Table {
+  const keys = by.map((column, at): [string, unknown[]] => [
+    column,
+    Array.from(groups.group, group => groups.keys[group]?.[at] ?? null)
+  ]);
+  const { step, samples, value, count, nonFinite: nonfinite, error } = groups;
+  return aq.table([...keys, ...Object.entries({ step, samples, value, count, nonfinite, error })]);
+}
+
+/** What the columns of such a table hold. */
+export function tableColumns(by: readonly MomentColumn[]): TableColumns {
+  const keys = by.map(column => [column, COUNTED.has(column) ? 'number' : 'text'] as const);
+  return Object.fromEntries([...keys, ...VALUES.map(column => [column, 'number'] as const)]);
+}
+
+/**
+ * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one group, by step.
+ *
+ * @throws AggregateError that names the place.
+ */
+export function shapeTable(
+  table: Table,
+  by: readonly MomentColumn[],
+  { derive, filter }: ITableLines
+): Table {
+  const columns = tableColumns(by);
+  const made = derive?.trim() ? readDerive(derive, columns) : [];
+  const all = { ...columns, ...Object.fromEntries(made.map(({ name, type }) => [name, type])) };
+  const test = filter?.trim() ? readFilter(filter, all) : null;
+  try {
+    let shaped = by.length > 0 ? table.groupby(...by) : table;
+    // One after the other: each may name those before it.
+    for (const { name, code } of made) {
+      shaped = shaped.derive({ [name]: code });
+    }
+    return (test === null ? shaped : shaped.filter(test.code)).ungroup().reify();
+  } catch (error) {
+    throw new AggregateError(
+      `These columns cannot be derived. ${error instanceof Error ? error.message : String(error)}`
+    );
+  }
+}
+
+/**
+ * Write a table as comma-separated values, all digits, as pandas and spreadsheets read them.
+ *
+ * @param names - Other names for columns.
+ */
+export function tableCsv(table: Table, names: Readonly<Record<string, string>> = {}): string {
+  const text = (value: unknown): unknown =>
+    value === null || value === undefined
+      ? ''
+      : typeof value !== 'number' || Number.isFinite(value)
+        ? value
+        : Number.isNaN(value)
+          ? 'nan'
+          : value > 0
+            ? 'inf'
+            : '-inf';
+  const format = Object.fromEntries(table.columnNames().map(name => [names[name] ?? name, text]));
+  return table.rename(names).toCSV({ format });
+}
