@@ -8,7 +8,7 @@ export interface IFrame {
   readonly facet: Readonly<Record<string, unknown>>;
 }
 
-/** What frames need of a Vega view, so that the report's runtime can use them as well. */
+/** What frames need of a Vega view. */
 export interface ISceneView {
   origin(): number[];
   padding(): unknown;

@@ -12,15 +12,6 @@ export { Pictures } from './pictures';
 export { paint, type IMatrix, type IPixels } from './pixels';
 export { fill, type IOmissions, type IRecipe, type Row } from './recipe';
 export { drawSVG, sized, vegaLiteSpec, withView, type ICaption, type ILook } from './still';
-export {
-  DARK_THEME,
-  LIGHT_THEME,
-  PAGE_DARK,
-  PAGE_LIGHT,
-  readTheme,
-  themeConfig,
-  watchTheme,
-  type ITheme
-} from './theme';
+export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';
 export { Zoom, type Interval, type IZoomable, type IZoomOptions } from './zoom';
 export { warmVega } from './vega';

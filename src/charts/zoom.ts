@@ -6,7 +6,7 @@ import type { IPlace } from './frames';
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
 
-/** What can be zoomed: a `Chart`, or the report's own small host of a Vega view. */
+/** What can be zoomed, such as a `Chart`. */
 export interface IZoomable {
   readonly node: HTMLElement;
   /** Change params by name. */
