@@ -2,7 +2,8 @@
 
 from .errors import TracerError
 from .flags import FLAGS, FlagKind
-from .instrument import IHost, Instrument
+from .host import Host
+from .instrument import Instrument
 from .moments.logger import StatisticsLogger
 from .place import Place
 from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
@@ -14,7 +15,7 @@ __all__ = [
     "FlagKind",
     "FlagPoints",
     "IAdapter",
-    "IHost",
+    "Host",
     "Instrument",
     "ModelPoints",
     "Place",

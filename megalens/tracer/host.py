@@ -24,7 +24,7 @@ _ROW_BYTES = 256
 
 
 class Host:
-    """The way out of the step path of one instrument. See :class:`~megalens.tracer.instrument.IHost` for what each member does.
+    """Everything that one instrument may ask of the tracer. Each member may be called from any thread, and none waits.
 
     Parameters
     ----------
@@ -71,7 +71,11 @@ class Host:
         return self._worker is not None and self._worker.alive and not self._worker.untraced
 
     def send(self, stream: str, rows: Rows, step: int | None = None) -> int:
-        """Send rows of a stream."""
+        """Send rows of a stream, of ``step`` (the one that began last when absent).
+
+        In a task given to :meth:`later` they go at once, and the size of the frame is returned, 0 where no hub took it. From any other thread they wait
+        their turn, and 0 is returned. Rows that are too many to wait, or that no hub takes, are given up and counted.
+        """
         worker = self._worker
         if not isinstance(worker, Producer):
             return 0
@@ -92,22 +96,22 @@ class Host:
             )
 
     def later(self, task: Callable[[], Any], nbytes: int = 0) -> bool:
-        """Have something done in the producer thread."""
+        """Have something done in the producer thread, in order; False where too many bytes wait there already, and it will not be."""
         return self._worker is not None and self._worker.task(task, nbytes)
 
     def tell(self, rank: int, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Send a message to the same instrument elsewhere."""
+        """Hand a message to the same instrument on rank 0, or on the first of the tensor-parallel group: there is no way to others."""
         peers = self._peers()
         if peers is not None:
             peers.send(rank, self._name, meta, arrays)
 
     def gather(self, gatherer: IGatherer) -> None:
-        """Look after what waits for other ranks."""
+        """Have the producer thread look after what waits for other ranks, until it is done."""
         if isinstance(self._worker, Producer):
             self._worker.gather(gatherer)
 
     def caught_up(self) -> bool:
-        """Return whether all that was handed over has been taken."""
+        """Return whether the producer thread has taken all that was handed over: before, nobody is late."""
         return self._worker is None or self._worker.caught_up()
 
     def name_of(self, rank: int) -> str:
@@ -121,7 +125,7 @@ class Host:
         return peers is None or peers.members.gone(rank)
 
     def lose(self, rows: int, why: str) -> None:
-        """Count rows that never reach a hub."""
+        """Count rows that never reach a hub: ``waiting`` (too many did), ``unsent`` or ``unjoined`` (a rank's part did not come)."""
         self._health.lose(rows, why)
 
 

@@ -19,16 +19,16 @@ hook on the model while it watches nothing. What it raises is caught, said once 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import numpy as np
 import pyarrow as pa
-from torch import nn
 
 from ..protocol import FrameTemplate
-from .place import Place
 
-__all__ = ["IHost", "IGatherer", "Instrument", "Rows"]
+if TYPE_CHECKING:
+    from .host import Host
+
+__all__ = ["IGatherer", "Instrument", "Rows"]
 
 Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
 """Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
@@ -47,59 +47,6 @@ class IGatherer(Protocol):
 
     def send_ready(self, *, everything: bool = False) -> None:
         """Send what is complete; with ``everything`` wait no more."""
-
-
-class IHost(Protocol):
-    """What an instrument is given: everything that it may ask of the tracer. Each may be called from any thread, and none waits.
-
-    Attributes
-    ----------
-    place : Place
-        Where this process stands in its job.
-    roots : sequence of torch.nn.Module
-        Modules whose call is one forward pass.
-    """
-
-    place: Place
-    roots: Sequence[nn.Module]
-
-    @property
-    def sends(self) -> bool:
-        """Whether anybody takes what is handed over."""
-
-    def send(self, stream: str, rows: Rows, step: int | None = None) -> int:
-        """Send rows of a stream, of ``step`` (the one that began last when absent).
-
-        In a task given to :meth:`later` they go at once, and the size of the frame is returned, 0 where no hub took it. From any other thread they wait their
-        turn; 0 is returned. Rows that cannot wait or that no hub takes are given up and counted.
-        """
-
-    def later(self, task: Any, nbytes: int = 0) -> bool:
-        """Have ``task()`` called in the producer thread, in order; False where too many bytes wait there already, and it will not be."""
-
-    def tell(self, rank: int, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
-        """Hand a message to the same instrument on rank 0, or on the first of the tensor-parallel group: there is no way to others."""
-
-    def gather(self, gatherer: IGatherer) -> None:
-        """Have the producer thread look after what waits for other ranks, until it is done."""
-
-    def caught_up(self) -> bool:
-        """Return whether the producer thread has taken all that was handed over: before, nobody is late."""
-
-    def name_of(self, rank: int) -> str:
-        """Return what people are told of a rank."""
-
-    def gone(self, rank: int) -> bool:
-        """Return whether a rank has left the job."""
-
-    def announce(self) -> None:
-        """Tell viewers anew what there is: something of :meth:`Instrument.describe` has changed."""
-
-    def warn(self, text: str) -> None:
-        """Say a sentence to the user, once."""
-
-    def lose(self, rows: int, why: str) -> None:
-        """Count rows that never reach a hub: ``waiting`` (too many did), ``unsent`` or ``unjoined`` (a rank's part did not come)."""
 
 
 class Instrument:
@@ -121,7 +68,7 @@ class Instrument:
     step_ns = 0
     """Nanoseconds that hooks of its own have cost the training thread since :meth:`take_ns`; what the tracer calls is measured by the tracer."""
 
-    def attach(self, host: IHost) -> None:
+    def attach(self, host: Host) -> None:
         """Begin: the tracer has taken this instrument. Raises what the user is to be told."""
 
     def step_begins(self, step: int, held: bool) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import TracerError
-from .instrument import IHost, Instrument
+from .instrument import Instrument
+
+if TYPE_CHECKING:
+    from .host import Host
 
 __all__ = ["Instruments"]
 
@@ -39,7 +42,7 @@ class Instruments:
         """Return the instrument of a name, while it is attached."""
         return next((each for each in self._all if each.name == name), None)
 
-    def add(self, instrument: Instrument, host: IHost) -> None:
+    def add(self, instrument: Instrument, host: Host) -> None:
         """Attach an instrument; what other ranks have told it already is handed on first.
 
         Raises

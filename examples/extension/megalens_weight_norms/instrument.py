@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from megalens.tracer import IHost, Instrument
+from megalens.tracer import Host, Instrument
 
 STREAM = "weight_norms"
 
@@ -36,7 +36,7 @@ class WeightNorms(Instrument):
         self._step = 0
         self._held = False
 
-    def attach(self, host: IHost) -> None:
+    def attach(self, host: Host) -> None:
         """Find the weights: of a pipeline stage, those of all its model chunks."""
         self._host = host
         weights = {

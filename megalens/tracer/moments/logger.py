@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..errors import TracerError
-from ..instrument import IHost, Instrument
+from ..instrument import Instrument
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import LossScale, Scale
 from .hooks.param_rows import ParamRows
@@ -24,6 +24,7 @@ from .joining.part import MeasuredRows, MeasuredStep
 from .points import MomentPoints
 
 if TYPE_CHECKING:
+    from ..host import Host
     from ..tracer import Tracer
 
 __all__ = ["StatisticsLogger"]
@@ -153,7 +154,7 @@ class StatisticsLogger(Instrument):
 
     # What the tracer calls.
 
-    def attach(self, host: IHost) -> None:
+    def attach(self, host: Host) -> None:
         """Begin to log."""
         root = host.place.rank == 0
         self._collector = (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ...protocol import FrameTemplate, ProtocolError, Streams
+from ...protocol import FrameTemplate, ProtocolError, Stream, Streams
 from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
@@ -243,9 +243,7 @@ class Producer(Worker):
             sent = self._hub.send_made(step, lambda seq: rows.frame(step=step, seq=seq))
         else:
             declared = self._streams.named(stream)
-            batch = rows
-            if not isinstance(rows, pa.RecordBatch):
-                batch = pa.RecordBatch.from_pydict(dict(rows), schema=declared.schema)
+            batch = _batch(rows, declared)
             count = batch.num_rows
             sent = self._hub.send_frame(declared, batch, step)
         if sent:
@@ -290,3 +288,10 @@ class Producer(Worker):
             status = self._report(self.health.status())
             # Made once a second by this package itself: it is not checked against the schema each time.
             self._hub.send(json.dumps(status, ensure_ascii=False, allow_nan=False))
+
+
+def _batch(rows: Any, declared: Stream) -> Any:
+    """Return rows as a batch of their stream; its columns by name become one here, out of the step."""
+    if isinstance(rows, pa.RecordBatch):
+        return rows
+    return pa.RecordBatch.from_pydict(dict(rows), schema=declared.schema)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..instrument import IHost, Instrument
+from ..instrument import Instrument
 from ..perturb import Installed, install_perturbations
 from ..points import ModelPoints
 from .capture import Capture
 from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
+
+if TYPE_CHECKING:
+    from ..host import Host
 
 __all__ = ["TensorTracer"]
 
@@ -35,7 +38,7 @@ class TensorTracer(Instrument):
         self._points = points
         self._decode = decode
         self._warn: Callable[[str], None] = lambda text: None
-        self._host: IHost | None = None
+        self._host: Host | None = None
         self._sender: LeaderSender | MemberSender | None = None
         self._perturbed: Installed | None = None
         self._looked = self._announced = False
@@ -59,7 +62,7 @@ class TensorTracer(Instrument):
         """Bytes of pieces that other ranks sent to this one."""
         return self._sender.piece_bytes if isinstance(self._sender, LeaderSender) else 0
 
-    def attach(self, host: IHost) -> None:
+    def attach(self, host: Host) -> None:
         """Begin to send."""
         self._host, self._warn = host, host.warn
         stages = self.capture.stages

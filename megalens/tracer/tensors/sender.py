@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..instrument import IHost
 from .batch import RAW_BYTES, Batch, Row, RowMeta, count_rows, finish_rows, split_rows, tensors_table
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
 from .staging import Stage, StagePool
 from .token_texts import TokenTexts
+
+if TYPE_CHECKING:
+    from ..host import Host
 
 __all__ = ["LeaderSender", "MemberSender", "TensorSender"]
 
@@ -27,7 +29,7 @@ class TensorSender:
 
     Parameters
     ----------
-    host : IHost
+    host : Host
         Where everything goes.
     stages : StagePool
         Where the memory of a batch goes back to.
@@ -38,7 +40,7 @@ class TensorSender:
         Fired, expected, names of the missing, of the last step that said so.
     """
 
-    def __init__(self, host: IHost, stages: StagePool) -> None:
+    def __init__(self, host: Host, stages: StagePool) -> None:
         self._host = host
         self._stages = stages
         self._tiles = StagePool()
@@ -105,7 +107,7 @@ class LeaderSender(TensorSender):
         Text of one token id.
     """
 
-    def __init__(self, host: IHost, stages: StagePool, decode: Callable[[int], str] | None) -> None:
+    def __init__(self, host: Host, stages: StagePool, decode: Callable[[int], str] | None) -> None:
         super().__init__(host, stages)
         self._texts = None if decode is None else TokenTexts(decode, host.warn)
         self._pieces: PieceGatherer | None = None
@@ -154,7 +156,7 @@ class LeaderSender(TensorSender):
 class MemberSender(TensorSender):
     """Of a process that does not: compresses its pieces and sends them to the leader of its group."""
 
-    def __init__(self, host: IHost, stages: StagePool) -> None:
+    def __init__(self, host: Host, stages: StagePool) -> None:
         super().__init__(host, stages)
         self._tables: dict[tuple[RowMeta, ...], int] = {}
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...instrument import IHost
 from ..frames import STREAM, MomentFrames
 from .gathering import Gathering, WholeStep
 from .names import NameList
 from .packing import pack, unpack
 from .part import MeasuredStep
+
+if TYPE_CHECKING:
+    from ...host import Host
 
 __all__ = ["Collector", "MemberCollector", "RootCollector"]
 
@@ -23,13 +25,13 @@ class Collector:
 
     Parameters
     ----------
-    host : IHost
+    host : Host
         Where everything goes.
     names : NameList
         What this process's ids stand for.
     """
 
-    def __init__(self, host: IHost, names: NameList) -> None:
+    def __init__(self, host: Host, names: NameList) -> None:
         self._host = host
         self._names = names
         self._told = 0
@@ -97,7 +99,7 @@ class RootCollector(Collector):
         Takes each step too; for files.
     """
 
-    def __init__(self, host: IHost, names: NameList, keep: Callable[[WholeStep], None] | None = None) -> None:
+    def __init__(self, host: Host, names: NameList, keep: Callable[[WholeStep], None] | None = None) -> None:
         super().__init__(host, names)
         self._keep = keep
         self._gathering = Gathering(host.place.world_size, host.name_of, host.gone, host.warn)

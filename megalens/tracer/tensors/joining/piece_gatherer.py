@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...instrument import IHost
 from ..batch import Batch, Row
 from ..staging import Stage, StagePool
 from .joiner import Joiner
+
+if TYPE_CHECKING:
+    from ...host import Host
 
 __all__ = ["PieceGatherer"]
 
@@ -24,7 +26,7 @@ class PieceGatherer:
         Takes a step, its rows, and the stage in which they lie, which it gives back; None where they lie elsewhere.
     tiles : StagePool
         Where a stage goes back to whose rows were joined.
-    host : IHost
+    host : Host
         Takes sentences for the user, and counts what did not come.
     """
 
@@ -33,7 +35,7 @@ class PieceGatherer:
         joiner: Joiner,
         send: Callable[[int, Sequence[Row], Stage | None], None],
         tiles: StagePool,
-        host: IHost,
+        host: Host,
     ) -> None:
         self._joiner = joiner
         self._send = send
