@@ -25,6 +25,7 @@ NAMES = (
     "moments_kernel",
     "opening",
     "explorer",
+    "engine",
     "soak",
 )
 
