@@ -26,6 +26,7 @@ NAMES = (
     "moments_kernel",
     "opening",
     "explorer",
+    "engine",
     "soak",
 )
 
