@@ -40,7 +40,7 @@ const inPlace = {
     const instead = {
       'open-worker': 'export const openWorker = () => null;',
       'load-arquero':
-        'export const loadArquero = () => Promise.reject(new Error("A report has no arquero."));'
+        'export const loadArquero = () => Promise.reject(new Error("A report makes no code from text, which this needs. Open the run to do it."));'
     };
     for (const [name, contents] of Object.entries(instead)) {
       builder.onLoad({ filter: new RegExp(`src/aggregate/${name}\\.ts$`) }, () => ({ contents }));

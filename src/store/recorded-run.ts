@@ -103,9 +103,12 @@ export class RecordedRun implements IRunSource {
 
   async shapeOf(flag: string): Promise<ITensorShape> {
     const entries = (await this.index()).filter(entry => entry.flag === flag);
+    // In the order in which the run names them.
+    const known = this.hello.flags.find(({ name }) => name === flag);
+    const held = entries.flatMap(entry => entry.parts);
     const ascending = (numbers: readonly number[]): number[] => [...new Set(numbers)].sort((a, b) => a - b);
     return {
-      parts: [...new Set(entries.flatMap(entry => entry.parts))],
+      parts: [...new Set([...(known?.parts ?? []), ...held])].filter(part => held.includes(part)),
       layers: ascending(entries.flatMap(entry => entry.layers)),
       ranks: ascending(entries.flatMap(entry => entry.ranks)),
       passes: [...new Set(entries.map(entry => entry.pass))]
@@ -185,6 +188,9 @@ export class RecordedRun implements IRunSource {
   }
 
   private async ask(query: ITensorQuery, signal: AbortSignal): Promise<ITensorResult> {
+    if (query.layers?.length === 0) {
+      return { rows: [], evictedRows: 0, sampledEvery: 1 };
+    }
     const answer = await this.api.stream(
       this.id,
       'tensors',

@@ -79,7 +79,7 @@ async function use(page) {
     tips.push(await tipAt(page, stage, 0.3, 0.4));
   }
   const result = { live, tips };
-  const figure = page.locator('figure:has(.jp-MegalensSlider)').first();
+  const figure = page.locator('figure:has(.jp-MegalensSlider):has(.jp-MegalensStage image)').first();
   if ((await figure.count()) > 0) {
     Object.assign(result, await scrub(page, figure));
   }

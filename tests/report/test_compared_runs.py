@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from explored_run import BAD_STEP, SPIKE, SPIKE_STEP, write_explored_run
 from recorded_run import RUN_ID
 
 from megalens.client import open_run
-from megalens.protocol import check_view_options
+from megalens.client.other_runs import beside, kept_open
 from megalens.report import build_report
-from megalens.report.draw import draw_picture, make_pictures
-from megalens.report.moment_compare import Line, compare_lines
-from megalens.report.moment_series import Series
-from megalens.report.other_runs import beside, kept_open
+from megalens.widgets.picture import draw_picture
 
 OTHER = "20261121-090000-gpt-wide"
 
@@ -33,11 +29,10 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture
-def pictures(runs):
+def pictures(draw, runs):
     def drawn(*ids, **options):
-        checked = check_view_options({"view": "moments", "kind": "lines", "runs": list(ids), **options})
         with kept_open(beside(runs)) as others:
-            return make_pictures(runs, checked, others=others)
+            return draw(runs, others, **{"view": "moments", "kind": "lines", "runs": list(ids), **options})
 
     return drawn
 
@@ -90,7 +85,7 @@ def test_the_spike_of_another_run_is_there_at_any_length(pictures):
 
 
 @pytest.mark.slow
-def test_no_step_of_long_runs_is_compared_with_one_beside_it(tmp_path):
+def test_no_step_of_long_runs_is_compared_with_one_beside_it(draw, tmp_path):
     # More than the points that are asked for where nothing is compared; from runs of unlike lengths unlike steps would be left out.
     own = write_explored_run(tmp_path / RUN_ID, steps=2600, stats=("grad",))
     write_explored_run(
@@ -98,7 +93,7 @@ def test_no_step_of_long_runs_is_compared_with_one_beside_it(tmp_path):
     )
     view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER], "compare": "ratio"}
     with open_run(own) as run, kept_open(beside(run)) as others:
-        (shown,) = make_pictures(run, check_view_options(view), others=others)
+        (shown,) = draw(run, others, **view)
     assert not any("between its neighbours" in line for line in shown.caption)
     ((points,),) = [by_run(shown).values()]
     assert {value for _, value in points} == {1.0}
@@ -139,26 +134,3 @@ def test_a_page_and_a_cell_hold_the_other_run_and_let_go_of_it(runs):
     assert "Ratio, gpt-wide over this run" in page
     assert closed == [OTHER]
     assert "gpt-wide: dashed." in draw_picture(runs, view)[1]
-
-
-def line(x, value, key, run=0):
-    zeros = np.zeros(len(x))
-    steps = np.array(x, float)
-    return Line(
-        run, Series((key,), steps, 16 * steps, np.array(value, float), zeros, zeros, zeros, zeros > 0)
-    )
-
-
-@pytest.mark.parametrize("samples", [False, True])
-def test_lines_are_compared_between_points_where_they_do_not_meet(samples):
-    own = [line([1, 2, 4], [10, 20, 40], "a"), line([1], [1], "b")]
-    other = [line([1, 3, 5], [11, 33, 55], "a", 1), line([1], [1], "c", 1)]
-    (difference,), between = compare_lines(own, other, "difference", samples)
-    np.testing.assert_allclose(difference.series.value, [1, 3, np.nan])
-    assert (difference.run, between) == (1, 1)
-    (ratio,), _ = compare_lines(own, other, "ratio", samples)
-    np.testing.assert_allclose(ratio.series.value, [1.1, 1.1, np.nan])
-    ((nothing,), _) = compare_lines(
-        [line([1, 2], [0, np.nan], "a")], [line([1, 2], [3, 3], "a", 1)], "ratio", samples
-    )
-    assert np.isnan(nothing.series.value).all()

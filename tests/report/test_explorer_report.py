@@ -1,6 +1,7 @@
 """The explorer in reports: drawn without a network and without code from text, from rows that were grouped before."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
     assert "layer 3" in lines
     assert "all tensors" in total
     assert families.startswith("step ")
-    assert "layer 1, step" in cells or "layer 2, step" in cells
+    assert re.match(r"layer [12]\nstep \d+\n", cells)
     assert bars.startswith("layer ")
     assert "mlp" in bars
 
@@ -65,7 +66,6 @@ def test_rows_are_grouped_filtered_and_put_in_order_with_no_network(run, tmp_pat
         ["until", "#view-0 .jp-MegalensView-title", "Gradient L2 by family"],
         ["choose", 0, "Statistic", "kurtosis"],
         ["until", "#view-0 .jp-MegalensView-title", "Gradient kurtosis by family"],
-        ["click", by_value],
         ["click", by_value],
         ["until", f"{row} td:nth-child(2)", f"^{SPIKE_STEP}$"],
         ["press", 1, "More"],
@@ -107,7 +107,7 @@ def test_a_page_of_many_rows_stays_small_and_keeps_the_spike(tmp_path):
     page = build_report(open_run(folder), [{"view": "moments"}]).decode("utf-8")
     assert len(page) < 1_500_000
     assert "of 3\u2009000 steps are drawn; every minimum and maximum is kept." in page
-    assert "at step 1\u2009234, layer 17." in page
+    assert re.search("between step [^.]*1\u2009234[^.]* in layer 17", page)
 
 
 def test_a_notebook_has_pictures_and_the_call(run):

@@ -72,7 +72,7 @@ def test_a_page_answers_what_its_views_hold_and_says_what_it_does_not(page):
         ["choose", 2, "Statistic", "mean"],
         ["until", "#view-2 .jp-MegalensView-title", "mean of layers 1 to 4"],
         ["write", 1, "Layers", "2"],
-        ["until", "#view-1 .jp-MegalensView-title", "layer 2, step 30"],
+        ["until", "#view-1 .jp-MegalensView-title", "layer 2, step 40"],
         ["choose", 1, "Flag", "Queries, keys and values"],
         ["until", f"#view-1 {state}", "does not hold these rows of Queries, keys and values"],
         ["color", "#view-3 .role-axis-label text"],

@@ -1,3 +1,4 @@
+import { layersIn } from '../shared/layers';
 import type {
   HeatmapOptions,
   HistoryOptions,
@@ -27,8 +28,9 @@ export class HistoryView implements IComposition {
   readonly unpictured = '';
 
   async prepare(): Promise<void> {
-    const { layers } = await this._source.shapeOf(this._env.options.flag).catch(() => ({ layers: [] }));
-    this._first = layers[0] ?? 1;
+    const { flag, layers: chosen } = this._env.options;
+    const { layers } = await this._source.shapeOf(flag).catch(() => ({ layers: [] }));
+    this._first = layersIn(chosen, layers)[0] ?? layers[0] ?? 1;
   }
 
   layout(): readonly IPart[] {

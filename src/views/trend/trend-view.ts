@@ -74,6 +74,10 @@ export class TrendView extends ViewModel<TrendOptions> {
     this._units = columns.units?.[columns.units.length - 1] ?? 0;
     this.series = byLayer(columns);
     this.steps = [...new Set(this.series.flatMap(each => each.steps))].sort((a, b) => a - b);
+    const traced = this.steps.length === 0 && steps ? await this.source.steps(flag, phase, { pass }) : [];
+    if (steps && traced.length > 0) {
+      return { state: this._noStep(steps, traced) };
+    }
     if (this.steps.length === 0) {
       return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
     }
@@ -214,6 +218,20 @@ export class TrendView extends ViewModel<TrendOptions> {
         layout.length - 1
       ),
       action: { label: this.t('Take all positions'), run: () => this.choose({ positions: 'all' }) }
+    };
+  }
+
+  private _noStep([first, last]: readonly [number, number], traced: readonly number[]): IState {
+    return {
+      kind: 'empty',
+      sentence: this.t(
+        'Nothing was traced of steps %1 to %2: there are rows at steps %3 to %4.',
+        formatInteger(first),
+        formatInteger(last),
+        formatInteger(traced[0] ?? 0),
+        formatInteger(traced[traced.length - 1] ?? 0)
+      ),
+      action: { label: this.t('Check again'), run: () => this.actions.retry() }
     };
   }
 

@@ -1,0 +1,47 @@
+"""Views read and drawn by the engine, with their recipes."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from megalens.client import ClientError
+from megalens.client.answers import RunAnswers
+from megalens.engine import Engine
+from megalens.protocol import check_view_options
+
+ROOT = Path(__file__).parents[2]
+
+
+class Picture:
+    """A picture with the members of its recipe."""
+
+    def __init__(self, still):
+        self.title, self.caption, self.summary = still["title"], still["caption"], still["summary"]
+        recipe = still["recipe"] or {}
+        self.empty = not recipe
+        self.template, self.texts = recipe.get("template"), recipe.get("texts", {})
+        self.params, self.datasets = recipe.get("params", {}), recipe.get("datasets", {})
+
+
+@pytest.fixture(scope="session")
+def draw(tmp_path_factory):
+    """Returns the pictures of a view; ``others`` opens the runs that it compares with."""
+    out = tmp_path_factory.mktemp("engine") / "recipes.js"
+    build = ["node", "scripts/build-bundles.mjs", "tests/engine/recipes-job.ts", str(out)]
+    subprocess.run(build, cwd=ROOT, check=True)
+    engine = Engine(out)
+
+    def pictures(run, others=lambda run_id: None, **options):
+        def asked(method, body):
+            found = run if body["run"] == run.id else others(body["run"])
+            if found is None:
+                raise ClientError("There is no such run.", code="not-found")
+            return RunAnswers(found).answer(method, body)
+
+        args = {"run": run.id, "options": check_view_options(options)}
+        found, _ = engine.run("recipes", args, asked)
+        return [Picture(still) for still in found["stills"]]
+
+    yield pictures
+    engine.close()
