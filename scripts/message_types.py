@@ -82,7 +82,7 @@ class Writer:
             self._define(name, spec)
             return name
         values = spec.get("additionalProperties")
-        return f"dict[str, {self._type(values, name) if values else 'Any'}]"
+        return f"dict[str, {self._type(values, name) if isinstance(values, dict) else 'Any'}]"
 
 
 def quoted(text: str) -> str:

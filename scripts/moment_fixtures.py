@@ -8,6 +8,8 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+from megalens.protocol import MOMENT_STATISTICS
+
 __all__ = ["merge_cases", "moment_row", "name_cases", "raw_cases"]
 
 NAN = math.nan
@@ -43,19 +45,7 @@ def statistics_of(values: Sequence[float], *, nan: int = 0, inf: int = 0) -> dic
     n = len(exact)
     counts = {"count": float(n), "nan_count": float(nan), "inf_count": float(inf)}
     if not n:
-        none = [
-            "mean",
-            "variance",
-            "std",
-            "l2",
-            "rms",
-            "skewness",
-            "kurtosis",
-            "excess_kurtosis",
-            "min",
-            "max",
-        ]
-        return {**dict.fromkeys(none, NAN), **counts}
+        return {**{name: NAN for name in MOMENT_STATISTICS if name not in counts}, **counts}
     mean = sum(exact) / n
     c2, c3, c4 = (sum(((value - mean) ** power for value in exact), Fraction()) / n for power in (2, 3, 4))
     squares = sum((value**2 for value in exact), Fraction())

@@ -112,7 +112,8 @@ class Frame:
             As :meth:`table`.
         """
         expected = self.schema
-        # When the schema's message is just as this side writes it, it need not be parsed again.
+        # A body almost always begins with the schema message that this side would write, byte for byte. Then there is nothing to parse or compare,
+        # and the record batches can be read by themselves.
         message = (self.declared or STREAMS.named(self.stream)).schema_message
         own = len(message) if self.body[: len(message)] == message else 0
         batches_at = check_arrow_stream(self.body, self.stream, own)
@@ -123,7 +124,7 @@ class Frame:
             else:
                 batches = _read_other(buffer, expected, self.stream)
             for batch in batches:
-                # A full check: offsets inside a body that lies would read outside of it later.
+                # Arrow trusts the offsets in a body. A wrong one would make a later read leave the buffer, so every batch is checked in full before anybody uses it.
                 batch.validate(full=True)
         except ProtocolError:
             raise
@@ -190,7 +191,7 @@ def encode_frame(
     if time_us is None:
         time_us = time.time_ns() // 1000
     batches = table.to_batches() if isinstance(table, pa.Table) else [table]
-    # What an Arrow stream writer writes, without the copies that it makes while its memory grows.
+    # The same bytes as an Arrow stream writer's, without the copies that a writer makes while its buffer grows.
     body: list[bytes | memoryview] = [declared.schema_message]
     body += [memoryview(batch.serialize()) for batch in batches]
     body.append(_END_OF_STREAM)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from .errors import ProtocolError
 from .messages_generated import CompressorSetting, KindInfo
 
-__all__ = ["Kind", "kind_from_setting", "kind_infos"]
+__all__ = ["Kind", "kind_from_setting", "kind_infos", "number"]
 
 _Kind = TypeVar("_Kind", bound="Kind")
 
@@ -37,6 +37,18 @@ class Kind:
     def to_setting(self) -> CompressorSetting:
         """Return it as it stands in a message: its name and all its parameters."""
         return {"name": self.name, "params": asdict(self)}
+
+
+def number(title: str, description: str, low: float, high: float, default: float) -> dict[str, Any]:
+    """Return the JSON Schema of a parameter that is a number with bounds."""
+    return {
+        "type": "number",
+        "title": title,
+        "description": description,
+        "minimum": low,
+        "maximum": high,
+        "default": default,
+    }
 
 
 def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[KindInfo]:

@@ -658,6 +658,8 @@ class Status(TypedDict):
     streams: NotRequired[dict[str, StreamStatus]]
     """What has come so far, by stream; one that is not here has no rows."""
     budget: NotRequired[Budget]
+    instruments: NotRequired[dict[str, dict[str, Any]]]
+    """By name, settings and state of instruments beside those whose state has members of its own here."""
     perturbed_steps: NotRequired[int]
     """Steps that a perturbation has touched so far."""
 

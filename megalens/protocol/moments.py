@@ -91,15 +91,17 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         return merged | {name: _nothing(groups) for name in ERROR_COLUMNS}
     mean = columns["mean"]
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        # Means are summed as distances from the first of them: rows that all have the same mean lie at no distance from it, to the last bit.
+        # The mean of means is summed as distances from the first mean of the group. If all rows have the same mean, every distance is exactly 0 and the result is that mean, bit for bit.
         near = np.zeros(groups)
         near[group[::-1]] = mean[::-1]
         near[~np.isfinite(near)] = 0
         middle = near + add(n * (mean - near[group]), group) / count
         middles = middle[group]
         d = mean - middles
-        # Nor does the only row of a group whose mean is not finite.
+        # inf - inf is NaN: a row whose infinite mean is that of its group is at distance 0, too.
         d[mean == middles] = 0
+        # Central moments about the group's mean, by the binomial theorem with d = mean - middle. M1 is 0 and drops out:
+        # M2 + n d²,  M3 + 3 d M2 + n d³,  M4 + 4 d M3 + 6 d² M2 + n d⁴, each summed over the rows.
         nd, m2 = n * d, columns["m2"]
         merged |= {"mean": middle, "m2": add(m2 + nd * d, group)}
         if "m3" in columns:
@@ -163,12 +165,12 @@ def _errors(
 
 
 def _nothing(groups: int) -> Column:
-    # Most rows have only finite values and no rounding: of millions of groups this takes no memory.
+    # A view of a single zero: most rows have only finite values and no rounding, and millions of groups must not cost memory for that.
     return np.broadcast_to(np.float64(0), groups)
 
 
 def _sums(weights: Column, group: NDArray[np.integer], groups: int) -> Column:
-    # Of no rows numpy would give whole numbers.
+    # Without rows bincount returns integers.
     return np.bincount(group, weights, groups).astype(np.float64, copy=False)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .kinds import Kind, kind_from_setting, kind_infos
+from .kinds import Kind, kind_from_setting, kind_infos, number
 from .messages_generated import KindInfo
 
 __all__ = [
@@ -33,14 +33,9 @@ class Noise1(Perturbation):
     name: ClassVar[str] = "noise1"
     title: ClassVar[str] = "Additive Gaussian noise"
     properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "coefficient": {
-            "type": "number",
-            "title": "Coefficient",
-            "description": "Standard deviation of what is added to each element.",
-            "minimum": 0,
-            "maximum": 1e6,
-            "default": 0.01,
-        }
+        "coefficient": number(
+            "Coefficient", "Standard deviation of what is added to each element.", 0, 1e6, 0.01
+        ),
     }
     coefficient: float = 0.01
 
@@ -52,14 +47,13 @@ class Noise2(Perturbation):
     name: ClassVar[str] = "noise2"
     title: ClassVar[str] = "Multiplicative uniform noise"
     properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "coefficient": {
-            "type": "number",
-            "title": "Coefficient",
-            "description": "Each element is multiplied by a number from 1 − coefficient to 1 + coefficient.",
-            "minimum": 0,
-            "maximum": 1e6,
-            "default": 0.05,
-        }
+        "coefficient": number(
+            "Coefficient",
+            "Each element is multiplied by a number from 1 − coefficient to 1 + coefficient.",
+            0,
+            1e6,
+            0.05,
+        ),
     }
     coefficient: float = 0.05
 
@@ -71,14 +65,7 @@ class BitFlip(Perturbation):
     name: ClassVar[str] = "bit_flip"
     title: ClassVar[str] = "Bit flips"
     properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "rate": {
-            "type": "number",
-            "title": "Rate",
-            "description": "Share of the elements in which a bit is flipped.",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 0.0001,
-        },
+        "rate": number("Rate", "Share of the elements in which a bit is flipped.", 0, 1, 0.0001),
         "bit": {
             "title": "Bit",
             "description": "Which one, counted from 0, the lowest of the mantissa (float32 has 0 to 31, 31 is the sign; bfloat16 and float16 have 0 to 15); any is one at random.",
@@ -97,22 +84,8 @@ class Offset(Perturbation):
     name: ClassVar[str] = "offset"
     title: ClassVar[str] = "Constant offset"
     properties: ClassVar[dict[str, dict[str, Any]]] = {
-        "coefficient": {
-            "type": "number",
-            "title": "Offset",
-            "description": "What is added.",
-            "minimum": -1e6,
-            "maximum": 1e6,
-            "default": 0.01,
-        },
-        "fraction": {
-            "type": "number",
-            "title": "Fraction",
-            "description": "Share of the elements that it is added to.",
-            "minimum": 0,
-            "maximum": 1,
-            "default": 1,
-        },
+        "coefficient": number("Offset", "What is added.", -1e6, 1e6, 0.01),
+        "fraction": number("Fraction", "Share of the elements that it is added to.", 0, 1, 1),
     }
     coefficient: float = 0.01
     fraction: float = 1.0

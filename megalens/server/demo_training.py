@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..hub.discovery import live_hubs
-from .child_process import end_process
+from .child_process import end_process, start_process
 from .errors import ServerError
 
 __all__ = ["DemoTraining"]
@@ -99,17 +98,7 @@ class DemoTraining:
         self._stopped = False
         self._lines.clear()
         try:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
-                # Ctrl-C in the server's terminal asks the server first, which then ends its child.
-                start_new_session=True,
-            )
+            process = start_process(self._command)
         except OSError as error:
             raise ServerError(500, "internal", f"The demo could not be started: {error.strerror}.") from error
         self._process = process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .child_process import end_process
+from .child_process import end_process, start_process
 from .errors import ServerError
 
 __all__ = ["DIALECTS", "Translations"]
@@ -106,16 +105,7 @@ def _launch(
     # Closing its standard input ends it, so it ends with this server however that ends.
     command.append("--until-stdin-closes")
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-        )
+        process = start_process(command)
     except (OSError, ValueError) as error:
         raise ServerError(500, "internal", "The translation could not be started.") from error
     translation = _Translation(address, process)

@@ -6,20 +6,6 @@ import pyarrow as pa
 from megalens.client.moments import MomentQuery, MomentSource, TableRows
 from megalens.protocol import stream_schema
 
-READ = (
-    "mean",
-    "variance",
-    "std",
-    "l2",
-    "rms",
-    "skewness",
-    "kurtosis",
-    "excess_kurtosis",
-    "min",
-    "max",
-    "nonfinite",
-)
-
 
 def row(name, step=1, stat="grad", **more):
     values = np.random.default_rng(abs(hash((name, step, stat))) % 2**32).normal(size=4)

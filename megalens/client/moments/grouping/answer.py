@@ -64,7 +64,7 @@ class _Side:
 
 
 def given_up() -> ClientError:
-    """Return what is told who gave a question up."""
+    """Return the error of a question that was cancelled."""
     return ClientError("The question was given up.", code="cancelled")
 
 
@@ -137,10 +137,11 @@ class _Answer:
         return columns, totals
 
     def _parts(self) -> tuple[list[Part], NDArray[np.int64] | None]:
-        """Return what is merged, and how many cells each group had where some were left out already."""
+        """Return the merged cells, and how many each group had if some were left out already."""
         query = self._query
         if query.points is None or query.shaped or query.grouping.rows or self._steps <= query.points:
             return [read_part(cells, query) for cells in self._merged()], None
+        # Reading twice is cheaper than holding every cell: it happens only where groups begin or end at different steps, and at most once.
         thinner = Thinner(self._groups, self._last, query.points)
         while True:
             parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
@@ -152,6 +153,7 @@ class _Answer:
     ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
         """Return the places of what stays; how it is shown and by what its errors are multiplied, where that is not as it is; and how many groups and steps there were."""
         query = self._query
+        # Relative values and trailing means need steps before the first one shown, so they are made before those are cut off.
         if not query.shaped:
             kept = pick(cells, cells.value, query)
             return cells.place[kept], None, cells.totals

@@ -1,4 +1,4 @@
-"""Leaving out steps between the extremes, part by part, so that of millions of cells only those are held that a picture may show."""
+"""Downsampling while rows are read: steps between the extremes are dropped part by part, so that memory holds only what a picture may show."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Flags = NDArray[np.bool_]
 
 
 class Thinner:
-    """Thins parts that come in the order of their steps.
+    """Thins parts that arrive in the order of their steps.
 
-    Where a stretch of a group begins depends on the group's first and last step, which are not known before the last part has come: they are taken for the same in
-    all groups, and looked at afterwards.
+    The stretches of a group depend on its first and last step, which are known only after the last part. The first pass therefore assumes that all groups have the same first and last step.
+    :meth:`again` checks this afterwards and asks for a second pass if it was wrong.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Thinner:
         return self._seen.count
 
     def again(self) -> bool:
-        """Whether what came was thinned by wrong first and last steps; with the right ones it is to come again."""
+        """Whether the parts were thinned with wrong first and last steps. If so, all parts have to come a second time, now with the right ones."""
         seen = self._seen
         there = seen.count > 0
         if self._known is not None or (
@@ -61,7 +61,7 @@ class Thinner:
         return True
 
     def thin(self, part: Part) -> Part:
-        """Return of a part the cells that stay, in their order."""
+        """Return the cells of a part that stay, in their order."""
         if not len(part.step):
             return part
         if self._first is None:
@@ -71,6 +71,7 @@ class Thinner:
         code = part.keys["code"]
         # numpy sorts short numbers by counting them.
         order = np.argsort(code.astype(np.uint16) if len(self.count) <= 1 << 16 else code, kind="stable")
+        # From here on the cells of a group are neighbours, in the order of their steps. A run is what a group has in one stretch: it begins where the group or the stretch changes.
         code, step = code[order], part.step[order]
         changes = np.diff(code, prepend=-1) != 0
         begins = np.flatnonzero(changes)
@@ -81,7 +82,9 @@ class Thinner:
         stretch = stretches(step, first, last, self._points)
         changes[1:] |= stretch[1:] != stretch[:-1]
         keep = keep_extremes(np.flatnonzero(changes), part.value[order], part.bad[order])
+        # A part may end within a stretch: its cells are then thinned in two runs, which keeps a few more cells. `pick` thins once more at the end.
         if known is not None:
+            # Groups with few cells are shown whole.
             keep |= known.count[code] <= self._points
         return part.take(np.sort(order[keep]), self._arena)
 
@@ -123,7 +126,7 @@ def stretches(step: Whole, first: Any, last: Any, points: int) -> Whole:
 
 
 def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
-    """Say which cells stay of runs that begin at ``starts``: the first, last, least and greatest, and every one that is not finite or not known.
+    """Say which cells of each run stay: the first, last, least and greatest, and all that are not finite or not known.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def keep_extremes(starts: Whole, shown: Column, bad: Flags) -> Flags:
         compared = shown if whole else np.where(finite, shown, farthest)
         found = np.flatnonzero(compared == np.repeat(choose.reduceat(compared, starts), lengths, axis=0))
         run = np.searchsorted(starts, found // across, side="right")
-        # Of equals the first.
+        # Of equal extremes only the first stays.
         _, once = np.unique(run * across + found % across, return_index=True)
         keep.flat[found[once]] = True
     return keep

@@ -75,6 +75,7 @@ def _within(file: CachedFile, warnings: dict[str, None]) -> Superseded:
         back = np.flatnonzero(steps[1:] <= steps[:-1])
         if not len(back):
             continue
+        # A record is superseded if any later one has the same or an earlier step: compare it to the least step from the next record on.
         least = np.minimum.accumulate(steps[::-1])[::-1]
         dead[places[:-1]] = least[1:] <= steps[:-1]
         first = int(back[-1])

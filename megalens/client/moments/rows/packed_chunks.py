@@ -17,7 +17,7 @@ from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]
 
-# The last step of a chunk waits for the rest of it in the next: the fewer chunks, the less is joined.
+# The last step of a chunk is joined with its rest in the next chunk: fewer chunks mean fewer copies.
 _CHUNK_ROWS = 200_000
 _WORDS = ("stat", "name")
 
@@ -50,7 +50,7 @@ class PackedChunks:
         OSError, pyarrow.ArrowException
             When the file is gone or damaged.
         """
-        # Rows of a step that may go on in what is read next wait for those.
+        # A cell is merged once, from all rows of its step. The last step of a chunk may continue in the next one or in the next row group, so its rows wait here until a later step appears.
         waiting: list[Chunk] = []
         with pq.ParquetFile(self._path, read_dictionary=list(_WORDS)) as file:
             places = _Places(wanted)
@@ -63,6 +63,7 @@ class PackedChunks:
                 for chunk in _in_order(file, at, places, wanted, same):
                     step = chunk["step"]
                     if waiting:
+                        # What continues the waiting step goes to it; the rest begins a new one.
                         begin = int(np.searchsorted(step, waiting[0]["step"][0], side="right"))
                         waiting.append(_slice(chunk, 0, begin))
                         if begin == len(step):
@@ -88,8 +89,8 @@ class PackedChunks:
 
 
 def _in_order(file: Any, at: int, places: _Places, wanted: Wanted, same: dict[str, float]) -> Iterator[Chunk]:
-    """Read a row group in the order of its steps: little by little where its rows lie so, so that few of them are decoded and held at once."""
-    # What names the rows is read at once: its dictionary, of tens of thousands of names, is built anew by every reading.
+    """Read a row group in the order of its steps. If its rows are in that order, they are decoded batch by batch, so that few are in memory at once."""
+    # Stat and name are read in one go: every read builds the dictionary of tens of thousands of names again.
     words = file.read_row_group(at, columns=["step", *_WORDS])
     step = words["step"].to_numpy()
     place = np.concatenate([places.find(batch["stat"], batch["name"]) for batch in words.to_batches()])
