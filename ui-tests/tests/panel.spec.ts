@@ -166,11 +166,11 @@ test('a hub elsewhere is refused unless the administrator allows it', async ({ o
   await panel.getByRole('button', { name: /Connect to address/ }).click();
   const dialog = page.locator('.jp-Dialog');
   // A peer's hub has no token, and one that generates needs something to begin with.
-  await dialog.getByLabel('Speaks').selectOption('MegatronApp inference');
+  await dialog.getByLabel('Protocol').selectOption('MegatronApp inference');
   await expect(dialog.getByLabel('Token')).toHaveCount(0);
   await expect(dialog.getByLabel('Prompt')).toBeVisible();
   await page.screenshot({ path: resolve(__dirname, '../screenshots/connect-dialog.png') });
-  await dialog.getByLabel('Speaks').selectOption('Megalens');
+  await dialog.getByLabel('Protocol').selectOption('Megalens');
   await dialog.getByLabel('Address').fill('ws://127.0.0.1:1');
   await dialog.getByLabel('Token').fill('anything');
   await dialog.getByRole('button', { name: 'Connect' }).click();

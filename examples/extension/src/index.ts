@@ -9,12 +9,12 @@ export const descriptor: IViewDescriptor = {
   label: 'Open Weight Norms',
   command: 'megalens-weight-norms:open',
   offer: ['panel', 'palette'],
-  needs: { streams: ['scalars'], flag: false, absent: 'No weight norms are logged' },
+  needs: { streams: ['weight_norms'], flag: false, absent: 'No weight norms are logged' },
   options: {
     type: 'object',
     additionalProperties: false,
     properties: {
-      prefix: { type: 'string', default: 'weight_norm/', description: 'What the names drawn begin with.' },
+      contains: { type: 'string', default: '', description: 'What the names of the weights drawn contain.' },
       relative: { type: 'boolean', default: false, description: 'Divide each line by its first value.' }
     }
   }

@@ -7,21 +7,19 @@ const SVG = 'http://www.w3.org/2000/svg';
 export type Lines = ReadonlyMap<string, readonly (readonly [number, number])[]>;
 
 /** Read the norms of a run by the weight's name. Draws nothing, so that it runs anywhere. */
-export async function readNorms(source: IRunSource, { prefix, relative }: OtherOptions): Promise<Lines> {
-  const { step, value, name } = await source.scalars(null);
+export async function readNorms(source: IRunSource, { contains, relative }: OtherOptions): Promise<Lines> {
+  const { columns, length } = await source.table('weight_norms');
   const lines = new Map<string, [number, number][]>();
-  name.forEach((each, row) => {
-    if (each.startsWith(String(prefix))) {
-      const weight = each.slice(String(prefix).length);
-      const points = lines.get(weight) ?? [];
-      const first = points[0] === undefined || relative !== true ? 1 : points[0][1];
-      points.push([step[row] ?? NaN, (value[row] ?? NaN) / first]);
-      lines.set(weight, points);
+  const first = new Map<string, number>();
+  for (let row = 0; row < length; row++) {
+    const [name, step, value] = ['name', 'step', 'value'].map(column => columns[column]?.[row]);
+    if (typeof name === 'string' && name.includes(String(contains))) {
+      first.set(name, first.get(name) ?? Number(value));
+      const norm = Number(value) / (relative === true ? (first.get(name) ?? 1) : 1);
+      lines.set(name, [...(lines.get(name) ?? []), [Number(step), norm]]);
     }
-  });
-  return relative === true
-    ? new Map([...lines].map(([weight, [first, ...rest]]) => [weight, first ? [[first[0], 1], ...rest] : []]))
-    : lines;
+  }
+  return lines;
 }
 
 /** Draw the lines, each with its name as tooltip. */
@@ -56,7 +54,7 @@ export const mount: IViewModule['mount'] = async (node, source, options) => {
     node.replaceChildren(shown.size === 0 ? 'This run has no weight norms.' : drawNorms(shown));
   };
   const onChange = (_: IRunSource, change: { kind: string; stream?: string }): void => {
-    if (change.kind === 'rows' && change.stream === 'scalars') {
+    if (change.kind === 'rows' && change.stream === 'weight_norms') {
       void draw();
     }
   };

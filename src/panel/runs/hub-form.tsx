@@ -41,7 +41,7 @@ export function HubForm(props: {
             )}
       </p>
       <label>
-        {trans.__('Speaks')}
+        {trans.__('Protocol')}
         <select className="jp-mod-styled" value={speaks} onChange={event => setSpeaks(event.target.value)}>
           <option value={OURS}>{trans.__('Megalens')}</option>
           {DIALECTS.map(({ id, name }) => (
@@ -76,7 +76,7 @@ export function HubForm(props: {
       )}
       {asks && (
         <label>
-          {trans.__('Prompt that it shall go on with')}
+          {trans.__('Prompt to continue')}
           <input
             className="jp-mod-styled"
             type="text"

@@ -115,7 +115,7 @@ export function runNotice(
       return {
         tone: 'warning',
         sentence: trans.__(
-          'The connection broke and is being made again (attempt %1). What was missed is caught up.',
+          'The connection was lost. Connecting again (attempt %1); what was missed meanwhile will be there.',
           connection.attempt
         ),
         detail: connection.message,
@@ -172,7 +172,7 @@ export function runNotice(
     return {
       tone: 'warning',
       sentence: trans.__(
-        'No frame for %1 s. What you see is from step %2.',
+        'No new data for %1 s. What you see is from step %2.',
         formatInteger(Math.max(3, summary.staleFor() ?? 3)),
         step
       ),
@@ -283,7 +283,7 @@ function endedNotice(
       }
     : {
         tone: 'warning',
-        sentence: trans.__('The training process ended without a goodbye after step %1.', step),
+        sentence: trans.__('The training process ended unexpectedly after step %1.', step),
         action: recorded
           ? recordingAction(entry, trans)
           : { id: 'open-scalars', label: trans.__('Open the scalars so far') }

@@ -89,7 +89,7 @@ export function CostBox({ open, trans }: ICostProps): React.ReactElement | null 
       )}
       {budget !== undefined && budget.gave_up.length > 0 ? (
         <>
-          <p>{trans.__('Given up to stay inside:')}</p>
+          <p>{trans.__('Left out to stay within the budget:')}</p>
           <ol>
             {budget.gave_up.map(sentence => (
               <li key={sentence}>{sentence}</li>
@@ -97,7 +97,7 @@ export function CostBox({ open, trans }: ICostProps): React.ReactElement | null 
           </ol>
         </>
       ) : (
-        limit !== null && <p>{trans.__('Nothing was given up.')}</p>
+        limit !== null && <p>{trans.__('Nothing was left out.')}</p>
       )}
     </div>
   );
@@ -149,9 +149,9 @@ function budgetText(budget: Budget, trans: TranslationBundle): string {
     case 'measuring':
       return trans.__('Measuring: %1 steps compared so far.', steps);
     case 'inside':
-      return trans.__('Inside it, by %1 steps compared.', steps);
+      return trans.__('Within the budget, measured over %1 steps.', steps);
     case 'over':
-      return trans.__('Over it, and nothing is left to give up: trace fewer flags or layers.');
+      return trans.__('Over the budget, and nothing more can be left out. Trace fewer flags or layers.');
   }
 }
 

@@ -12,7 +12,7 @@ export function OriginChips(props: { origin: Origin; trans: TranslationBundle })
       {kind === 'replay' ? (
         <span
           className="jp-MegalensChip"
-          title={trans.__('A recorded run that is sent again as if it were live: %1', name ?? '')}
+          title={trans.__('A recorded run, replayed as if it were live: %1', name ?? '')}
         >
           {speed === undefined || speed === 1 ? trans.__('replay') : trans.__('replay × %1', speed)}
         </span>
@@ -33,7 +33,7 @@ export function OriginChips(props: { origin: Origin; trans: TranslationBundle })
         <span
           className="jp-MegalensChip jp-mod-warn"
           title={trans.__(
-            'This hub sends no step numbers. They were made out from the order of what it sends, and may differ from the training’s own.'
+            'This hub sends no step numbers. They are inferred from the order of its messages and may differ from the training’s own.'
           )}
         >
           {trans.__('steps inferred')}

@@ -49,7 +49,7 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
             value={formatInteger(lost)}
             warn={lost > 0}
             title={trans.__(
-              'Rows given up: %1 by the tracer, %2 on the way to this page, %3 by the recording',
+              'Rows dropped: %1 by the tracer, %2 on the way to this page, %3 by the recording',
               formatInteger(dropped.producer),
               formatInteger(dropped.viewer),
               formatInteger(dropped.recorder)

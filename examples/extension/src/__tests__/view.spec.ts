@@ -7,12 +7,16 @@ import plugin from '../index';
 
 const options = { view: 'weight_norms', relative: true } as unknown as ViewOptions;
 
-/** A run that logged the norms of two weights, and a loss. */
+/** A run that logged the norms of two weights. */
 function source(): IRunSource {
-  const name = ['weight_norm/fc', 'loss', 'weight_norm/qkv', 'weight_norm/fc', 'weight_norm/qkv'];
+  const columns = {
+    name: ['fc', 'qkv', 'fc', 'qkv'],
+    step: Float64Array.of(1, 1, 2, 2),
+    value: Float64Array.of(4, 2, 6, 1)
+  };
   const changed = new Signal<object, unknown>({});
-  const [step, value] = [Float64Array.of(1, 1, 1, 2, 2), Float64Array.of(4, 9, 2, 6, 1)];
-  return { changed, scalars: async () => ({ name, step, value }) } as unknown as IRunSource;
+  const table = async (stream: string) => ({ columns, length: stream === 'weight_norms' ? 4 : 0 });
+  return { changed, table } as unknown as IRunSource;
 }
 
 it('the view of another package is registered, drawn, changed, copied and let go of as any other', async () => {
@@ -28,12 +32,12 @@ it('the view of another package is registered, drawn, changed, copied and let go
   const node = document.createElement('div');
   const view = await mountView(node, source(), options);
   expect(node.querySelectorAll('polyline')).toHaveLength(2);
-  expect(view.options).toEqual({ view: 'weight_norms', prefix: 'weight_norm/', relative: true });
+  expect(view.options).toEqual({ view: 'weight_norms', contains: '', relative: true });
   expect(view.summary()).toBe('Norms of 2 weights: fc, qkv.');
   expect(toCode(view.options)).toBe('run.view("weight_norms", relative=True)');
 
-  await view.update({ prefix: 'weight_norm/q' } as Partial<ViewOptions>);
-  expect(node.querySelectorAll('polyline title')[0]?.textContent).toBe('kv');
+  await view.update({ contains: 'q' } as Partial<ViewOptions>);
+  expect(node.querySelectorAll('polyline title')[0]?.textContent).toBe('qkv');
   expect(await view.toSVG()).toContain('<polyline');
   await expect(view.update({ colour: 'red' } as Partial<ViewOptions>)).rejects.toThrow('weight_norms');
   view.dispose();
