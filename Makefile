@@ -30,13 +30,13 @@ format: setup ## Format everything
 	ruff format . && ruff check --fix . && prettier --write --log-level warn .
 
 generate: setup ## Regenerate what is made from protocol/
-	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.make_fixtures
+	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.message_types && $(PYTHON) -m scripts.make_fixtures
 
 browser:
 	@bash scripts/ensure-browser.sh
 
 clean: ## Remove everything that make made
-	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/report/runtime megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
+	rm -rf .venv node_modules lib .make .demo megalens/labextension megalens/report/runtime megalens/engine/bundle megalens/_version.py megalens/tracer/moments/native/*.so tsconfig.tsbuildinfo
 
 .make/python: requirements.lock
 	@mkdir -p .make
@@ -50,8 +50,8 @@ clean: ## Remove everything that make made
 	@touch $@
 
 # What needs Node alone; .make/build adds what needs Python too.
-.make/lib: .make/node $(SOURCES) tsconfig.json scripts/build-report-runtime.mjs
-	npm run --silent clean:lib && npm run --silent build:lib && npm run --silent build:report
+.make/lib: .make/node $(SOURCES) tsconfig.json scripts/build-bundles.mjs
+	npm run --silent clean:lib && npm run --silent build:lib && npm run --silent build:bundles
 	@touch $@
 
 .make/build: .make/python .make/lib pyproject.toml $(wildcard megalens/tracer/moments/native/*.cpp megalens/tracer/moments/native/*.inc megalens/tracer/moments/native/build.py) scripts/build_kernel.py

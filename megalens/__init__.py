@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from . import adapters
     from .notebook import NotebookRun, connect, open, open_all
     from .protocol import BitFlip, Empty, Noise1, Noise2, NoOp, Offset, Projection, ProtocolError, Tile
-    from .tracer import Tracer, log_statistics, trace
+    from .tracer import Tracer
+    from .training import trace
+    from .training_statistics import log_statistics
 
 __all__ = [
     "BitFlip",
@@ -52,10 +54,10 @@ _HOMES = {
     "open": ".notebook",
     "open_all": ".notebook",
     "Tracer": ".tracer",
-    "log_statistics": ".tracer",
-    "trace": ".tracer",
-    "add_arguments": ".tracer",
-    "trace_from": ".tracer",
+    "log_statistics": ".training_statistics",
+    "trace": ".training",
+    "add_arguments": ".launch",
+    "trace_from": ".launch",
     "__version__": "._version",
 }
 

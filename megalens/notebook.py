@@ -7,16 +7,18 @@ from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .client import Run, open_all_runs, open_run
 from .client import connect as connect_run
-from .notebook_explorer import NotebookExplorer
+from .notebook_generated import NotebookViews
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from .widgets import View
+
+_V = TypeVar("_V", bound="View")
 
 __all__ = ["NotebookRun", "connect", "open", "open_all"]
 
@@ -90,7 +92,7 @@ def _progress(
         bar.close()
 
 
-class NotebookRun(NotebookExplorer):
+class NotebookRun(NotebookViews):
     """A run, live or recorded, with its views.
 
     It has everything that :class:`megalens.client.Run` has (``configure``, ``tensors``, ``scalars``, ``wait`` …) and the views, which
@@ -128,6 +130,33 @@ class NotebookRun(NotebookExplorer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._run.close()
+
+    def view(self, name: str, **options: Any) -> View:
+        """Show any view by its name: one of Megalens's own, or one that a JupyterLab extension brings.
+
+        ``run.view("heatmap", flag="HiddenStates")`` is ``run.heatmap("HiddenStates")``.
+
+        Parameters
+        ----------
+        name : str
+            Name of the view.
+        **options
+            Its options. Those of a view that another package brings are checked in the browser, where the view is known.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the option that the view does not take.
+        """
+        from .widgets import VIEW_CLASSES, OtherView
+
+        kind = VIEW_CLASSES.get(name)
+        if kind is None:
+            return OtherView(self._reference(), {"view": name, **options})
+        return self._show(kind, options)
+
+    def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
+        return kind.shown(self._reference(), options, self._painter(), self._framer())
 
     def report(
         self,
@@ -187,7 +216,7 @@ class NotebookRun(NotebookExplorer):
 
     def _painter(self) -> Callable[[Mapping[str, Any]], tuple[str, str]]:
         def paint(options: Mapping[str, Any]) -> tuple[str, str]:
-            from .report import draw_picture
+            from .widgets.picture import draw_picture
 
             return draw_picture(self._run, options)
 
@@ -195,7 +224,7 @@ class NotebookRun(NotebookExplorer):
 
     def _framer(self) -> Callable[[Mapping[str, Any]], DataFrame]:
         def frame(options: Mapping[str, Any]) -> DataFrame:
-            from .report import explored
+            from .client.moments.explored import explored
 
             return explored(self._run, options)
 

@@ -32,8 +32,8 @@ line=$'[^\n]*'
 python -c 'import megalens; from megalens.protocol import STREAM_NAMES; megalens.connect; print(megalens.__version__, STREAM_NAMES)'
 python - <<'P'
 from importlib.resources import files
-runtime = files("megalens.report") / "runtime" / "report-runtime.js"
-assert runtime.is_file(), "the wheel lacks the report runtime"
+for room, *script in (("report", "runtime", "report-page.json"), ("engine", "bundle", "engine.js")):
+    assert files(f"megalens.{room}").joinpath(*script).is_file(), f"the wheel lacks {script[-1]}"
 P
 # Where there was a compiler the wheel holds the kernel, loads it without torch, and says that it is for one platform; else it is for any.
 python - "$wheel" "$compiler" <<'P'

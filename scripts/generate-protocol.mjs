@@ -1,9 +1,17 @@
-// Writes the TypeScript side of the contract in protocol/. With --check it writes nothing and exits 1 when anything would change.
+// Writes what is made from the contract in protocol/. With --check it writes nothing and exits 1 when anything would change.
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { compile } from 'json-schema-to-typescript';
 import * as prettier from 'prettier';
+import {
+  loadersModule,
+  notebookModule,
+  optionsPage,
+  tableModule,
+  viewsOf,
+  widgetsModule
+} from './generate-views.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const banner = source =>
@@ -75,9 +83,13 @@ function withoutPairs(schema) {
   });
 }
 
+// What is said beside a schema (`x-…`) is for the generators alone.
+const withoutAsides = node =>
+  Object.fromEntries(Object.entries(node).filter(([key]) => !key.startsWith('x-')));
+
 /** Return the types of a schema and the schema itself as a constant. */
-async function schemaModule(path, constant, keepProse) {
-  const schema = await readJson(path);
+async function schemaModule(path, constant) {
+  const schema = walk(await readJson(path), withoutAsides);
   const { $id: _id, $schema: _schema, ...copy } = walk(schema, forCompiler);
   const types = await compile(copy, schema.title, {
     additionalProperties: false,
@@ -86,12 +98,12 @@ async function schemaModule(path, constant, keepProse) {
     format: false,
     unreachableDefinitions: true
   });
-  const literal = withoutPairs(keepProse ? schema : walk(schema, withoutProse));
+  const literal = withoutPairs(walk(schema, withoutProse));
   return (
     banner(path) +
     "import type { Schema } from '@cfworker/json-schema';\n\n" +
     tidy(types) +
-    `\n\n/** ${path}, as a validator takes it${keepProse ? '' : ', without its prose'}. */\n` +
+    `\n\n/** ${path}, as a validator takes it, without its prose. */\n` +
     `export const ${constant}: Schema = ${JSON.stringify(literal)};\n`
   );
 }
@@ -112,7 +124,7 @@ function tidy(types) {
   );
 }
 
-/** Return the columns of every stream. */
+/** Return the columns and the policy of every stream. */
 async function streamsModule() {
   const path = 'protocol/streams.json';
   const { streams } = await readJson(path);
@@ -121,6 +133,7 @@ async function streamsModule() {
   ];
   return (
     banner(path) +
+    "import type { StreamPolicy } from './messages.generated';\n\n" +
     '/** Arrow type of a column. */\n' +
     `export type FieldType = ${kinds.map(kind => `'${kind}'`).join(' | ')};\n\n` +
     '/** Name of a stream that this version knows. */\n' +
@@ -128,9 +141,9 @@ async function streamsModule() {
       .map(name => `'${name}'`)
       .join(' | ')};\n\n` +
     '/** One column of a stream. */\n' +
-    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc: string;\n}\n\n' +
-    '/** One stream: what a row is, and its columns in order. */\n' +
-    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc: string;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
+    'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc?: string;\n  readonly absent?: string;\n}\n\n' +
+    '/** One stream: what a row is, its columns in order, and how every room treats it. */\n' +
+    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc?: string;\n  readonly instrument?: string;\n  readonly policy: Readonly<StreamPolicy>;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
     '/** Every stream by name. */\n' +
     `export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = ${JSON.stringify(streams)};\n`
   );
@@ -169,14 +182,21 @@ function summary(before, after) {
   return `differs from line ${at + 1} (${old.length} lines, now ${fresh.length})\n  - ${old[at] ?? ''}\n  + ${fresh[at] ?? ''}`;
 }
 
+const VIEWS = 'protocol/views.schema.json';
+const viewsSchema = await readJson(VIEWS);
+const views = viewsOf(viewsSchema);
 const check = process.argv.includes('--check');
 const outputs = {
   'src/protocol/messages.generated.ts': await schemaModule(
     'protocol/messages.schema.json',
-    'MESSAGES_SCHEMA',
-    false
+    'MESSAGES_SCHEMA'
   ),
-  'src/protocol/views.generated.ts': await schemaModule('protocol/views.schema.json', 'VIEWS_SCHEMA', true),
+  'src/protocol/views.generated.ts': await schemaModule(VIEWS, 'VIEWS_SCHEMA'),
+  'src/protocol/view-table.generated.ts': banner(VIEWS) + tableModule(views),
+  'src/views/loaders.generated.ts': banner(VIEWS) + loadersModule(views),
+  'megalens/widgets/generated.py': widgetsModule(views, VIEWS),
+  'megalens/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
+  'docs/view-options.md': optionsPage(views, VIEWS),
   'src/protocol/streams.generated.ts': await streamsModule(),
   'src/charts/templates.generated.ts': await chartsModule()
 };
@@ -186,7 +206,8 @@ for (const [path, text] of Object.entries(outputs)) {
   if (text === null) {
     continue;
   }
-  const formatted = await prettier.format(text, options);
+  // Python and prose are written as their own formatters leave them.
+  const formatted = path.endsWith('.ts') ? await prettier.format(text, options) : text;
   const before = await readFile(join(root, path), 'utf8').catch(() => null);
   if (before === formatted) {
     continue;

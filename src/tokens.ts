@@ -1,10 +1,13 @@
 import { Token } from '@lumino/coreutils';
+import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type { DemoState, DemoWish } from './client/demo-state';
 import type { IForeignHub, IReportFile, IRunEntry, IRunList } from './client/runs-api';
-import type { PanelModel } from './panel/panel-model';
+import type { PanelModel } from './panel/shell/panel-model';
+import type { IViewDescriptor, IViewInfo } from './protocol/view-info';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
+import type { IViewModule } from './views/other-views';
 
 export type { IReportFile, IRunEntry };
 
@@ -75,6 +78,25 @@ export const IMegalensViews = new Token<IMegalensViews>(
   'The main-area tabs that show Megalens views.'
 );
 
+/** Every view, our own and those of other packages. */
+export interface IMegalensViewRegistry {
+  /**
+   * Register a view of another package. It has a tab, a button, an entry of the palette and a line of code from then on.
+   *
+   * @param load Loads its code when it is first shown.
+   * @throws {ProtocolError} When its name is no name, or is taken.
+   */
+  register(descriptor: IViewDescriptor, load: () => Promise<IViewModule>): IDisposable;
+  /** Do something for every view, those that are still to come too. What it returns is disposed of when the view goes. */
+  follow(act: (info: IViewInfo) => IDisposable): void;
+}
+
+/** The page's register of views. */
+export const IMegalensViewRegistry = new Token<IMegalensViewRegistry>(
+  'megalens:IMegalensViewRegistry',
+  'Every Megalens view; other packages register theirs here.'
+);
+
 /** The sidebar panel; commands act on what it shows. */
 export interface IMegalensPanel {
   /** The panel's model, loaded on first use. */
@@ -89,16 +111,11 @@ export const IMegalensPanel = new Token<IMegalensPanel>(
   'The Megalens sidebar panel.'
 );
 
-/** Commands that the extension registers. */
+/** Commands that the extension registers, beside one for each view (`command` of its descriptor; args: `run`, the panel's when absent, and any of its options). */
 export const CommandIDs = {
   openPanel: 'megalens:open-panel',
   /** Args: `run`, `options`, and `id` when a layout is restored. */
   openView: 'megalens:open-view',
-  /** Args: `run` (the panel's when absent) and any of the view's options. */
-  openHeatmap: 'megalens:open-heatmap',
-  openTrend: 'megalens:open-trend',
-  openScalars: 'megalens:open-scalars',
-  openMoments: 'megalens:open-moments',
   exportReport: 'megalens:export-report',
   copyCode: 'megalens:copy-code',
   insertView: 'megalens:insert-view',

@@ -9,7 +9,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RULES = json.loads((ROOT / "rooms.json").read_text(encoding="utf-8"))["python"]
+_ALL = json.loads((ROOT / "rooms.json").read_text(encoding="utf-8"))
+RULES, INSIDE_TRACER = _ALL["python"], _ALL["tracer"]
+# What other libraries keep to themselves and there is no other way to.
+FOREIGN = {
+    "_C",
+    "_current_graph_task_id",
+    "_execution_engine",
+    "_foreach_norm",
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_get_default_store",
+    "_local_tensor",
+    "_option_string_actions",
+    "_parameters",
+    "_replace",
+    "_version",
+}
 
 
 def imported_names(path: Path) -> list[str]:
@@ -58,6 +74,55 @@ def test_a_room_imports_only_from_its_left(room: str) -> None:
     files = sorted((ROOT / "megalens" / room).rglob("*.py"))
     assert files, f"megalens/{room} has no files"
     assert [line for path in files for line in breaches(room, path)] == []
+
+
+@pytest.mark.parametrize("folder", sorted(INSIDE_TRACER))
+def test_a_folder_of_the_tracer_imports_only_what_stands_below_it(folder: str) -> None:
+    allowed = [f"megalens.tracer.{name}" for name in (folder, *INSIDE_TRACER[folder])]
+    found = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sorted((ROOT / "megalens" / "tracer" / folder).rglob("*.py"))
+        for name in imported_names(path)
+        if name.startswith("megalens.")
+        and not name.startswith("megalens.protocol.")
+        and not any(name == each or name.startswith(f"{each}.") for each in allowed)
+    ]
+    assert found == []
+
+
+def test_every_folder_of_the_tracer_has_a_rule() -> None:
+    folders = {p.parent.name for p in (ROOT / "megalens" / "tracer").glob("*/__init__.py")}
+    assert folders == set(INSIDE_TRACER)
+
+
+def private_reaches(path: Path) -> list[str]:
+    """Places where a file reaches into another object's private members."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and node.attr not in FOREIGN
+        and ast.unparse(node.value) not in ("self", "cls", "super()")
+    ]
+
+
+@pytest.mark.parametrize("room", ["tracer", "adapters", "demo"])
+def test_no_object_reaches_into_anothers_private_members(room: str) -> None:
+    files = [*(ROOT / "megalens" / room).rglob("*.py"), *(ROOT / "megalens").glob("*.py")]
+    assert [place for path in sorted(files) for place in private_reaches(path)] == []
+
+
+def test_nothing_of_the_training_side_imports_a_room_by_its_name() -> None:
+    for path in [
+        *(ROOT / "megalens" / "tracer").rglob("*.py"),
+        *(ROOT / "megalens" / "adapters").rglob("*.py"),
+    ]:
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("import_module", "__import__"):
+                assert ast.unparse(call) == "import_module('megalens._version')", path
 
 
 def test_every_room_has_a_rule() -> None:

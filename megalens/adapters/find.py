@@ -8,15 +8,15 @@ from typing import Any
 from torch import nn
 
 from ..tracer import ModelPoints, TracerError
-from ..tracer.statistics.points import StatisticsPoints
+from ..tracer.moments.points import MomentPoints
 from .adapter import Adapter
 from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .megatron_core import MegatronAdapter
-from .megatron_statistics import MegatronStatistics
+from .megatron_moments import MegatronMoments
 from .plain_torch import GPT_TABLE
-from .torch_statistics import TorchStatistics
+from .torch_moments import TorchMoments
 
-__all__ = ["ADAPTERS", "find_adapter", "find_statistics"]
+__all__ = ["ADAPTERS", "find_adapter", "find_moments"]
 
 ADAPTERS: tuple[Adapter | MegatronAdapter, ...] = (MegatronAdapter(), GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
 """The ready adapters, in the order in which they are tried."""
@@ -66,9 +66,9 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     )
 
 
-def find_statistics(
+def find_moments(
     model: nn.Module | Sequence[nn.Module], optimizer: Any, points: ModelPoints, adapter: Any = None
-) -> StatisticsPoints:
+) -> MomentPoints:
     """Return what there is to measure in ``model``.
 
     Parameters
@@ -86,8 +86,8 @@ def find_statistics(
         When nobody knows.
     """
     own = [adapter] if hasattr(adapter, "statistics_points") else []
-    for each in (*own, MegatronStatistics(), TorchStatistics(points)):
-        found: StatisticsPoints | None = each.statistics_points(model, optimizer)
+    for each in (*own, MegatronMoments(), TorchMoments(points)):
+        found: MomentPoints | None = each.statistics_points(model, optimizer)
         if found is not None:
             return found
     raise TracerError(

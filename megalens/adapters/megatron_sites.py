@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ..tracer.statistics.points import ResidualPoint, SitePoint
+from ..tracer.moments.points import ResidualPoint, SitePoint
 from .megatron_names import MegatronModule
 from .megatron_ranks import MegatronRanks
 

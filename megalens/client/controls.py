@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..protocol import Perturbation, parse_budget
+from ..protocol.messages_generated import ConfigPatch, Hello, Mode, Perturb, SiteInfo
 from .errors import ClientError
 from .perturb import build_perturb
 from .query import LayerChoice
@@ -21,7 +22,7 @@ class Controls(ABC):
     which names what the script would have to say. A recorded or ended run raises ``ClientError``.
     """
 
-    _hello: dict[str, Any]
+    _hello: Hello
 
     @property
     def controls(self) -> list[str]:
@@ -29,20 +30,20 @@ class Controls(ABC):
         return list(self._hello.get("controls", []))
 
     @property
-    def sites(self) -> dict[str, dict[str, Any]]:
+    def sites(self) -> dict[str, SiteInfo]:
         """What can be perturbed, by name: ``title``, ``layers``, ``kinds``, and the ``reason`` where it cannot."""
         return {info["name"]: info for info in self._hello.get("sites", [])}
 
     @property
-    def mode(self) -> dict[str, Any]:
+    def mode(self) -> Mode:
         """Whether the training is asked to wait: ``paused``, ``while_watched``. Empty when it just trains."""
-        return dict(self._hello["config"].get("mode", {}))
+        return {**self._hello["config"].get("mode", {})}
 
     @property
-    def perturbation(self) -> dict[str, Any] | None:
+    def perturbation(self) -> Perturb | None:
         """The armed perturbation, with the last step that it touches in ``until``; None when nothing is perturbed."""
         perturb = self._hello["config"].get("perturb")
-        return None if perturb is None else dict(perturb)
+        return None if perturb is None else {**perturb}
 
     def pause(self, timeout: float = 30.0) -> int:
         """Let the training wait before its next step.
@@ -137,5 +138,5 @@ class Controls(ABC):
         return self._configure({"flags": {}, "budget": parse_budget(limit)}, timeout)
 
     @abstractmethod
-    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
+    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         """Send a ``ConfigPatch`` and return the step at which it was applied."""

@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from websockets.exceptions import (
     ConnectionClosed,
@@ -20,9 +20,10 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from ..protocol import SUBPROTOCOL, ProtocolError, encode_message
+from ..protocol.messages_generated import Join, Message
 from .errors import ClientError
 
-__all__ = ["Link", "LinkTarget", "Listener"]
+__all__ = ["LinkTarget", "Listener", "ViewerLink"]
 
 # Merged catch-up frames are larger than what one producer may send.
 _MAX_FRAME_BYTES = 512 * 1024 * 1024
@@ -41,7 +42,7 @@ LinkTarget = Callable[[], "tuple[str, str] | None"]
 class Listener(Protocol):
     """What a link tells. Everything is called from the link's thread."""
 
-    def join_message(self) -> dict[str, Any]:
+    def join_message(self) -> Join:
         """Return the ``join`` to send."""
 
     def on_text(self, text: str) -> None:
@@ -54,7 +55,7 @@ class Listener(Protocol):
         """Take the end of one connection or try; ``final`` when no other try follows."""
 
 
-class Link:
+class ViewerLink:
     """Keeps one viewer connection to a hub.
 
     Parameters
@@ -77,7 +78,7 @@ class Link:
         """Start the thread."""
         self._thread.start()
 
-    def send(self, message: dict[str, Any]) -> None:
+    def send(self, message: Message) -> None:
         """Send a control message.
 
         Raises

@@ -7,27 +7,38 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from ..protocol import (
     BIT_CAUGHT_UP,
     BIT_MERGED,
-    STREAM_NAMES,
+    STREAMS,
     SUBPROTOCOL,
     FrameChecker,
     ProtocolError,
+    Streams,
     decode_frame,
     decode_message,
 )
+from ..protocol.messages_generated import (
+    ConfigPatch,
+    Configured,
+    ErrorMessage,
+    Goodbye,
+    Hello,
+    Join,
+    Peer,
+    Status,
+)
+from ..protocol.version import own_version
 from .errors import ClientError
-from .link import Link, LinkTarget
+from .link import LinkTarget, ViewerLink
 from .memory import StreamMemory
 from .query import Query
 from .run import Run
-from .status import Status
-from .version import own_version
+from .status import RunStatus
 
 if TYPE_CHECKING:
     from .moments import MomentSource
@@ -35,9 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveRun"]
 
 _FROM_HUB = ("hello", "configured", "status", "error", "goodbye")
-_TENSOR_BYTES = 512 * 1024 * 1024
-_OTHER_BYTES = 128 * 1024 * 1024
-_WAITING = {"type": "status", "state": "waiting", "step": 0}
+_WAITING: Status = {"type": "status", "state": "waiting", "step": 0}
 
 
 class LiveRun(Run):
@@ -49,23 +58,23 @@ class LiveRun(Run):
         Returns (address, token) of the hub, or ``None`` when it is gone for good.
     folder : Path, optional
         Where the hub records, when it does and this machine has it.
-    limit_bytes : int
-        Bound of the tensors kept in memory.
+    limit_bytes : int, optional
+        Bound of the tensors kept in memory; as the stream's policy says when absent.
     """
 
     def __init__(
-        self, target: LinkTarget, folder: Path | None = None, limit_bytes: int = _TENSOR_BYTES
+        self, target: LinkTarget, folder: Path | None = None, limit_bytes: int | None = None
     ) -> None:
         self._folder = folder
-        self._hello = {}
-        self._status: dict[str, Any] = dict(_WAITING)
+        self._greeted = False
+        self._status = _WAITING
         self._changed = threading.Condition()
         self._checker = FrameChecker()
-        self._memory = {
-            name: StreamMemory(name, limit_bytes if name == "tensors" else _OTHER_BYTES)
-            for name in STREAM_NAMES
-        }
-        self._answers: dict[str, dict[str, Any] | ProtocolError | None] = {}
+        self._declared = Streams(STREAMS.values())
+        self._memory = {name: StreamMemory(stream) for name, stream in self._declared.items()}
+        if limit_bytes is not None:
+            self._memory["tensors"] = StreamMemory(STREAMS["tensors"], limit_bytes)
+        self._answers: dict[str, Configured | ProtocolError | None] = {}
         self._seq = 0
         self._expected: int | None = None
         self._newest = self._newest_tensors = 0
@@ -78,7 +87,7 @@ class LiveRun(Run):
         self._restarts: list[str] = []
         self._said_goodbye = False
         self._moments: MomentSource | None = None
-        self._link = Link(target, self)
+        self._link = ViewerLink(target, self)
 
     # What the run is
 
@@ -104,9 +113,9 @@ class LiveRun(Run):
         return max(self._newest, int(self._status["step"]))
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RunStatus:
         """The newest ``status`` message. It prints in words."""
-        return Status(self._status)
+        return RunStatus(self._status)
 
     @property
     def folder(self) -> Path | None:
@@ -137,7 +146,7 @@ class LiveRun(Run):
     def warnings(self) -> list[str]:
         """Sentences of the hub and of this side."""
         found = [*self._status.get("warnings", []), *self._restarts]
-        if not self._connected and not self._closed and self._ended is None and self._hello:
+        if not self._connected and not self._closed and self._ended is None and self._greeted:
             found.append("The connection to the hub is broken; it comes back by itself.")
         if self._ended == "gone":
             found.append("The hub went without a goodbye. What arrived before stays readable.")
@@ -174,8 +183,8 @@ class LiveRun(Run):
         self._link.start()
         deadline = time.monotonic() + timeout
         with self._changed:
-            answered = self._changed.wait_for(lambda: self._hello or self._problem, timeout)
-            if answered and self._hello:
+            answered = self._changed.wait_for(lambda: self._greeted or self._problem, timeout)
+            if answered and self._greeted:
                 # A status follows the backlog.
                 self._changed.wait_for(
                     lambda: (
@@ -222,12 +231,18 @@ class LiveRun(Run):
         # No later step may ever come, and not every step has tensors.
         return (not self.config and self._newest >= step) or (said >= step and self.state != "training")
 
+    @property
+    def _streams(self) -> Streams:
+        return self._declared
+
     def _read(self, stream: str, query: Query) -> pa.Table:
         with self._changed:
-            table = self._memory[stream].table()
+            memory = self._memory.get(stream)
+            # A run that was not reached yet has named no other streams.
+            table = self._declared.named(stream).empty_table() if memory is None else memory.table()
         return query.filter(table)
 
-    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
+    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         if not self.live:
             raise ClientError(f"{self.name} has ended, so nothing of it can be changed.", code="closed")
         key = f"kernel-{uuid.uuid4().hex[:12]}"
@@ -266,24 +281,21 @@ class LiveRun(Run):
 
     # What the link tells
 
-    def join_message(self) -> dict[str, Any]:
+    def join_message(self) -> Join:
         """Return the ``join`` of this viewer, with where it stopped."""
-        message: dict[str, Any] = {
+        peer: Peer = {"name": "kernel", "version": own_version()}
+        if user := os.environ.get("JUPYTERHUB_USER"):
+            peer["user"] = user
+        message: Join = {
             "type": "join",
             "protocol": SUBPROTOCOL,
             "role": "viewer",
-            "peer": {
-                "name": "kernel",
-                "version": own_version(),
-                "user": os.environ.get("JUPYTERHUB_USER", ""),
-            },
+            "peer": peer,
             "since": None,
         }
-        if not message["peer"]["user"]:
-            del message["peer"]["user"]
         with self._changed:
             self._expected = None
-            if self._hello:
+            if self._greeted:
                 message["since"] = self._seq
                 message["run"] = self.id
         return message
@@ -304,7 +316,7 @@ class LiveRun(Run):
     def on_bytes(self, data: bytes) -> None:
         """Take a data frame."""
         try:
-            frame = decode_frame(data)
+            frame = decode_frame(data, self._declared)
             body = self._checker.check(frame, data) if frame.known else None
         except ProtocolError:
             self._bad += 1
@@ -317,7 +329,7 @@ class LiveRun(Run):
                     self._unannounced += frame.seq - self._expected
                 self._expected = frame.seq + 1
             self._seq = max(self._seq, frame.seq)
-            if frame.stream != "audit":
+            if frame.declared is None or frame.declared.policy.marks_step:
                 # A change is audited at the step that it waits for, which a paused training has not begun.
                 self._newest = max(self._newest, frame.step)
             if frame.stream == "tensors":
@@ -325,14 +337,17 @@ class LiveRun(Run):
             if body is None:
                 self._skipped += 1
             else:
-                self._memory[frame.stream].append(body, len(data))
+                memory = self._memory.get(frame.stream)
+                if memory is None:
+                    memory = self._memory[frame.stream] = StreamMemory(body.declared)
+                memory.append(body, len(data))
             self._changed.notify_all()
 
     def on_down(self, problem: Exception, final: bool) -> None:
         """Take the end of one connection or try."""
         with self._changed:
             self._connected = False
-            if not self._hello:
+            if not self._greeted:
                 # Before the first hello a person is waiting for the answer.
                 self._problem = problem
             elif final:
@@ -340,9 +355,9 @@ class LiveRun(Run):
                 self._problem = problem
             self._changed.notify_all()
 
-    def _on_hello(self, message: dict[str, Any]) -> None:
+    def _on_hello(self, message: Hello) -> None:
         fresh = not self._connected
-        if fresh and self._hello and message["run"]["id"] != self.id:
+        if fresh and self._greeted and message["run"]["id"] != self.id:
             self._seq = 0
             self._announced_drops = 0
             self._restarts.append(
@@ -355,8 +370,10 @@ class LiveRun(Run):
             self._said_goodbye = False
         self._connected = True
         self._hello = message
+        self._greeted = True
+        self._declared.learn(message.get("streams", {}))
 
-    def _on_status(self, message: dict[str, Any]) -> None:
+    def _on_status(self, message: Status) -> None:
         drops = message.get("dropped", {}).get("viewer", 0)
         if drops > self._announced_drops:
             # The gaps seen so far are what this count announces.
@@ -364,21 +381,21 @@ class LiveRun(Run):
             self._unannounced = 0
         self._status = message
 
-    def _on_configured(self, message: dict[str, Any]) -> None:
+    def _on_configured(self, message: Configured) -> None:
         if message["applied"]:
             self._hello = {**self._hello, "config": message["config"]}
         if message["id"] in self._answers:
             self._answers[message["id"]] = message
 
-    def _on_error(self, message: dict[str, Any]) -> None:
+    def _on_error(self, message: ErrorMessage) -> None:
         error = ProtocolError.from_message(message)
         key = message.get("reply_to")
         if key in self._answers:
             self._answers[key] = error
-        elif not self._hello:
+        elif not self._greeted:
             self._problem = error
 
-    def _on_goodbye(self, message: dict[str, Any]) -> None:
+    def _on_goodbye(self, message: Goodbye) -> None:
         self._said_goodbye = True
         if message["reason"] == "finished":
             self._ended = "ended"

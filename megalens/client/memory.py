@@ -6,7 +6,7 @@ from collections import deque
 
 import pyarrow as pa
 
-from ..protocol import CheckedBody, empty_table
+from ..protocol import CheckedBody, Stream
 from .query import Query
 
 __all__ = ["StreamMemory"]
@@ -22,18 +22,18 @@ class StreamMemory:
 
     Parameters
     ----------
-    stream : str
-        Stream name.
-    limit_bytes : int
-        Bound. The newest frame is always kept.
+    stream : Stream
+        The stream.
+    limit_bytes : int, optional
+        Bound, as its policy says when absent. The newest frame is always kept.
     """
 
-    def __init__(self, stream: str, limit_bytes: int) -> None:
+    def __init__(self, stream: Stream, limit_bytes: int | None = None) -> None:
         self.bytes = 0
         self.rows = 0
         self.evicted_rows = 0
-        self._empty = empty_table(stream)
-        self._limit = limit_bytes
+        self._empty = stream.empty_table()
+        self._limit = stream.policy.memory_bytes if limit_bytes is None else limit_bytes
         self._blocks: deque[tuple[pa.Table, int]] = deque()
         self._tail: deque[tuple[CheckedBody, int]] = deque()
 

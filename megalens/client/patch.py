@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..protocol import Compressor, Tile
+from ..protocol import Compressor, Tile, ranges_text
+from ..protocol.messages_generated import FlagSetting
 from .errors import ClientError
-from .query import LayerChoice, Query
+from .query import LayerChoice, chosen_ranges
 
-__all__ = ["FlagChoice", "build_patch", "check_phases", "layers_text"]
-
-FlagChoice = dict[str, Any] | None
-"""A ``FlagSetting``, or ``None`` for off."""
+__all__ = ["build_patch", "check_phases", "layers_text"]
 
 _PHASES = ("train", "eval", "generate")
 _PASSES = ("forward", "backward")
@@ -20,7 +18,7 @@ _REPLICAS = ("first", "all")
 
 
 def build_patch(
-    config: Mapping[str, Mapping[str, Any]],
+    config: Mapping[str, FlagSetting],
     flags: Mapping[str, Compressor | Mapping[str, Any] | bool | None],
     *,
     layers: LayerChoice = None,
@@ -29,7 +27,7 @@ def build_patch(
     phases: str | Sequence[str] | None = None,
     passes: str | Sequence[str] | None = None,
     replicas: str | None = None,
-) -> dict[str, FlagChoice]:
+) -> dict[str, FlagSetting | None]:
     """Return the settings by flag name that ``run.configure(...)`` asks for.
 
     Parameters
@@ -60,7 +58,8 @@ def build_patch(
         if replicas not in _REPLICAS:
             raise _bad("replicas", "first or all", replicas)
         extras["replicas"] = replicas
-    patch: dict[str, FlagChoice] = {}
+    # What a person gives is checked by the tracer, which answers with the field at fault.
+    patch: dict[str, Any] = {}
     for flag, choice in flags.items():
         if choice is None or choice is False:
             patch[flag] = None
@@ -119,15 +118,12 @@ def layers_text(layers: LayerChoice) -> str:
     ClientError
         ``bad-parameter`` with the field ``layers``.
     """
-    if layers == "all":
+    ranges = chosen_ranges(layers, "layers")
+    if ranges is None and layers == "all":
         return "all"
-    try:
-        ranges = Query.of(layer=layers).layers
-    except ClientError:
-        ranges = None
     if not ranges or any(low < 0 for low, _ in ranges):
-        raise _bad("layers", "a layer, several layers, or a range text such as '1-4,7' or 'all'", layers)
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+        raise _bad("layers", "a layer, several layers, 'all' or ranges such as '1-4,7'", layers)
+    return ranges_text(ranges)
 
 
 def _positive(argument: str, value: object, more: str = "") -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..protocol import Perturbation, perturb_from_disturbance, perturbation_from_setting
+from ..protocol.messages_generated import Perturb, PerturbSite
 from .errors import ClientError
 from .patch import check_phases, layers_text
 from .query import LayerChoice
@@ -22,7 +23,7 @@ def build_perturb(
     phases: str | Sequence[str] | None = None,
     seed: int | None = None,
     steps: int | None = None,
-) -> dict[str, Any] | None:
+) -> Perturb | None:
     """Return the ``Perturb`` object, or None where a ``disturbance_configs`` dictionary has everything off.
 
     Raises
@@ -43,13 +44,15 @@ def build_perturb(
     if phases is not None:
         extras["phases"] = check_phases(phases)
     if any(isinstance(name, str) and _PEERS in name for name in sites):
-        perturb = perturb_from_disturbance(sites)
-        if perturb is None:
+        peers = perturb_from_disturbance(sites)
+        if peers is None:
             return None
-        chosen = {name: {**site, **extras} for name, site in perturb["sites"].items()}
+        chosen = peers["sites"]
     else:
-        chosen = {str(name): {**_site(str(name), given), **extras} for name, given in sites.items()}
-    perturb = {"sites": chosen}
+        chosen = {str(name): _site(str(name), given) for name, given in sites.items()}
+    for site in chosen.values():
+        site.update(extras)  # type: ignore[typeddict-item]
+    perturb: Perturb = {"sites": chosen}
     if seed is not None:
         perturb["seed"] = seed
     if steps is not None:
@@ -57,7 +60,7 @@ def build_perturb(
     return perturb
 
 
-def _site(name: str, given: Any) -> dict[str, Any]:
+def _site(name: str, given: Any) -> PerturbSite:
     field = f"sites.{name}"
     if isinstance(given, Perturbation):
         return {"kind": given.to_setting()}
@@ -65,7 +68,7 @@ def _site(name: str, given: Any) -> dict[str, Any]:
         return {"kind": perturbation_from_setting({"name": given}, field).to_setting()}
     if not isinstance(given, Mapping):
         raise _bad(field, "a kind such as Noise1(0.01), its name, or a dict with kind in it", given)
-    site: dict[str, Any] = {"kind": dict(given)} if "name" in given else dict(given)
+    site: Any = {"kind": dict(given)} if "name" in given else dict(given)
     kind = site.get("kind")
     if isinstance(kind, Perturbation):
         site["kind"] = kind.to_setting()
@@ -83,7 +86,7 @@ def _site(name: str, given: Any) -> dict[str, Any]:
     unknown = sorted(set(site) - {"kind", "layers", "phases"})
     if unknown:
         raise _bad(field, "a dict of kind, layers and phases", given)
-    return site
+    return site  # type: ignore[no-any-return]
 
 
 def _bad(argument: str, expected: str, got: object) -> ClientError:

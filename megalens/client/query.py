@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..protocol import ProtocolError, Ranges, read_ranges
 from .errors import ClientError
 
-__all__ = ["LayerChoice", "Query", "StepChoice"]
+__all__ = ["LayerChoice", "Query", "StepChoice", "chosen_ranges"]
 
 LayerChoice = int | str | Iterable[int] | None
 StepChoice = int | range | Sequence[int | None] | None
 
-_RANGES = re.compile(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*")
 _PHASES = ("train", "eval", "generate")
 _PASSES = ("forward", "backward")
 
@@ -40,18 +39,21 @@ class Query:
         Layers by the rank that they are taken of; see :meth:`on_lowest`. A rank whose layers are ``None`` gives all that it has.
     measured : bool
         Only rows whose compression error was measured.
+    where : tuple of (str, value)
+        Further columns and what they must equal.
     """
 
     flag: str | None = None
     part: str | None = None
     phase: str | None = None
     name: str | tuple[str, ...] | None = None
-    layers: tuple[tuple[int, int], ...] | None = None
+    layers: Ranges | None = None
     first: int | None = None
     last: int | None = None
     pass_: str | None = None
     ranks: tuple[tuple[int, tuple[int, ...] | None], ...] | None = None
     measured: bool = False
+    where: tuple[tuple[str, str | int], ...] = ()
 
     @classmethod
     def of(
@@ -91,7 +93,7 @@ class Query:
                 raise _bad("name", "text or a list of text", name)
         first, last = _steps(steps)
         ranks = None if rank is None else ((rank, None),)
-        return cls(flag, part, phase, names, _layers(layer), first, last, pass_, ranks)
+        return cls(flag, part, phase, names, chosen_ranges(layer, "layer"), first, last, pass_, ranks)
 
     def on_lowest(self, places: pa.Table) -> Query:
         """Return the same query of each layer's lowest rank only, so that data-parallel replicas never mix.
@@ -116,6 +118,7 @@ class Query:
             value = getattr(self, column)
             if value is not None:
                 parts.append(pc.field(column) == value)
+        parts += [pc.field(column) == value for column, value in self.where]
         if self.pass_ is not None:
             parts.append(pc.field("pass") == self.pass_)
         if self.ranks is not None:
@@ -154,33 +157,18 @@ class Query:
         return table if expression is None else table.filter(expression)
 
 
-def _layers(choice: LayerChoice) -> tuple[tuple[int, int], ...] | None:
-    expected = "a layer, several layers, or a range text such as '1-4,7' or 'all'"
-    if choice is None or choice == "all":
-        return None
-    if isinstance(choice, str):
-        text = choice.replace(" ", "")
-        if not _RANGES.fullmatch(text) or len(text) > 500:
-            raise _bad("layer", expected, choice)
-        pairs = [piece.partition("-") for piece in text.split(",")]
-        ranges = tuple((int(low), int(high or low)) for low, _, high in pairs)
-        if any(low > high for low, high in ranges):
-            raise _bad("layer", expected, choice)
-        return ranges
+def chosen_ranges(choice: LayerChoice, field: str) -> Ranges | None:
+    """Return the inclusive ranges that a person chose, or None for all.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter``, naming the field.
+    """
     try:
-        wanted = [choice] if isinstance(choice, int) else list(choice)
-        if any(isinstance(layer, bool) for layer in wanted):
-            raise TypeError
-        numbers = sorted({layer.__index__() for layer in wanted})
-    except (TypeError, AttributeError) as error:
-        raise _bad("layer", expected, choice) from error
-    ranges_found: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges_found and number == ranges_found[-1][1] + 1:
-            ranges_found[-1] = (ranges_found[-1][0], number)
-        else:
-            ranges_found.append((number, number))
-    return tuple(ranges_found)
+        return read_ranges(choice, field)
+    except ProtocolError as error:
+        raise ClientError(error.message, code=error.code, field=field) from error
 
 
 def _steps(choice: StepChoice) -> tuple[int | None, int | None]:

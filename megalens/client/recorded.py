@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ..protocol import Streams
+from ..protocol.messages_generated import ConfigPatch, Status
 from .errors import ClientError
 from .query import Query
 from .run import Run
 from .run_folder import RunFolder
-from .status import Status
+from .status import RunStatus
 
 if TYPE_CHECKING:
     from .moments import MomentSource
@@ -25,7 +27,7 @@ class RecordedRun(Run):
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._hello = folder.hello()
-        self._status: dict[str, Any] | None = None
+        self._status: Status | None = None
         self._moments: MomentSource | None = None
 
     @property
@@ -34,11 +36,11 @@ class RecordedRun(Run):
         return False
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RunStatus:
         """What the recording knows of the run's end. Reading it goes through a stream that was cut short once."""
         if self._status is None:
             self._status = self._folder.status()
-        return Status(self._status)
+        return RunStatus(self._status)
 
     @property
     def warnings(self) -> list[str]:
@@ -80,10 +82,14 @@ class RecordedRun(Run):
             self._moments.close()
             self._moments = None
 
+    @property
+    def _streams(self) -> Streams:
+        return self._folder.streams
+
     def _read(self, stream: str, query: Query) -> pa.Table:
         return self._folder.read(stream, query)
 
-    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
+    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(
             f"{self.name} is a recorded run, so nothing of it can be changed. Connect to a live run with connect().",
             code="recorded",

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ..protocol import Compressor
+from ..protocol import Compressor, Streams
+from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
 from .controls import Controls
 from .errors import ClientError
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
 from .run_words import run_words
+from .status import RunStatus
+from .tables import Tables
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -34,7 +37,7 @@ class Run(Controls):
     Use it as a context manager, or call :meth:`close`, to let go of the connection. What arrived before stays readable.
     """
 
-    _hello: dict[str, Any]
+    _hello: Hello
 
     # What the run is
 
@@ -69,39 +72,41 @@ class Run(Controls):
         return int(self.status["step"])
 
     @property
-    def model(self) -> dict[str, Any] | None:
+    def model(self) -> Model | None:
         """What the traced model is; ``None`` until a producer has announced."""
-        return self._hello["model"]  # type: ignore[no-any-return]
+        return self._hello["model"]
 
     @property
-    def layout(self) -> dict[str, Any] | None:
+    def layout(self) -> Layout | None:
         """Parallel layout: ``world_size``, ``tp``, ``pp``, ``dp``."""
-        return self._hello["layout"]  # type: ignore[no-any-return]
+        return self._hello["layout"]
 
     @property
-    def origin(self) -> dict[str, Any] | None:
+    def origin(self) -> Origin | None:
         """Where the rows come from when no tracer of ours sends them: ``kind``, ``name``, ``steps``; ``None`` otherwise."""
         return self._hello.get("origin")
 
     @property
-    def flags(self) -> dict[str, dict[str, Any]]:
+    def flags(self) -> dict[str, FlagInfo]:
         """What can be traced, by name: ``title``, ``layers``, ``parts``, ``axes`` and more."""
         return {info["name"]: info for info in self._hello["flags"]}
 
     @property
-    def compressors(self) -> dict[str, dict[str, Any]]:
+    def compressors(self) -> dict[str, CompressorInfo]:
         """Compressors by name, with the JSON Schema of their parameters."""
         return {info["name"]: info for info in self._hello["compressors"]}
 
     @property
-    def config(self) -> dict[str, dict[str, Any]]:
+    def config(self) -> dict[str, FlagSetting]:
         """What is traced now: settings by flag name. A flag that is not here is off."""
         return dict(self._hello["config"]["flags"])
 
     @property
     def logged(self) -> dict[str, int]:
         """Statistics that the training logs: steps from one to the next, by ``param``, ``grad`` and so on. One that is not here is off."""
-        return dict(self._hello.get("statistics") or {})
+        return {
+            stat: every for stat, every in self._hello.get("statistics", {}).items() if isinstance(every, int)
+        }
 
     @property
     def versions(self) -> dict[str, str]:
@@ -110,7 +115,7 @@ class Run(Controls):
 
     @property
     @abstractmethod
-    def status(self) -> dict[str, Any]:
+    def status(self) -> RunStatus:
         """The newest ``status`` message: state, step, probes, overhead, non-finite, drops, recording."""
 
     @property
@@ -252,6 +257,16 @@ class Run(Controls):
     @abstractmethod
     def moment_source(self) -> MomentSource:
         """What can be asked of the run's statistics without pandas: an index, rows and groups as Arrow tables."""
+
+    @property
+    def table(self) -> Tables:
+        """The rows of every stream of the run, one that this version does not know too: ``run.table("weight_norms")``; see :class:`Tables`."""
+        return Tables(self._streams, self._read)
+
+    @property
+    @abstractmethod
+    def _streams(self) -> Streams:
+        """The streams that the run may have."""
 
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""

@@ -12,15 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import (
-    STREAM_NAMES,
-    ProtocolError,
-    compressor_infos,
-    lacking,
-    stream_schema,
-    with_later_columns,
-)
+from ..protocol import STREAMS, ProtocolError, Stream, Streams
 from ..protocol.messages import check_message
+from ..protocol.messages_generated import Hello, RunState, Status
+from .bare_hello import bare_hello
 from .errors import ClientError
 from .query import Query
 from .stream_end import StreamEnd, arrows_end, parquet_end
@@ -30,7 +25,6 @@ __all__ = ["RunFolder"]
 _FORMAT = 1
 _MAX_HEADER_BYTES = 32 * 1024 * 1024
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_LIMITS = {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1}
 _ENDED = ("finished", "lost")
 
 
@@ -52,6 +46,7 @@ class RunFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.header = _read_header(self.path)
+        self.streams, self._unreadable = _streams(self.header)
         # Of each stream in which reading ended early, what its file was then.
         self._damaged: dict[str, tuple[int, int] | None] = {}
 
@@ -88,7 +83,7 @@ class RunFolder:
         return self.ended is not None
 
     @property
-    def state(self) -> str:
+    def state(self) -> RunState:
         """State of the run when ``run.json`` was last written."""
         state = self.header.get("state")
         return state if state in ("waiting", "training", "paused", "idle", *_ENDED) else "lost"
@@ -101,32 +96,23 @@ class RunFolder:
         steps = [entry.get("last_step") for entry in entries if isinstance(entry, dict)]
         return max((step for step in steps if isinstance(step, int) and step > 0), default=0)
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
         header = self.header
-        hello = {
-            "type": "hello",
-            "protocol": "megalens.v1",
-            "run": header["run"],
-            "seq": 0,
-            "model": header.get("model"),
-            "layout": header.get("layout"),
-            "flags": header.get("flags") or [],
-            "compressors": header.get("compressors") or compressor_infos(),
-            "config": header.get("config") or {"flags": {}},
-            "limits": dict(_LIMITS),
-            "versions": header.get("versions") or {},
+        told = ("model", "layout", "flags", "compressors", "config", "versions", "origin", "statistics")
+        hello: Hello = bare_hello(header["run"])
+        # Whether a recording's file holds what a message may say is checked below.
+        known: Any = {name: header[name] for name in told if header.get(name)} | {
+            "streams": self.streams.told()
         }
-        for name in ("origin", "statistics"):
-            if header.get(name):
-                hello[name] = header[name]
+        hello.update(known)
         try:
             check_message(hello)
         except ProtocolError as error:
             raise _unreadable(f"{error.message}") from error
         return hello
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
         state = self.state if self.closed else "lost"
         missing = [
@@ -134,7 +120,7 @@ class RunFolder:
             for pair in self.header.get("missing_steps") or []
             if isinstance(pair, list) and len(pair) == 2 and all(isinstance(step, int) for step in pair)
         ]
-        status: dict[str, Any] = {
+        status: Status = {
             "type": "status",
             "state": state,
             "step": max(self.step, self._last_step()),
@@ -142,7 +128,10 @@ class RunFolder:
             "viewers": 0,
             "recording": {"state": "closed", "bytes": self.bytes(), "missing_steps": missing},
         }
-        warnings = []
+        warnings = [
+            f"The {name} stream is of another version of Megalens and is not read."
+            for name in self._unreadable
+        ]
         if not self.closed:
             warnings.append("The recording was not closed: its hub ended before the run did.")
         if missing:
@@ -155,14 +144,14 @@ class RunFolder:
 
     def bytes(self) -> int:
         """Return the size of all stream files."""
-        return sum(path.stat().st_size for path in (self._file(stream) for stream in STREAM_NAMES) if path)
+        return sum(path.stat().st_size for path in (self._file(stream) for stream in self.streams) if path)
 
     def truncated(self) -> list[str]:
         """Return the streams whose file ends within a message, or cannot be read at all.
 
         Rows are not read for it: damage within a file is known once somebody has read up to it.
         """
-        return [stream for stream in STREAM_NAMES if self._is_damaged(stream) or self._end(stream).cut]
+        return [stream for stream in self.streams if self._is_damaged(stream) or self._end(stream).cut]
 
     def read(self, stream: str, query: Query | None = None, columns: list[str] | None = None) -> pa.Table:
         """Return the rows that match.
@@ -176,7 +165,7 @@ class RunFolder:
         columns : list of str, optional
             Only these columns.
         """
-        schema = stream_schema(stream)
+        schema = self.streams.named(stream).schema
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
         return pa.Table.from_batches(list(self.batches(stream, query, columns)), schema=schema)
@@ -188,10 +177,11 @@ class RunFolder:
         path = self._file(stream)
         if path is None:
             return
-        schema = stream_schema(stream)
+        declared = self.streams.named(stream)
+        schema = declared.schema
         query = query or Query()
         read = _parquet_batches if path.suffix == ".parquet" else self._arrow_batches
-        for batch in read(path, stream, query, columns):
+        for batch in read(path, declared, query, columns):
             kept = batch
             if columns is not None and kept.schema.names != columns:
                 kept = kept.select(columns)
@@ -208,7 +198,7 @@ class RunFolder:
         return None
 
     def _arrow_batches(
-        self, path: Path, stream: str, query: Query, columns: list[str] | None
+        self, path: Path, stream: Stream, query: Query, columns: list[str] | None
     ) -> Iterator[pa.RecordBatch]:
         expression = query.expression()
         cut = False
@@ -227,7 +217,7 @@ class RunFolder:
                     except (pa.ArrowException, OSError, ValueError):
                         cut = True
                         break
-                    batch = with_later_columns(stream, batch)
+                    batch = stream.with_later_columns(batch)
                     kept = batch if expression is None else batch.filter(expression)
                     if kept.num_rows:
                         yield kept
@@ -243,7 +233,7 @@ class RunFolder:
             cut = True
         finally:
             if cut:
-                self._damaged[stream] = _stamp(path)
+                self._damaged[stream.name] = _stamp(path)
 
     def _is_damaged(self, stream: str) -> bool:
         path = self._file(stream)
@@ -253,17 +243,17 @@ class RunFolder:
     def _last_step(self) -> int:
         if self.closed:
             return 0
-        return max(self._end(stream).last_step for stream in ("scalars", "tensors", "moments"))
+        return max(self._end(name).last_step for name, s in self.streams.items() if s.policy.marks_step)
 
     def _end(self, stream: str) -> StreamEnd:
         path = self._file(stream)
         if path is None:
             return StreamEnd()
         if path.suffix == ".parquet":
-            return _parquet_end(path, stream)
+            return _parquet_end(path, self.streams[stream])
         try:
             with pa.OSFile(str(path), "rb") as source:
-                if _open_stream(source, path, stream) is None:
+                if _open_stream(source, path, self.streams[stream]) is None:
                     return StreamEnd(cut=path.stat().st_size > 0 or not self.closed)
             end = arrows_end(path)
         except FileNotFoundError:
@@ -271,7 +261,7 @@ class RunFolder:
             packed = path.with_suffix(".parquet")
             if not packed.is_file():
                 raise
-            return _parquet_end(packed, stream)
+            return _parquet_end(packed, self.streams[stream])
         except OSError as error:
             raise _unreadable_file(path, error) from error
         if end is not None:
@@ -288,23 +278,23 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return info.st_mtime_ns, info.st_size
 
 
-def _open_stream(source: pa.NativeFile, path: Path, stream: str) -> pa.RecordBatchStreamReader | None:
+def _open_stream(source: pa.NativeFile, path: Path, stream: Stream) -> pa.RecordBatchStreamReader | None:
     """Return a reader of an Arrow stream; None where not even the schema is whole: nothing had been recorded when the hub went."""
-    schema = stream_schema(stream)
+    schema = stream.schema
     try:
         reader = pa.ipc.open_stream(source)
     except (pa.ArrowException, OSError, ValueError):
         return None
     names = reader.schema.names
     fields = [field for field in schema if field.name in names]
-    if lacking(stream, names) or not reader.schema.equals(pa.schema(fields), check_metadata=False):
+    if stream.lacking(names) or not reader.schema.equals(pa.schema(fields), check_metadata=False):
         raise _unreadable(
             f"The columns of {path.name} are {', '.join(names)[:300]}, and {', '.join(schema.names)} were expected."
         )
     return reader
 
 
-def _parquet_end(path: Path, stream: str) -> StreamEnd:
+def _parquet_end(path: Path, stream: Stream) -> StreamEnd:
     import pyarrow.parquet as pq
 
     try:
@@ -315,7 +305,7 @@ def _parquet_end(path: Path, stream: str) -> StreamEnd:
 
 
 def _parquet_batches(
-    path: Path, stream: str, query: Query, columns: list[str] | None
+    path: Path, stream: Stream, query: Query, columns: list[str] | None
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow.dataset as ds
 
@@ -324,19 +314,26 @@ def _parquet_batches(
         _check_columns(path, stream, dataset.schema.names)
         if query.measured and "compression_error" not in dataset.schema.names:
             return
-        names = [name for name in columns or stream_schema(stream).names if name in dataset.schema.names]
+        names = [name for name in columns or stream.schema.names if name in dataset.schema.names]
         # Row groups whose statistics exclude the filter are never read.
         scanner = dataset.scanner(columns=names, filter=query.expression(), use_threads=False)
         for batch in scanner.to_batches():
-            yield with_later_columns(stream, batch, columns)
+            yield stream.with_later_columns(batch, columns)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable_file(path, error) from error
 
 
-def _check_columns(path: Path, stream: str, names: list[str]) -> None:
-    missing = lacking(stream, names)
+def _check_columns(path: Path, stream: Stream, names: list[str]) -> None:
+    missing = stream.lacking(names)
     if missing:
         raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
+
+
+def _streams(header: dict[str, Any]) -> tuple[Streams, list[str]]:
+    """Return the streams that a recording may have, and the names of those whose declaration cannot be read."""
+    streams = Streams(STREAMS.values())
+    announced = header.get("announced")
+    return streams, streams.learn(announced if isinstance(announced, dict) else {})
 
 
 def _read_header(path: Path) -> dict[str, Any]:

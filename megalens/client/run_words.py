@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..protocol.messages_generated import FlagSetting, Perturb
     from .run import Run
 
 __all__ = ["run_words"]
@@ -33,11 +34,11 @@ def run_words(run: Run) -> Iterator[str]:
     yield from (f"  {warning}" for warning in run.warnings)
 
 
-def _setting(setting: Mapping[str, Any]) -> str:
-    compressor = setting.get("compressor") or {}
-    params = ", ".join(str(value) for value in (compressor.get("params") or {}).values())
+def _setting(setting: FlagSetting) -> str:
+    compressor = setting["compressor"]
+    params = ", ".join(str(value) for value in compressor.get("params", {}).values())
     layers = setting.get("layers", "all")
-    return f"{compressor.get('name')}({params})" + ("" if layers == "all" else f" layers {layers}")
+    return f"{compressor['name']}({params})" + ("" if layers == "all" else f" layers {layers}")
 
 
 def _logged(logged: Mapping[str, int]) -> str:
@@ -50,7 +51,7 @@ def _logged(logged: Mapping[str, int]) -> str:
     )
 
 
-def _perturbation(perturb: Mapping[str, Any]) -> str:
+def _perturbation(perturb: Perturb) -> str:
     sites = []
     for name, site in perturb["sites"].items():
         values = ", ".join(str(value) for value in (site["kind"].get("params") or {}).values())

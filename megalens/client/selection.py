@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Layout", "Selection", "half_width", "layout_of", "places_in", "selected"]
+from ..protocol import in_ranges, read_ranges
+
+__all__ = ["ValueLayout", "Selection", "half_width", "layout_of", "places_in", "selected"]
 
 _Z = 1.959963984540054
 _FEW = (12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197793, 2.570581835636314)
@@ -48,7 +50,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ValueLayout:
     """How a row's values lie about the position axis: blocks before it, entries of it, values behind it."""
 
     outer: int
@@ -58,14 +60,14 @@ class Layout:
     vectors: int
 
 
-def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> Layout:
+def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> ValueLayout:
     """Say how the values of a row with ``shape`` and ``compressor`` lie."""
     shape = [int(size) for size in row["shape"]]
     at = list(axes).index("position") + 1 if "position" in axes else 0
     has_positions = 0 < at < len(shape)
     split = at if has_positions else 1
     rest = shape[split + 1 :] if has_positions else shape[split:]
-    return Layout(
+    return ValueLayout(
         outer=math.prod(shape[:split]),
         length=shape[split] if has_positions else 1,
         inner=math.prod(rest),
@@ -76,10 +78,8 @@ def layout_of(row: Mapping[str, Any], axes: Sequence[str]) -> Layout:
 
 def places_in(text: str, length: int) -> list[int]:
     """Return the places below ``length`` that a range text names."""
-    if text.strip() == "all":
-        return list(range(length))
-    spans = [(int(low), int(high or low)) for low, _, high in (p.partition("-") for p in text.split(","))]
-    return [place for place in range(length) if any(low <= place <= high for low, high in spans)]
+    ranges = read_ranges(text, "positions")
+    return [place for place in range(length) if in_ranges(place, ranges)]
 
 
 def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.float32]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import compressor_infos, empty_table
+from ..protocol import STREAMS, Streams, empty_table
+from ..protocol.messages_generated import ConfigPatch, Status
+from .bare_hello import bare_hello
 from .errors import ClientError
 from .moments import JsonlRows, MomentSource, Progress, StatisticsTree
 from .query import Query
 from .run import Run
-from .status import Status
+from .status import RunStatus
 
 __all__ = ["StatisticsRun"]
 
-_LIMITS = {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1}
 _LOOK_SECONDS = 0.2
 
 
@@ -38,19 +38,7 @@ class StatisticsRun(Run):
         self._progress = progress
         self._source: MomentSource | None = None
         started = tree.root.stat().st_mtime
-        self._hello = {
-            "type": "hello",
-            "protocol": "megalens.v1",
-            "run": {"id": tree.id, "name": tree.label[:200], "started": started},
-            "seq": 0,
-            "model": None,
-            "layout": None,
-            "flags": [],
-            "compressors": compressor_infos(),
-            "config": {"flags": {}},
-            "limits": dict(_LIMITS),
-            "versions": {},
-        }
+        self._hello = bare_hello({"id": tree.id, "name": tree.label[:200], "started": started})
 
     @property
     def live(self) -> bool:
@@ -73,11 +61,11 @@ class StatisticsRun(Run):
         return self._source
 
     @property
-    def status(self) -> Status:
+    def status(self) -> RunStatus:
         """The newest step, and what is superseded, left out or unreadable."""
         source = self.moment_source
         steps = [stat["last"] for stat in source.index()["stats"]]
-        status: dict[str, Any] = {
+        status: Status = {
             "type": "status",
             "state": "finished",
             "step": max([0, *steps]),
@@ -86,7 +74,7 @@ class StatisticsRun(Run):
         }
         if source.warnings:
             status["warnings"] = source.warnings[:20]
-        return Status(status)
+        return RunStatus(status)
 
     @property
     def warnings(self) -> list[str]:
@@ -123,10 +111,14 @@ class StatisticsRun(Run):
             self._source.close()
             self._source = None
 
+    @property
+    def _streams(self) -> Streams:
+        return STREAMS
+
     def _read(self, stream: str, query: Query) -> pa.Table:
         return empty_table(stream)
 
-    def _configure(self, patch: dict[str, Any], timeout: float) -> int:
+    def _configure(self, patch: ConfigPatch, timeout: float) -> int:
         raise ClientError(
             f"{self.name} is read from files, so nothing of it can be changed. Connect to a live run with connect().",
             code="recorded",

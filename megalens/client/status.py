@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-__all__ = ["Status"]
+from ..protocol.messages_generated import Budget, Overhead
+
+__all__ = ["RunStatus"]
 
 
-class Status(dict[str, Any]):
+class RunStatus(dict[str, Any]):
     """The newest ``status`` message, as a dictionary. In a notebook it prints in words."""
 
     def __repr__(self) -> str:
@@ -70,14 +72,14 @@ class Status(dict[str, Any]):
         return lines
 
 
-def _budget(budget: dict[str, Any]) -> list[str]:
+def _budget(budget: Budget) -> list[str]:
     compared = f" over {_count(budget['steps'])} steps" if budget.get("steps") else ""
     measured = f": {_interval(budget)}{compared}" if "percent" in budget else ""
     head = f"budget of {budget['limit']:g} %, {budget['state']}{measured}"
     return [head, *(f"  {sentence}" for sentence in budget["gave_up"])]
 
 
-def _interval(cost: dict[str, Any]) -> str:
+def _interval(cost: Budget | Overhead) -> str:
     between = f" ({cost['low']:.2g} to {cost['high']:.2g})" if "low" in cost and "high" in cost else ""
     return f"{cost['percent']:.2g} %{between}"
 

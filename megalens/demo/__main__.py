@@ -96,7 +96,7 @@ def _stop_with(stdin: int, stopped: list[int]) -> None:
 
 
 def _trace(model: GPT, options: argparse.Namespace) -> Any:
-    from ..tracer import trace
+    from ..training import trace
 
     return trace(
         model,

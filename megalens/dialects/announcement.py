@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..protocol import compressor_infos
+from ..protocol.version import own_version
 from .dialect import Dialect
-from .version import own_version
 
 __all__ = ["announcement"]
 

@@ -25,11 +25,11 @@ from ..protocol import (
     decode_message,
     encode_message,
 )
+from ..protocol.version import own_version
 from .client_request import read_request
 from .errors import DialectError
 from .gateway_client import GatewayClient
 from .update_writer import updates
-from .version import own_version
 
 __all__ = ["Gateway"]
 

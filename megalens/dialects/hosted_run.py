@@ -12,6 +12,7 @@ import pyarrow as pa
 from ..hub.discovery import HubEntry
 from ..hub.options import HubOptions
 from ..hub.server import Hub
+from ..protocol import Stream
 from .producer_link import Configure, ProducerLink
 
 __all__ = ["HostedRun"]
@@ -91,7 +92,7 @@ class HostedRun:
         assert self._link is not None
         await self._link.say(message)
 
-    async def send(self, stream: str, table: pa.Table, step: int) -> None:
+    async def send(self, stream: str | Stream, table: pa.Table, step: int) -> None:
         """Send rows to the hub."""
         assert self._link is not None
         await self._link.send(stream, table, step)

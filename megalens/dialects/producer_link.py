@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
 from ..hub.discovery import HubEntry
-from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_frame, encode_message
-from .version import own_version
+from ..protocol import SUBPROTOCOL, ProtocolError, Stream, decode_message, encode_frame, encode_message
+from ..protocol.version import own_version
 
 __all__ = ["Configure", "ProducerLink"]
 
@@ -67,7 +67,7 @@ class ProducerLink:
         """Send a control message; nothing when the hub is gone."""
         await self._send(encode_message(message))
 
-    async def send(self, stream: str, table: pa.Table, step: int) -> None:
+    async def send(self, stream: str | Stream, table: pa.Table, step: int) -> None:
         """Send the rows of one stream as one frame; nothing when the hub is gone."""
         self._seq += 1
         await self._send(encode_frame(stream, table, step=step, seq=self._seq))

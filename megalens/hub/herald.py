@@ -58,19 +58,22 @@ class Herald:
         if now - self._short_hello[0] > _HELLO_SECONDS:
             hello = self._hub.state.hello()
             layout = hello["layout"] and {k: v for k, v in hello["layout"].items() if k != "ranks"}
-            hello.pop("sites", None)
+            for member in ("sites", "streams"):
+                hello.pop(member, None)
             self._short_hello = (now, _without_seq({**hello, "layout": layout, "flags": []}))
         return f'{self._short_hello[1][:-1]},"seq":{self._hub.state.seq}}}'
 
-    def announce(self) -> None:
-        """Have viewers told what the run is now."""
+    def announce(self, *, at_once: bool = False) -> None:
+        """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without it."""
         self._hello_due = True
-        if time.monotonic() - self._hello_told >= _HELLO_SECONDS:
+        if at_once or time.monotonic() - self._hello_told >= _HELLO_SECONDS:
             self._tell_hello()
 
     def status(self, viewer: Session, shared: str | None = None) -> str:
         """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the others'."""
-        return (shared or self._shared_status()).replace(_OWN, str(viewer.queue.dropped_rows), 1)
+        shared = shared or self._shared_status()
+        streams = _json(self._hub.state.stream_figures(viewer.queue.dropped))
+        return f'{shared[:-1].replace(_OWN, str(viewer.queue.dropped_rows), 1)},"streams":{streams}}}'
 
     def tick(self, *, changed: bool) -> bool:
         """Tell what is due, and return whether viewers were told the ``status``."""
@@ -106,7 +109,7 @@ class Herald:
         # First, so that no text of anybody's can come before the number that is put in for each viewer.
         status = {"type": "status", "dropped": dropped, **status}
         # Checked part by part when it came; to check a thousand ranks again takes longer than to write them.
-        return json.dumps(status, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return _json(status)
 
     def _tell_hello(self) -> None:
         self._hello_due, self._hello_told = False, time.monotonic()
@@ -127,4 +130,8 @@ class Herald:
 def _without_seq(hello: dict[str, Any]) -> str:
     check_message(hello)
     del hello["seq"]
-    return json.dumps(hello, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _json(hello)
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

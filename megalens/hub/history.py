@@ -1,4 +1,4 @@
-"""What a viewer that comes late, or comes back, is sent: all scalars and audit rows, and the newest tensors and moments."""
+"""What a viewer that comes late, or comes back, is sent: streams that are kept whole, and the newest frames of the others."""
 
 from __future__ import annotations
 
@@ -11,12 +11,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from ..protocol import BIT_CAUGHT_UP, BIT_MERGED, decode_frame, encode_frame, restamp_frame
+from ..protocol import (
+    BIT_CAUGHT_UP,
+    BIT_MERGED,
+    STREAMS,
+    Stream,
+    Streams,
+    decode_frame,
+    encode_frame,
+    restamp_frame,
+)
 from .live_frame import LiveFrame
 
 __all__ = ["Backlog", "History"]
 
-_BOUNDED = ("tensors", "moments")
 _MERGE_FRAMES = 512
 _MERGE_ROWS = 16384
 _WORTH_MERGING = 16
@@ -57,10 +65,14 @@ class Backlog:
 class _Merged:
     """Consecutive frames of one stream in one, with where each of them ends."""
 
-    stream: str
+    declared: Stream
     seqs: np.ndarray[tuple[int], np.dtype[np.int64]]
     row_ends: np.ndarray[tuple[int], np.dtype[np.int64]]
     data: bytes
+
+    @property
+    def stream(self) -> str:
+        return self.declared.name
 
     @property
     def seq(self) -> int:
@@ -74,9 +86,9 @@ class _Merged:
         count = int(np.searchsorted(self.seqs, since, side="right"))
         if count == 0:
             return self.data
-        frame = decode_frame(self.data)
+        frame = decode_frame(self.data, Streams([self.declared]))
         return encode_frame(
-            frame.stream,
+            self.declared,
             frame.table().slice(int(self.row_ends[count - 1])),
             step=frame.step,
             seq=frame.seq,
@@ -94,28 +106,35 @@ class History:
     Parameters
     ----------
     limit : int
-        Bytes of ``tensors`` frames to keep, and of ``moments`` frames as many more.
+        Bytes of frames to keep of each stream of which only the newest are kept; its policy may ask for fewer.
+    streams : Streams
+        The run's.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, streams: Streams = STREAMS) -> None:
         self.limit = limit
+        self._streams = streams
         self._old: list[LiveFrame | _Merged] = []
         self._open: list[LiveFrame | _Merged] = []
         self._open_rows = 0
         # By sequence number. Begins with a frame of a bounded stream whenever it is not empty.
         self._recent: OrderedDict[int, LiveFrame | _Merged] = OrderedDict()
         self._tail: list[LiveFrame] = []
-        self._bounded = {stream: _Bounded() for stream in _BOUNDED}
+        self._bounded: dict[str, _Bounded] = {}
 
     def append(self, frame: LiveFrame) -> None:
         """Keep one frame. Sequence numbers must rise."""
-        kept = self._bounded.get(frame.stream)
-        if kept is not None:
+        policy = self._streams[frame.stream].policy
+        if policy.keep == "newest":
+            kept = self._bounded.get(frame.stream)
+            if kept is None:
+                kept = _Bounded(min(self.limit, policy.hub_bytes or self.limit))
+                self._bounded[frame.stream] = kept
             self._end_tail()
             self._recent[frame.seq] = frame
             kept.frames.append(frame)
             kept.bytes += frame.size
-            while kept.bytes > self.limit and len(kept.frames) > 1:
+            while kept.bytes > kept.limit and len(kept.frames) > 1:
                 self._forget_oldest(kept)
         elif self._recent:
             self._recent[frame.seq] = frame
@@ -133,7 +152,7 @@ class History:
         since : int or None
             Last sequence number that the viewer has; None for a first connection.
         max_bytes : int, optional
-            At most this many bytes of ``tensors`` frames and as many of ``moments`` frames, the newest; all that are kept when absent.
+            At most this many bytes of the newest frames of each stream that is not kept whole; all that are kept when absent.
         """
         start = since or 0
         pieces: list[tuple[LiveFrame | _Merged, int]] = []
@@ -141,8 +160,8 @@ class History:
             pieces.append((piece, start))
         pending = [piece for piece in self._open if piece.seq > start]
         if pending:
-            pieces.append((_merge(pending), start))
-        room = {stream: _Room(self.limit, max_bytes) for stream in _BOUNDED}
+            pieces.append((self._merge(pending), start))
+        room = {stream: _Room(kept.limit, max_bytes) for stream, kept in self._bounded.items()}
         recent: list[tuple[LiveFrame | _Merged, int]] = []
         missed = _Missed()
         for kept in self._bounded.values():
@@ -166,14 +185,14 @@ class History:
         while self._recent:
             first = next(iter(self._recent))
             piece = self._recent[first]
-            if piece.stream in _BOUNDED:
+            if piece.stream in self._bounded:
                 break
             self._fold(self._recent.pop(first))
 
     def _end_tail(self) -> None:
         """Merge what came between two frames of bounded streams, so that rare ones do not keep many frames apart."""
         if len(self._tail) >= _WORTH_MERGING:
-            merged = _merge(self._tail)
+            merged = self._merge(self._tail)
             for frame in self._tail:
                 del self._recent[frame.seq]
             self._recent[merged.seq] = merged
@@ -188,14 +207,34 @@ class History:
             self._seal()
 
     def _seal(self) -> None:
-        self._old.append(_merge(self._open))
+        self._old.append(self._merge(self._open))
         self._open, self._open_rows = [], 0
+
+    def _merge(self, pieces: Sequence[LiveFrame | _Merged]) -> _Merged:
+        declared = self._streams[pieces[0].stream]
+        headers = [decode_frame(piece.data, self._streams) for piece in pieces]
+        table = pa.concat_tables([header.table() for header in headers]).combine_chunks()
+        seqs = [piece.seqs if isinstance(piece, _Merged) else [piece.seq] for piece in pieces]
+        ends = [piece.row_ends if isinstance(piece, _Merged) else [piece.rows] for piece in pieces]
+        before = np.cumsum([0, *(piece.rows for piece in pieces)])
+        merged = np.concatenate(seqs).astype(np.int64)
+        data = encode_frame(
+            declared,
+            table,
+            step=max(header.step for header in headers),
+            seq=pieces[-1].seq,
+            time_us=headers[-1].time_us,
+            bits=BIT_CAUGHT_UP | (BIT_MERGED if len(merged) > 1 else 0),
+        )
+        row_ends = np.concatenate([np.asarray(end) + start for end, start in zip(ends, before, strict=False)])
+        return _Merged(declared, merged, row_ends.astype(np.int64), data)
 
 
 @dataclass(slots=True)
 class _Bounded:
-    """The frames of a bounded stream that are kept, oldest first, their bytes, and those that went."""
+    """The frames of a bounded stream that are kept, oldest first, their bytes with the bound, and those that went."""
 
+    limit: int
     frames: deque[LiveFrame] = field(default_factory=deque)
     bytes: int = 0
     gone: _GoneLog = field(default_factory=lambda: _GoneLog())
@@ -215,25 +254,6 @@ class _Room:
         self._alone = False
         self._left -= frame.size
         return not self._full
-
-
-def _merge(pieces: Sequence[LiveFrame | _Merged]) -> _Merged:
-    headers = [decode_frame(piece.data) for piece in pieces]
-    table = pa.concat_tables([header.table() for header in headers]).combine_chunks()
-    seqs = [piece.seqs if isinstance(piece, _Merged) else [piece.seq] for piece in pieces]
-    ends = [piece.row_ends if isinstance(piece, _Merged) else [piece.rows] for piece in pieces]
-    before = np.cumsum([0, *(piece.rows for piece in pieces)])
-    merged = np.concatenate(seqs).astype(np.int64)
-    data = encode_frame(
-        pieces[0].stream,
-        table,
-        step=max(header.step for header in headers),
-        seq=pieces[-1].seq,
-        time_us=headers[-1].time_us,
-        bits=BIT_CAUGHT_UP | (BIT_MERGED if len(merged) > 1 else 0),
-    )
-    row_ends = np.concatenate([np.asarray(end) + start for end, start in zip(ends, before, strict=False)])
-    return _Merged(pieces[0].stream, merged, row_ends.astype(np.int64), data)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
 
 from ..protocol import (
     HEADER_BYTES,
@@ -10,14 +14,16 @@ from ..protocol import (
     Frame,
     FrameChecker,
     ProtocolError,
+    Stream,
+    Streams,
     decode_frame,
     restamp_header,
 )
 
 __all__ = ["LiveFrame", "Key", "admit_frame"]
 
-Key = tuple[str, str, int, int]
-"""Flag, part, layer and rank."""
+Key = tuple[Any, ...]
+"""Stream and identity of a row, such as flag, part, layer and rank."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,18 +65,20 @@ class LiveFrame:
         """Return header and body."""
         return self.header or self.came[:HEADER_BYTES], memoryview(self.came)[HEADER_BYTES:]
 
-    @property
-    def keys(self) -> frozenset[Key]:
-        """Every (flag, part, layer, rank) of a ``tensors`` frame. Made when first asked for, which only a full queue does."""
+    def keys(self, declared: Stream) -> frozenset[Key]:
+        """Return the identity of every row. Made when first asked for, which only a full queue does."""
         if self._keys is None:
+            identity = declared.policy.identity
             body = self.body
             if body is None:
-                table = decode_frame(self.came).table()
-                columns = [table.column(name).to_pylist() for name in ("flag", "part", "layer", "rank")]
+                table = decode_frame(self.came, Streams([declared])).table()
+                columns = [table.column(name).to_pylist() for name in identity]
             else:
-                columns = [body.texts("flag"), body.texts("part")]
-                columns += [body.numbers(name).tolist() for name in ("layer", "rank")]
-            self._keys = frozenset(zip(*columns, strict=True))
+                texts = {entry.name for entry in declared.schema if pa.types.is_string(entry.type)}
+                columns = [
+                    body.texts(name) if name in texts else body.numbers(name).tolist() for name in identity
+                ]
+            self._keys = frozenset(zip(itertools.repeat(self.stream), *columns))
             self.body = None
         return self._keys
 

@@ -8,45 +8,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..protocol import MOMENT_INDEX, MOMENT_SAME, MomentIndex, stream_schema
+from ..protocol import MOMENT_INDEX, MOMENT_SAME, STREAMS, MomentIndex, Stream
 
 __all__ = ["pack_stream", "sync_folder"]
 
-# A picture reads a few flags and layers of some steps: small groups let a reader skip the others.
-# A grouping reads all rows of moments, and of each group its thousands of names once.
-_GROUP_ROWS = {"tensors": 2048, "moments": 524_288}
-_GROUP_ROWS_ELSE = 131072
-_GROUP_BYTES = {"moments": 64 * 1024 * 1024}
-_GROUP_BYTES_ELSE = 16 * 1024 * 1024
-# Where nearly every number is another one, a dictionary is built in vain; names are many but each comes again at every step.
-_DICTIONARIES: dict[str, list[str]] = {
-    "moments": [
-        "step",
-        "samples",
-        "stat",
-        "name",
-        "rank",
-        "stage",
-        "count",
-        "rounding",
-        "gradient_stage",
-        "loss_scale",
-    ]
-}
 _DICTIONARY_BYTES = 16 * 1024 * 1024
-# Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the fastest codec finds as well and undoes at no cost.
-_FAST = {"moments": ("mean", "m2", "m3", "m4", "min", "max")}
+# What else a reader wants to know of a stream before it reads its rows: the stream's own business.
+_INDEXES = {"moments": MomentIndex}
 
 
-def pack_stream(source: Path, stream: str) -> Path:
+def pack_stream(source: Path, stream: str | Stream) -> Path:
     """Write the rows of ``source`` to Parquet beside it, and remove ``source`` once they are safely on disk.
 
     Parameters
     ----------
     source : Path
         The ``.arrows`` file. One that was cut short is packed up to its last whole message.
-    stream : str
-        Name of its stream.
+    stream : str or Stream
+        Its stream, one of ``streams.json`` by its name.
 
     Returns
     -------
@@ -58,11 +37,12 @@ def pack_stream(source: Path, stream: str) -> Path:
     OSError
         When the disk is full or fails. ``source`` is then as it was.
     """
+    declared = STREAMS.named(stream) if isinstance(stream, str) else stream
     target = source.with_suffix(".parquet")
     partial = source.with_suffix(".parquet.partial")
     try:
         with pa.OSFile(str(source), "rb") as file:
-            _copy_rows(file, partial, stream)
+            _copy_rows(file, partial, declared)
         descriptor = os.open(partial, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -88,15 +68,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
+def _copy_rows(file: pa.NativeFile, partial: Path, stream: Stream) -> None:
     # Only the end of a recording needs it, and the start should not wait for it.
     import pyarrow.parquet as pq
 
-    most = _GROUP_ROWS.get(stream, _GROUP_ROWS_ELSE)
-    most_bytes = _GROUP_BYTES.get(stream, _GROUP_BYTES_ELSE)
-    index = MomentIndex() if stream == "moments" else None
-    schema = stream_schema(stream)
-    if index is not None:
+    policy = stream.policy
+    index = _INDEXES[stream.name]() if stream.name in _INDEXES else None
+    schema = stream.schema
+    if not policy.null_marks:
         # No row has nulls, and marks of which there are none would cost as much to read as the numbers.
         schema = pa.schema([field.with_nullable(False) for field in schema])
     batches: list[pa.RecordBatch] = []
@@ -106,8 +85,8 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
         pq.ParquetWriter(
             partial,
             schema,
-            **_codecs(stream, schema.names),
-            use_dictionary=_DICTIONARIES.get(stream, True),
+            **_codecs(policy.fast, schema.names),
+            use_dictionary=True if policy.dictionary is None else list(policy.dictionary),
             dictionary_pagesize_limit=_DICTIONARY_BYTES,
         ) as writer,
     ):
@@ -115,7 +94,9 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
         def flush() -> None:
             nonlocal rows, size
             if batches:
-                writer.write_table(pa.Table.from_batches(batches).cast(schema), row_group_size=most)
+                writer.write_table(
+                    pa.Table.from_batches(batches).cast(schema), row_group_size=policy.group_rows
+                )
             batches.clear()
             rows = size = 0
 
@@ -133,18 +114,18 @@ def _copy_rows(file: pa.NativeFile, partial: Path, stream: str) -> None:
             size += batch.nbytes
             if index is not None:
                 index.add(batch)
-            if rows >= most or size >= most_bytes:
+            if rows >= policy.group_rows or size >= policy.group_bytes:
                 flush()
         flush()
         if index is not None:
             writer.add_key_value_metadata({MOMENT_INDEX: index.text(), MOMENT_SAME: index.same_text()})
 
 
-def _codecs(stream: str, columns: list[str]) -> dict[str, Any]:
-    fast = _FAST.get(stream)
-    if fast is None:
+def _codecs(fast: tuple[str, ...], columns: list[str]) -> dict[str, Any]:
+    if not fast:
         return {"compression": "zstd", "compression_level": 3}
     return {
+        # Of numbers of which hardly any comes twice there is nothing to compress but repetitions, which the fastest codec finds as well and undoes at no cost.
         "compression": {name: "lz4" if name in fast else "zstd" for name in columns},
         "compression_level": {name: 3 for name in columns if name not in fast},
     }

@@ -49,7 +49,7 @@ class Recorder:
         self._description = description
         self._missing = StepRanges()
         self._lock = threading.Condition()
-        self._queue: deque[tuple[str, CheckedBody, int, int]] = deque()
+        self._queue: deque[tuple[CheckedBody, int, int]] = deque()
         self._waiting_bytes = 0
         self._redescribe = False
         self._closing = False
@@ -64,13 +64,11 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="megalens-recorder", daemon=True)
         self._thread.start()
 
-    def put(self, stream: str, body: CheckedBody, step: int, size: int) -> None:
+    def put(self, body: CheckedBody, step: int, size: int) -> None:
         """Hand over the rows of one frame. Never waits.
 
         Parameters
         ----------
-        stream : str
-            Stream name.
         body : CheckedBody
             The rows.
         step : int
@@ -82,7 +80,7 @@ class Recorder:
             if self.state != "on" or self._closing or self._waiting_bytes + size > self._queue_bytes:
                 self._miss(body, step)
                 return
-            self._queue.append((stream, body, step, size))
+            self._queue.append((body, step, size))
             self._waiting_bytes += size
             self._lock.notify()
 
@@ -147,10 +145,10 @@ class Recorder:
                 described = time.monotonic()
         self._finish()
 
-    def _write(self, stream: str, body: CheckedBody, step: int, size: int) -> None:
+    def _write(self, body: CheckedBody, step: int, size: int) -> None:
         if self.state == "on":
             try:
-                self._folder.append(stream, body)
+                self._folder.append(body)
             except OSError as error:
                 self._fail(
                     f"The recording stopped: {error.strerror or error}. What is recorded so far stays readable."

@@ -50,6 +50,11 @@ class Reports:
         budget = next((report["budget"] for report in reports if "budget" in report), None)
         if budget is not None:
             merged["budget"] = budget
+        instruments = {
+            name: state for report in reports for name, state in report.get("instruments", {}).items()
+        }
+        if instruments:
+            merged["instruments"] = instruments
         perturbed = [report["perturbed_steps"] for report in reports if "perturbed_steps" in report]
         if perturbed:
             merged["perturbed_steps"] = max(perturbed)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..protocol import CheckedBody, stream_schema
+from ..protocol import CheckedBody, Stream
 from .packing import pack_stream, sync_folder
 
 __all__ = ["RunFolder", "StreamFile"]
@@ -20,8 +20,8 @@ class StreamFile:
     ----------
     path : Path
         The file, which must not exist.
-    stream : str
-        Name of its stream.
+    stream : Stream
+        Its stream.
 
     Raises
     ------
@@ -29,7 +29,7 @@ class StreamFile:
         When the disk is full or fails; the file then ends with its last whole message.
     """
 
-    def __init__(self, path: Path, stream: str) -> None:
+    def __init__(self, path: Path, stream: Stream) -> None:
         self.path = path
         self.stream = stream
         self.rows = 0
@@ -38,7 +38,7 @@ class StreamFile:
         self.last_step: int | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         try:
-            self._write(memoryview(stream_schema(stream).serialize()))
+            self._write(memoryview(stream.schema_message))
         except OSError:
             self.close()
             raise
@@ -104,11 +104,13 @@ class RunFolder:
         self.streams: dict[str, StreamFile] = {}
         path.mkdir(parents=True)
 
-    def append(self, stream: str, body: CheckedBody) -> None:
-        """Add rows to a stream's file, made when its first rows come."""
-        if stream not in self.streams:
-            self.streams[stream] = StreamFile(self.path / f"{stream}.arrows", stream)
-        self.streams[stream].append(body)
+    def append(self, body: CheckedBody) -> None:
+        """Add rows to their stream's file, made when its first rows come."""
+        stream = body.declared
+        file = self.streams.get(stream.name)
+        if file is None:
+            file = self.streams[stream.name] = StreamFile(self.path / f"{stream.name}.arrows", stream)
+        file.append(body)
 
     @property
     def bytes(self) -> int:
@@ -132,10 +134,10 @@ class RunFolder:
 
     def pack(self) -> None:
         """Close every stream and turn it into Parquet."""
-        for stream, file in self.streams.items():
+        for file in self.streams.values():
             file.sync()
             file.close()
-            pack_stream(file.path, stream)
+            pack_stream(file.path, file.stream)
         sync_folder(self.path)
 
     def close(self) -> None:

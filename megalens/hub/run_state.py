@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from ..protocol import SUBPROTOCOL, CheckedBody
+from ..protocol import STREAMS, SUBPROTOCOL, CheckedBody, Streams
 from .job import Job
 from .live_frame import LiveFrame
 from .ranks import Ranks
 from .reports import Reports
+from .stream_figures import StreamFigures
 
 __all__ = ["RunState"]
 
-_MEAN_STEPS = 32
 _NAMED = 8
-_MOST_COUNT = 2**53
 
 
 class RunState:
@@ -37,6 +35,8 @@ class RunState:
 
     Attributes
     ----------
+    streams : Streams
+        Those of this version, and those that producers announced.
     version : int
         Rises when something of ``hello`` changes, apart from ``seq``.
     """
@@ -52,6 +52,7 @@ class RunState:
         self.version = 0
         self.ended: float | None = None
         self.config: dict[str, Any] = {"flags": {}}
+        self.streams = Streams(STREAMS.values())
         self.job = Job()
         self.ranks = Ranks(idle_seconds)
         self.attached: set[int] = set()
@@ -62,10 +63,7 @@ class RunState:
         self._came = False
         self._lost = False
         self._last_step_time: float | None = None
-        self._nonfinite = 0
-        self._first_nonfinite: dict[str, Any] | None = None
-        self._nonfinite_moments: dict[str, Any] | None = None
-        self._step_bytes: dict[int, int] = {}
+        self._figures: dict[str, StreamFigures] = {}
         self._begins = True
 
     @property
@@ -96,7 +94,8 @@ class RunState:
         if not self.attached:
             # It may go on from an earlier step than the last one seen.
             self._begins = True
-            self._step_bytes.clear()
+            for figures in self._figures.values():
+                figures.begin()
         disagreement = self.job.disagreement(message, self.attached)
         if disagreement:
             self.warn(disagreement)
@@ -145,7 +144,8 @@ class RunState:
     def saw(self, frame: LiveFrame, body: CheckedBody, rank: int | None) -> None:
         """Take the figures of one frame, which came from ``rank`` or from the hub itself."""
         self.seq = frame.seq
-        if frame.stream == "audit":
+        self._figures.setdefault(frame.stream, StreamFigures()).add(frame, body)
+        if not body.declared.policy.marks_step:
             return
         now = time.monotonic()
         if rank is not None:
@@ -154,14 +154,6 @@ class RunState:
             self._last_step_time = now
             self.step = frame.step if self._begins else max(self.step, frame.step)
             self._begins = False
-        if frame.stream == "moments":
-            self._count_nonfinite_moments(body)
-        if frame.stream != "tensors":
-            return
-        self._count_nonfinite(body)
-        self._step_bytes[frame.step] = self._step_bytes.get(frame.step, 0) + frame.size
-        if len(self._step_bytes) > _MEAN_STEPS:
-            del self._step_bytes[min(self._step_bytes)]
 
     def hello(self) -> dict[str, Any]:
         """Return a ``hello`` without ``resumed``."""
@@ -175,6 +167,7 @@ class RunState:
             "limits": self.limits,
             **merged,
             "versions": {**self._versions, **merged["versions"]},
+            "streams": self.streams.told(),
         }
 
     def status(self) -> dict[str, Any]:
@@ -186,19 +179,13 @@ class RunState:
             "state": self.state,
             "step": self.step,
             "time": time.time(),
-            "nonfinite": {"count": self._nonfinite},
+            "nonfinite": self._nonfinite(),
             "producers": sorted(self.attached),
             **merged,
         }
-        if self._first_nonfinite:
-            status["nonfinite"]["first"] = self._first_nonfinite
-        if self._nonfinite_moments:
-            status["nonfinite"]["moments"] = self._nonfinite_moments
-        if self._step_bytes:
-            # The newest step may lack processes that are still at work on it.
-            sizes = [size for step, size in self._step_bytes.items() if step != max(self._step_bytes)]
-            sizes = sizes or list(self._step_bytes.values())
-            status["bytes_per_step"] = sum(sizes) / len(sizes)
+        # What is told of tensors by a member of its own is older than the streams' own figures.
+        if (tensors := self._figures.get("tensors")) and (mean := tensors.bytes_per_step()) is not None:
+            status["bytes_per_step"] = mean
         ranks = self.ranks.states(now)
         if ranks:
             status["ranks"] = ranks
@@ -206,6 +193,20 @@ class RunState:
         if warnings:
             status["warnings"] = warnings[-20:]
         return status
+
+    def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+        """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were not sent."""
+        return {
+            name: {**figures.told(), **({"dropped": dropped[name]} if dropped.get(name) else {})}
+            for name, figures in self._figures.items()
+        }
+
+    def _nonfinite(self) -> dict[str, Any]:
+        found = {name: figures.nonfinite for name, figures in self._figures.items() if figures.nonfinite}
+        nonfinite: dict[str, Any] = {"count": 0, **found.get("tensors", {})}
+        if "moments" in found:
+            nonfinite["moments"] = found["moments"]
+        return nonfinite
 
     def producer_drops(self) -> int:
         """Rows that the producers say they gave up."""
@@ -221,11 +222,13 @@ class RunState:
         hello = self.hello()
         kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
         told = [name for name in ("controls", "sites", "statistics", "origin") if name in hello]
+        announced = self.streams.announced()
         return {
             "format": 1,
             "state": self.state,
             "ended": self.ended,
             **{name: hello[name] for name in (*kept, *told)},
+            **({"announced": announced} if announced else {}),
         }
 
     def _absent(self, ranks: list[dict[str, Any]]) -> list[str]:
@@ -243,30 +246,3 @@ class RunState:
                 sentence = text.format(", ".join(names[:_NAMED]) + more)[:500]
                 sentences.append(sentence[0].upper() + sentence[1:])
         return sentences
-
-    def _count_nonfinite(self, body: CheckedBody) -> None:
-        if body.all_zero("nan_count") and body.all_zero("inf_count"):
-            return
-        counts = [body.numbers(name) for name in ("nan_count", "inf_count")]
-        self._nonfinite += max(int(counts[0].sum() + counts[1].sum()), 0)
-        if self._first_nonfinite is None:
-            row = int(((counts[0] + counts[1]) > 0).argmax())
-            self._first_nonfinite = {
-                name: body.table().column(name)[row].as_py() for name in ("step", "layer", "flag")
-            }
-
-    def _count_nonfinite_moments(self, body: CheckedBody) -> None:
-        if body.all_zero("nan_count") and body.all_zero("inf_count"):
-            return
-        nan, inf = (body.numbers(name) for name in ("nan_count", "inf_count"))
-        # Of sums that another program made it is not always known how many there are, only that there are some.
-        unknown = np.isnan(nan) | np.isnan(inf)
-        counts = np.where(unknown, 1.0, nan + inf)
-        row = int((counts > 0).argmax())
-        if not counts[row] > 0:
-            return
-        if self._nonfinite_moments is None:
-            first = {name: body.table().column(name)[row].as_py() for name in ("step", "stat", "name")}
-            first.update(stat=first["stat"][:20], name=first["name"][:500])
-            self._nonfinite_moments = {"count": 0, "first": first}
-        self._nonfinite_moments["count"] += int(min(counts[counts > 0].sum(), _MOST_COUNT))

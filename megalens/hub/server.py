@@ -21,6 +21,7 @@ from ..protocol import (
     encode_frame,
     stream_schema,
 )
+from ..protocol.version import own_versions
 from .announcement_check import check_announcement
 from .batch_connection import BatchConnection
 from .change_desk import ChangeDesk
@@ -36,7 +37,6 @@ from .process import process_runs
 from .recorder import Recorder
 from .run_state import RunState
 from .session import Session
-from .version import own_versions
 
 __all__ = ["Hub"]
 
@@ -65,7 +65,7 @@ class Hub:
         self.entry: HubEntry | None = None
         self._token = secrets.token_urlsafe(32)
         self._checker = FrameChecker()
-        self._history = History(options.backlog_bytes)
+        self._history = History(options.backlog_bytes, self.state.streams)
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
         self._producers: dict[int, Session] = {}
@@ -306,12 +306,13 @@ class Hub:
         ProtocolError
             ``bad-frame`` or ``version-mismatch``.
         """
-        header = decode_frame(data)
+        header = decode_frame(data, self.state.streams)
         if not header.known:
             self._skipped[header.stream] = self._skipped.get(header.stream, 0) + 1
             if self._skipped[header.stream] == 1:
                 self.state.warn(
-                    f"The hub skips the stream {header.stream}, which it does not know. Update the hub."
+                    f"The hub skips the stream {header.stream}, which it does not know. "
+                    "Update the hub, or let the producer announce it."
                 )
             return
         frame, body = admit_frame(
@@ -320,7 +321,7 @@ class Hub:
         self.state.saw(frame, body, rank)
         self._history.append(frame)
         if self.recorder:
-            self.recorder.put(frame.stream, body, frame.step, len(data))
+            self.recorder.put(body, frame.step, len(data))
         for viewer in list(self._viewers.values()):
             viewer.post(frame)
         self._changed.set()
@@ -359,6 +360,7 @@ class Hub:
                 expected=str(session.rank),
                 got=str(rank),
             )
+        fresh = self.state.streams.announce(message.get("streams", {}))
         session.rank = rank
         self._producers[rank] = session
         self.state.attach(message)
@@ -371,7 +373,8 @@ class Hub:
             self.entry = HubEntry(**{**vars(self.entry), "name": str(self.state.run["name"])})
             with contextlib.suppress(HubError):
                 write_entry(self.entry)
-        self.herald.announce()
+        # The first frame of a stream may come right behind its announcement.
+        self.herald.announce(at_once=fresh)
 
     # -- what the hub itself says ----------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class Session:
         self.peer: dict[str, Any] = {"name": "", "version": ""}
         self.rank: int | None = None
         self.said_goodbye = False
-        self.queue = ViewerQueue(hub.options.viewer_queue_bytes)
+        self.queue = ViewerQueue(hub.options.viewer_queue_bytes, hub.state.streams)
         self.pace = Pace(_CHANGES_AT_ONCE, _CHANGES_A_SECOND)
         self._connection = connection
         self._bad_messages = 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from heapq import heappop, heappush
 
+from ..protocol import STREAMS, Streams
 from .live_frame import Key, LiveFrame
 
 __all__ = ["ViewerQueue"]
@@ -21,16 +22,29 @@ class ViewerQueue:
     ----------
     limit : int
         Bytes that may wait. One frame is taken however large it is when nothing else waits.
+    streams : Streams
+        The run's.
+
+    Attributes
+    ----------
+    dropped : Counter
+        Rows given up, by stream.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, streams: Streams = STREAMS) -> None:
         self.limit = limit
         self.bytes = 0
-        self.dropped_rows = 0
+        self.dropped: Counter[str] = Counter()
+        self._streams = streams
         self._items: OrderedDict[int, LiveFrame | str] = OrderedDict()
         self._next = 0
         self._full: _Coverage | None = None
         self._waiting = asyncio.Event()
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows given up."""
+        return self.dropped.total()
 
     def __len__(self) -> int:
         return len(self._items)
@@ -69,7 +83,7 @@ class ViewerQueue:
 
     def _make_room(self, place: int, newest: LiveFrame | str) -> bool:
         if self._full is None:
-            self._full = _Coverage()
+            self._full = _Coverage(self._streams)
             for queued, item in self._items.items():
                 self._full.add(queued, item)
         else:
@@ -82,62 +96,65 @@ class ViewerQueue:
             frame = self._items.pop(victim)
             assert isinstance(frame, LiveFrame)
             self.bytes -= frame.size
-            self.dropped_rows += frame.rows
+            self.dropped[frame.stream] += frame.rows
         return True
 
 
 class _Coverage:
-    """Which frames of a full queue may be given up, and which ``tensors`` frames newer ones cover, row by row. Each frame costs its own rows,
+    """Which frames of a full queue may be given up, and of which newer ones have every row's identity. Each frame costs its own rows,
     however long the queue.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
         self._newest: dict[Key, int] = {}
         self._uncovered: dict[int, int] = {}
-        self._covered: list[int] = []
-        self._tensors: list[int] = []
-        self._moments: list[int] = []
+        # By drop order, and of one order what newer rows cover before the rest: the places of frames, oldest first.
+        self._heaps: dict[tuple[int, bool], list[int]] = {}
 
     def add(self, place: int, item: LiveFrame | str) -> None:
         """Count in a frame that was queued last."""
         if not isinstance(item, LiveFrame):
             return
-        if item.stream == "moments":
-            heappush(self._moments, place)
-        if item.stream != "tensors":
+        declared = self._streams[item.stream]
+        order = declared.policy.drop_order
+        if order is None:
             return
-        heappush(self._tensors, place)
-        self._uncovered[place] = len(item.keys)
-        if not item.keys:
-            heappush(self._covered, place)
-        for key in item.keys:
+        self._push(order, False, place)
+        if not declared.policy.covered_first:
+            return
+        keys = item.keys(declared)
+        self._uncovered[place] = len(keys)
+        if not keys:
+            self._push(order, True, place)
+        for key in keys:
             before = self._newest.get(key)
             self._newest[key] = place
             if before is not None and before in self._uncovered:
                 self._uncovered[before] -= 1
                 if not self._uncovered[before]:
-                    heappush(self._covered, before)
+                    self._push(order, True, before)
 
     def victim(self, items: OrderedDict[int, LiveFrame | str], last: int) -> int | None:
-        """Return the place of the oldest ``tensors`` frame whose every row is covered by a newer one, else of the oldest, else of the oldest
-        ``moments`` frame.
+        """Return the place of the frame that is to go: of the lowest drop order, the oldest whose every row a newer one covers, else the oldest.
 
         The frame that came last is the newest of all: it goes only where nothing else may.
         """
         self.forget_sent(items)
-        for heap in self._heaps():
+        heaps = [self._heaps[key] for key in sorted(self._heaps, key=lambda key: (key[0], not key[1]))]
+        for heap in heaps:
             if heap and heap[0] != last:
                 return heappop(heap)
-        return last if any(heap and heap[0] == last for heap in self._heaps()) else None
+        return last if any(heap and heap[0] == last for heap in heaps) else None
 
     def forget_sent(self, items: OrderedDict[int, LiveFrame | str]) -> None:
         """Forget the frames that are no longer queued."""
-        for heap in self._heaps():
+        for heap in self._heaps.values():
             while heap and heap[0] not in items:
                 self._uncovered.pop(heappop(heap), None)
 
-    def _heaps(self) -> tuple[list[int], list[int], list[int]]:
-        return self._covered, self._tensors, self._moments
+    def _push(self, order: int, covered: bool, place: int) -> None:
+        heappush(self._heaps.setdefault((order, covered), []), place)
 
 
 def _size(item: LiveFrame | str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .errors import ProtocolError
+from .messages_generated import Perturb, PerturbSite, Phase
 
 __all__ = ["perturb_from_disturbance"]
 
@@ -18,10 +19,10 @@ _FIELD = "disturbance_configs"
 def perturb_from_disturbance(
     configs: Mapping[str, Any],
     *,
-    phases: Sequence[str] = ("train", "eval", "generate"),
+    phases: Sequence[Phase] = ("train", "eval", "generate"),
     seed: int | None = None,
     steps: int | None = None,
-) -> dict[str, Any] | None:
+) -> Perturb | None:
     """Return the ``Perturb`` object that a ``disturbance_configs`` dictionary means, or None where all of it is off.
 
     Parameters
@@ -51,7 +52,7 @@ def perturb_from_disturbance(
     for key in configs:
         if key not in known:
             raise _wrong(str(key)[:100], "is no key of it", ", ".join(known), key)
-    sites: dict[str, Any] = {}
+    sites: dict[str, PerturbSite] = {}
     for site in _SITES:
         key = f"{site}_perturbation"
         if not _switch(key, configs.get(key, False)):
@@ -71,7 +72,7 @@ def perturb_from_disturbance(
         }
     if not sites:
         return None
-    perturb: dict[str, Any] = {"sites": sites}
+    perturb: Perturb = {"sites": sites}
     if seed is not None:
         perturb["seed"] = seed
     if steps is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["ProtocolError"]
@@ -57,7 +58,7 @@ class ProtocolError(ValueError):
         return message
 
     @classmethod
-    def from_message(cls, message: dict[str, Any]) -> ProtocolError:
+    def from_message(cls, message: Mapping[str, Any]) -> ProtocolError:
         """Return the error that an ``error`` control message carries."""
         names = ("field", "column", "expected", "got")
         return cls(message["code"], message["message"], **{n: message.get(n) for n in names})

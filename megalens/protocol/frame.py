@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
 import pyarrow as pa
 
 from .arrow_stream import check_arrow_stream
 from .errors import ProtocolError
-from .streams import STREAM_NAMES, stream_schema
+from .streams import STREAMS, Stream, Streams
 
 __all__ = [
     "BIT_CAUGHT_UP",
@@ -36,7 +36,6 @@ _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _STAMP = struct.Struct("<HQ")
 # What a sender writes anew from frame to frame: sequence number at 8, step, time.
 _NEWEST = struct.Struct("<Qqq")
-_KNOWN_NAMES = {name.encode("ascii").ljust(24, b"\0"): name for name in STREAM_NAMES}
 assert _HEADER.size == HEADER_BYTES
 
 
@@ -60,6 +59,8 @@ class Frame:
         ``BIT_CAUGHT_UP`` and ``BIT_MERGED``.
     body : memoryview
         The Arrow IPC stream.
+    declared : Stream or None
+        The stream's declaration; None when this side does not know the stream.
     """
 
     stream: str
@@ -69,11 +70,17 @@ class Frame:
     rows: int
     bits: int
     body: memoryview
+    declared: Stream | None = None
 
     @property
     def known(self) -> bool:
-        """Whether this version knows the stream."""
-        return self.stream in STREAM_NAMES
+        """Whether this side knows the stream."""
+        return self.declared is not None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The stream's schema; raises ``ProtocolError`` ``bad-frame`` when the stream is not known."""
+        return (self.declared or STREAMS.named(self.stream)).schema
 
     def table(self) -> pa.Table:
         """Decode the body.
@@ -88,7 +95,7 @@ class Frame:
         ProtocolError
             ``bad-frame`` when the body is not a valid Arrow stream of that schema with the number of rows announced.
         """
-        return pa.Table.from_batches(self.batches()[0], stream_schema(self.stream))
+        return pa.Table.from_batches(self.batches()[0], self.schema)
 
     def batches(self) -> tuple[list[pa.RecordBatch], list[int]]:
         """Decode the body batch by batch.
@@ -104,8 +111,10 @@ class Frame:
         ProtocolError
             As :meth:`table`.
         """
-        expected = stream_schema(self.stream)
-        own = _own_schema_bytes(self.body, self.stream)
+        expected = self.schema
+        # When the schema's message is just as this side writes it, it need not be parsed again.
+        message = (self.declared or STREAMS.named(self.stream)).schema_message
+        own = len(message) if self.body[: len(message)] == message else 0
         batches_at = check_arrow_stream(self.body, self.stream, own)
         buffer = pa.py_buffer(self.body)
         try:
@@ -140,7 +149,7 @@ class Frame:
 
 
 def encode_frame(
-    stream: str,
+    stream: str | Stream,
     table: pa.Table | pa.RecordBatch,
     *,
     step: int,
@@ -152,8 +161,8 @@ def encode_frame(
 
     Parameters
     ----------
-    stream : str
-        Stream name; ``table`` must have exactly its schema.
+    stream : str or Stream
+        The stream, one of ``streams.json`` by its name; ``table`` must have exactly its schema.
     table : pyarrow.Table or pyarrow.RecordBatch
         The rows.
     step : int
@@ -170,16 +179,19 @@ def encode_frame(
     ProtocolError
         ``bad-frame`` when the schema is not the stream's.
     """
-    expected = stream_schema(stream)
+    declared = STREAMS.named(stream) if isinstance(stream, str) else stream
+    expected = declared.schema
     if not table.schema.equals(expected, check_metadata=False):
         raise _bad(
-            f"These rows do not fit the stream {stream}.", expected=str(expected), got=str(table.schema)
+            f"These rows do not fit the stream {declared.name}.",
+            expected=str(expected),
+            got=str(table.schema),
         )
     if time_us is None:
         time_us = time.time_ns() // 1000
     batches = table.to_batches() if isinstance(table, pa.Table) else [table]
     # What an Arrow stream writer writes, without the copies that it makes while its memory grows.
-    body: list[bytes | memoryview] = [_schema_message(stream)]
+    body: list[bytes | memoryview] = [declared.schema_message]
     body += [memoryview(batch.serialize()) for batch in batches]
     body.append(_END_OF_STREAM)
     header = _HEADER.pack(
@@ -191,13 +203,20 @@ def encode_frame(
         time_us,
         table.num_rows,
         sum(len(part) for part in body),
-        stream.encode("ascii"),
+        declared.name.encode("ascii"),
     )
     return b"".join((header, *body))
 
 
-def decode_frame(data: bytes | bytearray | memoryview) -> Frame:
+def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAMS) -> Frame:
     """Read a frame's header. The body is viewed, not copied, and decoded by :meth:`Frame.table`.
+
+    Parameters
+    ----------
+    data : bytes
+        The whole frame.
+    streams : Streams
+        The streams of its run, where they are more than those of ``streams.json``.
 
     Raises
     ------
@@ -227,11 +246,12 @@ def decode_frame(data: bytes | bytearray | memoryview) -> Frame:
             expected=f"{HEADER_BYTES + length} bytes",
             got=f"{len(view)} bytes",
         )
-    stream = _KNOWN_NAMES.get(name) or _other_name(name)
-    return Frame(stream, seq, step, time_us, rows, bits, view[HEADER_BYTES:])
+    stream = _stream_name(name)
+    return Frame(stream, seq, step, time_us, rows, bits, view[HEADER_BYTES:], streams.get(stream))
 
 
-def _other_name(name: bytes) -> str:
+@lru_cache(256)
+def _stream_name(name: bytes) -> str:
     stripped = name.rstrip(b"\0")
     if not stripped or not all(0x21 <= byte < 0x7F for byte in stripped):
         raise _bad("The stream name of a data frame is not ASCII text.", got=repr(name))
@@ -253,17 +273,6 @@ def restamp_header(data: bytes | bytearray | memoryview, *, seq: int, bits: int 
 def renew_header(data: bytearray, *, step: int, seq: int) -> None:
     """Write into a frame of this side's own that it is of another step, and of now."""
     _NEWEST.pack_into(data, 8, seq, step, time.time_ns() // 1000)
-
-
-@cache
-def _schema_message(stream: str) -> bytes:
-    return bytes(stream_schema(stream).serialize())
-
-
-def _own_schema_bytes(body: memoryview, stream: str) -> int:
-    """Return the length of the schema's message when it is just as this side writes it and need not be parsed again, else 0."""
-    own = _schema_message(stream)
-    return len(own) if body[: len(own)] == own else 0
 
 
 def _read_other(buffer: pa.Buffer, expected: pa.Schema, stream: str) -> list[pa.RecordBatch]:

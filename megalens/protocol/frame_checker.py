@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from .frame import HEADER_BYTES, Frame
 from .frame_layout import FrameLayout, Numbers, frame_layout
-from .streams import stream_schema
+from .streams import STREAMS, Stream
 
 __all__ = ["CheckedBody", "FrameChecker"]
 
@@ -43,6 +43,11 @@ class CheckedBody:
         self._table = table
 
     @property
+    def declared(self) -> Stream:
+        """The declaration of their stream."""
+        return self._frame.declared or STREAMS.named(self._frame.stream)
+
+    @property
     def rows(self) -> int:
         """Number of rows."""
         return self._frame.rows
@@ -51,7 +56,7 @@ class CheckedBody:
         """Return the rows, which view the frame's memory."""
         if self._table is None:
             assert self._layout is not None
-            schema = stream_schema(self._frame.stream)
+            schema = self._frame.schema
             message = pa.py_buffer(self._data)[self._layout.batch[0] :]
             self._table = pa.Table.from_batches([pa.ipc.read_record_batch(message, schema)], schema)
         return self._table
@@ -119,7 +124,7 @@ class FrameChecker:
             if layout.rows == frame.rows and all(map(data.startswith, layout.pieces, layout.starts)):
                 return CheckedBody(frame, data, layout)
         batches, places = frame.batches()
-        table = pa.Table.from_batches(batches, stream_schema(frame.stream))
+        table = pa.Table.from_batches(batches, frame.schema)
         if known is None:
             # To remember takes longer than to check: only for what comes again.
             if len(self._known) >= _MOST_KINDS:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from .errors import ProtocolError
+from .messages_generated import CompressorSetting, KindInfo
 
 __all__ = ["Kind", "kind_from_setting", "kind_infos"]
 
@@ -33,12 +34,12 @@ class Kind:
     title: ClassVar[str] = ""
     properties: ClassVar[dict[str, dict[str, Any]]] = {}
 
-    def to_setting(self) -> dict[str, Any]:
+    def to_setting(self) -> CompressorSetting:
         """Return it as it stands in a message: its name and all its parameters."""
         return {"name": self.name, "params": asdict(self)}
 
 
-def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[dict[str, Any]]:
+def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[KindInfo]:
     """Return what messages tell of kinds, so that a form can be made of each."""
     return [
         {

@@ -13,9 +13,17 @@ from jsonschema.exceptions import ValidationError
 
 from .contract import contract_json
 from .errors import ProtocolError
+from .messages_generated import Message
 from .quick_check import quick_check
 
-__all__ = ["MESSAGE_TYPES", "SUBPROTOCOL", "check_message", "decode_message", "encode_message"]
+__all__ = [
+    "MESSAGE_TYPES",
+    "SUBPROTOCOL",
+    "check_definition",
+    "check_message",
+    "decode_message",
+    "encode_message",
+]
 
 SUBPROTOCOL = "megalens.v1"
 _SCHEMA: dict[str, Any] = contract_json("messages.schema.json")
@@ -27,7 +35,7 @@ MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
 _MAX_DEPTH = 32
 
 
-def encode_message(message: dict[str, Any]) -> str:
+def encode_message(message: Message | dict[str, Any]) -> str:
     """Return the JSON text of a message after checking it.
 
     Raises
@@ -118,6 +126,37 @@ def _quick(kind: str) -> Callable[[Any], bool]:
 @cache
 def _validator(kind: str) -> Draft202012Validator:
     return Draft202012Validator({"$ref": f"#/$defs/{_DEFINITIONS[kind]}", "$defs": _SCHEMA["$defs"]})
+
+
+def check_definition(name: str, value: Any, field: str) -> None:
+    """Check a value against one definition of the schema.
+
+    Parameters
+    ----------
+    name : str
+        Of the definition, such as ``Stream``.
+    value
+        What came.
+    field : str
+        Dotted name of where it stands.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, with the dotted field.
+    """
+    schema = {"$ref": f"#/$defs/{name}"}
+    if quick_check(schema, _SCHEMA["$defs"])(value):
+        return
+    error = next(Draft202012Validator({**schema, "$defs": _SCHEMA["$defs"]}).iter_errors(value), None)
+    if error is not None:
+        where = ".".join([field, *map(str, error.absolute_path)])[:300]
+        raise ProtocolError(
+            "bad-parameter",
+            f"{where} is wrong: {error.message[:500]}",
+            field=where,
+            got=repr(error.instance)[:200],
+        )
 
 
 def _schema_error(kind: str, error: ValidationError) -> ProtocolError:

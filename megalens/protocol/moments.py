@@ -10,8 +10,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from .contract import contract_json
+
 __all__ = [
     "MOMENT_COLUMNS",
+    "MOMENT_READINGS",
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
     "merge_moments",
@@ -24,8 +27,13 @@ __all__ = [
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
 
-MOMENT_STATS = ("param", "grad", "activation", "dgrad", "residual", "residual_dgrad")
-"""What can be measured."""
+_DEFINITIONS = contract_json("views.schema.json")["$defs"]
+
+MOMENT_STATS: tuple[str, ...] = tuple(_DEFINITIONS["Measured"]["enum"])
+"""What can be measured, in the order in which it is offered."""
+
+MOMENT_READINGS: tuple[str, ...] = tuple(_DEFINITIONS["MomentStatistic"]["enum"])
+"""What a picture can show of a group; ``nonfinite`` is ``nan_count`` and ``inf_count`` together."""
 
 MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
 """Columns of the stream ``moments`` that are merged."""
@@ -36,22 +44,12 @@ _NOT_FINITE = ("nan_count", "inf_count")
 ERROR_COLUMNS = ("m2_error", "m4_error")
 """How far ``m2`` and ``m4`` may be off by the rounding of raw sums; additive like them."""
 
-MOMENT_STATISTICS = [
-    "mean",
-    "variance",
-    "std",
-    "l2",
-    "rms",
-    "skewness",
-    "kurtosis",
-    "excess_kurtosis",
-    "min",
-    "max",
-    "count",
-    "nan_count",
-    "inf_count",
-]
-"""What can be read from them."""
+# An answer has its columns in this order, which people see in their frames.
+MOMENT_STATISTICS = (
+    *("count", "mean", "variance", "std", "l2", "rms", "skewness", "kurtosis", "excess_kurtosis"),
+    *("nan_count", "inf_count", "min", "max"),
+)
+"""What :func:`read_moments` gives."""
 
 
 def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> dict[str, Column]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .kinds import Kind, kind_from_setting, kind_infos
+from .messages_generated import KindInfo
 
 __all__ = [
     "PERTURBATIONS",
@@ -120,7 +121,7 @@ class Offset(Perturbation):
 PERTURBATIONS: dict[str, type[Perturbation]] = {kind.name: kind for kind in (Noise1, Noise2, BitFlip, Offset)}
 
 
-def perturbation_infos() -> list[dict[str, Any]]:
+def perturbation_infos() -> list[KindInfo]:
     """Return the ``KindInfo`` list that a ``SiteInfo`` carries."""
     return kind_infos(PERTURBATIONS)
 

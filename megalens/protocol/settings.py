@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from .errors import ProtocolError
 from .kinds import Kind, kind_from_setting, kind_infos
+from .messages_generated import CompressorInfo
 
 __all__ = [
     "COMPRESSORS",
@@ -18,7 +18,6 @@ __all__ = [
     "Tile",
     "compressor_from_setting",
     "compressor_infos",
-    "parse_layers",
 ]
 
 
@@ -101,9 +100,9 @@ class Projection(Compressor):
 COMPRESSORS: dict[str, type[Compressor]] = {kind.name: kind for kind in (Tile, NoOp, Empty, Projection)}
 
 
-def compressor_infos() -> list[dict[str, Any]]:
+def compressor_infos() -> list[CompressorInfo]:
     """Return the ``CompressorInfo`` list that ``announce`` and ``hello`` carry."""
-    return kind_infos(COMPRESSORS)
+    return [*kind_infos(COMPRESSORS)]
 
 
 def compressor_from_setting(setting: Mapping[str, Any], field: str = "compressor") -> Compressor:
@@ -115,41 +114,3 @@ def compressor_from_setting(setting: Mapping[str, Any], field: str = "compressor
         ``unknown-compressor`` or ``bad-parameter``, with the dotted field.
     """
     return kind_from_setting(COMPRESSORS, setting, field, noun="compressor", unknown="unknown-compressor")
-
-
-def parse_layers(text: str, existing: Iterable[int], field: str = "layers") -> list[int]:
-    """Return the layers that a range text such as ``'1-4,7'`` or ``'all'`` names, in order.
-
-    Raises
-    ------
-    ProtocolError
-        ``unknown-layer`` when a named layer does not exist or the text is no range.
-    """
-    known = sorted(set(existing))
-    if text == "all":
-        return known
-    span = f"{known[0]}–{known[-1]}" if known else "none"
-    wanted: set[int] = set()
-    for piece in text.split(","):
-        first, dash, last = piece.strip().partition("-")
-        digits = (first, last) if dash else (first,)
-        if not all(d.isascii() and d.isdecimal() and len(d) <= 6 for d in digits):
-            raise ProtocolError(
-                "unknown-layer",
-                f"{text!r:.100} is not a layer range. Write 'all', '3', '1-4' or '1-4,7'.",
-                field=field,
-                expected="all, 3, 1-4 or 1-4,7",
-                got=repr(piece)[:100],
-            )
-        low, high = int(first), int(last) if dash else int(first)
-        outside = low if low not in known else high
-        if low > high or low not in known or high not in known:
-            raise ProtocolError(
-                "unknown-layer",
-                f"Layers {piece.strip()} do not all exist here. This model has layers {span}.",
-                field=field,
-                expected=span,
-                got=str(outside),
-            )
-        wanted.update(layer for layer in known if low <= layer <= high)
-    return sorted(wanted)

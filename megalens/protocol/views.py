@@ -17,7 +17,9 @@ __all__ = [
     "VIEW_NAMES",
     "check_view_options",
     "option_name",
+    "option_schema",
     "python_name",
+    "view_about",
     "view_defaults",
     "view_fields",
 ]
@@ -28,8 +30,17 @@ _DEFINITIONS: dict[str, str] = {
     for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
 }
 VIEW_NAMES: tuple[str, ...] = tuple(_DEFINITIONS)
-# The methods of a run that make views have their names, but for the one whose name is taken by its rows.
-_METHODS = {"moments": "explore"}
+
+
+def view_about(view: str) -> dict[str, Any]:
+    """Return what the contract says of one view beside its options: method, title, needs, report and so on. Not to be changed."""
+    about: dict[str, Any] = _SCHEMA["$defs"][_DEFINITIONS[view]]["x-view"]
+    return about
+
+
+def option_schema(view: str, option: str) -> dict[str, Any]:
+    """Return the schema of one option, over that of the definition that it refers to; empty where the view has no such option."""
+    return _resolved(_properties(view).get(option, {}))
 
 
 def view_fields(view: str) -> tuple[str, ...]:
@@ -98,13 +109,13 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
     path = [str(part) for part in error.absolute_path]
     known = view_fields(view)
     if path:
-        name, value, spec = python_name(path[0]), options[path[0]], _resolved(_properties(view)[path[0]])
+        name, value, spec = python_name(path[0]), options[path[0]], option_schema(view, path[0])
         # A filter is an object of its own: the member at fault is what must be another.
         if isinstance(value, Mapping) and len(path) > 1 and path[1] in spec.get("properties", {}):
             name, value = f"{name}.{path[1]}", value[path[1]]
-            spec = _resolved(spec["properties"][path[1]])
+            spec = spec["properties"][path[1]]
         expected = _expected(spec)
-        message = f"{_METHODS.get(view, view)}({name}=…) must be {expected}, and {_short(value)} came."
+        message = f"{view_about(view)['method']}({name}=…) must be {expected}, and {_short(value)} came."
         return ProtocolError(
             "bad-parameter", message, field=prefix + ".".join(path), expected=expected, got=_short(value)
         )
@@ -128,7 +139,11 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
 
 
 def _resolved(spec: dict[str, Any]) -> dict[str, Any]:
-    return _SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else spec
+    definition: dict[str, Any] = _SCHEMA["$defs"][spec["$ref"].rsplit("/", 1)[1]] if "$ref" in spec else {}
+    whole = {**spec, **definition}
+    if "properties" in whole:
+        whole["properties"] = {name: _resolved(each) for name, each in whole["properties"].items()}
+    return whole
 
 
 def _expected(spec: Mapping[str, Any]) -> str:

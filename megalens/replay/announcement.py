@@ -32,7 +32,9 @@ def announcement(folder: RunFolder, config: dict[str, Any], speed: float | None)
     }
     if speed is not None:
         origin["speed"] = speed
-    told = {"statistics": hello["statistics"]} if "statistics" in hello else {}
+    told: dict[str, Any] = {"statistics": hello["statistics"]} if "statistics" in hello else {}
+    if announced := folder.streams.announced():
+        told["streams"] = announced
     return {
         "type": "announce",
         "rank": 0,

@@ -138,7 +138,7 @@ class Replayer:
         begin: int | None = None
         newest = 0
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-            if chunk.stream != "audit":
+            if self._folder.streams[chunk.stream].policy.marks_step:
                 step = max(chunk.step, 0)
                 if begin is None:
                     begin = step
@@ -148,7 +148,9 @@ class Replayer:
                     self.step = step + shift
                 newest = max(newest, step)
             self.rows += chunk.rows.num_rows
-            await self._host.send(chunk.stream, _shifted(chunk, shift), chunk.step + shift)
+            await self._host.send(
+                self._folder.streams[chunk.stream], _shifted(chunk, shift), chunk.step + shift
+            )
         return shift + newest - max((begin or 1) - 1, 0)
 
     async def _reach(self, seconds: float) -> None:

@@ -11,15 +11,12 @@ import pyarrow as pa
 
 from ..client import RunFolder
 from ..client.query import Query
-from ..protocol import STREAM_NAMES
 
 __all__ = ["Chunk", "Timeline"]
 
 _STEP_SECONDS = 0.1
 _LONGEST_GAP = 60.0
 _CHUNK_BYTES = 24 << 20
-# What took effect at a step, then what the step traced, then what it reported.
-_ORDER = {"audit": 0, "tensors": 1, "moments": 2, "scalars": 3}
 
 
 @dataclass(frozen=True)
@@ -59,12 +56,10 @@ class Timeline:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows: those of one stream as they were recorded, streams among each other by step."""
-        heads = [iter(self._stream(stream)) for stream in STREAM_NAMES]
+        heads = [iter(self._stream(stream)) for stream in self._folder.streams]
         waiting = [(head, chunk) for head in heads if (chunk := next(head, None)) is not None]
         while waiting:
-            at = min(
-                range(len(waiting)), key=lambda n: (waiting[n][1].step, _ORDER.get(waiting[n][1].stream, 9))
-            )
+            at = min(range(len(waiting)), key=lambda n: self._place(waiting[n][1]))
             head, chunk = waiting[at]
             yield chunk
             following = next(head, None)
@@ -78,6 +73,9 @@ class Timeline:
         if len(self._steps) < 2:
             return step * _STEP_SECONDS
         return float(np.interp(step, self._steps, self._times))
+
+    def _place(self, chunk: Chunk) -> tuple[int, int]:
+        return chunk.step, self._folder.streams[chunk.stream].policy.replay_order
 
     def _stream(self, stream: str) -> Iterator[Chunk]:
         newest = -1

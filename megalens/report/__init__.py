@@ -1,18 +1,6 @@
-"""Reports: a run's views frozen into one file that needs no kernel and no network."""
+"""Reports: a run's views in one file that needs no kernel and no network."""
 
-from .build import Progress, build_report, default_views, write_report
-from .draw import draw_picture
+from .build import Progress, build_report, write_report
 from .errors import ReportError
-from .explored import explored
-from .picture import Picture
 
-__all__ = [
-    "Picture",
-    "Progress",
-    "ReportError",
-    "build_report",
-    "default_views",
-    "draw_picture",
-    "explored",
-    "write_report",
-]
+__all__ = ["Progress", "ReportError", "build_report", "write_report"]

@@ -1,35 +1,35 @@
-"""From a run and a list of views to a file."""
+"""From a run and a list of views to a file. The whole text of it is made in TypeScript, by the engine's job ``report``."""
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ..client import Run
-from .draw import check_views, make_pictures
+from ..client.answers import RunAnswers
+from ..client.other_runs import Others, beside, kept_open
+from ..engine import EngineError, run_job
+from .check import check_views
 from .errors import ReportError
-from .facts import read_facts
-from .ipynb import build_notebook
-from .other_runs import Others, beside, kept_open
-from .page import build_page
-from .picture import Picture
-from .source import traced_flags
-from .words import clean
+from .traced import traced_flags
 
-__all__ = ["Progress", "build_report", "default_views", "write_report"]
+__all__ = ["Progress", "build_report", "write_report"]
 
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what comes next). Whatever it raises ends the report, and nothing is written."""
 
 _FORMATS = ("html", "ipynb")
-_MOST_LAYERS = 9
+_PARTS = Path(__file__).parent / "runtime" / "report-page.json"
+# Seconds that V8 may take for one report.
+_TIMEOUT = 600.0
 _SETTLE_LOOKS, _SETTLE_SECONDS = 10, 0.15
-# No page has more to give to the steps of its heatmaps: the script and the pictures take the rest.
-_FRAME_ROOM = 1_200_000
 
 
 def build_report(
@@ -49,7 +49,8 @@ def build_report(
     run : Run
         Live or recorded. A live one is frozen as it is now.
     views : sequence of mapping, optional
-        Options objects, each with ``view``; :func:`default_views` when absent.
+        Options objects, each with ``view``; when absent scalars and statistics where there are some, and trend and heatmap of the first
+        traced flag.
     title : str, optional
         Title; the run's name when absent.
     format : {"html", "ipynb"}
@@ -76,28 +77,28 @@ def build_report(
     if title is not None and not isinstance(title, str):
         raise ReportError(f"title must be text, and {title!r:.50} came.", field="title")
     _settle(run)
-    checked = check_views(run, default_views(run) if views is None else views)
-    total = 2 * len(checked)
-    pictures: list[Picture] = []
-    heatmaps = sum(options["view"] in ("heatmap", "history") for options in checked)
-    room = _FRAME_ROOM // max(1, heatmaps) if format == "html" else 0
+    args = {
+        "run": run.id,
+        "views": None if views is None else check_views(run, views),
+        "title": title,
+        "format": format,
+        "opening": _opening(run, folder),
+        "made": time.time(),
+        "version": _version(),
+        "traced": traced_flags(run),
+        "parts": _parts() if format == "html" else None,
+    }
     with kept_open(others or beside(run), _settle) as opened:
-        for place, options in enumerate(checked):
-            where = f"views[{place}]"
-            if progress:
-                progress(place, total, f"Reading {options.get('flag') or options['view']}")
-            reading = _within(progress, place, total)
-            pictures += make_pictures(run, options, where, room=room, others=opened, progress=reading)
-    facts = read_facts(run)
-    heading = title or facts.name
-    drawing = _after(progress, len(checked), total)
-    if format == "html":
-        text = build_page(facts, pictures, heading, progress=drawing)
-    else:
-        text = build_notebook(facts, pictures, heading, _opening(run, folder), progress=drawing)
-    if progress:
-        progress(total, total, "Done")
-    return text.encode("utf-8")
+
+        def answers(run_id: str) -> RunAnswers | None:
+            found = run if run_id == run.id else opened(run_id)
+            return None if found is None else RunAnswers(found)
+
+        try:
+            _, text = run_job("report", args, answers, progress=progress, timeout=_TIMEOUT)
+        except EngineError as error:
+            raise ReportError(error.message, field=error.field) from error
+    return text
 
 
 def write_report(
@@ -154,23 +155,6 @@ def write_report(
     return target
 
 
-def default_views(run: Run) -> list[dict[str, Any]]:
-    """Return the views of a report that nobody chose: scalars and statistics where there are some, and heatmap and trend of the first traced flag."""
-    statistics = any(each["rows"] for each in run.moment_source.index()["stats"])
-    views: list[dict[str, Any]] = [] if statistics and not run.scalars().num_rows else [{"view": "scalars"}]
-    if statistics:
-        views.append({"view": "moments"})
-    traced = [row["flag"] for row in traced_flags(run).to_pylist() if row["flag"] != "InputTokens"]
-    order = list(run.flags)
-    for flag in sorted(
-        dict.fromkeys(traced), key=lambda each: order.index(each) if each in order else len(order)
-    )[:1]:
-        known = run.flags.get(flag, {}).get("layers") or []
-        layers = "all" if len(known) <= _MOST_LAYERS else str(known[0])
-        views += [{"view": "trend", "flag": flag}, {"view": "heatmap", "flag": flag, "layers": layers}]
-    return views
-
-
 def _settle(run: Run) -> None:
     """Let what a hub keeps for those who come late arrive: a run that was just connected to has nothing yet."""
     held = -1
@@ -186,7 +170,7 @@ def _settle(run: Run) -> None:
 def _opening(run: Run, folder: str | None) -> str:
     if run.live or run.folder is None:
         return f'megalens.connect("{run.id}")'
-    return f'megalens.open("{folder or f"megalens-runs/{clean(run.folder.name)}"}")'
+    return f'megalens.open("{folder or f"megalens-runs/{run.folder.name}"}")'
 
 
 def _relative(run: Run, target: Path) -> str | None:
@@ -200,13 +184,19 @@ def _relative(run: Run, target: Path) -> str | None:
     )
 
 
-def _within(progress: Progress | None, place: int, total: int) -> Callable[[float], object] | None:
-    if progress is None:
-        return None
-    return lambda share: progress(place, total, f"Reading, {share:.0%}")
+@cache
+def _parts() -> Any:
+    """Return the script and the styles of a page, as ``scripts/build-bundles.mjs`` made them."""
+    try:
+        return json.loads(_PARTS.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReportError(
+            "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run build:bundles"
+        ) from None
 
 
-def _after(progress: Progress | None, done: int, total: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda place, _, words: progress(done + place, total, words)
+def _version() -> str:
+    try:
+        return version("megalens")
+    except PackageNotFoundError:
+        return "(checkout)"

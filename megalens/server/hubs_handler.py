@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import Any
+from typing import Any, cast
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
@@ -14,6 +14,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from ..protocol.messages_generated import Hello, Join
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .hub_socket import open_hub
@@ -121,10 +122,10 @@ async def _reach(address: str) -> None:
     writer.close()
 
 
-async def _greet(address: str, token: str) -> dict[str, Any]:
+async def _greet(address: str, token: str) -> Hello:
     """Join a hub for a moment and return its hello."""
     connection = await open_hub(address, token, [SUBPROTOCOL])
-    join = {
+    join: Join = {
         "type": "join",
         "protocol": SUBPROTOCOL,
         "role": "viewer",
@@ -140,7 +141,7 @@ async def _greet(address: str, token: str) -> dict[str, Any]:
                 message = decode_message(data)
                 if message["type"] == "hello":
                     await _leave(connection)
-                    return message
+                    return cast(Hello, message)
                 if message["type"] == "error":
                     raise ProtocolError.from_message(message)
     except (ConnectionClosed, asyncio.TimeoutError) as error:

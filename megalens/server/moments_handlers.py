@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client.moments import MomentQuery, MomentSource
+from ..client.answers import moment_groups, moment_rows, only_members
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .moment_pool import MomentPool, SharedMoments
@@ -22,7 +20,6 @@ __all__ = ["MomentGroupsHandler", "MomentRowsHandler", "MomentsHandler", "Statis
 
 _MOST_WAIT = 30.0
 _OPENING_WAIT = 1.0
-_MOST_STATS = 6
 _BATCH_ROWS = 1 << 16
 
 
@@ -59,17 +56,6 @@ class _Handler(MegalensHandler):
                 self.write(sink.take())
                 await self.flush()
         self.finish(sink.take(), set_content_type=ARROW)
-
-    def number(self, body: dict[str, Any], name: str, least: int | None = None) -> int | None:
-        """Return a whole number of a body, or None where it is not there."""
-        value = body.get(name)
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
-        if value is not None and not (whole and (least is None or value >= least)):
-            bound = "" if least is None else f" from {least}"
-            raise ServerError(
-                400, "bad-parameter", f"{name} must be a whole number{bound}, and {value!r:.50} came.", name
-            )
-        return value if whole else None
 
 
 class MomentsHandler(_Handler):
@@ -120,19 +106,7 @@ class MomentRowsHandler(_Handler):
     @authorized
     async def post(self, run_id: str) -> None:
         """Answer the rows that match."""
-        body = self.json_body()
-        _only(body, ("stats", "where", "first", "last", "limit_rows"))
-        stats = body.get("stats")
-        if not isinstance(stats, list) or not 1 <= len(stats) <= _MOST_STATS:
-            raise ServerError(400, "bad-parameter", "stats must be a list of 1 to 6 of them.", "stats")
-        where = _where(body)
-        steps = self.number(body, "first"), self.number(body, "last")
-        most: int = self.settings["megalens_limit_rows"]
-        asked = self.number(body, "limit_rows", 1)
-        limit = most if asked is None else min(most, asked)
-
-        def read(source: MomentSource) -> pa.Table:
-            return _narrow(source.rows(list(dict.fromkeys(stats)), where, steps, limit), source)
+        read = moment_rows(self.json_body(), self.settings["megalens_limit_rows"])
 
         async def answer(shared: SharedMoments) -> None:
             await self.stream(await shared.ask(read, self.gone))
@@ -147,24 +121,7 @@ class MomentGroupsHandler(_Handler):
     @authorized
     async def post(self, run_id: str) -> None:
         """Answer merged groups."""
-        body = self.json_body()
-        by = body.get("by", [])
-        # A request names columns; regular expressions and functions are the kernel's.
-        if (
-            not isinstance(by, list)
-            or len(by) > 12
-            or not all(isinstance(c, str) and "(" not in c for c in by)
-        ):
-            raise ServerError(400, "bad-parameter", "by must be a list of columns.", "by")
-        for name in ("first", "last"):
-            self.number(body, name)
-        if not isinstance(body.get("mixed", False), bool):
-            raise ServerError(400, "bad-parameter", "mixed must be true or false.", "mixed")
-        query = MomentQuery.of_members({**body, "by": by, "where": _where(body)})
-
-        def read(source: MomentSource) -> tuple[pa.Table, int, int]:
-            found = source.groups(query)
-            return _group_columns(found.table, by), found.groups_total, found.steps_total
+        read = moment_groups(self.json_body())
 
         async def answer(shared: SharedMoments) -> None:
             table, groups, steps = await shared.ask(read, self.gone)
@@ -183,7 +140,7 @@ class StatisticsHandler(MegalensHandler):
     async def post(self) -> None:
         """Open a tree of raw-moment files and answer the entries of its runs."""
         body = self.json_body()
-        _only(body, ("path",))
+        only_members(body, ("path",))
         runs, warnings = await self.in_thread(self.registry.open_statistics, body.get("path"))
         self.answer({"runs": runs, "warnings": warnings})
 
@@ -209,66 +166,3 @@ class _Pieces:
     def take(self) -> bytes:
         taken, self._pieces = b"".join(self._pieces), []
         return taken
-
-
-def _only(body: dict[str, Any], known: tuple[str, ...]) -> None:
-    unknown = [name for name in body if name not in known]
-    if unknown:
-        raise ServerError(
-            400,
-            "bad-parameter",
-            f"The body may hold {', '.join(known)}, and {unknown[0]!r:.60} came.",
-            unknown[0][:60],
-        )
-
-
-def _where(body: dict[str, Any]) -> dict[str, Any] | None:
-    where = body.get("where")
-    if where is not None and not isinstance(where, dict):
-        raise ServerError(400, "bad-parameter", "where must be an object of columns.", "where")
-    return where
-
-
-def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
-    """Return rows as they travel: whole numbers of 64 bits as float64, what repeats as dictionaries."""
-    names = pa.array(source.index()["names"], pa.utf8())
-    columns: dict[str, Any] = {}
-    for field in table.schema:
-        column = table.column(field.name)
-        if field.name == "name_id":
-            columns["name"] = pa.chunked_array(
-                [pa.DictionaryArray.from_arrays(chunk, names) for chunk in column.chunks],
-                pa.dictionary(pa.int32(), pa.utf8()),
-            )
-        elif pa.types.is_string(field.type):
-            columns[field.name] = column.dictionary_encode().unify_dictionaries()
-        else:
-            columns[field.name] = column.cast(pa.float64()) if pa.types.is_int64(field.type) else column
-    return pa.table(columns)
-
-
-def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
-    """Return groups as they travel: keys with text as dictionaries, the number of each row's group, what a picture needs of it."""
-    keys: dict[str, pa.Array] = {}
-    changed = np.zeros(max(0, table.num_rows - 1), bool)
-    for label in by:
-        column = table.column(label).combine_chunks()
-        if pa.types.is_string(column.type):
-            column = column.dictionary_encode()
-        keys[label] = column
-        # Groups follow each other, and no two have the same key.
-        codes = pc.fill_null(column.indices if pa.types.is_dictionary(column.type) else column, -1).to_numpy()
-        changed |= codes[1:] != codes[:-1]
-    group = np.concatenate([np.zeros(min(1, table.num_rows), np.int32), np.cumsum(changed, dtype=np.int32)])
-    numbers = {name: table.column(name).cast(pa.float64()) for name in ("step", "samples", "value", "count")}
-    nonfinite = pc.add(table.column("nan_count"), table.column("inf_count"))
-    return pa.table(
-        {
-            **keys,
-            "group": pa.array(group, pa.int32()),
-            **numbers,
-            "nonfinite": nonfinite.cast(pa.float64()),
-            "error": table.column("error").cast(pa.float64()),
-            "scaled": table.column("scaled").cast(pa.int8()).cast(pa.float64()),
-        }
-    )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..client import ClientError, RunFolder
+from ..client.answers import NoRows, StreamRows
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
 from .errors import ServerError
@@ -148,6 +149,16 @@ class RunRegistry:
             raise _no_run(run_id)
         # Two requests may read at once.
         return _opened(found)
+
+    def rows(self, run_id: str) -> StreamRows:
+        """Return where the rows of a recorded run lie; none of a tree of statistics.
+
+        Raises
+        ------
+        ServerError
+            As :meth:`folder`.
+        """
+        return NoRows() if self.statistics.get(run_id) is not None else self.folder(run_id)
 
     def rename(self, run_id: str, name: Any) -> dict[str, Any]:
         """Rename a run and return its entry.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client import ClientError, Query
-from ..protocol import STREAM_NAMES
+from ..client.answers import Selection, StreamQuery, read_selection, tensor_index
 from .base_handler import MegalensHandler
 from .errors import ServerError
-from .selection import no_rows, read_selection, tensor_index
 
 __all__ = ["IndexHandler", "RunHandler", "RunsHandler", "StreamHandler"]
 
@@ -78,9 +75,7 @@ class IndexHandler(MegalensHandler):
         self.answer({"tensors": await self.in_thread(self._index, run_id)})
 
     def _index(self, run_id: str) -> list[dict[str, Any]]:
-        if self.registry.statistics.get(run_id) is not None:
-            return []
-        return tensor_index(self.registry.folder(run_id), self.cancelled)
+        return tensor_index(self.registry.rows(run_id), self.cancelled)
 
 
 class StreamHandler(MegalensHandler):
@@ -90,86 +85,17 @@ class StreamHandler(MegalensHandler):
     @authorized
     async def get(self, run_id: str, stream: str) -> None:
         """Answer the rows that match, as an Arrow stream."""
-        if stream not in STREAM_NAMES:
-            known = ", ".join(STREAM_NAMES)
-            raise ServerError(
-                404, "not-found", f"There is no stream {stream!r:.100}. The streams are {known}.", "stream"
-            )
-        query, limit, lowest = self._query(stream)
-        selection = await self.in_thread(self._read, run_id, stream, query, limit, lowest)
+        texts = {
+            name: self.get_query_argument(name, "", strip=name != "part")
+            for name in self.request.query_arguments
+            # What Jupyter itself reads of any request.
+            if name not in ("no_track_activity", "t", "token")
+        }
+        asked = StreamQuery.of_texts(stream, texts, self.settings["megalens_limit_bytes"])
+        selection = await self.in_thread(self._read, run_id, asked)
         if selection.every > 1:
             self.set_header("X-Megalens-Sampled-Every", str(selection.every))
         self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
 
-    def _read(self, run_id: str, stream: str, query: Query, limit: int, lowest: bool) -> Any:
-        if self.registry.statistics.get(run_id) is not None:
-            return no_rows(stream)
-        return read_selection(self.registry.folder(run_id), stream, query, limit, self.cancelled, lowest)
-
-    def _query(self, stream: str) -> tuple[Query, int, bool]:
-        known = (
-            {"flag", "part", "layers", "phase", "pass", "rank", "measured"} if stream == "tensors" else set()
-        )
-        known |= {"first", "last", "limit_bytes", "no_track_activity", "t", "token"}
-        for name in self.request.query_arguments:
-            if name not in known:
-                raise ServerError(
-                    400,
-                    "bad-parameter",
-                    f"The stream {stream} cannot be asked for {name!r:.100}.",
-                    name[:100],
-                )
-        most: int = self.settings["megalens_limit_bytes"]
-        first, last = self._integer("first"), self._integer("last")
-        limit = self._integer("limit_bytes")
-        if limit is not None and limit < 1:
-            raise ServerError(
-                400, "bad-parameter", "limit_bytes must be a whole number from 1.", "limit_bytes"
-            )
-        pass_ = self.get_query_argument("pass", None)
-        if pass_ not in (None, "forward", "backward"):
-            raise ServerError(
-                400, "bad-parameter", f"pass must be forward or backward, and {pass_!r:.50} came.", "pass"
-            )
-        lowest = self.get_query_argument("rank", None) == "lowest"
-        rank = None if lowest else self._integer("rank")
-        if rank is not None and rank < 0:
-            raise ServerError(
-                400, "bad-parameter", f"rank must be 'lowest' or from 0, and {rank} came.", "rank"
-            )
-        query = Query.of(
-            pass_=pass_,
-            rank=rank,
-            flag=self.get_query_argument("flag", None),
-            part=self.get_query_argument("part", None, strip=False),
-            phase=self.get_query_argument("phase", None),
-            steps=(first, last),
-        )
-        layers = self.get_query_argument("layers", None)
-        if layers is not None:
-            query = _with_layers(query, layers)
-        query = replace(query, measured=self.get_query_argument("measured", "false") == "true")
-        return query, most if limit is None else min(limit, most), lowest
-
-    def _integer(self, name: str) -> int | None:
-        text = self.get_query_argument(name, None)
-        if text is None:
-            return None
-        digits = text.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal()) or len(digits) > 18:
-            raise ServerError(
-                400, "bad-parameter", f"{name} must be a whole number, and {text!r:.50} came.", name
-            )
-        return int(text)
-
-
-def _with_layers(query: Query, layers: str) -> Query:
-    try:
-        return replace(query, layers=Query.of(layer=layers).layers)
-    except ClientError as error:
-        raise ServerError(
-            400,
-            "bad-parameter",
-            f"layers must be 'all' or ranges such as '1-4,7', and {layers!r:.100} came.",
-            "layers",
-        ) from error
+    def _read(self, run_id: str, asked: StreamQuery) -> Selection:
+        return read_selection(self.registry.rows(run_id), asked, self.cancelled)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ..client import ClientError
+from ..client.bare_hello import bare_hello
 from ..client.moments import StatisticsFile, StatisticsTree, find_trees
-from ..protocol import SUBPROTOCOL, compressor_infos
+from ..protocol.messages_generated import Hello, Status
 from .errors import ServerError
 from .left_out import closed_words, some_of
 
@@ -62,23 +63,11 @@ class StatisticsRun:
                 self._times = (now, min(begun, written), written)
         return self._times[1:]
 
-    def hello(self, name: str) -> dict[str, Any]:
+    def hello(self, name: str) -> Hello:
         """Return a ``hello`` that says as much as is known: no model, no flags."""
-        return {
-            "type": "hello",
-            "protocol": SUBPROTOCOL,
-            "run": {"id": self.id, "name": name, "started": self.times()[0]},
-            "seq": 0,
-            "model": None,
-            "layout": None,
-            "flags": [],
-            "compressors": compressor_infos(),
-            "config": {"flags": {}},
-            "limits": {"max_message_bytes": 1 << 20, "viewer_queue_bytes": 1, "backlog_bytes": 1},
-            "versions": {},
-        }
+        return bare_hello({"id": self.id, "name": name, "started": self.times()[0]})
 
-    def status(self, step: int) -> dict[str, Any]:
+    def status(self, step: int) -> Status:
         """Return a ``status``."""
         return {"type": "status", "state": "finished", "step": max(step, 0), "producers": [], "viewers": 0}
 

@@ -2,22 +2,20 @@
 
 from .errors import TracerError
 from .flags import FLAGS, FlagKind
-from .launch import add_arguments, trace_from
+from .instrument import IHost, Instrument
+from .moments.logger import StatisticsLogger
 from .place import Place
 from .points import FlagPoints, IAdapter, ModelPoints, Shards, SitePoints, Source
-from .reductions import parse_reduction
-from .statistics.log_statistics import log_statistics
-from .statistics.logger import StatisticsLogger
-from .trace import trace
+from .tensors.compressing.reductions import parse_reduction
 from .tracer import StepHandle, Tracer
 
 __all__ = [
-    "add_arguments",
-    "trace_from",
     "FLAGS",
     "FlagKind",
     "FlagPoints",
     "IAdapter",
+    "IHost",
+    "Instrument",
     "ModelPoints",
     "Place",
     "Shards",
@@ -27,7 +25,5 @@ __all__ = [
     "StepHandle",
     "Tracer",
     "TracerError",
-    "log_statistics",
     "parse_reduction",
-    "trace",
 ]

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from ..protocol import compressor_infos
+from ..protocol.version import own_version
 from .flags import FLAGS
 from .perturb import site_infos
 from .place import Place
 from .points import ModelPoints
-from .version import version
 
 __all__ = ["announcement"]
 
@@ -26,7 +26,6 @@ def announcement(
     name: str | None,
     controls: Sequence[str] = (),
     places: Sequence[dict[str, Any]] = (),
-    statistics: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return the ``announce`` message.
 
@@ -44,8 +43,6 @@ def announcement(
         What viewers may do beyond looking.
     places : sequence of dict
         ``Place`` objects of all processes that are known.
-    statistics : dict, optional
-        Every how many steps each statistic is logged.
     """
     message: dict[str, Any] = {
         "type": "announce",
@@ -56,7 +53,7 @@ def announcement(
         "compressors": compressor_infos(),
         "config": config,
         "versions": {
-            "megalens": version(),
+            "megalens": own_version(),
             "torch": str(torch.__version__),
             "python": platform.python_version(),
         },
@@ -67,8 +64,6 @@ def announcement(
         message["controls"] = list(controls)
     if "perturb" in controls:
         message["sites"] = site_infos(points)
-    if statistics:
-        message["statistics"] = statistics
     if name:
         message["run_name"] = name[:200]
     return message

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from .passes import differentiable
 
 __all__ = ["OUTSIDE", "MicroBatches"]
 
@@ -74,7 +76,7 @@ class MicroBatches:
         """Note the end of a forward pass and wait for its backward pass."""
         self.in_forward = False
         if self.follows_backward and torch.is_grad_enabled():
-            tensor = next((t for t in _tensors(output) if t.requires_grad), None)
+            tensor = differentiable(output)
             if tensor is not None:
                 tensor.register_hook(self._entering(self._forward, self._counts))  # type: ignore[no-untyped-call]
 
@@ -86,14 +88,3 @@ class MicroBatches:
                 self.in_backward = True
 
         return enter
-
-
-def _tensors(output: Any) -> Iterator[Tensor]:
-    if isinstance(output, Tensor):
-        yield output
-    elif isinstance(output, Mapping):
-        for value in output.values():
-            yield from _tensors(value)
-    elif isinstance(output, (tuple, list)):
-        for value in output:
-            yield from _tensors(value)

@@ -13,15 +13,17 @@ from typing import Any
 
 import torch
 
-from .capture import Capture
-from .config import PHASES, Plan, settings_from
-from .crew import Meeting, Turn
+from .coordinator import Coordinator
 from .errors import TracerError
-from .hub_process import HubAddress, HubProcess
-from .job import Job
-from .perturb import Installed, install_perturbations
+from .instrument import Instrument
+from .passes import PassHooks
 from .points import ModelPoints
-from .statistics.logger import StatisticsLogger
+from .sending.hub_process import HubAddress, HubProcess
+from .sending.peers import Rendezvous, StepStart
+from .sending.scalars import ScalarLog
+from .sending.worker import StepCost
+from .tensors.config import PHASES, TracingPlan, settings_from
+from .tensors.instrument import TensorTracer
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -31,16 +33,16 @@ _clock = time.perf_counter_ns
 class _StepScope:
     """``with tracer.step():``; one object serves all steps."""
 
-    __slots__ = ("_tracer",)
+    __slots__ = ("_begin", "_end")
 
-    def __init__(self, tracer: Tracer) -> None:
-        self._tracer = tracer
+    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        self._begin, self._end = begin, end
 
     def __enter__(self) -> None:
-        self._tracer._begin_step()
+        self._begin()
 
     def __exit__(self, *error: object) -> None:
-        self._tracer._end_step()
+        self._end()
 
 
 class StepHandle:
@@ -65,13 +67,13 @@ class Tracer:
     ----------
     points : ModelPoints
         The model and its trace points.
-    plan : Plan
+    plan : TracingPlan
         What to trace from the first step on.
     address : HubAddress or None
         The hub; None where rank 0 says where it is, or for a tracer that sends nothing.
     process : HubProcess or None
         The hub's process, where it is ours.
-    meeting : Meeting, optional
+    rendezvous : Rendezvous, optional
         How the other processes of the job are found.
     name : str, optional
         Name of the run.
@@ -90,11 +92,11 @@ class Tracer:
     def __init__(
         self,
         points: ModelPoints,
-        plan: Plan,
+        plan: TracingPlan,
         address: HubAddress | None,
         process: HubProcess | None = None,
         *,
-        meeting: Meeting | None = None,
+        rendezvous: Rendezvous | None = None,
         name: str | None = None,
         folders: Sequence[Path] = (),
         decode: Callable[[int], str] | None = None,
@@ -102,36 +104,37 @@ class Tracer:
         first_step: int = 1,
         hubless: bool = False,
     ) -> None:
-        self._points = points
         self._name = name
         self._handles: list[StepHandle] = []
-        self._scope = _StepScope(self)
-        self._depth = 0
+        self._scope = _StepScope(self._begin_step, self._end_step)
+        self._depth = self._phases = 0
         self._started = first_step - 1
-        self._began_ns = self._tail_ns = 0
-        self._phases = 0
-        self._closed = self._announced = self._control = self._looked = False
-        self._perturbed: Installed | None = None
-        self._capture = Capture(points, self._warn, self._hand_over)
-        self._capture.follow(plan)
-        self._job = Job(
+        self._began_ns = self._spent_ns = 0
+        self._closed = self._control = False
+        self._scalars = ScalarLog()
+        self.points = points
+        """The model and its trace points."""
+        self.tensors = TensorTracer(points, decode)
+        """The instrument that follows the settings."""
+        self._coordinator = Coordinator(
             points,
             plan,
             address,
             process,
-            meeting,
-            self._capture,
+            rendezvous,
+            self.tensors,
             name=name,
             folders=folders,
-            decode=decode,
             controls=controls,
             first_step=first_step,
             hubless=hubless,
         )
-        self._statistics: StatisticsLogger | None = None
+        self._instruments = self._coordinator.instruments
+        self._passes = PassHooks(points.roots, self._instruments.tell)
+        worker = self._coordinator.worker
         # Numbers of the first replica, from whoever sends.
-        self._logs = self._job.worker is not None and points.place.leads and points.place.dp == 0
-        if self._job.worker is not None:
+        self._logs = worker is not None and points.place.leads and points.place.dp == 0
+        if worker is not None:
             atexit.register(self._at_exit)
 
     def __enter__(self) -> Tracer:
@@ -143,7 +146,7 @@ class Tracer:
         self._close(finished=kind is None or not issubclass(kind, Exception))
 
     def __repr__(self) -> str:
-        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._job.agenda.accepted.flags)}>"
+        return f"<Tracer {self._name or self.run_id or 'without a hub'}, step {self._started}, flags {list(self._coordinator.schedule.accepted.flags)}>"
 
     # Around the training.
 
@@ -182,24 +185,16 @@ class Tracer:
         """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step that began last."""
         if name not in PHASES:
             raise TracerError(f"A phase is one of {', '.join(PHASES)}; {name!r:.50} came.")
-        capture = self._capture
-        saved, scope = capture.save(), capture.scope
         inside = self._depth > 0 or self._phases > 0
         self._phases += 1
-        capture.begin(self._started, name)
-        if self._statistics is not None:
-            self._statistics.pause(True)
+        self._instruments.tell("pause", name)
         try:
             yield
         finally:
             self._phases -= 1
-            if self._statistics is not None:
-                self._statistics.pause(self._phases > 0)
-            if inside:
-                capture.resume(saved, scope)
-            else:
-                self._flush(probes=capture.fired())
-                capture.pause()
+            self._instruments.tell("resume", inside, last_first=True)
+            if not inside:
+                self._hand_in(0)
 
     def log(self, *, unit: str = "", **values: Any) -> None:
         """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``.
@@ -216,25 +211,51 @@ class Tracer:
             return
         started = _clock()
         for name, value in values.items():
-            self._capture.scalar(name, value, unit)
-        self._capture.spent_ns += _clock() - started
+            self._scalars.add(self._started, name, value, unit)
+        self._spent_ns += _clock() - started
+
+    # Instruments.
+
+    def attach(self, instrument: Instrument) -> None:
+        """Have an instrument told of every step from now on; see :mod:`megalens.tracer.instrument`. Between two steps, or before the first.
+
+        Raises
+        ------
+        TracerError
+            When there is one of its name, or with the instrument's own reason.
+        """
+        self._coordinator.attach(instrument)
+        self._passes.set(any(each.passes for each in self._instruments))
+
+    def detach(self, instrument: Instrument) -> None:
+        """Tell an instrument of no more steps. Safe twice."""
+        self._instruments.remove(instrument)
+        self._passes.set(any(each.passes for each in self._instruments))
+
+    def instrument(self, name: str) -> Instrument | None:
+        """Return the instrument of a name, while it is attached."""
+        return self._instruments.named(name)
+
+    def warn(self, text: str) -> None:
+        """Say a sentence to whoever trains and to viewers, once. Never raises and never waits."""
+        self._coordinator.warn(text)
 
     # Settings.
 
     @property
     def run_id(self) -> str | None:
         """Id of the run as its hub gave it; None without a hub or before the first hello."""
-        return None if self._job.worker is None else self._job.worker.run_id
+        return None if self._coordinator.worker is None else self._coordinator.worker.run_id
 
     @property
     def hub_pid(self) -> int | None:
         """Process id of the hub, where this tracer started it."""
-        return None if self._job.worker is None else self._job.worker.hub_pid
+        return None if self._coordinator.worker is None else self._coordinator.worker.hub_pid
 
     @property
     def config(self) -> dict[str, Any]:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
-        return self._job.agenda.accepted.config
+        return self._coordinator.schedule.accepted.config
 
     def configure(self, patch: Mapping[str, Any]) -> int:
         """Change what is traced, from the next step on.
@@ -256,16 +277,16 @@ class Tracer:
         ProtocolError
             With the field at fault; then nothing has changed.
         """
-        return self._job.change(settings_from(patch))
+        return self._coordinator.change(settings_from(patch))
 
     def connected(self, timeout: float = 0.0) -> bool:
         """Return whether a hub has this run, waiting up to ``timeout`` seconds for it."""
-        worker = self._job.worker
+        worker = self._coordinator.worker
         return worker is not None and worker.connected.wait(timeout)
 
     def status(self) -> dict[str, Any]:
         """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub knows."""
-        return self._job.status()
+        return self._coordinator.status()
 
     def close(self) -> None:
         """Send what is waiting, tell the hub that the training is finished, and take every hook off. Safe twice."""
@@ -281,10 +302,10 @@ class Tracer:
             return
         for handle in self._handles:
             handle.remove()
-        self._flush()
+        self._hand_in(0)
         self._closed = True
         self._release()
-        self._job.close(finished)
+        self._coordinator.close(finished)
         atexit.unregister(self._at_exit)
 
     # The step path.
@@ -294,106 +315,64 @@ class Tracer:
         self._depth += 1
         if self._depth > 1 or self._closed:
             return
-        turn = self._job.agenda.at(self._started + 1)
+        start = self._coordinator.schedule.at(self._started + 1)
         # What somebody asked the training to wait is no cost of tracing.
-        now += int(turn.waited * 1e9)
+        now += int(start.waited * 1e9)
         self._began_ns = now
         self._started += 1
-        if turn.plan is not None or turn.ids:
-            self._apply(turn)
-        self._control = self._job.budget.control(self._started)
-        self._capture.begin(self._started, "train", turn.held or self._control)
-        self._capture.spent_ns += _clock() - now
-        if self._statistics is not None:
-            self._statistics.step_begins(self._started)
+        if start.plan is not None or start.ids:
+            self._apply(start)
+        self._control = self._coordinator.budget.control(self._started)
+        self._passes.begin()
+        self._spent_ns += self._instruments.take_ns()
+        self._instruments.tell("step_begins", self._started, start.held or self._control)
+        # What they measured themselves of that is in what is measured here.
+        self._instruments.take_ns()
+        self._spent_ns += _clock() - now
 
     def _end_step(self) -> None:
         self._depth -= 1
         if self._depth > 0 or self._closed:
             return
-        if self._statistics is not None:
-            self._statistics.step_ends()
+        began = _clock()
+        self._passes.inside = False
+        self._spent_ns += self._instruments.take_ns()
+        self._instruments.tell("step_ends", last_first=True)
+        self._instruments.take_ns()
         now = _clock()
-        capture = self._capture
-        # What the end of a step costs is counted in the next one's time: this one's batch leaves now.
-        self._flush(probes=capture.fired(), wall_ns=now - self._began_ns + self._tail_ns)
-        capture.pause()
-        if self._perturbed is not None:
-            self._look_at_perturbed(self._perturbed)
-        self._tail_ns = _clock() - now
-        capture.spent_ns += self._tail_ns
+        self._spent_ns += now - began
+        self._hand_in(now - self._began_ns)
 
     def _abandon_step(self) -> None:
         self._depth = 0
         self._started -= 1
-        if self._statistics is not None:
-            self._statistics.step_abandoned()
-        self._flush()
-        self._capture.pause()
+        self._passes.inside = False
+        self._instruments.tell("step_abandoned", last_first=True)
+        self._hand_in(0)
 
-    def _flush(self, probes: tuple[int, int, list[str]] | None = None, wall_ns: int = 0) -> None:
-        worker, capture = self._job.worker, self._capture
-        batch = capture.take()
+    def _hand_in(self, wall_ns: int) -> None:
+        """Hand over what the step cost and the numbers that were logged in it; outside of steps ``wall_ns`` is 0."""
+        worker = self._coordinator.worker
         if worker is None:
-            if batch.stage is not None:
-                capture.stages.give(batch.stage)
             return
         if worker.untraced:
             # The hub is gone for good: leave the model as it was.
             self._release()
             return
-        batch.probes, batch.wall_ns, batch.control = probes, wall_ns, self._control
-        if batch.rows or batch.scalars or wall_ns:
-            worker.put(batch)
-        if not self._announced and capture.positions is not None:
-            # Sizes are known now.
-            self._announced = True
-            worker.reply(self._job.announcement)
+        if wall_ns or len(self._scalars):
+            spent, self._spent_ns = self._spent_ns, 0
+            numbers, ready = self._scalars.take()
+            worker.step_ended(StepCost(self._started, wall_ns, spent, self._control, numbers, ready))
 
-    def _hand_over(self) -> None:
-        """Let the producer begin with what a forward pass gave."""
-        worker = self._job.worker
-        # Without one, the end of the step sees to it.
-        if worker is not None and not worker.untraced:
-            worker.put(self._capture.take())
-
-    def _apply(self, turn: Turn) -> None:
-        worker = self._job.worker
+    def _apply(self, start: StepStart[TracingPlan]) -> None:
+        worker = self._coordinator.worker
         if worker is not None and worker.untraced:
             return
-        if turn.plan is not None:
-            self._capture.version = turn.version
-            self._perturb(None)
-            self._capture.follow(turn.plan)
-            self._perturb(turn.plan)
-        self._job.applied(turn, self._started)
-
-    def _perturb(self, plan: Plan | None) -> None:
-        installed, self._perturbed = self._perturbed, None
-        self._looked = False
-        if installed is not None:
-            installed()
-        if plan is not None and plan.perturb is not None:
-            self._perturbed = install_perturbations(self._points, plan.perturb, self._capture, self._warn)
-
-    def _look_at_perturbed(self, perturbed: Installed) -> None:
-        self._job.perturbed_steps += perturbed.last_step == self._started
-        if not self._looked:
-            self._looked = True
-            unfired = perturbed.unfired()
-            if unfired:
-                more = f" and {len(unfired) - 5} more" if len(unfired) > 5 else ""
-                self._warn(
-                    f"Step {self._started} did not reach what was to be perturbed: {', '.join(unfired[:5])}{more}. "
-                    "A compiled model calls no hooks."
-                )
+        if start.plan is not None:
+            self.tensors.follow(start.plan, start.version)
+        self._coordinator.applied(start, self._started)
 
     def _release(self) -> None:
         """Leave the model as it was."""
-        self._perturb(None)
-        self._capture.release()
-        if self._statistics is not None and (self._closed or not self._statistics.keeps):
-            self._statistics.released()
-
-    def _warn(self, text: str) -> None:
-        self._job.warn(text)
+        self._instruments.tell("release", self._closed)
+        self._passes.set(False)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..protocol import ProtocolError
-from .crew import Agenda
+from .sending.peers import Schedule
+from .tensors.plan import TracingPlan
 
 __all__ = ["Watch"]
 
@@ -20,14 +21,16 @@ class Watch:
 
     Parameters
     ----------
-    agenda : callable
+    schedule : callable
         Gives what is agreed on.
     ask : callable
         Takes a patch; raises ``ProtocolError`` where it cannot be.
     """
 
-    def __init__(self, agenda: Callable[[], Agenda], ask: Callable[[Mapping[str, Any]], int]) -> None:
-        self._agenda = agenda
+    def __init__(
+        self, schedule: Callable[[], Schedule[TracingPlan]], ask: Callable[[Mapping[str, Any]], int]
+    ) -> None:
+        self._schedule = schedule
         self._ask = ask
         self._hub_gone: float | None = None
         self._paused_unwatched = False
@@ -43,7 +46,7 @@ class Watch:
 
     def viewers(self, count: int) -> None:
         """Take how many viewers there are: a training that waits for one goes on with the first and waits again after the last."""
-        mode = self._agenda().accepted.mode
+        mode = self._schedule().accepted.mode
         if not mode.while_watched:
             self._paused_unwatched = False
         elif count == 0 and not mode.paused:
@@ -55,7 +58,7 @@ class Watch:
 
     def free(self) -> bool:
         """Let the training go on where it waits and nobody is left, and return whether that was so."""
-        mode = self._agenda().accepted.mode
+        mode = self._schedule().accepted.mode
         if not (self.abandoned and (mode.paused or mode.while_watched)):
             return False
         self._set_mode(paused=False, while_watched=False)

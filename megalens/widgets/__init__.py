@@ -1,11 +1,10 @@
 """Kernel-side widgets: each is a run's name and a view's options; the browser draws it from those alone."""
 
+from . import generated
 from .base import VIEW_MIME, View
 from .errors import WidgetError
-from .heatmap import Heatmap
-from .history import History
-from .moments import Moments
-from .scalars import Scalars
-from .trend import Trend
+from .generated import *  # noqa: F403
+from .other import OtherView
 
-__all__ = ["VIEW_MIME", "Heatmap", "History", "Moments", "Scalars", "Trend", "View", "WidgetError"]
+__all__ = ["VIEW_MIME", "OtherView", "View", "WidgetError"]
+__all__ += generated.__all__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ipywidgets import DOMWidget, register
 from traitlets import Dict, TraitError, Unicode, observe, validate
@@ -13,20 +13,31 @@ from ..protocol import (
     ProtocolError,
     check_view_options,
     option_name,
+    option_schema,
     python_name,
     view_defaults,
     view_fields,
 )
+from ..protocol.version import own_version
 from .errors import WidgetError
 from .option import plain_option
-from .version import MODULE_RANGE
 
-__all__ = ["VIEW_MIME", "Painter", "View"]
+if TYPE_CHECKING:
+    from typing import Self
+
+    from pandas import DataFrame
+
+__all__ = ["VIEW_MIME", "Framer", "Painter", "View"]
+
+# npm range of the browser side: this version and what is compatible with it, any for a checkout that was never installed.
+_MODULE_RANGE = "*" if own_version() == "0" else f"^{own_version()}"
 
 VIEW_MIME = "application/vnd.megalens.view+json"
 
 Painter = Callable[[Mapping[str, Any]], tuple[str, str]]
 """Takes checked options and returns an SVG text and a caption of one line."""
+Framer = Callable[[Mapping[str, Any]], "DataFrame"]
+"""Takes checked options and returns the rows that the view draws."""
 
 
 @register
@@ -55,10 +66,10 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
 
     _model_name = Unicode("MegalensViewModel").tag(sync=True)
     _model_module = Unicode("megalens").tag(sync=True)
-    _model_module_version = Unicode(MODULE_RANGE).tag(sync=True)
+    _model_module_version = Unicode(_MODULE_RANGE).tag(sync=True)
     _view_name = Unicode("MegalensView").tag(sync=True)
     _view_module = Unicode("megalens").tag(sync=True)
-    _view_module_version = Unicode(MODULE_RANGE).tag(sync=True)
+    _view_module_version = Unicode(_MODULE_RANGE).tag(sync=True)
 
     run = Dict(help="Which run: id, name, and folder or None.").tag(sync=True)
     options = Dict(help="All options of the view, as in protocol/views.schema.json.").tag(sync=True)
@@ -75,6 +86,13 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         named = {key: run.get(key) for key in ("id", "name", "folder")}
         super().__init__(run=named | ({"kind": run["kind"]} if "kind" in run else {}), options=checked)
 
+    @classmethod
+    def shown(
+        cls, run: Mapping[str, Any], options: Mapping[str, Any], painter: Painter, framer: Framer
+    ) -> Self:
+        """Return the widget that a run's method makes of its arguments; ``framer`` reads the rows of views that offer them."""
+        return cls(run, options, painter)
+
     def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options with some changed, after checking them all. Nothing is changed here.
 
@@ -84,7 +102,9 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             Naming the option at fault.
         """
         named = {option_name(name): value for name, value in changes.items()}
-        plain = {name: plain_option(name, value) for name, value in named.items()}
+        plain = {
+            name: plain_option(option_schema(self.view_name, name), value) for name, value in named.items()
+        }
         try:
             return check_view_options({**self._current(), **plain, "view": self.view_name})
         except ProtocolError as error:

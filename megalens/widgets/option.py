@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from traitlets import TraitType
 
-from ..protocol import option_name
+from ..protocol import join_numbers, option_name, ranges_text
 
 if TYPE_CHECKING:
     from .base import View
 
 __all__ = ["Option", "plain_option"]
-
-_RANGED = ("layers", "positions")
-_LISTED = ("names", "by", "runs")
-# Members of a filter that hold range texts; the others but `name` hold lists of words.
-_RANGED_COLUMNS = ("layer", "expert", "rank", "stage")
 
 
 class Option(TraitType[Any, Any]):
@@ -32,33 +27,24 @@ class Option(TraitType[Any, Any]):
         return obj.checked({self.name: value})[option_name(self.name)]
 
 
-def plain_option(name: str, value: Any) -> Any:
+def plain_option(schema: Mapping[str, Any], value: Any) -> Any:
     """Return what a person may write for an option in the form that the schema has for it.
 
-    ``layers`` and ``positions`` may be a number or numbers (``3``, ``range(1, 5)``), ``steps`` a tuple, ``names``, ``by`` and ``runs`` one text, ``runs`` runs. In
-    ``where``, columns of numbers may be given as ``layers`` are, and one word for a list of words. Whatever is none of these is returned as it is, for the
-    schema to refuse.
+    What is taken besides is the schema's ``x-input``: ``ranges`` a number or numbers (``3``, ``range(1, 5)``), ``words`` one text, ``runs`` runs; the
+    members of a filter each in their own way. Whatever is none of these is returned as it is, for the schema to refuse.
     """
-    if name in _RANGED:
+    form = schema.get("x-input")
+    if form == "ranges":
         return _plain_range(value)
-    if name == "where" and isinstance(value, Mapping):
-        return {column: _plain_filter(column, wanted) for column, wanted in value.items()}
-    if name == "runs" and value is not None and not isinstance(value, str | bytes):
+    if isinstance(value, str):
+        return [value] if form in ("words", "runs") else value
+    if isinstance(value, Mapping):
+        members = schema.get("properties", {})
+        return {name: plain_option(members.get(name, {}), each) for name, each in value.items()}
+    if form == "runs" and value is not None:
         several = value if isinstance(value, list | tuple | set) else [value]
         return [getattr(each, "id", each) for each in several]
-    if name in _LISTED and isinstance(value, str):
-        return [value]
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        return value
-    return list(value)
-
-
-def _plain_filter(column: str, wanted: Any) -> Any:
-    if column in _RANGED_COLUMNS:
-        return _plain_range(wanted)
-    if column == "name" or isinstance(wanted, Mapping) or not isinstance(wanted, Iterable):
-        return wanted
-    return [wanted] if isinstance(wanted, str) else list(wanted)
+    return value if isinstance(value, bytes) or not isinstance(value, Iterable) else list(value)
 
 
 def _plain_range(value: Any) -> Any:
@@ -66,17 +52,8 @@ def _plain_range(value: Any) -> Any:
         return str(value)
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         return value
-    return _ranges(list(value))
-
-
-def _ranges(layers: list[Any]) -> Any:
-    """Return ``'1-4,7'`` for ``[1, 2, 3, 4, 7]``; anything but a list of whole numbers comes back as it is."""
-    if not layers or not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
-        return layers
-    spans: list[list[int]] = []
-    for layer in sorted(set(layers)):
-        if spans and layer == spans[-1][1] + 1:
-            spans[-1][1] = layer
-        else:
-            spans.append([layer, layer])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    try:
+        # Nothing stays nothing, which the schema refuses.
+        return ranges_text(join_numbers(value)) or []
+    except (TypeError, ValueError, AttributeError):
+        return list(value)

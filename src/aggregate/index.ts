@@ -3,7 +3,7 @@ export * from './decimate';
 export * from './group';
 export * from './group-moments';
 export * from './group-rows';
-export * from './in-ranges';
+export { inRanges } from '../protocol/ranges';
 export * from './interval';
 export * from './load-tables';
 export * from './moment-cache';

@@ -1,3 +1,5 @@
+import { ProtocolError } from '../protocol/protocol-error';
+import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import type { ITensorName } from '../protocol/tensor-name';
 import type { IMomentFilter } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
@@ -14,20 +16,12 @@ const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as
  * @returns null for a text that leaves nothing out: 'all', or none.
  */
 export function readRanges(text: string | undefined, field: string): InRanges | null {
-  if (text === undefined || text.trim() === 'all') {
-    return null;
+  try {
+    const ranges = text === undefined ? null : parseRanges(text, field);
+    return ranges && (value => isInRanges(value, ranges));
+  } catch (error) {
+    throw error instanceof ProtocolError ? new AggregateError(error.message) : error;
   }
-  const ranges = text.split(',').map(piece => {
-    const match = /^\s*([0-9]+)(?:\s*-\s*([0-9]+))?\s*$/.exec(piece);
-    const [low, high] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
-    if (match === null || low > high) {
-      throw new AggregateError(
-        `'${text.slice(0, 100)}' is no range of ${field}s. Write 'all', '3', '0-3' or '0-3,7'.`
-      );
-    }
-    return [low, high] as const;
-  });
-  return value => value !== null && ranges.some(([low, high]) => value >= low && value <= high);
 }
 
 /**

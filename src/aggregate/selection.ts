@@ -1,6 +1,6 @@
 import type { TrendOptions } from '../protocol/views.generated';
 import type { ITensorRow } from '../store/source';
-import { inRanges } from './in-ranges';
+import { inRanges } from '../protocol/ranges';
 import { momentsOf, type IMoments } from './moments';
 
 /** Which values of a tensor enter a statistic, and what is asked of their spread. */

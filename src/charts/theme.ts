@@ -36,21 +36,6 @@ export const DARK_THEME: ITheme = {
   background: '#111111'
 };
 
-const ON_PAGE = {
-  font: FONT,
-  text: 'var(--text)',
-  muted: 'var(--muted)',
-  line: 'var(--line)',
-  grid: 'var(--grid)',
-  background: 'transparent'
-};
-
-/** Within a page of its own, whose style sheet gives the frame its colours: they follow the page. */
-export const PAGE_LIGHT: ITheme = { dark: false, ...ON_PAGE };
-
-/** The same with the ordered colours of lines that are read well on a dark page. */
-export const PAGE_DARK: ITheme = { dark: true, ...ON_PAGE };
-
 /** Return the relative luminance, 0 to 1, of a CSS colour, or null when it is not `#rgb`, `#rrggbb` or `rgb(…)`. */
 function luminance(color: string): number | null {
   const short = /^#([0-9a-f])([0-9a-f])([0-9a-f])$/i.exec(color);

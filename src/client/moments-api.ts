@@ -80,7 +80,7 @@ export class MomentsApi implements IMomentsReader {
     if (response.status === 304) {
       return null;
     }
-    return response.status === 202 ? readingOf(response) : indexOf(await jsonOf(response));
+    return response.status === 202 ? readingOf(response) : momentsIndexOf(await jsonOf(response));
   }
 
   async rows(
@@ -120,7 +120,8 @@ async function readingOf(response: Response): Promise<IReading> {
   return { kind: 'reading', done: Number(done) || 0, total: Number(total) || 0 };
 }
 
-function indexOf(value: unknown): IMomentsIndex {
+/** Check an index of statistics that came as JSON. */
+export function momentsIndexOf(value: unknown): IMomentsIndex {
   const { version, stats, names_from, names, samples, warnings } = asObject(value);
   if (typeof version !== 'string') {
     throw badAnswer('statistics without a version');

@@ -115,16 +115,7 @@ export class RunsApi implements IRunReader {
     if (!('hello' in answer)) {
       return entryOf(answer);
     }
-    try {
-      return {
-        hello: decodeMessage(JSON.stringify(answer.hello), ['hello']),
-        status: decodeMessage(JSON.stringify(answer.status), ['status']),
-        truncated: asArray(answer.truncated).map(String),
-        ...kindOf(answer.kind)
-      };
-    } catch (error) {
-      throw error instanceof ProtocolError ? badAnswer(`a run that cannot be read: ${error.message}`) : error;
-    }
+    return runDetailOf(answer);
   }
 
   /** Rename a run. */
@@ -135,18 +126,7 @@ export class RunsApi implements IRunReader {
   /** What a recorded run has, by flag and phase. */
   async index(id: string, signal?: AbortSignal): Promise<readonly ITensorIndex[]> {
     const { tensors } = asObject(await this.rest.json(`${runPath(id)}/index`, { signal }));
-    return asArray(tensors).map(value => {
-      const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
-      return {
-        flag: String(flag),
-        phase: String(phase),
-        pass: pass === 'backward' ? 'backward' : 'forward',
-        parts: asArray(parts).map(String),
-        layers: asArray(layers).map(Number),
-        ranks: asArray(ranks).map(Number),
-        steps: asArray(steps).map(Number)
-      };
-    });
+    return asArray(tensors).map(tensorIndexOf);
   }
 
   /** Rows of a recorded stream. */
@@ -218,6 +198,34 @@ export class RunsApi implements IRunReader {
   }
 
   private readonly rest: Rest;
+}
+
+/** Check a recorded run's description that came as JSON. */
+export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
+  try {
+    return {
+      hello: decodeMessage(JSON.stringify(answer.hello), ['hello']),
+      status: decodeMessage(JSON.stringify(answer.status), ['status']),
+      truncated: asArray(answer.truncated).map(String),
+      ...kindOf(answer.kind)
+    };
+  } catch (error) {
+    throw error instanceof ProtocolError ? badAnswer(`a run that cannot be read: ${error.message}`) : error;
+  }
+}
+
+/** Check an entry of a recorded run's index that came as JSON. */
+export function tensorIndexOf(value: unknown): ITensorIndex {
+  const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
+  return {
+    flag: String(flag),
+    phase: String(phase),
+    pass: pass === 'backward' ? 'backward' : 'forward',
+    parts: asArray(parts).map(String),
+    layers: asArray(layers).map(Number),
+    ranks: asArray(ranks).map(Number),
+    steps: asArray(steps).map(Number)
+  };
 }
 
 function listOf(value: unknown): IRunList {

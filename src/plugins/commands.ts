@@ -1,16 +1,13 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { addPanelCommands } from '../panel/commands';
-import { addRunMenu } from '../panel/run-menu';
-import { CommandIDs, IMegalensPanel, IMegalensViews } from '../tokens';
+import { DisposableSet } from '@lumino/disposable';
+import { addPanelCommands, addViewCommand } from '../panel/shell/commands';
+import { addRunMenu } from '../panel/runs/run-menu';
+import { CommandIDs, IMegalensPanel, IMegalensViewRegistry, IMegalensViews } from '../tokens';
 
 const IN_PALETTE = [
   CommandIDs.openPanel,
-  CommandIDs.openHeatmap,
-  CommandIDs.openTrend,
-  CommandIDs.openScalars,
-  CommandIDs.openMoments,
   CommandIDs.exportReport,
   CommandIDs.copyCode,
   CommandIDs.applySettings,
@@ -25,20 +22,29 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'megalens:commands',
   description: 'Adds the commands of Megalens.',
   autoStart: true,
-  requires: [IMegalensPanel, IMegalensViews],
+  requires: [IMegalensPanel, IMegalensViews, IMegalensViewRegistry],
   optional: [ITranslator, ICommandPalette],
   activate: (
     app: JupyterFrontEnd,
     panel: IMegalensPanel,
     views: IMegalensViews,
+    registry: IMegalensViewRegistry,
     translator: ITranslator | null,
     palette: ICommandPalette | null
   ): void => {
     const trans = (translator ?? nullTranslator).load('megalens');
-    addPanelCommands(app.commands, panel, views, trans);
+    const category = trans.__('Megalens');
+    addPanelCommands(app.commands, panel, trans);
     addRunMenu(app, panel, trans);
     for (const command of IN_PALETTE) {
-      palette?.addItem({ command, category: trans.__('Megalens') });
+      palette?.addItem({ command, category });
     }
+    registry.follow(info => {
+      const made = DisposableSet.from([addViewCommand(app.commands, info, panel, views, trans)]);
+      if (palette !== null && info.offer.includes('palette')) {
+        made.add(palette.addItem({ command: info.command, category }));
+      }
+      return made;
+    });
   }
 };

@@ -1,7 +1,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { LazyRenderer } from '../panel/lazy-renderer';
+import { LazyRenderer } from '../panel/views/lazy-renderer';
 import { IMegalensRuns } from '../tokens';
 
 /** Before ipywidgets' own renderer, so that a cell draws whatever the kernel is doing. */

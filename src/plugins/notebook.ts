@@ -26,7 +26,7 @@ export const notebookPlugin: JupyterFrontEndPlugin<void> = {
   ): void => {
     const trans = (translator ?? nullTranslator).load('megalens');
     const load = async () => {
-      const { ViewInserter } = await import('../panel/view-inserter');
+      const { ViewInserter } = await import('../panel/views/view-inserter');
       return new ViewInserter({
         runs,
         views,

@@ -2,8 +2,8 @@ import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } fro
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { megalensIcon } from '../panel/icon';
-import { LazyPanel } from '../panel/lazy-panel';
+import { megalensIcon } from '../panel/shell/icon';
+import { LazyPanel } from '../panel/shell/lazy-panel';
 import { IMegalensPanel, IMegalensRuns, IMegalensViews } from '../tokens';
 
 const ID = 'megalens:panel';
@@ -29,7 +29,7 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
     const settings = registry?.load(ID).catch(() => null) ?? Promise.resolve(null);
     const panel = new LazyPanel(
       async () => {
-        const { createPanel } = await import('../panel/create-panel');
+        const { createPanel } = await import('../panel/shell/create-panel');
         return createPanel({ commands: app.commands, runs, views, trans, state, settings: await settings });
       },
       reason => trans.__('The panel could not be loaded: %1. Reload the page.', String(reason))

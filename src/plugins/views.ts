@@ -1,7 +1,7 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
-import { megalensIcon } from '../panel/icon';
-import { ViewTabs } from '../panel/view-tabs';
+import { megalensIcon } from '../panel/shell/icon';
+import { ViewTabs } from '../panel/views/view-tabs';
 import { CommandIDs, IMegalensRuns, IMegalensViews, type IRunLease } from '../tokens';
 
 /** Views as tabs in the main area, there again after a reload. */

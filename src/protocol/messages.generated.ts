@@ -116,6 +116,12 @@ export interface Announce {
    * What can be perturbed, where controls has perturb.
    */
   sites?: SiteInfo[];
+  /**
+   * Streams by name, beside those of streams.json, that this producer sends.
+   */
+  streams?: {
+    [k: string]: Stream;
+  };
   statistics?: Statistics;
   origin?: Origin;
   /**
@@ -353,6 +359,134 @@ export interface KindInfo {
 }
 
 /**
+ * One stream as it is declared: what a row is, its columns in order, and how every room treats it.
+ */
+export interface Stream {
+  title: string;
+  doc?: string;
+  /**
+   * Which instrument fills it.
+   */
+  instrument?: string;
+  policy: StreamPolicy;
+  fields: StreamField[];
+  [k: string]: unknown;
+}
+
+/**
+ * How every room treats a stream. README.md says what each member means.
+ */
+export interface StreamPolicy {
+  /**
+   * What the hub keeps for viewers that come later: all rows, or the newest frames.
+   */
+  keep: string;
+  /**
+   * Of the newest frames, so many bytes at most; limits.backlog_bytes when absent or larger.
+   */
+  hub_bytes?: number;
+  /**
+   * What a slow viewer's full queue gives up: streams of a lower order first. Absent: never.
+   */
+  drop?: {
+    order: number;
+    /**
+     * First the frames of which every row's identity has a newer row in the queue.
+     */
+    covered_first?: boolean;
+    [k: string]: unknown;
+  };
+
+  /**
+   * Columns that say what a row is about: a newer row of the same identity takes its place.
+   */
+  identity?: string[];
+  /**
+   * Column that rises within an identity: tells rows that come a second time.
+   */
+  newer?: string;
+  /**
+   * Bound in a kernel.
+   */
+  memory_bytes?: number;
+  /**
+   * Bound in a browser's page.
+   */
+  page_bytes?: number;
+  /**
+   * What a row costs beside the values of its lists: to thin out steps before rows are read.
+   */
+  row_bytes?: number;
+  /**
+   * Column whose product says how many float32 values a row has.
+   */
+  shape?: string;
+  /**
+   * Of rows of one step, streams of a lower order are replayed first.
+   */
+  replay_order?: number;
+  /**
+   * Whether a row says that its step was reached; true when absent.
+   */
+  marks_step?: boolean;
+  /**
+   * Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite. The step can always be.
+   */
+  ask?: {
+    [k: string]: string;
+  };
+
+  /**
+   * What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row.
+   */
+  nonfinite?: {
+    counts?: string[];
+    values?: string[];
+    first?: string[];
+    [k: string]: unknown;
+  };
+
+  /**
+   * How a closed recording is packed to Parquet.
+   */
+  packing?: {
+    group_rows?: number;
+    group_bytes?: number;
+    /**
+     * Whether columns carry marks of nulls, which no stream has.
+     */
+    null_marks?: boolean;
+    /**
+     * Columns whose values come again; all when absent.
+     */
+    dictionary?: string[];
+    /**
+     * Columns that hardly repeat: LZ4 in place of zstd.
+     */
+    fast?: string[];
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
+}
+
+/**
+ * One column of a stream. Types of later versions may come: a reader that does not know one keeps the stream away from itself, and says so.
+ */
+export interface StreamField {
+  name: string;
+  /**
+   * int64, int32, float64, utf8, list<int32>, list<float32> or list<utf8>.
+   */
+  type: string;
+  doc?: string;
+  /**
+   * nan: the column came later, and is read as NaN from a recording that lacks it.
+   */
+  absent?: string;
+  [k: string]: unknown;
+}
+
+/**
  * What is logged to the stream moments, each every so many steps. Absent: nothing is.
  */
 export interface Statistics {
@@ -432,6 +566,12 @@ export interface Hello {
    * What can be perturbed, where controls has perturb.
    */
   sites?: SiteInfo[];
+  /**
+   * Every stream of the run by name, those that this version of the protocol does not know too.
+   */
+  streams?: {
+    [k: string]: Stream;
+  };
   statistics?: Statistics;
   origin?: Origin;
 }
@@ -533,7 +673,22 @@ export interface Status {
    * Every training process that was heard of, by rank.
    */
   ranks?: RankState[];
+  /**
+   * What has come so far, by stream; one that is not here has no rows.
+   */
+  streams?: {
+    [k: string]: StreamStatus;
+  };
   budget?: Budget;
+  /**
+   * By name, settings and state of instruments beside those whose state has members of its own here.
+   */
+  instruments?: {
+    [k: string]: {
+      [k: string]: unknown;
+    };
+  };
+
   /**
    * Steps that a perturbation has touched so far.
    */
@@ -637,6 +792,32 @@ export interface RankState {
    * Since something was heard of it.
    */
   seconds?: number;
+}
+
+/**
+ * What has come of one stream so far.
+ */
+export interface StreamStatus {
+  rows: number;
+  /**
+   * Of all frames together.
+   */
+  bytes: number;
+  first_step?: number | null;
+  last_step?: number | null;
+  /**
+   * Rows that this viewer was not sent because it was slow; status.dropped.viewer is the sum. Absent: none.
+   */
+  dropped?: number;
+  nonfinite?: {
+    count: number;
+    /**
+     * The columns that the policy names, of the first such row.
+     */
+    first: Record<string, unknown>;
+    [k: string]: unknown;
+  };
+  [k: string]: unknown;
 }
 
 /**
@@ -1019,7 +1200,7 @@ export const MESSAGES_SCHEMA: Schema = {
               required: ['step', 'stat', 'name'],
               properties: {
                 step: { type: 'integer' },
-                stat: { type: 'string', maxLength: 20 },
+                stat: { type: 'string', maxLength: 500 },
                 name: { type: 'string', maxLength: 500 }
               }
             }
@@ -1077,6 +1258,94 @@ export const MESSAGES_SCHEMA: Schema = {
         gave_up: { type: 'array', maxItems: 20, items: { type: 'string', maxLength: 500 } }
       }
     },
+    StreamField: {
+      type: 'object',
+      additionalProperties: true,
+      required: ['name', 'type'],
+      properties: {
+        name: { type: 'string', pattern: '^[a-z][a-z0-9_]{0,39}$' },
+        type: { type: 'string', maxLength: 40 },
+        doc: { type: 'string', maxLength: 1000 },
+        absent: { type: 'string', maxLength: 40 }
+      }
+    },
+    StreamPolicy: {
+      type: 'object',
+      additionalProperties: true,
+      required: ['keep'],
+      properties: {
+        keep: { type: 'string', maxLength: 40 },
+        hub_bytes: { type: 'integer', minimum: 1 },
+        drop: {
+          type: 'object',
+          additionalProperties: true,
+          required: ['order'],
+          properties: {
+            order: { type: 'integer', minimum: 0, maximum: 1000 },
+            covered_first: { type: 'boolean' }
+          }
+        },
+        identity: { type: 'array', maxItems: 16, items: { type: 'string', maxLength: 40 } },
+        newer: { type: 'string', maxLength: 40 },
+        memory_bytes: { type: 'integer', minimum: 1 },
+        page_bytes: { type: 'integer', minimum: 1 },
+        row_bytes: { type: 'integer', minimum: 1 },
+        shape: { type: 'string', maxLength: 40 },
+        replay_order: { type: 'integer', minimum: 0, maximum: 1000 },
+        marks_step: { type: 'boolean' },
+        ask: { type: 'object', additionalProperties: { type: 'string', maxLength: 40 } },
+        nonfinite: {
+          type: 'object',
+          additionalProperties: true,
+          properties: {
+            counts: { type: 'array', maxItems: 16, items: { type: 'string', maxLength: 40 } },
+            values: { type: 'array', maxItems: 16, items: { type: 'string', maxLength: 40 } },
+            first: { type: 'array', maxItems: 16, items: { type: 'string', maxLength: 40 } }
+          }
+        },
+        packing: {
+          type: 'object',
+          additionalProperties: true,
+          properties: {
+            group_rows: { type: 'integer', minimum: 1 },
+            group_bytes: { type: 'integer', minimum: 1 },
+            null_marks: { type: 'boolean' },
+            dictionary: { type: 'array', items: { type: 'string', maxLength: 40 } },
+            fast: { type: 'array', items: { type: 'string', maxLength: 40 } }
+          }
+        }
+      }
+    },
+    Stream: {
+      type: 'object',
+      additionalProperties: true,
+      required: ['title', 'fields', 'policy'],
+      properties: {
+        title: { type: 'string', minLength: 1, maxLength: 100 },
+        doc: { type: 'string', maxLength: 1000 },
+        instrument: { type: 'string', maxLength: 100 },
+        policy: { $ref: '#/$defs/StreamPolicy' },
+        fields: { type: 'array', minItems: 1, maxItems: 64, items: { $ref: '#/$defs/StreamField' } }
+      }
+    },
+    StreamStatus: {
+      type: 'object',
+      additionalProperties: true,
+      required: ['rows', 'bytes'],
+      properties: {
+        rows: { type: 'integer', minimum: 0 },
+        bytes: { type: 'integer', minimum: 0 },
+        first_step: { type: ['integer', 'null'] },
+        last_step: { type: ['integer', 'null'] },
+        dropped: { type: 'integer', minimum: 0 },
+        nonfinite: {
+          type: 'object',
+          additionalProperties: true,
+          required: ['count', 'first'],
+          properties: { count: { type: 'integer', minimum: 1 }, first: { type: 'object' } }
+        }
+      }
+    },
     Join: {
       type: 'object',
       additionalProperties: false,
@@ -1115,6 +1384,7 @@ export const MESSAGES_SCHEMA: Schema = {
           ]
         },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
+        streams: { type: 'object', additionalProperties: { $ref: '#/$defs/Stream' } },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' },
         leader: { type: 'integer', minimum: 0 }
@@ -1182,6 +1452,7 @@ export const MESSAGES_SCHEMA: Schema = {
           ]
         },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
+        streams: { type: 'object', additionalProperties: { $ref: '#/$defs/Stream' } },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' }
       }
@@ -1229,7 +1500,13 @@ export const MESSAGES_SCHEMA: Schema = {
         recording: { $ref: '#/$defs/Recording' },
         warnings: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 20 },
         ranks: { type: 'array', maxItems: 16384, items: { $ref: '#/$defs/RankState' } },
+        streams: { type: 'object', additionalProperties: { $ref: '#/$defs/StreamStatus' } },
         budget: { $ref: '#/$defs/Budget' },
+        instruments: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { type: 'object', additionalProperties: true }
+        },
         perturbed_steps: { type: 'integer', minimum: 0 }
       }
     },

@@ -1,7 +1,11 @@
-import type { MomentsOptions } from './views.generated';
+import { VIEWS_SCHEMA, type MomentsOptions } from './views.generated';
 
 /** Name of what is read from moments, as the contract's view options know it. */
 export type MomentStatisticName = Required<MomentsOptions>['statistic'];
+
+/** What can be measured, in the order in which it is offered. */
+export const MOMENT_STATS: readonly Required<MomentsOptions>['stat'][] =
+  VIEWS_SCHEMA.$defs?.Measured?.enum ?? [];
 
 /** Merged moments of groups; one entry a group. Columns that a statistic does not need may be empty. */
 export interface IMergedMoments {

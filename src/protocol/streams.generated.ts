@@ -1,5 +1,7 @@
 // Generated from protocol/streams.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
+import type { StreamPolicy } from './messages.generated';
+
 /** Arrow type of a column. */
 export type FieldType =
   'int64' | 'int32' | 'utf8' | 'list<int32>' | 'list<float32>' | 'list<utf8>' | 'float64';
@@ -11,13 +13,16 @@ export type StreamName = 'tensors' | 'moments' | 'scalars' | 'audit';
 export interface IStreamField {
   readonly name: string;
   readonly type: FieldType;
-  readonly doc: string;
+  readonly doc?: string;
+  readonly absent?: string;
 }
 
-/** One stream: what a row is, and its columns in order. */
+/** One stream: what a row is, its columns in order, and how every room treats it. */
 export interface IStreamInfo {
   readonly title: string;
-  readonly doc: string;
+  readonly doc?: string;
+  readonly instrument?: string;
+  readonly policy: Readonly<StreamPolicy>;
   readonly fields: readonly IStreamField[];
 }
 
@@ -26,6 +31,29 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
   tensors: {
     title: 'Traced tensors',
     doc: 'One row is one traced tensor (or one named part of it) after compression.',
+    instrument: 'tensors',
+    policy: {
+      keep: 'newest',
+      drop: { order: 1, covered_first: true },
+      identity: ['flag', 'part', 'layer', 'rank'],
+      newer: 'step',
+      memory_bytes: 536870912,
+      page_bytes: 134217728,
+      row_bytes: 160,
+      shape: 'shape',
+      replay_order: 2,
+      ask: {
+        flag: 'equal',
+        part: 'equal',
+        phase: 'equal',
+        pass: 'equal',
+        rank: 'equal_or_lowest',
+        layer: 'ranges',
+        compression_error: 'newest_finite'
+      },
+      nonfinite: { counts: ['nan_count', 'inf_count'], first: ['step', 'layer', 'flag'] },
+      packing: { group_rows: 2048 }
+    },
     fields: [
       {
         name: 'step',
@@ -85,13 +113,44 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       {
         name: 'compression_error',
         type: 'float64',
-        doc: "Error of what the compressor kept, as a fraction of the tensor's root mean square: 0 is exact, 1 is as if nothing had been kept. NaN where it was not measured."
+        doc: "Error of what the compressor kept, as a fraction of the tensor's root mean square: 0 is exact, 1 is as if nothing had been kept. NaN where it was not measured.",
+        absent: 'nan'
       }
     ]
   },
   moments: {
     title: 'Moments',
     doc: 'One row is the statistics of one tensor at one step: count, mean and central moments of its finite values, which merge exactly over any grouping.',
+    instrument: 'statistics',
+    policy: {
+      keep: 'newest',
+      drop: { order: 2 },
+      identity: ['stat', 'name', 'rank'],
+      newer: 'step',
+      memory_bytes: 134217728,
+      page_bytes: 174000000,
+      row_bytes: 256,
+      replay_order: 3,
+      nonfinite: { counts: ['nan_count', 'inf_count'], first: ['step', 'stat', 'name'] },
+      packing: {
+        group_rows: 524288,
+        group_bytes: 67108864,
+        null_marks: false,
+        dictionary: [
+          'step',
+          'samples',
+          'stat',
+          'name',
+          'rank',
+          'stage',
+          'count',
+          'rounding',
+          'gradient_stage',
+          'loss_scale'
+        ],
+        fast: ['mean', 'm2', 'm3', 'm4', 'min', 'max']
+      }
+    },
     fields: [
       {
         name: 'step',
@@ -160,6 +219,17 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
   scalars: {
     title: 'Scalars',
     doc: 'One row is one number that the training loop or the tracer reported.',
+    instrument: 'scalars',
+    policy: {
+      keep: 'all',
+      identity: ['name', 'rank'],
+      newer: 'time',
+      memory_bytes: 134217728,
+      page_bytes: 67108864,
+      row_bytes: 64,
+      replay_order: 4,
+      nonfinite: { values: ['value'], first: ['step', 'name'] }
+    },
     fields: [
       { name: 'step', type: 'int64', doc: 'Training step, counted from 1.' },
       { name: 'time', type: 'float64', doc: 'Wall clock of the producer, seconds since the epoch.' },
@@ -176,6 +246,16 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
   audit: {
     title: 'Audit',
     doc: 'One row is one event that changed what the run traces: who, what, and the step at which it took effect.',
+    instrument: 'hub',
+    policy: {
+      keep: 'all',
+      identity: ['action'],
+      newer: 'time',
+      memory_bytes: 134217728,
+      row_bytes: 256,
+      replay_order: 1,
+      marks_step: false
+    },
     fields: [
       { name: 'step', type: 'int64', doc: 'Step at which it took effect; -1 where no step is meant.' },
       { name: 'time', type: 'float64', doc: 'Wall clock of the hub, seconds since the epoch.' },

@@ -1,27 +1,24 @@
 import { Validator, type Schema } from '@cfworker/json-schema';
 import { ProtocolError } from './protocol-error';
-import {
-  VIEWS_SCHEMA,
-  type HeatmapOptions,
-  type HistoryOptions,
-  type MomentsOptions,
-  type ScalarsOptions,
-  type TrendOptions,
-  type ViewOptions
-} from './views.generated';
+import { otherView, viewInfos, type IViewDescriptor } from './view-info';
+import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
 
 /** Options of a view with no member left out. */
-export type FullViewOptions =
-  | Required<HeatmapOptions>
-  | Required<TrendOptions>
-  | Required<ScalarsOptions>
-  | Required<HistoryOptions>
-  | Required<MomentsOptions>;
+export type FullViewOptions = ViewOptions extends infer O
+  ? O extends ViewOptions
+    ? Required<O>
+    : never
+  : never;
 
 /** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;
 
-const KINDS: ReadonlyMap<string, { validator: Validator; definition: Schema }> = new Map(
+interface IKind {
+  readonly validator: Validator;
+  readonly definition: Schema;
+}
+
+const KINDS: ReadonlyMap<string, IKind> = new Map(
   (VIEWS_SCHEMA.oneOf ?? []).map(({ $ref }) => {
     const definition: Schema = VIEWS_SCHEMA.$defs[String($ref).slice('#/$defs/'.length)];
     const view = definition.properties?.view;
@@ -29,6 +26,35 @@ const KINDS: ReadonlyMap<string, { validator: Validator; definition: Schema }> =
     return [String(typeof view === 'object' ? view.const : ''), { validator, definition }];
   })
 );
+
+/** Of views of other packages, by what they were registered with. */
+const otherKinds = new WeakMap<IViewDescriptor, IKind>();
+
+function kindOf(view: string): IKind | undefined {
+  const other = otherView(view);
+  if (other === undefined) {
+    return KINDS.get(view);
+  }
+  let kind = otherKinds.get(other);
+  if (kind === undefined) {
+    const properties = { ...other.options.properties, view: { const: view } };
+    const definition: Schema = { ...other.options, properties };
+    kind = { validator: new Validator(definition, '2020-12'), definition };
+    otherKinds.set(other, kind);
+  }
+  return kind;
+}
+
+/** The default of every option of a view that has one. */
+export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
+  const full: Record<string, unknown> = {};
+  for (const [name, property] of Object.entries(kindOf(view)?.definition.properties ?? {})) {
+    if (typeof property === 'object' && 'default' in property) {
+      full[name] = property.default;
+    }
+  }
+  return full;
+}
 
 /**
  * Check a view's options, such as came out of a saved workspace, a notebook or a report's recipe.
@@ -38,9 +64,11 @@ const KINDS: ReadonlyMap<string, { validator: Validator; definition: Schema }> =
  */
 export function fullViewOptions(value: unknown): FullViewOptions {
   const view = typeof value === 'object' && value !== null && 'view' in value ? value.view : undefined;
-  const kind = typeof view === 'string' ? KINDS.get(view) : undefined;
+  const kind = typeof view === 'string' ? kindOf(view) : undefined;
   if (kind === undefined || typeof value !== 'object') {
-    const known = [...KINDS.keys()].join(', ');
+    const known = viewInfos()
+      .map(({ name }) => name)
+      .join(', ');
     throw new ProtocolError('bad-parameter', `There is no such view. The views are ${known}.`, {
       field: 'view',
       expected: known,
@@ -58,11 +86,5 @@ export function fullViewOptions(value: unknown): FullViewOptions {
       }
     );
   }
-  const full: Record<string, unknown> = {};
-  for (const [name, property] of Object.entries(kind.definition.properties ?? {})) {
-    if (typeof property === 'object' && 'default' in property) {
-      full[name] = property.default;
-    }
-  }
-  return { ...full, ...value } as FullViewOptions;
+  return { ...viewDefaults(String(view)), ...value } as FullViewOptions;
 }

@@ -3,7 +3,7 @@
 import type { Schema } from '@cfworker/json-schema';
 
 /**
- * Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.
+ * Options of a view, and all that is known of a view before its code is loaded. The same options object is the Python widget's arguments, the saved state of a tab and a report's recipe.
  */
 export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions | MomentsOptions;
 /**
@@ -11,7 +11,15 @@ export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | Histo
  */
 export type LayerRanges = string;
 /**
- * Global rank whose rows are shown; null takes of each layer the lowest rank that has it, so that replicas never mix.
+ * Scale of the values; log is symmetric about zero for signed values.
+ */
+export type TransformChoice = 'linear' | 'log';
+/**
+ * What the model was doing.
+ */
+export type PhaseChoice = 'train' | 'eval' | 'generate';
+/**
+ * Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix.
  */
 export type RankChoice = number | null;
 /**
@@ -19,12 +27,39 @@ export type RankChoice = number | null;
  */
 export type PassChoice = 'forward' | 'backward';
 /**
- * Inclusive first and last step; null is all.
+ * Over the finite traced values of a layer and step; nonfinite counts the others.
+ */
+export type TensorStatistic = 'mean' | 'std' | 'min' | 'max' | 'rms' | 'abs_mean' | 'nonfinite';
+/**
+ * First and last step, both included; all steps when absent.
  *
  * @minItems 2
  * @maxItems 2
  */
 export type StepRange = [number, number] | null;
+/**
+ * 'all' or ranges such as '0-15,31', counted from 0.
+ */
+export type PositionRanges = string;
+/**
+ * What was measured.
+ */
+export type MeasuredTensors = 'param' | 'grad' | 'activation' | 'dgrad' | 'residual' | 'residual_dgrad';
+/**
+ * What is read of it; nonfinite is the number of NaN and infinite values.
+ */
+export type MomentStatistic =
+  | 'l2'
+  | 'rms'
+  | 'mean'
+  | 'variance'
+  | 'std'
+  | 'skewness'
+  | 'kurtosis'
+  | 'excess_kurtosis'
+  | 'min'
+  | 'max'
+  | 'nonfinite';
 /**
  * Columns that make a group; none is the total. 'capture' is what the pattern's groups find in the name.
  */
@@ -44,7 +79,7 @@ export type MomentGroupBy = (
 )[];
 
 /**
- * One flag as position × tile, one layer or small multiples, with a step slider.
+ * Draw one flag as position × tile, one layer or small multiples, with a step slider.
  */
 export interface HeatmapOptions {
   view: 'heatmap';
@@ -53,76 +88,82 @@ export interface HeatmapOptions {
    */
   flag: string;
   /**
-   * Named part (q, k, v …); null takes the first.
+   * Named part (q, k, v …); the first when absent.
    */
   part?: string | null;
   layers?: LayerRanges;
   /**
-   * Step to draw; null follows the newest.
+   * Step to draw; follows the newest when absent.
    */
   step?: number | null;
+  /**
+   * Sample of the batch, counted from 0.
+   */
   sample?: number;
   /**
-   * Head, for tensors with a head axis.
+   * Head, where the tensor has a head axis, counted from 0.
    */
   head?: number;
   /**
    * One colour scale for all layers, or one each.
    */
   scale?: 'shared' | 'own';
-  /**
-   * log is symmetric about zero for signed values.
-   */
-  transform?: 'linear' | 'log';
-  phase?: 'train' | 'eval' | 'generate';
+  transform?: TransformChoice;
+  phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
 }
 
 /**
- * A statistic of one flag per layer over steps.
+ * Draw a statistic of one flag per layer over steps, as lines or as layer × step cells.
  */
 export interface TrendOptions {
   view: 'trend';
+  /**
+   * Trace point by name.
+   */
   flag: string;
+  /**
+   * Named part (q, k, v …); the first when absent.
+   */
   part?: string | null;
   layers?: LayerRanges;
+  statistic?: TensorStatistic;
   /**
-   * Over the finite traced values of a layer and step; nonfinite counts the others.
+   * A line for each layer, or layer × step cells.
    */
-  statistic?: 'mean' | 'std' | 'min' | 'max' | 'rms' | 'abs_mean' | 'nonfinite';
   kind?: 'lines' | 'heatmap';
   steps?: StepRange;
-  transform?: 'linear' | 'log';
-  phase?: 'train' | 'eval' | 'generate';
+  transform?: TransformChoice;
+  phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
-  /**
-   * 'all' or ranges such as '0-15,31': which positions, counted from 0, enter the statistic. Tensors without a position axis enter whole.
-   */
-  positions?: string;
+  positions?: PositionRanges;
   /**
    * Which vector of a projection, counted from 0. Other tensors have none.
    */
   vector?: number;
   /**
-   * Band about the mean, over positions and samples: one standard deviation, or a 95 % confidence interval. Only with the statistic mean.
+   * Band about the mean (only with the statistic mean), over positions and samples: one standard deviation, or a 95 % confidence interval. The interval takes positions for independent, which neighbours are not: the true one is wider.
    */
   interval?: 'none' | 'std' | 'ci95';
 }
 
 /**
- * Named scalars over steps or time.
+ * Draw named scalars over steps or time.
  */
 export interface ScalarsOptions {
   view: 'scalars';
   /**
-   * Names to draw; null takes every name that has 'loss' in it, else all.
+   * Names to draw; when absent every name that has 'loss' in it, or else all.
    */
   names?: string[] | null;
   steps?: StepRange;
+  /**
+   * What the horizontal axis is.
+   */
   x?: 'step' | 'time';
-  transform?: 'linear' | 'log';
+  transform?: TransformChoice;
   /**
    * Trailing mean over this many points; 0 draws the numbers as they are.
    */
@@ -130,7 +171,7 @@ export interface ScalarsOptions {
 }
 
 /**
- * A statistic of one flag as layer × step, and below it the tensor of the chosen layer and step, with a slider over the steps.
+ * Draw a statistic of one flag as layer × step and, below it, the tensor of the chosen layer and step, with a slider over the steps.
  */
 export interface HistoryOptions {
   view: 'history';
@@ -138,100 +179,92 @@ export interface HistoryOptions {
    * Trace point by name.
    */
   flag: string;
+  /**
+   * Named part (q, k, v …); the first when absent.
+   */
   part?: string | null;
   layers?: LayerRanges;
   /**
-   * Layer whose tensor is drawn; null takes the first.
+   * Layer whose tensor is drawn; the first when absent.
    */
   layer?: number | null;
   /**
-   * Step whose tensor is drawn; null follows the newest.
+   * Step whose tensor is drawn; follows the newest when absent.
    */
   step?: number | null;
-  /**
-   * Colour of the map, over the finite traced values of a layer and step.
-   */
-  statistic?: 'mean' | 'std' | 'min' | 'max' | 'rms' | 'abs_mean' | 'nonfinite';
+  statistic?: TensorStatistic;
   steps?: StepRange;
+  /**
+   * Sample of the batch, counted from 0.
+   */
   sample?: number;
+  /**
+   * Head, where the tensor has a head axis, counted from 0.
+   */
   head?: number;
-  transform?: 'linear' | 'log';
-  phase?: 'train' | 'eval' | 'generate';
+  transform?: TransformChoice;
+  phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
 }
 
 /**
- * The explorer of the stream moments: any statistic, over any grouping, of one kind of tensor.
+ * Draw the statistics of parameters, gradients and activations, over any grouping of tensors.
  */
 export interface MomentsOptions {
   view: 'moments';
+  stat?: MeasuredTensors;
+  statistic?: MomentStatistic;
   /**
-   * What was measured.
-   */
-  stat?: 'param' | 'grad' | 'activation' | 'dgrad' | 'residual' | 'residual_dgrad';
-  /**
-   * nonfinite counts NaN and infinite values.
-   */
-  statistic?:
-    | 'l2'
-    | 'rms'
-    | 'mean'
-    | 'variance'
-    | 'std'
-    | 'skewness'
-    | 'kurtosis'
-    | 'excess_kurtosis'
-    | 'min'
-    | 'max'
-    | 'nonfinite';
-  /**
-   * overview: total, largest moves and families. lines: each group over steps. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.
+   * lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.
    */
   kind?: 'overview' | 'lines' | 'layers' | 'layer_map' | 'item_map' | 'tensors' | 'table';
   by?: MomentGroupBy;
   /**
-   * Regular expression whose groups are the column 'capture'; a name that it does not match is left out.
+   * Regular expression whose groups are the column 'capture'; names in which it finds nothing are left out.
    */
   pattern?: string | null;
   where?: MomentFilter;
   steps?: StepRange;
   /**
-   * Step of the layer chart; null follows the newest.
+   * Step of the layer chart; follows the newest when absent.
    */
   step?: number | null;
   /**
    * How the layer chart is drawn.
    */
   marks?: 'lines' | 'bars';
+  /**
+   * What the horizontal axis is.
+   */
   x?: 'step' | 'samples';
   /**
-   * raw; divided by the first value of the series; minus it; or the change from it in per cent. The first value is that of the whole run.
+   * The numbers as they are; divided by the first of their series; minus it; or the change from it in per cent. The first is that of the whole run.
    */
   show?: 'raw' | 'relative' | 'delta' | 'percent';
   /**
-   * grad_to_param: of gradients over that of parameters, by the same names. gain: output over input of a module (of dgrads input over output: the way the gradient goes).
+   * grad_to_param: gradients over parameters, by the same names. gain: what comes out of a module over what goes in (of dgrads in over out: the way the gradient goes).
    */
   ratio?: 'none' | 'grad_to_param' | 'gain';
-  transform?: 'linear' | 'log';
+  transform?: TransformChoice;
   /**
    * Trailing mean over this many points; 0 draws the numbers as they are.
    */
   smoothing?: number;
   /**
-   * Let inputs and outputs of modules enter the same group, where the same values may count twice.
+   * Let inputs and outputs of modules enter one group, where the same values may count twice.
    */
   mixed?: boolean;
   /**
-   * At most so many lines: those with the largest values. What is left out is said.
+   * At most so many lines: those with the largest values. The caption says what is left out.
    */
   series?: number;
   /**
-   * Ids of other runs to compare with.
+   * Other runs, or their ids, to compare with.
    */
   runs?: string[];
   /**
-   * Draw the runs over one another, or what each of the others is minus, or over, this one.
+   * The runs over one another, or what each of the others is minus, or over, this one.
    */
   compare?: 'overlay' | 'difference' | 'ratio';
   /**
@@ -264,13 +297,10 @@ export type MomentFilter = {
   role?: ('input' | 'output')[];
 };
 
-/** protocol/views.schema.json, as a validator takes it. */
+/** protocol/views.schema.json, as a validator takes it, without its prose. */
 export const VIEWS_SCHEMA: Schema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   $id: 'megalens:views.v1',
-  title: 'ViewOptions',
-  description:
-    "Options of a view. The same object is the Python widget's arguments, the saved state of a tab and a report's recipe.",
   oneOf: [
     { $ref: '#/$defs/Heatmap' },
     { $ref: '#/$defs/Trend' },
@@ -279,167 +309,35 @@ export const VIEWS_SCHEMA: Schema = {
     { $ref: '#/$defs/Moments' }
   ],
   $defs: {
-    Layers: {
-      title: 'LayerRanges',
-      type: 'string',
-      maxLength: 500,
-      pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$',
-      description: "'all' or ranges such as '1-4,7'."
-    },
-    StepRange: {
-      title: 'StepRange',
-      type: ['array', 'null'],
-      items: { type: 'integer' },
-      minItems: 2,
-      maxItems: 2,
-      description: 'Inclusive first and last step; null is all.'
-    },
-    Rank: {
-      title: 'RankChoice',
-      type: ['integer', 'null'],
-      minimum: 0,
-      description:
-        'Global rank whose rows are shown; null takes of each layer the lowest rank that has it, so that replicas never mix.'
-    },
-    Pass: {
-      title: 'PassChoice',
-      enum: ['forward', 'backward'],
-      description: 'backward shows the gradients of the same tensors. Python calls it pass_.'
-    },
-    Heatmap: {
-      title: 'HeatmapOptions',
-      description: 'One flag as position × tile, one layer or small multiples, with a step slider.',
-      type: 'object',
-      additionalProperties: false,
-      required: ['view', 'flag'],
-      properties: {
-        view: { const: 'heatmap' },
-        flag: { type: 'string', description: 'Trace point by name.' },
-        part: {
-          type: ['string', 'null'],
-          default: null,
-          description: 'Named part (q, k, v …); null takes the first.'
-        },
-        layers: {
-          $ref: '#/$defs/Layers',
-          default: '1',
-          description: 'Layers to draw; more than one makes small multiples.'
-        },
-        step: {
-          type: ['integer', 'null'],
-          default: null,
-          description: 'Step to draw; null follows the newest.'
-        },
-        sample: { type: 'integer', minimum: 0, default: 0 },
-        head: { type: 'integer', minimum: 0, default: 0, description: 'Head, for tensors with a head axis.' },
-        scale: {
-          enum: ['shared', 'own'],
-          default: 'shared',
-          description: 'One colour scale for all layers, or one each.'
-        },
-        transform: {
-          enum: ['linear', 'log'],
-          default: 'linear',
-          description: 'log is symmetric about zero for signed values.'
-        },
-        phase: { enum: ['train', 'eval', 'generate'], default: 'train' },
-        rank: { $ref: '#/$defs/Rank', default: null },
-        pass: { $ref: '#/$defs/Pass', default: 'forward' }
-      }
-    },
-    Trend: {
-      title: 'TrendOptions',
-      description: 'A statistic of one flag per layer over steps.',
-      type: 'object',
-      additionalProperties: false,
-      required: ['view', 'flag'],
-      properties: {
-        view: { const: 'trend' },
-        flag: { type: 'string' },
-        part: { type: ['string', 'null'], default: null },
-        layers: { $ref: '#/$defs/Layers', default: 'all' },
-        statistic: {
-          enum: ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'],
-          default: 'rms',
-          description: 'Over the finite traced values of a layer and step; nonfinite counts the others.'
-        },
-        kind: { enum: ['lines', 'heatmap'], default: 'lines' },
-        steps: { $ref: '#/$defs/StepRange', default: null },
-        transform: { enum: ['linear', 'log'], default: 'linear' },
-        phase: { enum: ['train', 'eval', 'generate'], default: 'train' },
-        rank: { $ref: '#/$defs/Rank', default: null },
-        pass: { $ref: '#/$defs/Pass', default: 'forward' },
-        positions: {
-          type: 'string',
-          maxLength: 500,
-          pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$',
-          default: 'all',
-          description:
-            "'all' or ranges such as '0-15,31': which positions, counted from 0, enter the statistic. Tensors without a position axis enter whole."
-        },
-        vector: {
-          type: 'integer',
-          minimum: 0,
-          default: 0,
-          description: 'Which vector of a projection, counted from 0. Other tensors have none.'
-        },
-        interval: {
-          enum: ['none', 'std', 'ci95'],
-          default: 'none',
-          description:
-            'Band about the mean, over positions and samples: one standard deviation, or a 95 % confidence interval. Only with the statistic mean.'
-        }
-      }
-    },
-    History: {
-      title: 'HistoryOptions',
-      description:
-        'A statistic of one flag as layer × step, and below it the tensor of the chosen layer and step, with a slider over the steps.',
-      type: 'object',
-      additionalProperties: false,
-      required: ['view', 'flag'],
-      properties: {
-        view: { const: 'history' },
-        flag: { type: 'string', description: 'Trace point by name.' },
-        part: { type: ['string', 'null'], default: null },
-        layers: { $ref: '#/$defs/Layers', default: 'all' },
-        layer: {
-          type: ['integer', 'null'],
-          minimum: 0,
-          default: null,
-          description: 'Layer whose tensor is drawn; null takes the first.'
-        },
-        step: {
-          type: ['integer', 'null'],
-          default: null,
-          description: 'Step whose tensor is drawn; null follows the newest.'
-        },
-        statistic: {
-          enum: ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'],
-          default: 'rms',
-          description: 'Colour of the map, over the finite traced values of a layer and step.'
-        },
-        steps: { $ref: '#/$defs/StepRange', default: null },
-        sample: { type: 'integer', minimum: 0, default: 0 },
-        head: { type: 'integer', minimum: 0, default: 0 },
-        transform: { enum: ['linear', 'log'], default: 'linear' },
-        phase: { enum: ['train', 'eval', 'generate'], default: 'train' },
-        rank: { $ref: '#/$defs/Rank', default: null },
-        pass: { $ref: '#/$defs/Pass', default: 'forward' }
-      }
+    Layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+    Positions: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+    StepRange: { type: ['array', 'null'], items: { type: 'integer' }, minItems: 2, maxItems: 2 },
+    Rank: { type: ['integer', 'null'], minimum: 0 },
+    Pass: { enum: ['forward', 'backward'] },
+    Phase: { enum: ['train', 'eval', 'generate'] },
+    Transform: { enum: ['linear', 'log'] },
+    Statistic: { enum: ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'] },
+    Measured: { enum: ['param', 'grad', 'activation', 'dgrad', 'residual', 'residual_dgrad'] },
+    MomentStatistic: {
+      enum: [
+        'l2',
+        'rms',
+        'mean',
+        'variance',
+        'std',
+        'skewness',
+        'kurtosis',
+        'excess_kurtosis',
+        'min',
+        'max',
+        'nonfinite'
+      ]
     },
     Where: {
-      title: 'MomentFilter',
-      description:
-        "Which tensors take part. Absent members match everything; numbers are texts of ranges such as '0-3,7', words are lists of which one must match.",
       type: 'object',
       additionalProperties: false,
       properties: {
-        name: {
-          type: 'string',
-          maxLength: 500,
-          description: 'Regular expression that is found somewhere in the name.'
-        },
+        name: { type: 'string', maxLength: 500 },
         layer: { $ref: '#/$defs/Layers' },
         expert: { $ref: '#/$defs/Layers' },
         rank: { $ref: '#/$defs/Layers' },
@@ -453,9 +351,6 @@ export const VIEWS_SCHEMA: Schema = {
       }
     },
     GroupBy: {
-      title: 'MomentGroupBy',
-      description:
-        "Columns that make a group; none is the total. 'capture' is what the pattern's groups find in the name.",
       type: 'array',
       maxItems: 4,
       items: {
@@ -489,144 +384,109 @@ export const VIEWS_SCHEMA: Schema = {
         { contains: { const: 'capture' }, minContains: 0, maxContains: 1 }
       ]
     },
+    Heatmap: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'heatmap' },
+        flag: { type: 'string' },
+        part: { type: ['string', 'null'], default: null },
+        layers: { $ref: '#/$defs/Layers', default: '1' },
+        step: { type: ['integer', 'null'], default: null },
+        sample: { type: 'integer', minimum: 0, default: 0 },
+        head: { type: 'integer', minimum: 0, default: 0 },
+        scale: { enum: ['shared', 'own'], default: 'shared' },
+        transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        phase: { $ref: '#/$defs/Phase', default: 'train' },
+        rank: { $ref: '#/$defs/Rank', default: null },
+        pass: { $ref: '#/$defs/Pass', default: 'forward' }
+      }
+    },
+    Trend: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'trend' },
+        flag: { type: 'string' },
+        part: { type: ['string', 'null'], default: null },
+        layers: { $ref: '#/$defs/Layers', default: 'all' },
+        statistic: { $ref: '#/$defs/Statistic', default: 'rms' },
+        kind: { enum: ['lines', 'heatmap'], default: 'lines' },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        phase: { $ref: '#/$defs/Phase', default: 'train' },
+        rank: { $ref: '#/$defs/Rank', default: null },
+        pass: { $ref: '#/$defs/Pass', default: 'forward' },
+        positions: { $ref: '#/$defs/Positions', default: 'all' },
+        vector: { type: 'integer', minimum: 0, default: 0 },
+        interval: { enum: ['none', 'std', 'ci95'], default: 'none' }
+      }
+    },
+    History: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view', 'flag'],
+      properties: {
+        view: { const: 'history' },
+        flag: { type: 'string' },
+        part: { type: ['string', 'null'], default: null },
+        layers: { $ref: '#/$defs/Layers', default: 'all' },
+        layer: { type: ['integer', 'null'], minimum: 0, default: null },
+        step: { type: ['integer', 'null'], default: null },
+        statistic: { $ref: '#/$defs/Statistic', default: 'rms' },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        sample: { type: 'integer', minimum: 0, default: 0 },
+        head: { type: 'integer', minimum: 0, default: 0 },
+        transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        phase: { $ref: '#/$defs/Phase', default: 'train' },
+        rank: { $ref: '#/$defs/Rank', default: null },
+        pass: { $ref: '#/$defs/Pass', default: 'forward' }
+      }
+    },
     Moments: {
-      title: 'MomentsOptions',
-      description:
-        'The explorer of the stream moments: any statistic, over any grouping, of one kind of tensor.',
       type: 'object',
       additionalProperties: false,
       required: ['view'],
       properties: {
         view: { const: 'moments' },
-        stat: {
-          enum: ['param', 'grad', 'activation', 'dgrad', 'residual', 'residual_dgrad'],
-          default: 'grad',
-          description: 'What was measured.'
-        },
-        statistic: {
-          enum: [
-            'l2',
-            'rms',
-            'mean',
-            'variance',
-            'std',
-            'skewness',
-            'kurtosis',
-            'excess_kurtosis',
-            'min',
-            'max',
-            'nonfinite'
-          ],
-          default: 'l2',
-          description: 'nonfinite counts NaN and infinite values.'
-        },
+        stat: { $ref: '#/$defs/Measured', default: 'grad' },
+        statistic: { $ref: '#/$defs/MomentStatistic', default: 'l2' },
         kind: {
           enum: ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'],
-          default: 'lines',
-          description:
-            'overview: total, largest moves and families. lines: each group over steps. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.'
+          default: 'lines'
         },
         by: { $ref: '#/$defs/GroupBy', default: ['layer'] },
-        pattern: {
-          type: ['string', 'null'],
-          maxLength: 500,
-          default: null,
-          description:
-            "Regular expression whose groups are the column 'capture'; a name that it does not match is left out."
-        },
+        pattern: { type: ['string', 'null'], maxLength: 500, default: null },
         where: { $ref: '#/$defs/Where', default: {} },
         steps: { $ref: '#/$defs/StepRange', default: null },
-        step: {
-          type: ['integer', 'null'],
-          default: null,
-          description: 'Step of the layer chart; null follows the newest.'
-        },
-        marks: { enum: ['lines', 'bars'], default: 'lines', description: 'How the layer chart is drawn.' },
+        step: { type: ['integer', 'null'], default: null },
+        marks: { enum: ['lines', 'bars'], default: 'lines' },
         x: { enum: ['step', 'samples'], default: 'step' },
-        show: {
-          enum: ['raw', 'relative', 'delta', 'percent'],
-          default: 'raw',
-          description:
-            'raw; divided by the first value of the series; minus it; or the change from it in per cent. The first value is that of the whole run.'
-        },
-        ratio: {
-          enum: ['none', 'grad_to_param', 'gain'],
-          default: 'none',
-          description:
-            'grad_to_param: of gradients over that of parameters, by the same names. gain: output over input of a module (of dgrads input over output: the way the gradient goes).'
-        },
-        transform: { enum: ['linear', 'log'], default: 'linear' },
-        smoothing: {
-          type: 'integer',
-          minimum: 0,
-          default: 0,
-          description: 'Trailing mean over this many points; 0 draws the numbers as they are.'
-        },
-        mixed: {
-          type: 'boolean',
-          default: false,
-          description:
-            'Let inputs and outputs of modules enter the same group, where the same values may count twice.'
-        },
-        series: {
-          type: 'integer',
-          minimum: 1,
-          maximum: 500,
-          default: 40,
-          description: 'At most so many lines: those with the largest values. What is left out is said.'
-        },
-        runs: {
-          type: 'array',
-          items: { type: 'string' },
-          maxItems: 8,
-          default: [],
-          description: 'Ids of other runs to compare with.'
-        },
-        compare: {
-          enum: ['overlay', 'difference', 'ratio'],
-          default: 'overlay',
-          description:
-            'Draw the runs over one another, or what each of the others is minus, or over, this one.'
-        },
-        derive: {
-          type: ['string', 'null'],
-          maxLength: 500,
-          default: null,
-          description:
-            "Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group."
-        },
-        filter: {
-          type: ['string', 'null'],
-          maxLength: 500,
-          default: null,
-          description:
-            "Of the table: which rows it shows, as an expression of arquero, such as 'd.value > op.mean(d.value)'."
-        }
+        show: { enum: ['raw', 'relative', 'delta', 'percent'], default: 'raw' },
+        ratio: { enum: ['none', 'grad_to_param', 'gain'], default: 'none' },
+        transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        smoothing: { type: 'integer', minimum: 0, default: 0 },
+        mixed: { type: 'boolean', default: false },
+        series: { type: 'integer', minimum: 1, maximum: 500, default: 40 },
+        runs: { type: 'array', items: { type: 'string' }, maxItems: 8, default: [] },
+        compare: { enum: ['overlay', 'difference', 'ratio'], default: 'overlay' },
+        derive: { type: ['string', 'null'], maxLength: 500, default: null },
+        filter: { type: ['string', 'null'], maxLength: 500, default: null }
       }
     },
     Scalars: {
-      title: 'ScalarsOptions',
-      description: 'Named scalars over steps or time.',
       type: 'object',
       additionalProperties: false,
       required: ['view'],
       properties: {
         view: { const: 'scalars' },
-        names: {
-          type: ['array', 'null'],
-          items: { type: 'string' },
-          default: null,
-          description: "Names to draw; null takes every name that has 'loss' in it, else all."
-        },
+        names: { type: ['array', 'null'], items: { type: 'string' }, default: null },
         steps: { $ref: '#/$defs/StepRange', default: null },
         x: { enum: ['step', 'time'], default: 'step' },
-        transform: { enum: ['linear', 'log'], default: 'linear' },
-        smoothing: {
-          type: 'integer',
-          minimum: 0,
-          default: 0,
-          description: 'Trailing mean over this many points; 0 draws the numbers as they are.'
-        }
+        transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        smoothing: { type: 'integer', minimum: 0, default: 0 }
       }
     }
   }

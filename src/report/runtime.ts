@@ -1,35 +1,64 @@
-import { enliven } from './figure';
-import type { IPayload } from './payload';
+import { element } from '../views/mount/dom';
+import { mountView } from '../views/registry';
+import type { IViewRuns } from '../views/view';
+import type { HeldRun } from './held-run';
+import type { IPageData } from './held';
+import { readPageRun } from './page-data';
 
 /**
- * Make every chart of a report live. Runs in the page that `megalens/report/page.py` writes, under a content security policy that allows this
- * script and nothing else: no request, no code from strings.
+ * Put the views of a report over their pictures. Runs in the page that `page.ts` writes, under a content security policy that allows this
+ * script and nothing else: no request, no worker, no code from strings.
  */
 async function start(): Promise<void> {
   const text = document.getElementById('megalens-data')?.textContent;
   if (!text) {
     return;
   }
-  const payload = JSON.parse(text) as IPayload;
-  let undo: (() => void)[] = [];
-  const draw = async (): Promise<void> => {
-    undo.splice(0).forEach(end => end());
-    const made: (() => void)[] = [];
-    for (const live of payload.views) {
-      const figure = document.getElementById(live.id);
-      if (figure) {
-        made.push(await enliven(figure, live, payload.layers));
-      }
+  const dark = matchMedia('(prefers-color-scheme: dark)');
+  // The views watch this mark, as they do in JupyterLab.
+  const follow = (): void => void (document.body.dataset['jpThemeLight'] = String(!dark.matches));
+  follow();
+  dark.addEventListener('change', follow);
+  const data = JSON.parse(text) as IPageData;
+  const runs = await Promise.all(data.runs.map(readPageRun));
+  const [run, ...others] = runs;
+  if (run === undefined) {
+    return;
+  }
+  const shared = runsOf(others);
+  let live = 0;
+  for (const [place, options] of data.views.entries()) {
+    const still = document.querySelector<HTMLElement>(`#view-${place} .still`);
+    if (still === null) {
+      continue;
     }
-    undo = made;
-    document.documentElement.dataset['live'] = String(made.length);
+    const node = element('div', { class: 'live' });
+    still.after(node);
+    // A view measures the node that it is in.
+    still.hidden = true;
+    try {
+      const view = await mountView(node, run, options, { renderer: 'svg', runs: shared });
+      await view.settled();
+      live += 1;
+    } catch (error) {
+      node.remove();
+      still.hidden = false;
+      console.error(error);
+    }
+  }
+  document.documentElement.dataset['live'] = String(live);
+}
+
+function runsOf(others: readonly HeldRun[]): IViewRuns {
+  return {
+    list: () => Promise.resolve(others.map(({ id, name }) => ({ id, name }))),
+    acquire: id => {
+      const source = others.find(each => each.id === id);
+      return source
+        ? Promise.resolve({ source, dispose: () => undefined })
+        : Promise.reject(new Error(`This file does not hold the run ${id}.`));
+    }
   };
-  let drawing = draw();
-  // Frame colours are the page's own and follow by themselves; only the ordered colours of lines are part of the chart.
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    drawing = drawing.then(draw);
-  });
-  await drawing;
 }
 
 void start();

@@ -1,7 +1,7 @@
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
 import type { IMomentGroups, IMomentRows, MomentColumn, MomentKey, MomentStat } from './moment-source';
-import { MOMENT_STATS } from './moment-store';
+import { MOMENT_STATS } from '../protocol/moment-statistics';
 
 /**
  * Rows as the server sent them.

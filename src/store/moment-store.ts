@@ -1,17 +1,8 @@
 import type { StreamTable } from '../protocol/frame-table';
+import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { joinRows, MomentColumns, MOMENT_ROW_BYTES, type MomentRow } from './moment-columns';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
 import { thinSteps } from './moment-thinning';
-
-/** What can be measured, in the order in which it is offered. */
-export const MOMENT_STATS: readonly MomentStat[] = [
-  'param',
-  'grad',
-  'activation',
-  'dgrad',
-  'residual',
-  'residual_dgrad'
-];
 
 /** Rows that are kept when nobody says otherwise. */
 export const MOMENT_ROWS = 1_500_000;

@@ -3,6 +3,7 @@ import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail, ITensorIndex } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
+import { rangesText } from '../protocol/ranges';
 import { RowCache } from './row-cache';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
@@ -170,7 +171,7 @@ export class RecordedRun implements IRunSource {
         pass: query.pass,
         rank: query.rank,
         measured: query.measured,
-        layers: query.layers && rangesOf(query.layers),
+        layers: query.layers && rangesText(query.layers),
         first: query.steps?.[0],
         last: query.steps?.[1],
         limitBytes: this.options.limitBytes ?? 32 * MIB
@@ -204,21 +205,6 @@ export class RecordedRun implements IRunSource {
   private tensorIndex: Promise<readonly ITensorIndex[]> | null = null;
   private scalarRows: Promise<ScalarStore> | null = null;
   private _isDisposed = false;
-}
-
-/** Layers as the range text that the server takes: `[1, 2, 3, 7]` is `1-3,7`. */
-export function rangesOf(layers: readonly number[]): string {
-  const sorted = [...new Set(layers)].sort((a, b) => a - b);
-  const ranges: [number, number][] = [];
-  for (const layer of sorted) {
-    const last = ranges[ranges.length - 1];
-    if (last !== undefined && last[1] === layer - 1) {
-      last[1] = layer;
-    } else {
-      ranges.push([layer, layer]);
-    }
-  }
-  return ranges.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(',');
 }
 
 function sizeOf(result: ITensorResult): number {

@@ -13,7 +13,7 @@ import type {
   MomentStat,
   ReadingProgress
 } from './moment-source';
-import { MOMENT_STATS } from './moment-store';
+import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { RowCache } from './row-cache';
 import { StoreError, storeError } from './store-error';
 

@@ -1,13 +1,6 @@
-import { fullViewOptions } from '../protocol/view-options';
+import { viewInfo } from '../protocol/view-info';
+import { viewDefaults } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
-
-const METHODS = {
-  heatmap: 'heatmap',
-  trend: 'trend',
-  scalars: 'scalars_view',
-  history: 'history',
-  moments: 'explore'
-} as const;
 
 /** Write a JSON value as a Python literal. */
 export function python(value: unknown): string {
@@ -29,17 +22,20 @@ export function python(value: unknown): string {
 
 /**
  * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="1-4", step=1240)`.
- * Options at their default are left out; `pass` is `pass_`, since Python keeps the word for itself.
+ * A view of another package is `run.view("name", …)`. Options at their default are left out; `pass` is `pass_`, since Python keeps the word for itself.
  *
  * @param run Name of the variable that holds the run.
  */
 export function toCode(options: ViewOptions, run = 'run'): string {
-  const bare = 'flag' in options ? { view: options.view, flag: options.flag } : { view: options.view };
-  const defaults: Record<string, unknown> = { ...fullViewOptions(bare) };
+  const defaults = viewDefaults(options.view);
+  const method = viewInfo(options.view)?.method;
+  const flag = method !== undefined && 'flag' in options ? [python(options.flag)] : [];
   const named = Object.entries(options)
-    .filter(([name, value]) => name !== 'view' && name !== 'flag' && value !== undefined)
+    .filter(
+      ([name, value]) => name !== 'view' && value !== undefined && !(name === 'flag' && flag.length > 0)
+    )
     .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(defaults[name]))
     .map(([name, value]) => `${name === 'pass' ? 'pass_' : name}=${python(value)}`);
-  const flag = 'flag' in options ? [python(options.flag)] : [];
-  return `${run}.${METHODS[options.view]}(${[...flag, ...named].join(', ')})`;
+  const [call, first] = method === undefined ? ['view', [python(options.view)]] : [method, flag];
+  return `${run}.${call}(${[...first, ...named].join(', ')})`;
 }

@@ -1,19 +1,18 @@
+import { viewInfo } from '../protocol/view-info';
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import { loadView, VIEW_CODE } from './view-code';
+import { LOADERS } from './loaders.generated';
+import { loadOther } from './other-views';
 import type { IView, IViewHost } from './view';
+import { loadView } from './view-code';
 
-/** Name of a view. */
+/** Name of a view of this package. */
 export type ViewName = ViewOptions['view'];
 
-/** Every view by name, with the word that a menu shows. */
-export const VIEW_TITLES: Readonly<Record<ViewName, string>> = {
-  heatmap: 'Heatmap',
-  trend: 'Trend',
-  scalars: 'Scalars',
-  history: 'History',
-  moments: 'Moments'
+/** What a run is asked first, by the stream that a view needs; the source keeps it. */
+const FIRST: Readonly<Record<string, (source: IRunSource) => Promise<unknown> | undefined>> = {
+  moments: source => source.moments?.index()
 };
 
 /**
@@ -27,7 +26,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
   const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  VIEW_CODE[view]().catch(toldLater);
+  (loadOther(view) ?? LOADERS[view])().catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
     .then(open => preloadRows(view, open))
@@ -36,16 +35,8 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
     .catch(toldLater);
 }
 
-/** Read what a view asks of a run first; the source keeps it. */
-async function preloadRows(name: ViewName, source: IRunSource): Promise<void> {
-  if (name === 'moments') {
-    await source.moments?.index();
-  }
-}
-
-/** Whether a value names a view. */
-export function isViewName(value: unknown): value is ViewName {
-  return typeof value === 'string' && value in VIEW_TITLES;
+async function preloadRows(view: string, source: IRunSource): Promise<void> {
+  await Promise.all((viewInfo(view)?.needs.streams ?? []).map(stream => FIRST[stream]?.(source)));
 }
 
 /**
@@ -65,6 +56,11 @@ export async function mountView(
 ): Promise<IView> {
   const full = fullViewOptions(options);
   preloadRows(full.view, source).catch(() => undefined);
+  const other = loadOther(full.view);
+  if (other !== undefined) {
+    const [module, { OtherView }] = await Promise.all([other(), import('./other-view')]);
+    return OtherView.mount(module, node, source, full, host);
+  }
   const [{ mount }, { view }] = await Promise.all([import('./mount'), loadView(full.view)]);
   return mount(view, node, source, full, host);
 }

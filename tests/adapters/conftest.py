@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from megalens.adapters import find_adapter
-from megalens.tracer.batch import Batch
-from megalens.tracer.capture import Capture
-from megalens.tracer.config import Plan, change_plan, settings_from
+from megalens.tracer.tensors.batch import Batch
+from megalens.tracer.tensors.capture import Capture
+from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def capture_all() -> Iterator[Callable]:
         captures.append(capture)
         names = [name for name, here in points.flags.items() if here.layers]
         settings = {name: {"compressor": {"name": "NoOp"}, "samples": None} for name in names}
-        capture.follow(change_plan(Plan(), settings_from(settings), points))
+        capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
         capture.begin(1, "train")
         output = forward()
         fired, expected, missing = capture.fired()

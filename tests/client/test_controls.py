@@ -8,7 +8,7 @@ from live_run import WAIT, eventually, tensors_frame
 from megalens.client import ClientError, open_run
 from megalens.client.patch import build_patch
 from megalens.client.perturb import build_perturb
-from megalens.client.status import Status
+from megalens.client.status import RunStatus
 from megalens.protocol import BitFlip, Noise1, ProtocolError, Tile
 
 ALL = ("pause", "watched", "perturb")
@@ -247,7 +247,7 @@ def test_a_status_is_a_dictionary_that_reads_well():
         "recording": {"state": "on", "bytes": 3 << 20},
         "warnings": ["The hub was restarted at step 812."],
     }
-    status = Status(message)
+    status = RunStatus(message)
     assert status == message
     assert status["probes"]["expected"] == 12
     assert repr(status).splitlines() == [
@@ -266,4 +266,4 @@ def test_a_status_is_a_dictionary_that_reads_well():
         "  recording: on, 3 MiB",
         "  note: The hub was restarted at step 812.",
     ]
-    assert repr(Status({"type": "status", "state": "waiting", "step": 0})) == "waiting at step 0"
+    assert repr(RunStatus({"type": "status", "state": "waiting", "step": 0})) == "waiting at step 0"

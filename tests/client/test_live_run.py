@@ -10,7 +10,7 @@ from websockets.sync.server import serve
 
 from megalens.client import ClientError, Run, connect
 from megalens.client.memory import StreamMemory
-from megalens.protocol import CheckedBody, FrameChecker, ProtocolError, Tile, decode_frame
+from megalens.protocol import STREAMS, CheckedBody, FrameChecker, ProtocolError, Tile, decode_frame
 
 pytestmark = pytest.mark.slow
 
@@ -295,7 +295,7 @@ def test_the_token_is_in_no_repr(live, attach):
 def test_memory_is_bounded_and_counts_what_it_gave_up():
     from live_run import tensors_frame
 
-    memory = StreamMemory("tensors", 200_000)
+    memory = StreamMemory(STREAMS["tensors"], 200_000)
     checker = FrameChecker()
     for step in range(1, 501):
         data = tensors_frame(step, (1, 2), size=64)
@@ -318,7 +318,7 @@ def test_frames_are_read_only_when_somebody_asks_for_their_rows(monkeypatch):
     read = []
     whole = CheckedBody.table
     monkeypatch.setattr(CheckedBody, "table", lambda body: read.append(body) or whole(body))
-    memory = StreamMemory("tensors", 10_000_000)
+    memory = StreamMemory(STREAMS["tensors"], 10_000_000)
     checker = FrameChecker()
     for step in range(1, 201):
         data = tensors_frame(step, (1, 2), size=64)

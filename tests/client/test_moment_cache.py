@@ -11,8 +11,8 @@ import pytest
 from moment_tree import record, write_lines
 
 from megalens.client import open_run
-from megalens.client.moments import ingest
-from megalens.client.moments.cache_folder import cache_folder, trim_cache
+from megalens.client.moments.jsonl import ingest
+from megalens.client.moments.rows.cache_folder import cache_folder, trim_cache
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ import pytest
 
 from megalens.client import ClientError
 from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, TableRows
-from megalens.client.moments.packed_chunks import PackedChunks
+from megalens.client.moments.rows.packed_chunks import PackedChunks
 from megalens.hub import packing
 from megalens.protocol import MOMENT_INDEX, MOMENT_SAME, MomentIndex, stream_schema
 
@@ -120,14 +120,14 @@ def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, tmp_
     wanted = in_memory(table).groups(expected)
     monkeypatch.setitem(packing._GROUP_ROWS, "moments", 7)
     for chunk_rows, piece in ((1, 1), (40, 30), (1_000_000, 25), (1_000_000, 3)):
-        monkeypatch.setattr("megalens.client.moments.cells._PIECE_ROWS", piece)
-        monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", chunk_rows)
+        monkeypatch.setattr("megalens.client.moments.grouping.cells._PIECE_ROWS", piece)
+        monkeypatch.setattr("megalens.client.moments.rows.packed_chunks._CHUNK_ROWS", chunk_rows)
         folder = tmp_path / f"{chunk_rows}-{piece}"
         folder.mkdir()
         source = packed(folder, table, 7)
         assert PackedChunks(folder / "moments.parquet").ordered
         same(source.groups(expected), wanted)
-        monkeypatch.setattr("megalens.client.moments.sql_chunks._CHUNK_ROWS", chunk_rows)
+        monkeypatch.setattr("megalens.client.moments.rows.sql_chunks._CHUNK_ROWS", chunk_rows)
         same(in_memory(table).groups(expected), wanted)
 
 
@@ -143,7 +143,7 @@ def test_rows_that_are_not_in_the_order_of_their_steps_are_answered_the_same(tmp
 
 
 def test_rows_that_are_out_of_order_only_within_their_row_groups_are_read_in_chunks(tmp_path, monkeypatch):
-    monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", 10)
+    monkeypatch.setattr("megalens.client.moments.rows.packed_chunks._CHUNK_ROWS", 10)
     table = rows_of_a_run()
     # Row groups of half of the rows each, of which one step has rows in both.
     order = np.concatenate(
@@ -185,7 +185,7 @@ def test_a_recording_that_goes_while_it_is_read_says_so(tmp_path):
 
 
 def test_a_question_on_a_packed_recording_can_be_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("megalens.client.moments.packed_chunks._CHUNK_ROWS", 10)
+    monkeypatch.setattr("megalens.client.moments.rows.packed_chunks._CHUNK_ROWS", 10)
     source = packed(tmp_path, rows_of_a_run(), 16)
     read, places = [], source._rows.chunks
 
@@ -298,7 +298,7 @@ def test_an_index_that_cannot_be_read_is_found_anew(text, tmp_path):
 
 def test_of_many_rows_that_arrive_the_older_lie_in_files_until_they_are_let_go(tmp_path, monkeypatch):
     monkeypatch.setenv("MEGALENS_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("megalens.client.moments.table_rows._HELD_ROWS", 50)
+    monkeypatch.setattr("megalens.client.moments.rows.table_rows._HELD_ROWS", 50)
     spill = tmp_path / "moments" / "spill"
     spill.mkdir(parents=True)
     gone = subprocess.Popen([sys.executable, "-c", ""])

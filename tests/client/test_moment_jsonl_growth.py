@@ -8,7 +8,7 @@ import pytest
 from moment_tree import NAMES, expected, l2, record, steps_of, values_of, write_lines
 
 from megalens.client import ClientError, open_run
-from megalens.client.moments import ingest
+from megalens.client.moments.jsonl import ingest
 
 
 def test_a_file_that_grows_is_read_from_where_it_was_left(home, monkeypatch):

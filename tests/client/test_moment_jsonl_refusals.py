@@ -12,7 +12,7 @@ import pytest
 from moment_tree import NAMES, expected, l2, record, steps_of, sums, write_lines
 
 from megalens.client import ClientError, open_all_runs, open_run
-from megalens.client.moments import ingest
+from megalens.client.moments.jsonl import ingest
 
 
 @pytest.fixture

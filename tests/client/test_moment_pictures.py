@@ -8,8 +8,8 @@ import pytest
 from grouped_moments import READ, ask, row, source, spiky, values
 
 from megalens.client.moments import MomentQuery
-from megalens.client.moments.parts import Part
-from megalens.client.moments.thinning import Thinner
+from megalens.client.moments.grouping.parts import Part
+from megalens.client.moments.grouping.thinning import Thinner
 from megalens.client.trailing_mean import trailing_mean
 
 
@@ -53,13 +53,13 @@ def test_steps_left_out_part_by_part_are_those_left_out_of_the_whole(monkeypatch
             both = rows + [{**entry, "stat": "param", "mean": 1.0} for entry in regular]
             with monkeypatch.context() as patch:
                 patch.setattr(
-                    "megalens.client.moments.thinning.Thinner.thin",
+                    "megalens.client.moments.grouping.thinning.Thinner.thin",
                     lambda thinner, part: _counted(thinner, part),
                 )
                 whole = ask(both, **members)
             for size in (50, 7, 1000):
                 with monkeypatch.context() as patch:
-                    patch.setattr("megalens.client.moments.cells._PIECE_ROWS", size)
+                    patch.setattr("megalens.client.moments.grouping.cells._PIECE_ROWS", size)
                     parts = ask(both, **members)
                 for name in parts.table.column_names:
                     if name != "name":

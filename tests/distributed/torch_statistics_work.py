@@ -81,6 +81,6 @@ def parted(rank: int, folder: Path) -> list[str]:
             with statistics.step():
                 _loss(model, torch_work.batch(step))
         # What is sent before rank 0 is found is kept for two seconds, which a busy machine may need for that.
-        while not statistics.tracer._job.crew.members() and rank:
+        while not statistics.tracer._coordinator.peers.others() and rank:
             time.sleep(0.01)
     return list(statistics.tracer.status()["warnings"])

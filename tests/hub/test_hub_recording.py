@@ -175,7 +175,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_exit_code_2(runtime, tm
 def test_what_does_not_fit_the_queue_is_counted_by_step(tmp_path):
     body = FrameChecker().check(decode_frame(tensors(1)), tensors(1))
     recorder = Recorder(tmp_path / "run", {"format": 1}, queue_bytes=10)
-    recorder.put("tensors", body, 1, 1000)
+    recorder.put(body, 1, 1000)
     assert recorder.dropped_rows == 2
     assert recorder.status()["missing_steps"] == [[1, 1]]
     recorder.close({"format": 1})
@@ -197,9 +197,9 @@ folder = RunFolder(Path(sys.argv[1]))
 row = {"step": 1, "time": 1.0, "rank": 0, "name": "x" * 1000, "value": 1.0, "unit": ""}
 data = encode_frame("scalars", pa.Table.from_pylist([row], stream_schema("scalars")), step=1)
 body = FrameChecker().check(decode_frame(data), data)
-folder.append("scalars", body)
+folder.append(body)
 try:
-    folder.append("scalars", body)
+    folder.append(body)
 except OSError:
     sys.exit(3)
 """

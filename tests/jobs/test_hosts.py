@@ -14,8 +14,8 @@ import pytest
 
 import megalens
 from megalens.tracer import Place
-from megalens.tracer.crew import Agenda, Crew
-from megalens.tracer.plan import Plan
+from megalens.tracer.sending.peers import Peers, Schedule
+from megalens.tracer.tensors.plan import TracingPlan
 
 WORKER = Path(__file__).with_name("worker.py")
 ALL = {"HiddenStates": {"compressor": {"name": "Tile", "params": {"tiles": 2}}, "replicas": "all"}}
@@ -119,27 +119,27 @@ class DictMeeting:
 
 
 @pytest.fixture
-def make_crew():
-    crews = []
+def make_peers():
+    made = []
 
-    def make(rank: int, values: dict[str, str], came: list | None = None) -> Crew:
+    def make(rank: int, values: dict[str, str], came: list | None = None) -> Peers:
         place = Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=2, dp_size=2)
-        crews.append(
-            Crew(
+        made.append(
+            Peers(
                 place,
                 DictMeeting(values),
-                Agenda(Plan(), lambda plan, patch: plan),
+                Schedule(TracingPlan(), lambda plan, patch: plan),
                 beat=lambda: {"state": "training", "step": 1},
-                pieces=lambda rank, meta, payload: None,
+                received=lambda rank, name, meta, payload: None,
                 hub=lambda place: (came if came is not None else []).append(place),
                 changed=lambda: None,
             )
         )
-        return crews[-1]
+        return made[-1]
 
     yield make
-    for crew in crews:
-        crew.close()
+    for peers in made:
+        peers.close()
 
 
 def until(condition, seconds: float = 20.0) -> None:
@@ -162,9 +162,9 @@ def until(condition, seconds: float = 20.0) -> None:
     ],
     ids=["nothing", "http", "noise", "a huge message", "an early message"],
 )
-def test_a_stranger_at_the_door_is_shown_out_and_the_job_goes_on(make_crew, words) -> None:
+def test_a_stranger_is_turned_away_and_the_job_goes_on(make_peers, words) -> None:
     values = {"secret": "known to the job"}
-    leader = make_crew(0, values)
+    leader = make_peers(0, values)
     leader.tell_hub({"url": "ws://127.0.0.1:1", "token": "t", "run_id": "r"})
     until(lambda: "address/0" in values)
     host, port = values["address/0"].split(" ")
@@ -178,18 +178,18 @@ def test_a_stranger_at_the_door_is_shown_out_and_the_job_goes_on(make_crew, word
                 said += chunk
     assert b'"token"' not in said
     came: list[dict] = []
-    make_crew(1, values, came)
+    make_peers(1, values, came)
     until(lambda: came)
     assert came[0]["token"] == "t"
-    until(lambda: leader.roll.states()[1]["state"] == "training")
+    until(lambda: leader.members.states()[1]["state"] == "training")
 
 
-def test_whoever_does_not_know_the_secret_is_told_nothing(make_crew) -> None:
+def test_whoever_does_not_know_the_secret_is_told_nothing(make_peers) -> None:
     values = {"secret": "known to the job"}
-    leader = make_crew(0, values)
+    leader = make_peers(0, values)
     leader.tell_hub({"url": "ws://127.0.0.1:1", "token": "t", "run_id": "r"})
     until(lambda: "address/0" in values)
     came: list[dict] = []
-    liar = make_crew(1, {**values, "secret": "a guess"}, came)
-    until(lambda: liar._door._retry_at.get(0, 0) > 0 and not liar._door.waiting)
-    assert (came, leader.members()) == ([], {})
+    liar = make_peers(1, {**values, "secret": "a guess"}, came)
+    until(lambda: liar._listener._retry_at.get(0, 0) > 0 and not liar._listener.waiting)
+    assert (came, leader.others()) == ([], {})

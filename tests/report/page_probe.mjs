@@ -1,7 +1,36 @@
 // Opens a report in Chromium with the network cut off, uses it as a person does, and prints what it found as JSON.
-// node page_probe.mjs REPORT.html [--dark] [--no-script] [--screenshot FILE]
+// node page_probe.mjs REPORT.html [--dark] [--no-script] [--screenshot FILE] [--do '[["text", "h1"], …]']
 import { chromium } from '@playwright/test';
 import { pathToFileURL } from 'node:url';
+
+/** What a person does. Each but the last few names a figure by its place and a control by its label. */
+const ACTIONS = {
+  choose: (page, place, label, option) => control(page, place, label).selectOption({ label: option }),
+  write: async (page, place, label, text) => {
+    await control(page, place, label).fill(text);
+    await control(page, place, label).press('Enter');
+  },
+  press: (page, place, label) =>
+    page.locator(`#view-${place} .live`).getByRole('button', { name: label }).first().click(),
+  hover: (page, place, x, y) =>
+    tipAt(page, page.locator(`#view-${place} .jp-MegalensStage:visible`).first(), x, y),
+  click: (page, selector) => page.locator(selector).first().click(),
+  text: (page, selector) => page.locator(selector).first().innerText(),
+  count: (page, selector) => page.locator(selector).count(),
+  until: (page, selector, pattern) =>
+    page
+      .locator(selector)
+      .filter({ hasText: new RegExp(pattern) })
+      .first()
+      .innerText({ timeout: 10000 }),
+  light: page => page.emulateMedia({ colorScheme: 'light' }),
+  dark: page => page.emulateMedia({ colorScheme: 'dark' }),
+  color: (page, selector) =>
+    page
+      .locator(selector)
+      .first()
+      .evaluate(node => getComputedStyle(node).fill || getComputedStyle(node).color)
+};
 
 const [file, ...flags] = process.argv.slice(2);
 const has = name => flags.includes(name);
@@ -42,67 +71,73 @@ try {
 }
 console.log(JSON.stringify(found));
 
-/** Hover over every chart, move the first slider to its start, and zoom the first heatmap. */
+/** Hover over every chart, move the first slider to its start, and zoom its heatmap; then do what is asked for. */
 async function use(page) {
   const live = Number(await page.locator('html').getAttribute('data-live'));
   const tips = [];
-  for (const stage of await page.locator('.stage').all()) {
-    await stage.scrollIntoViewIfNeeded();
-    const box = await stage.boundingBox();
-    await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.4);
-    await page.mouse.move(box.x + box.width * 0.3 + 2, box.y + box.height * 0.4);
-    tips.push((await stage.locator('.jp-MegalensTooltip').innerText()).trim());
+  for (const stage of await page.locator('.jp-MegalensStage:visible').all()) {
+    tips.push(await tipAt(page, stage, 0.3, 0.4));
   }
   const result = { live, tips };
-  const heatmap = page.locator('figure[data-step]').first();
-  if ((await heatmap.count()) === 0) {
-    return result;
+  const figure = page.locator('figure:has(.jp-MegalensSlider)').first();
+  if ((await figure.count()) > 0) {
+    Object.assign(result, await scrub(page, figure));
   }
-  const images = () =>
-    heatmap
-      .locator('.stage image')
-      .evaluateAll(all => all.map(each => each.getAttribute('href') ?? each.getAttribute('xlink:href')));
-  const slider = heatmap.locator('input[type=range]');
-  if ((await slider.count()) > 0) {
-    const before = await images();
-    result.title = await heatmap.locator('h2').innerText();
-    await slider.focus();
-    await page.keyboard.press('Home');
-    await page.waitForFunction(
-      old => {
-        const image = document.querySelector('figure[data-step] .stage image');
-        return image && (image.getAttribute('href') ?? image.getAttribute('xlink:href')) !== old;
-      },
-      before[0],
-      { timeout: 10000 }
-    );
-    // The title follows the picture.
-    await page.waitForFunction(
-      old => document.querySelector('figure[data-step] h2').innerText !== old,
-      result.title,
-      { timeout: 10000 }
-    );
-    result.movedTitle = await heatmap.locator('h2').innerText();
-    result.steps = Number(await slider.getAttribute('max')) + 1;
-    await page.keyboard.press('End');
+  result.did = [];
+  for (const [action, ...wish] of JSON.parse(after('--do') ?? '[]')) {
+    result.did.push((await ACTIONS[action](page, ...wish)) ?? null);
   }
-  const ticks = () => heatmap.locator('.stage .role-axis-label').allInnerTexts();
+  return result;
+}
+
+function control(page, place, label) {
+  return page.locator(`#view-${place} .live`).getByLabel(label, { exact: true }).first();
+}
+
+async function tipAt(page, stage, x, y) {
+  await stage.scrollIntoViewIfNeeded();
+  const box = await stage.boundingBox();
+  await page.mouse.move(box.x + box.width * x, box.y + box.height * y);
+  await page.mouse.move(box.x + box.width * x + 2, box.y + box.height * y);
+  return (await stage.locator('.jp-MegalensTooltip').first().innerText()).trim();
+}
+
+async function scrub(page, figure) {
+  const result = {};
+  const title = figure.locator('.jp-MegalensView-title').last();
+  const image = figure.locator('.jp-MegalensStage image').last();
+  const pixels = () => image.evaluate(each => each.getAttribute('href') ?? each.getAttribute('xlink:href'));
+  const slider = figure.locator('.jp-MegalensSlider');
+  const before = await pixels();
+  result.title = await title.innerText();
+  await slider.focus();
+  await page.keyboard.press('Home');
+  await until(async () => (await title.innerText()) !== result.title && (await pixels()) !== before);
+  result.movedTitle = await title.innerText();
+  result.steps = Number(await slider.getAttribute('max')) + 1;
+  await page.keyboard.press('End');
+  await until(async () => (await title.innerText()) !== result.movedTitle);
+  const ticks = async () =>
+    (await figure.locator('.jp-MegalensStage .role-axis-label').allTextContents()).join();
   const wide = await ticks();
-  const stage = heatmap.locator('.stage');
+  const stage = figure.locator('.jp-MegalensStage').last();
   await stage.focus();
   const box = await stage.boundingBox();
   await page.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.4);
   await page.mouse.wheel(0, -400);
-  await page.waitForFunction(
-    old =>
-      [...document.querySelectorAll('figure[data-step] .stage .role-axis-label')]
-        .map(n => n.textContent)
-        .join() !== old,
-    wide.join(),
-    { timeout: 10000 }
-  );
+  await until(async () => (await ticks()) !== wide);
   result.zoomed = true;
   await stage.dblclick({ position: { x: 200, y: 100 } });
   await page.mouse.move(5, 5);
   return result;
+}
+
+/** Look again with each frame until something holds. */
+async function until(holds) {
+  const end = Date.now() + 10000;
+  while (!(await holds())) {
+    if (Date.now() > end) {
+      throw new Error(`This never held: ${holds}`);
+    }
+  }
 }

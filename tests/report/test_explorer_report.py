@@ -11,7 +11,7 @@ from explored_run import BAD, BAD_STEP, moment_row, values_of_tensor, write_expl
 from recorded_run import RUN_ID, write, write_run
 
 from megalens.client import open_run
-from megalens.report import build_report, default_views, write_report
+from megalens.report import build_report, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def probe(page, *flags):
 @pytest.mark.parametrize("flags", [[], ["--dark"]])
 def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
     found = probe(page, *flags)
-    assert (found["requests"], found["messages"], found["live"]) == ([], [], 5)
+    assert (found["requests"], found["messages"], found["live"]) == ([], [], 4)
     lines, total, families, cells, bars = found["tips"]
     assert lines.startswith("step ")
     assert "layer 3" in lines
@@ -104,6 +104,6 @@ def test_a_notebook_has_pictures_and_the_call(run):
 
 
 def test_the_usual_report_has_the_explorer_where_statistics_were_logged(run, tmp_path):
-    assert {"view": "moments"} in default_views(run)
+    assert "<code>run.explore()</code>" in build_report(run).decode("utf-8")
     plain = open_run(write_run(tmp_path / RUN_ID))
-    assert {"view": "moments"} not in default_views(plain)
+    assert "run.explore" not in build_report(plain).decode("utf-8")

@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 from recorded_run import RUN_ID, values_of, write_run
 
@@ -58,7 +57,7 @@ def test_a_page_is_live_in_a_browser_with_no_network_and_asks_for_nothing(page):
     assert re.match(r"step \d+\n", scalars)
     assert "layer 4" in lines
     assert re.match(r"layer \d, step \d+\nvalue", block)
-    tip = re.fullmatch(r"layer (\d)\nvalue\n(.+)\nposition\n(\d+)(?: “.”)?\ntile\n(\d+)", cell)
+    tip = re.fullmatch(r"layer (\d)\nvalue\n(.+)\nposition\n(\d+)(?: “.”)?\ntile\n(\d+)\nstep\n30", cell)
     layer, position, tile = int(tip[1]), int(tip[3]), int(tip[4])
     expected = float(values_of(30, layer)[0, position, tile])
     assert float(tip[2].replace("−", "-")) == pytest.approx(expected, rel=5e-3)
@@ -76,7 +75,7 @@ def test_a_page_is_readable_without_its_script(page):
     for words in (
         "What layer 2 does",
         "Tile(tiles=16, reduction='mean')",
-        "3 cells are not finite (hatched).",
+        "Cells that are not finite (hatched): 3.",
     ):
         assert words in found["text"]
 
@@ -119,7 +118,7 @@ def test_a_report_names_no_path_no_person_and_no_machine(run, tmp_path, kind):
     for secret in secrets:
         assert secret not in text, secret
     # A machine may be called by two letters, which its script and packed pictures may hold as well.
-    said = re.sub(r"<script>.*</script>|base64,[\w+/=]+|\"data\":\"[\w+/=]+", "", text, flags=re.DOTALL)
+    said = re.sub(r"<script>.*</script>|base64,[\w+/=]+|\"[\w+/=]{200,}\"", "", text, flags=re.DOTALL)
     assert len(said) > 20_000
     assert re.search(rf"(?<![\w-]){re.escape(host)}(?![\w-])", said) is None
 
@@ -292,23 +291,3 @@ def test_a_notebook_report_runs_again_on_the_same_run(tmp_path):
     assert len(views) == 3
     assert all(data["application/vnd.megalens.view+json"]["run"]["id"] == RUN_ID for data in views)
     assert all("<svg" in data["text/html"] for data in views)
-
-
-def test_half_floats_keep_three_digits_over_any_range():
-    import base64
-    import zlib
-
-    from megalens.report.live import pack_frame
-    from megalens.report.picture import Frame
-
-    for size in (1e-30, 1e-6, 1.0, 3e4, 1e30):
-        values = np.array([[size, -size / 3], [size / 900, 0.0], [np.nan, np.inf]], dtype=np.float32)
-        packed = pack_frame(Frame(4, {2: values}))
-        planes = np.frombuffer(zlib.decompress(base64.b64decode(packed["data"])), dtype=np.uint8)
-        high, low = planes.reshape(2, -1).astype(np.uint16)
-        halves = (high << 8 | low).view(np.float16).astype(np.float64)
-        back = np.ldexp(halves, -packed["exponent"])
-        assert np.allclose(back[:4], values.ravel()[:4].astype(float), rtol=5e-4, atol=0)
-        assert np.isnan(back[4])
-        assert back[5] == np.inf
-        assert packed["matrices"] == [{"layer": 2, "rows": 3, "columns": 2}]

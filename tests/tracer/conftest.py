@@ -12,9 +12,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
 
 import megalens
+from megalens import trace
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import SUBPROTOCOL, check_message, decode_frame, decode_message
-from megalens.tracer import trace
 
 
 @pytest.fixture(autouse=True)

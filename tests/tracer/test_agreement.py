@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from megalens.protocol import ProtocolError
-from megalens.tracer.crew import Agenda, Agreement, Proposal
-from megalens.tracer.crew import agreement as agreement_module
-from megalens.tracer.crew.channel import Kind
-from megalens.tracer.plan import ModePlan, Plan
+from megalens.tracer.sending.peers import Agreement, Proposal, Schedule
+from megalens.tracer.sending.peers import agreement as agreement_module
+from megalens.tracer.sending.peers.channel import MessageKind
+from megalens.tracer.tensors.plan import ModePlan, TracingPlan
 
 
-def change(plan: Plan, patch) -> Plan:
+def change(plan: TracingPlan, patch) -> TracingPlan:
     if patch.get("bad"):
         raise ProtocolError("bad-parameter", "It is bad.", field="bad")
     if "mode" in patch:
@@ -21,35 +21,35 @@ def change(plan: Plan, patch) -> Plan:
 
 
 class Others:
-    """The other processes of a job, each with an agenda; what they are told arrives when the test says so."""
+    """The other processes of a job, each with an schedule; what they are told arrives when the test says so."""
 
     def __init__(self, ranks: int) -> None:
-        self.agendas = {rank: Agenda(Plan(), change) for rank in range(ranks)}
-        self.mail: list[tuple[int, Kind, dict]] = []
+        self.agendas = {rank: Schedule(TracingPlan(), change) for rank in range(ranks)}
+        self.mail: list[tuple[int, MessageKind, dict]] = []
         self.answers: list[int | ProtocolError] = []
         self.agreement = Agreement(self.agendas[0], self)
 
-    def members(self) -> dict[int, str]:
+    def others(self) -> dict[int, str]:
         return {rank: f"rank {rank}" for rank in self.agendas if rank}
 
     def tell(self, rank, kind, meta) -> None:
         self.mail.append((rank, kind, dict(meta)))
 
-    def deliver(self, *kinds: Kind) -> None:
+    def deliver(self, *kinds: MessageKind) -> None:
         mail, self.mail = self.mail, []
         for rank, kind, meta in mail:
             if kinds and kind not in kinds:
                 self.mail.append((rank, kind, meta))
-            elif kind is Kind.PREPARE:
+            elif kind is MessageKind.PREPARE:
                 try:
                     first = self.agendas[rank].prepare(meta["number"], meta["patches"])
                 except ProtocolError as error:
                     self.agreement.refused(rank, meta["number"], error)
                 else:
                     self.agreement.ready(rank, meta["number"], first)
-            elif kind is Kind.COMMIT:
+            elif kind is MessageKind.COMMIT:
                 self.agendas[rank].commit(meta["number"], meta["step"])
-            elif kind is Kind.ABORT:
+            elif kind is MessageKind.ABORT:
                 self.agendas[rank].abort(meta["number"])
 
     def ask(self, **patch) -> None:
@@ -66,7 +66,7 @@ def test_the_change_applies_at_the_latest_of_the_steps_that_the_processes_can() 
         for step in range(1, steps + 1):
             assert job.begin(rank, step).plan is None
     job.ask(budget=1.0)
-    job.deliver(Kind.PREPARE)
+    job.deliver(MessageKind.PREPARE)
     assert job.answers == [7]
     job.deliver()
     for rank, begun in enumerate((4, 6, 5)):
@@ -80,7 +80,7 @@ def test_the_change_applies_at_the_latest_of_the_steps_that_the_processes_can() 
 def test_a_step_that_begins_before_the_decision_came_is_not_traced() -> None:
     job = Others(2)
     job.ask(budget=1.0)
-    job.deliver(Kind.PREPARE)
+    job.deliver(MessageKind.PREPARE)
     # Rank 1 has not heard the decision yet.
     assert job.begin(0, 1).plan.budget == 1.0
     assert [job.begin(1, step).held for step in (1, 2)] == [True, True]
@@ -144,41 +144,44 @@ def test_more_changes_than_can_wait_are_refused_at_once() -> None:
 
 def test_a_pause_waits_at_its_step_and_tells_so_at_once() -> None:
     told: list[tuple] = []
-    agenda = Agenda(Plan(), change, waits=lambda turn, step: told.append((turn.ids, step)))
-    assert agenda.at(1).plan is None
-    assert agenda.decide([{"mode": {"paused": True, "steps": 2}}], ["pause"]) == 2
-    assert agenda.at(2).ids == ("pause",)
-    agenda.at(3)
+    schedule = Schedule(TracingPlan(), change, waits=lambda turn, step: told.append((turn.ids, step)))
+    assert schedule.at(1).plan is None
+    assert schedule.decide([{"mode": {"paused": True, "steps": 2}}], ["pause"]) == 2
+    assert schedule.at(2).ids == ("pause",)
+    schedule.at(3)
     waiting = threading.Event()
-    agenda._waits = lambda turn, step: (told.append((turn.ids, step)), waiting.set())
+    schedule._waits = lambda turn, step: (told.append((turn.ids, step)), waiting.set())
     turns = []
-    thread = threading.Thread(target=lambda: turns.append(agenda.at(4)))
+    thread = threading.Thread(target=lambda: turns.append(schedule.at(4)))
     thread.start()
     assert waiting.wait(10)
-    assert agenda.paused
+    assert schedule.paused
     assert told[0][1] == 4
-    agenda.decide([{"mode": {"paused": False}}], ["resume"])
+    schedule.decide([{"mode": {"paused": False}}], ["resume"])
     thread.join(10)
-    assert (turns[0].ids, agenda.paused, turns[0].waited > 0) == (("resume",), False, True)
+    assert (turns[0].ids, schedule.paused, turns[0].waited > 0) == (("resume",), False, True)
 
 
 def test_a_pause_ends_when_nobody_is_left_to_end_it() -> None:
     gone = threading.Event()
-    agenda = Agenda(Plan(), change, abandoned=gone.is_set)
-    agenda.decide([{"mode": {"paused": True}}], ["pause"])
-    thread = threading.Thread(target=lambda: agenda.at(1))
+    schedule = Schedule(TracingPlan(), change, abandoned=gone.is_set)
+    schedule.decide([{"mode": {"paused": True}}], ["pause"])
+    thread = threading.Thread(target=lambda: schedule.at(1))
     thread.start()
     gone.set()
     thread.join(10)
     assert not thread.is_alive()
     # Whoever comes later finds a training that goes on.
-    agenda.listen_again()
-    assert agenda.accepted.mode == ModePlan()
+    schedule.listen_again()
+    assert schedule.accepted.mode == ModePlan()
 
 
 @pytest.mark.parametrize("late", [0, 3])
 def test_a_process_that_comes_late_is_brought_up_to_the_others(late) -> None:
-    first, other = Agenda(Plan(), change), Agenda(Plan(), lambda plan, patch: change(plan, patch))
+    first, other = (
+        Schedule(TracingPlan(), change),
+        Schedule(TracingPlan(), lambda plan, patch: change(plan, patch)),
+    )
     for step in range(1, 3):
         first.at(step)
     first.decide([{"budget": 2.0}], ["a"])
@@ -197,17 +200,17 @@ def test_a_process_that_comes_late_is_brought_up_to_the_others(late) -> None:
 def test_a_step_begins_while_a_plan_is_still_being_made() -> None:
     reading, read = threading.Event(), threading.Event()
 
-    def slowly(plan: Plan, patch) -> Plan:
+    def slowly(plan: TracingPlan, patch) -> TracingPlan:
         reading.set()
         assert read.wait(10)
         return change(plan, patch)
 
-    agenda = Agenda(Plan(), slowly)
-    thread = threading.Thread(target=lambda: agenda.decide([{"budget": 1.0}], ["a"]))
+    schedule = Schedule(TracingPlan(), slowly)
+    thread = threading.Thread(target=lambda: schedule.decide([{"budget": 1.0}], ["a"]))
     thread.start()
     assert reading.wait(10)
     # A vector file is being read, say: this would wait for ever.
-    assert (agenda.at(1).plan, agenda.at(2).held) == (None, False)
+    assert (schedule.at(1).plan, schedule.at(2).held) == (None, False)
     read.set()
     thread.join(10)
-    assert agenda.at(3).plan.budget == 1.0
+    assert schedule.at(3).plan.budget == 1.0

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megalens.protocol import ProtocolError, Tile, check_message
-from megalens.tracer.budget import Budget, parse_budget
-from megalens.tracer.budget_steps import SHARE, control_step
-from megalens.tracer.concession import Concession, apply_concession
+from megalens.tracer.budget.budget import Budget, parse_budget
+from megalens.tracer.budget.control_steps import SHARE, control_step
 from megalens.tracer.errors import TracerError
+from megalens.tracer.tensors.cost_reduction import LADDER, CostReduction, apply_cost_reduction
 
 TILE = {"compressor": Tile(96).to_setting(), "every": 1, "phases": ["train"], "samples": 1}
 WHOLE = {"compressor": {"name": "NoOp", "params": {}}, "every": 1, "phases": ["train"], "samples": None}
@@ -34,7 +34,7 @@ class Job:
         """Make steps. ``cost(settings)`` is the excess of a traced step, a third of which falls into the next step."""
         for _ in range(steps):
             self.step += 1
-            if budget.plan() != budget.concession:
+            if budget.plan() != budget.cost_reduction:
                 budget.applied(budget.plan())
             control = budget.control(self.step)
             every = budget.cycle
@@ -68,7 +68,7 @@ def test_the_interval_holds_the_true_cost_95_times_in_100_under_drift_and_outlie
     jobs = 200
     for seed in range(jobs):
         # The limit is far away, so that nothing is given up.
-        budget = Budget(90, seed=seed)
+        budget = Budget(90, LADDER, seed=seed)
         budget.follow({"HiddenStates": {**TILE, "every": every}})
         Job(seed, lambda settings: cost).run(budget, steps)
         status = budget.status()
@@ -100,15 +100,15 @@ def test_where_every_fourth_step_is_traced_a_control_is_one_of_those():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sampling_is_stepped_down_until_the_cost_is_inside(seed):
-    budget = Budget(1, seed=seed)
+    budget = Budget(1, LADDER, seed=seed)
     budget.follow({"HiddenStates": TILE})
     job = Job(seed, lambda settings: 0.08).run(budget, 8_000)
     job.percent()
     job.run(budget, 4_000)
     assert job.percent() <= 1.0
     status = budget.status()
-    assert budget.concession.every_factor in (8, 12, 16)
-    assert budget.concession == Concession(every_factor=budget.concession.every_factor)
+    assert budget.cost_reduction.every_factor in (8, 12, 16)
+    assert budget.cost_reduction == CostReduction(every_factor=budget.cost_reduction.every_factor)
     assert status["state"] == "inside"
     assert status["low"] <= status["percent"] <= status["high"]
     assert any("of the chosen steps is traced" in sentence for sentence in status["gave_up"])
@@ -116,19 +116,19 @@ def test_sampling_is_stepped_down_until_the_cost_is_inside(seed):
 
 
 def test_a_cost_far_above_the_limit_is_seen_within_two_hundred_steps():
-    budget = Budget(1, seed=1)
+    budget = Budget(1, LADDER, seed=1)
     budget.follow({"HiddenStates": TILE})
     Job(1, lambda settings: 0.5).run(budget, 200)
-    assert budget.concession.every_factor == 16
+    assert budget.cost_reduction.every_factor == 16
 
 
 def test_a_cheap_tracer_gives_up_nothing_but_the_control_steps():
     given_up = 0
     for seed in range(20):
-        budget = Budget(1, seed=seed)
+        budget = Budget(1, LADDER, seed=seed)
         budget.follow({"HiddenStates": TILE})
         Job(seed, lambda settings: 0.001, spread=0.01).run(budget, 2_500)
-        given_up += budget.concession != Concession()
+        given_up += budget.cost_reduction != CostReduction()
         status = budget.status()
         assert given_up or (status["state"], status["gave_up"]) == (
             "inside",
@@ -138,19 +138,19 @@ def test_a_cheap_tracer_gives_up_nothing_but_the_control_steps():
 
 
 def test_what_was_given_up_is_taken_back_once_there_is_room():
-    budget = Budget(1, seed=4)
+    budget = Budget(1, LADDER, seed=4)
     budget.follow({"HiddenStates": TILE})
     job = Job(4, lambda settings: 0.08, spread=0.01).run(budget, 6_000)
-    assert budget.concession.every_factor >= 8
+    assert budget.cost_reduction.every_factor >= 8
     job.cost = lambda settings: 0.0005
     job.run(budget, 60_000)
-    assert budget.concession == Concession()
+    assert budget.cost_reduction == CostReduction()
     changes = 0
-    before = budget.concession
+    before = budget.cost_reduction
     for _ in range(40):
         job.run(budget, 250)
-        changes += budget.concession != before
-        before = budget.concession
+        changes += budget.cost_reduction != before
+        before = budget.cost_reduction
     assert changes == 0
 
 
@@ -158,42 +158,42 @@ def test_compression_follows_where_sampling_is_not_enough_and_settles():
     def cost(settings):
         return 0.02 + 0.3 * settings["HiddenStates"]["compressor"]["params"]["tiles"] / 96
 
-    budget = Budget(1, seed=2)
+    budget = Budget(1, LADDER, seed=2)
     budget.follow({"HiddenStates": TILE})
     job = Job(2, cost, spread=0.01).run(budget, 60_000)
     job.percent()
     job.run(budget, 10_000)
     assert job.percent() <= 1.0
-    assert budget.concession.tiles_divisor > 1
+    assert budget.cost_reduction.tiles_divisor > 1
     gave_up = budget.status()["gave_up"]
     assert [sentence for sentence in gave_up if "tiles is divided" in sentence]
     # One sample was all that was asked for, so nothing is said of samples but the truth.
-    assert apply_concession({"HiddenStates": TILE}, budget.concession)["HiddenStates"]["samples"] == 1
+    assert apply_cost_reduction({"HiddenStates": TILE}, budget.cost_reduction)["HiddenStates"]["samples"] == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noisy_steps_that_are_traced_rarely_do_not_put_off_the_decision_for_ever(seed):
-    budget = Budget(5, seed=seed)
+    budget = Budget(5, LADDER, seed=seed)
     budget.follow({"HiddenStates": WHOLE})
     job = Job(seed, lambda settings: 1.1, spread=0.1).run(budget, 1_000)
-    assert budget.concession == Concession(every_factor=16)
+    assert budget.cost_reduction == CostReduction(every_factor=16)
     job.run(budget, 4_000)
-    assert budget.concession.samples_limit == 1
+    assert budget.cost_reduction.samples_limit == 1
 
 
 def test_where_nothing_is_left_the_status_says_over():
-    budget = Budget(0.1, seed=3)
+    budget = Budget(0.1, LADDER, seed=3)
     budget.follow(
         {"HiddenStates": {**TILE, "compressor": {"name": "Projection", "params": {"vectors": "a.npy"}}}}
     )
     job = Job(3, lambda settings: 3.0, spread=0.01).run(budget, 60_000)
-    assert budget.concession.every_factor == 64
+    assert budget.cost_reduction.every_factor == 64
     assert budget.status()["state"] == "over"
     assert job.percent() > 0.1
 
 
 def test_flags_of_different_sampling_are_measured_together():
-    budget = Budget(90, seed=5)
+    budget = Budget(90, LADDER, seed=5)
     budget.follow({"HiddenStates": TILE, "MLP1_mat_mul": {**TILE, "every": 8}})
     assert budget.cycle == 8
     for step in range(1, 6_001):
@@ -205,19 +205,19 @@ def test_flags_of_different_sampling_are_measured_together():
 
 
 def test_a_change_by_the_user_starts_anew_and_the_same_settings_do_not():
-    budget = Budget(1, seed=1)
+    budget = Budget(1, LADDER, seed=1)
     budget.follow({"HiddenStates": TILE})
     Job(1, lambda settings: 0.5).run(budget, 400)
-    assert budget.concession != Concession()
+    assert budget.cost_reduction != CostReduction()
     budget.follow({"HiddenStates": dict(TILE)})
-    assert budget.concession != Concession()
+    assert budget.cost_reduction != CostReduction()
     budget.follow({"HiddenStates": {**TILE, "every": 2}})
-    assert budget.concession == budget.plan() == Concession()
+    assert budget.cost_reduction == budget.plan() == CostReduction()
     assert budget.status()["state"] == "measuring"
 
 
 def test_steps_that_are_missing_or_half_traced_are_left_out():
-    budget = Budget(1)
+    budget = Budget(1, LADDER)
     budget.follow({"HiddenStates": TILE})
     for step in range(1, 2_000):
         # No control step was ever left untraced: there is nothing to compare with.
@@ -244,7 +244,7 @@ settings = st.fixed_dictionaries(
     }
 )
 concessions = st.builds(
-    Concession,
+    CostReduction,
     st.integers(1, 64),
     st.none() | st.integers(1, 8),
     st.integers(1, 16),
@@ -254,12 +254,12 @@ concessions = st.builds(
 
 
 @given(st.dictionaries(st.sampled_from(["HiddenStates", "InputTokens"]), settings), concessions)
-def test_a_concession_never_gives_more_than_was_asked_for(asked, concession):
-    given_up = apply_concession(asked, concession)
+def test_a_concession_never_gives_more_than_was_asked_for(asked, cost_reduction):
+    given_up = apply_cost_reduction(asked, cost_reduction)
     assert given_up.keys() == asked.keys()
     for name, setting in asked.items():
         less = given_up[name]
-        assert less["every"] == setting["every"] * concession.every_factor
+        assert less["every"] == setting["every"] * cost_reduction.every_factor
         assert setting["samples"] is None or less["samples"] <= setting["samples"]
         assert set(less["passes"]) <= set(setting["passes"])
         assert less["passes"]
@@ -271,7 +271,7 @@ def test_a_concession_never_gives_more_than_was_asked_for(asked, concession):
             assert after["name"] in ("NoOp", "Tile")
         else:
             assert after == before
-    assert apply_concession(asked, Concession()) == asked
+    assert apply_cost_reduction(asked, CostReduction()) == asked
 
 
 @pytest.mark.parametrize(
@@ -293,6 +293,6 @@ def test_what_is_no_budget_is_refused(written):
 
 def test_numbers_outside_of_their_range_are_refused():
     with pytest.raises(TracerError, match="at most 100"):
-        Budget(0)
+        Budget(0, LADDER)
     with pytest.raises(TracerError, match=r"at most 0\.25"):
-        Budget(1, share=0.5)
+        Budget(1, LADDER, share=0.5)

@@ -9,8 +9,8 @@ from hypothesis.extra import numpy as hnp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from megalens.protocol import Empty, NoOp, Projection, Tile
-from megalens.tracer.compression_error import CompressionError, compression_error
-from megalens.tracer.compressors import make_kernel
+from megalens.tracer.tensors.compressing.compression_error import CompressionError, compression_error
+from megalens.tracer.tensors.compressing.compressors import make_kernel
 
 SHAPES = hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=9)
 ANY = st.floats(width=32, allow_subnormal=False)
@@ -138,7 +138,7 @@ def test_huge_and_tiny_values_neither_overflow_nor_vanish():
 
 
 def test_large_tensors_are_taken_in_pieces(monkeypatch):
-    monkeypatch.setattr("megalens.tracer.compression_error._CHUNK", 64)
+    monkeypatch.setattr("megalens.tracer.tensors.compressing.compression_error._CHUNK", 64)
     data = torch.randn(7, 11, 10)
     kept = make_kernel(Tile(4))(data, 1)
     again = np.repeat(kept.numpy(), 3, -1)[..., :10]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from megalens.protocol import Empty, NoOp, Projection, Tile
-from megalens.tracer.compressors import make_kernel
+from megalens.tracer.tensors.compressing.compressors import make_kernel
 
 
 @pytest.mark.parametrize(

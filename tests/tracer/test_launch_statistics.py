@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from megalens import add_arguments, trace_from
+from megalens.launch_statistics import statistics_settings
 from megalens.tracer import TracerError
-from megalens.tracer.launch_statistics import statistics_settings
 
 INTERVALS = ("param", "wgrad", "activation", "dgrad", "residual", "residual-grad")
 
@@ -96,7 +96,7 @@ def test_one_argument_logs_statistics_of_any_model_and_says_where_they_are_not_w
     arguments.global_batch_size = 6
     with trace_from(arguments, model, {}, optimizer=optimizer) as tracer:
         own_hub.add(tracer.hub_pid)
-        assert tracer._job.worker.connected.wait(30)
+        assert tracer._coordinator.worker.connected.wait(30)
         for _ in range(2):
             with tracer.step():
                 optimizer.zero_grad()

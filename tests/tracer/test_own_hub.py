@@ -40,7 +40,7 @@ def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path
     pid = tracer.hub_pid
     own_hub.add(pid)
     steps(tracer, gpt, ids, 5)
-    process = tracer._job.worker._hub._process
+    process = tracer._coordinator.worker._hub._process
     tracer.close()
     folder = tmp_path / "runs" / tracer.run_id
     until(lambda: not process.alive)
@@ -68,7 +68,7 @@ def test_a_connection_that_broke_names_the_steps_that_may_be_missing(gpt, ids, t
         run = tracer.run_id
         own_hub.add(tracer.hub_pid)
         steps(tracer, gpt, ids, 3)
-        tracer._job.worker._hub.abort()
+        tracer._coordinator.worker._hub.abort()
 
         def named() -> str:
             steps(tracer, gpt, ids, 1)

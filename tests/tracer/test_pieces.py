@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.protocol import Empty, NoOp, Projection, Tile
-from megalens.tracer.batch import Batch, Row, RowMeta
-from megalens.tracer.compression_error import CompressionError
-from megalens.tracer.compressors import make_kernel
-from megalens.tracer.joiner import Joiner, pack_pieces
-from megalens.tracer.pieces import cut_of, join_pieces
-from megalens.tracer.tensors import errors_of
+from megalens.tracer.tensors.batch import Batch, Row, RowMeta
+from megalens.tracer.tensors.compressing.compression_error import CompressionError
+from megalens.tracer.tensors.compressing.compressors import make_kernel
+from megalens.tracer.tensors.joining.joiner import Joiner, pack_pieces
+from megalens.tracer.tensors.joining.pieces import cut_of, join_pieces
+from megalens.tracer.tensors.values import errors_of
 
 COMPRESSORS = [
     Tile(4),

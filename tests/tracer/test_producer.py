@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from megalens import NoOp, Projection, Tile
-from megalens.tracer import TracerError, trace
+from megalens import NoOp, Projection, Tile, trace
+from megalens.tracer import TracerError
 
 
 def until(condition, seconds: float = 20.0) -> None:
@@ -152,7 +152,7 @@ def test_a_stalled_hub_costs_bounded_memory_and_counted_rows_and_no_waiting(
     gpt, ids, traced, small_hub
 ) -> None:
     tracer = traced(gpt, flags={"RawAttentionScore_mat_mul": NoOp(), "MLP1_mat_mul": NoOp()}, samples=None)
-    producer = tracer._job.worker
+    producer = tracer._coordinator.worker
     small_hub.next("announce")
     small_hub.reading.clear()
     producer._queue_bytes = 1 << 20

@@ -73,7 +73,7 @@ def test_steps_of_more_and_of_fewer_micro_batches_keep_rows_of_their_own(gpt, id
     logger = logged(gpt, optimizer, activation=1, dgrad=1)
     # Nothing is taken from the training thread before all steps are over.
     begin, resume = Event(), Event()
-    logger.tracer._job.worker.errand(lambda: (begin.set(), resume.wait(30)))
+    logger.tracer._coordinator.worker.task(lambda: (begin.set(), resume.wait(30)))
     assert begin.wait(30)
     seen: dict[int, Seen] = {}
     for step, micro_batches in enumerate((1, 3, 1, 4, 2), 1):

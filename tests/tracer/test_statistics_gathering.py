@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from megalens.protocol import MOMENT_COLUMNS, decode_frame
 from megalens.tracer.moments import measure
-from megalens.tracer.statistics.frames import MomentFrames
-from megalens.tracer.statistics.gathering import Gathering, Merged, Tensors, WholeStep
-from megalens.tracer.statistics.jsonl import JsonlFiles
-from megalens.tracer.statistics.names import NameList
-from megalens.tracer.statistics.packing import pack, unpack
-from megalens.tracer.statistics.part import Figures, Part
+from megalens.tracer.moments.frames import MomentFrames
+from megalens.tracer.moments.joining.gathering import Gathering, Merged, Tensors, WholeStep
+from megalens.tracer.moments.joining.names import NameList
+from megalens.tracer.moments.joining.packing import pack, unpack
+from megalens.tracer.moments.joining.part import Figures, MeasuredRows
+from megalens.tracer.moments.jsonl import JsonlFiles
 
 
 class Ranks:
@@ -36,7 +36,7 @@ class Ranks:
         )
 
     def send(self, rank: int, step: int, values: dict[str, list[float]], stat: str = "param", **more) -> None:
-        part = Part(stat, **more)
+        part = MeasuredRows(stat, **more)
         for name, numbers in values.items():
             part.add([self.names[rank].place(name)], measure([torch.tensor(numbers, dtype=torch.float64)]))
         figures = [found for found in [part.figures()] if found is not None]
@@ -106,7 +106,7 @@ def test_rows_are_the_same_whatever_the_steps_before_were_of() -> None:
 
 
 def test_a_step_of_very_many_tensors_is_cut_into_frames(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.statistics.frames._FRAME_ROWS", 4)
+    monkeypatch.setattr("megalens.tracer.moments.frames._FRAME_ROWS", 4)
     ranks = Ranks(1)
     for stat, names in (("param", "abc"), ("grad", "abcdefg")):
         ranks.send(0, 1, {name: [float(ord(name))] for name in names}, stat)
@@ -163,7 +163,7 @@ def test_a_process_that_has_sent_a_later_step_is_not_waited_for() -> None:
 
 
 def test_what_lies_there_of_many_processes_is_folded(monkeypatch) -> None:
-    monkeypatch.setattr("megalens.tracer.statistics.gathering._FOLD_BYTES", 200)
+    monkeypatch.setattr("megalens.tracer.moments.joining.gathering._FOLD_BYTES", 200)
     ranks = Ranks(12)
     numbers = np.random.default_rng(0).normal(3, 1, (12, 40))
     for rank in range(12):
@@ -199,7 +199,7 @@ def test_gradients_of_which_one_part_may_be_clipped_may_be_clipped() -> None:
     st.sampled_from([1.0, 8.0]),
 )
 def test_micro_batches_and_a_scale_make_the_row_of_all_values_without_it(parts, scale: float) -> None:
-    part = Part("dgrad", scale=scale, divide=True)
+    part = MeasuredRows("dgrad", scale=scale, divide=True)
     for numbers in parts:
         part.add([0], measure([scale * torch.tensor(numbers, dtype=torch.float64)]))
     figures = part.figures()
@@ -256,7 +256,7 @@ def test_a_disk_that_fails_is_said_once_and_ends_the_files_only(tmp_path: Path) 
 
 def test_a_step_that_a_fused_optimizer_leaves_out_has_no_gradients() -> None:
     rows = measure([torch.ones(2)])
-    assert Part("grad", [0], [rows], refused=torch.tensor(1.0)).figures() is None
-    kept = Part("grad", [0], [rows], refused=torch.tensor(0.0)).figures()
+    assert MeasuredRows("grad", [0], [rows], refused=torch.tensor(1.0)).figures() is None
+    kept = MeasuredRows("grad", [0], [rows], refused=torch.tensor(0.0)).figures()
     assert isinstance(kept, Figures)
     assert kept.rows.shape == (1, len(MOMENT_COLUMNS))

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from megalens import NoOp, Tile
+from megalens import NoOp, Tile, trace
 from megalens.adapters import Adapter
 from megalens.demo.model import GPT, GPTConfig
 from megalens.protocol import ProtocolError
-from megalens.tracer import TracerError, trace
+from megalens.tracer import TracerError
 
 
 def hooks(model: nn.Module) -> int:
@@ -379,7 +379,7 @@ def test_tracing_a_thousand_steps_keeps_nothing(gpt, ids, traced) -> None:
         with tracer.step():
             gpt.embedding(ids)
             tracer.log(loss=1.0)
-    capture = tracer._capture
+    capture = tracer.tensors.capture
     assert len(capture._rows) == 0
-    assert len(capture._scalars) == 0
+    assert len(tracer._scalars) == 0
     assert len(tracer.status()["warnings"]) <= 20

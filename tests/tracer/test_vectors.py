@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from megalens.protocol import ProtocolError
-from megalens.tracer.vectors import load_vectors
+from megalens.tracer.tensors.compressing.vectors import load_vectors
 
 
 def refused(name: str, folders: list[Path], **options) -> ProtocolError:

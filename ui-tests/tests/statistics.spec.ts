@@ -23,7 +23,7 @@ test('the panel opens the explorer, which names a spike of one step and what is 
   await expect(
     panel.getByText(/parameters, gradients, activations, residual stream every step/)
   ).toBeVisible();
-  await panel.getByRole('button', { name: 'Moments', exact: true }).click();
+  await panel.getByRole('button', { name: 'Statistics', exact: true }).click();
   const tab = page.locator('.jp-MegalensViewTab:visible');
   await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
   await expect(tab).toContainText(
@@ -96,7 +96,7 @@ test('files of another logger are opened by the panel, and shown in a cell where
   const entry = panel.getByRole('option', { name: /my-run/ });
   await expect(entry).toHaveAttribute('aria-selected', 'true');
   await expect(entry).toContainText('statistics');
-  await panel.getByRole('button', { name: 'Moments', exact: true }).click();
+  await panel.getByRole('button', { name: 'Statistics', exact: true }).click();
   const tab = page.locator('.jp-MegalensViewTab:visible');
   await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });
   await shots(page, 'lab-moments-files');
@@ -112,7 +112,7 @@ test('a training that goes on is followed in every kind, names what turns NaN, a
     const panel = await showPanel(page);
     await panel.getByRole('option', { name: /gpt-live/ }).click();
     await expect(panel.getByText(/gradients, residual stream every step/)).toBeVisible();
-    await panel.getByRole('button', { name: 'Moments', exact: true }).click();
+    await panel.getByRole('button', { name: 'Statistics', exact: true }).click();
     const tab = page.locator('.jp-MegalensViewTab:visible');
     const title = tab.locator('.jp-MegalensView-title:visible').first();
     await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });

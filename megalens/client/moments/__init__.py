@@ -1,18 +1,18 @@
 """Moments of tensors as they were recorded: found, cached, filtered, grouped and merged where they lie. No pandas on the way, apart from the frame at the end."""
 
-from .answer import MomentGroups
 from .frame import moment_frame
-from .grouping import GROUP_COLUMNS
-from .jsonl_rows import JsonlRows
-from .libraries import load_libraries
-from .live_rows import LiveRows
+from .grouping.answer import MomentGroups
+from .grouping.group_keys import GROUP_COLUMNS
+from .grouping.query import MomentQuery
+from .jsonl.jsonl_rows import JsonlRows
+from .jsonl.tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 from .progress_bar import ProgressBar
-from .query import MomentQuery
-from .recorded_rows import RecordedRows
-from .rows import Progress
+from .rows.libraries import load_libraries
+from .rows.live_rows import LiveRows
+from .rows.moment_rows import Progress
+from .rows.recorded_rows import RecordedRows
+from .rows.table_rows import TableRows
 from .source import MomentSource
-from .table_rows import TableRows
-from .tree import StatisticsFile, StatisticsTree, find_trees, holds_statistics
 
 __all__ = [
     "GROUP_COLUMNS",

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_STATS, read_moments
+from ...protocol import MOMENT_STATISTICS, MOMENT_STATS, read_moments
 from ..errors import ClientError
 from ..query import Query, StepChoice
-from .answer import MomentGroups
-from .name_filter import Where
-from .parts import MERGED
-from .query import MomentQuery, check_stat
+from .grouping.answer import MomentGroups
+from .grouping.name_filter import Where
+from .grouping.parts import MERGED
+from .grouping.query import MomentQuery, check_stat
 from .source import MomentSource
 
 if TYPE_CHECKING:
@@ -21,25 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAME_COLUMNS", "check_present", "group_frame", "moment_frame"]
 
-FRAME_COLUMNS = (
-    "count",
-    "mean",
-    "variance",
-    "std",
-    "l2",
-    "rms",
-    "skewness",
-    "kurtosis",
-    "excess_kurtosis",
-    "nan_count",
-    "inf_count",
-    "min",
-    "max",
-    "variance_error",
-    "kurtosis_error",
-    "samples",
-    "scaled",
-)
+FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled")
 """Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
 consumed (-1 where nobody said) and whether a loss scale that is not known may be in the values.
 """

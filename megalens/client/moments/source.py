@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from ...protocol import MOMENT_STATS, StatIndex, stream_schema
 from ..errors import ClientError
-from .answer import MomentGroups, answer_groups, given_up
-from .duck import duck_cursor
-from .name_filter import NameFilter, Where
-from .name_table import NameTable
-from .query import MomentQuery, check_stat
-from .rows import MomentRows, Progress
-from .selection import rows_sql
+from .grouping.answer import MomentGroups, answer_groups, given_up
+from .grouping.name_filter import NameFilter, Where
+from .grouping.name_table import NameTable
+from .grouping.query import MomentQuery, check_stat
+from .rows.duck import duck_cursor
+from .rows.moment_rows import MomentRows, Progress
+from .rows.rows_sql import rows_sql
 
 if TYPE_CHECKING:
     import duckdb

@@ -150,8 +150,8 @@ describe('grouping', () => {
 
   it.each([
     [{ by: ['capture'] as const }, /needs a pattern/],
-    [{ where: { layer: '3-1' } }, /no range of layers/],
-    [{ where: { rank: 'first' } }, /no range of ranks/],
+    [{ where: { layer: '3-1' } }, /layer must be .*ranges such as/],
+    [{ where: { rank: 'first' } }, /rank must be .*ranges such as/],
     [{ where: { name: '(' } }, /no regular expression/]
   ])('refuses %j in words', async (query, words) => {
     await expect(ask(rows, query)).rejects.toThrow(words);

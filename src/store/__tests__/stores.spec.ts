@@ -2,7 +2,6 @@ import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../pr
 import { rmsOf, ScalarStore, TensorStore, type ITensorRow } from '..';
 import { EvictedLog } from '../evicted-log';
 import { RowCache } from '../row-cache';
-import { rangesOf } from '../recorded-run';
 
 function scalars(
   rows: { step: number; value: number; name?: string; time?: number; rank?: number }[]
@@ -336,15 +335,5 @@ describe('the row cache', () => {
     const cache = new RowCache<string>(10, value => value.length);
     await expect(cache.get('a', () => Promise.reject(new Error('down')))).rejects.toThrow('down');
     expect(await cache.get('a', async () => 'up')).toBe('up');
-  });
-});
-
-describe('layer ranges', () => {
-  it.each<[number[], string]>([
-    [[1, 2, 3, 7], '1-3,7'],
-    [[7, 3, 3], '3,7'],
-    [[], '']
-  ])('%j is written %s', (layers, text) => {
-    expect(rangesOf(layers)).toBe(text);
   });
 });

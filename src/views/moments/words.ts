@@ -5,15 +5,7 @@ import type { Translate } from '../shared/translate';
 /** All options of the explorer. */
 export type MomentOptions = Required<MomentsOptions>;
 
-/** What can be measured, in the order of the picker. */
-export const STATS: readonly MomentStat[] = [
-  'param',
-  'grad',
-  'activation',
-  'dgrad',
-  'residual',
-  'residual_dgrad'
-];
+export { MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
 
 /** Statistics in the order of the picker. */
 export const STATISTICS: readonly MomentStatistic[] = [

@@ -1,0 +1,19 @@
+"""What a view asks of a run: the same code answers for the Jupyter server and for the engine in a kernel."""
+
+from .moment_request import moment_groups, moment_rows, only_members
+from .run_answers import RunAnswers
+from .selection import NoRows, Selection, StreamRows, read_selection, tensor_index
+from .stream_query import StreamQuery
+
+__all__ = [
+    "NoRows",
+    "RunAnswers",
+    "Selection",
+    "StreamQuery",
+    "StreamRows",
+    "moment_groups",
+    "moment_rows",
+    "only_members",
+    "read_selection",
+    "tensor_index",
+]

@@ -1,0 +1,201 @@
+"""Reading just the rows of a stream that a picture needs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...protocol import stream_schema
+from ..errors import ClientError
+from ..query import Query
+from .stream_query import StreamQuery
+
+__all__ = ["NoRows", "Selection", "StreamRows", "read_selection", "tensor_index"]
+
+# What a row costs beside its values: the other columns, their offsets and validity.
+_ROW_BYTES = {"tensors": 160, "moments": 256, "scalars": 64, "audit": 256}
+_ENVELOPE_BYTES = 8192
+
+
+class StreamRows(Protocol):
+    """Where the rows of a run lie: a :class:`RunFolder`, the memory of a live run, or nowhere."""
+
+    def batches(
+        self, stream: str, query: Query | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that match, a piece at a time."""
+        ...
+
+
+class NoRows:
+    """A run that has statistics and nothing else."""
+
+    def batches(
+        self, stream: str, query: Query | None = None, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield nothing."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows as an Arrow IPC stream.
+
+    Attributes
+    ----------
+    body : pyarrow.Buffer
+        The stream, with exactly the stream's schema.
+    every : int
+        1, or n when only every n-th step fitted.
+    """
+
+    body: pa.Buffer
+    every: int
+
+
+def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> Selection:
+    """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step is always kept.
+
+    Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the
+    newest of each layer are read.
+
+    Raises
+    ------
+    ClientError
+        ``too-large`` when one step alone is larger, ``cancelled`` when that was set meanwhile.
+    """
+    stream, query = asked.stream, asked.query
+    if asked.lowest:
+        every_step = replace(query, first=None, last=None, measured=False)
+        query = query.on_lowest(_distinct_of(rows, every_step, ["layer", "rank"], cancelled))
+    if query.measured:
+        return Selection(_newest(rows, query, cancelled), 1)
+    steps, sizes = _step_sizes(rows, stream, query, cancelled)
+    every = _thinning(sizes, asked.limit_bytes)
+    kept = steps[::-1][::every][::-1]
+    if every > 1:
+        query = replace(query, first=int(kept[0]), last=int(kept[-1]))
+    schema = stream_schema(stream)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in rows.batches(stream, query):
+            _check(cancelled)
+            if every > 1:
+                batch = batch.filter(pc.is_in(batch.column("step"), pa.array(kept, pa.int64())))
+            if batch.num_rows:
+                writer.write_batch(batch)
+    return Selection(sink.getvalue(), every)
+
+
+def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
+    """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
+    columns = ["step", "layer", "phase", "flag", "part", "pass", "rank"]
+    lists = ("part", "layer", "rank", "step")
+    found: dict[tuple[str, str, str], dict[str, set[Any]]] = {}
+    for row in _distinct_of(rows, Query(), columns, cancelled).to_pylist():
+        key = (row["flag"], row["phase"], row["pass"])
+        seen = found.setdefault(key, {name: set() for name in lists})
+        for name in lists:
+            seen[name].add(row[name])
+    return [
+        {
+            "flag": flag,
+            "phase": phase,
+            "pass": pass_,
+            **{f"{name}s": sorted(values) for name, values in seen.items()},
+        }
+        for (flag, phase, pass_), seen in sorted(found.items())
+    ]
+
+
+def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
+    """Return the distinct values of some columns in the rows that match."""
+    pieces: list[pa.Table] = []
+    for batch in rows.batches("tensors", query, columns):
+        _check(cancelled)
+        pieces.append(pa.Table.from_batches([batch]))
+        if len(pieces) >= 256:
+            pieces = [_distinct(pieces, columns)]
+    schema = stream_schema("tensors")
+    empty = pa.schema([schema.field(name) for name in columns]).empty_table()
+    return _distinct(pieces, columns) if pieces else empty
+
+
+def _newest(rows: StreamRows, query: Query, cancelled: threading.Event) -> pa.Buffer:
+    """Return the newest step's rows of each layer that match, as an Arrow IPC stream."""
+    places = _distinct_of(rows, query, ["layer", "step"], cancelled)
+    newest = places.group_by("layer").aggregate([("step", "max")])
+    schema = stream_schema("tensors")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
+            for batch in rows.batches(
+                "tensors", replace(query, layers=((layer, layer),), first=step, last=step)
+            ):
+                _check(cancelled)
+                writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _distinct(pieces: list[pa.Table], columns: list[str]) -> pa.Table:
+    return pa.concat_tables(pieces).group_by(columns).aggregate([])
+
+
+def _step_sizes(rows: StreamRows, stream: str, query: Query, cancelled: threading.Event) -> tuple[Any, Any]:
+    """Return the distinct steps, ascending, and the bytes of each."""
+    steps: list[Any] = []
+    sizes: list[Any] = []
+    columns = ["step", "shape"] if stream == "tensors" else ["step"]
+    for batch in rows.batches(stream, query, columns):
+        _check(cancelled)
+        step = batch.column(0).to_numpy()
+        size = np.full(len(step), float(_ROW_BYTES[stream]))
+        if stream == "tensors":
+            size += 4.0 * _entries(batch.column(1))
+        distinct, where = np.unique(step, return_inverse=True)
+        steps.append(distinct)
+        sizes.append(np.bincount(where, weights=size))
+    if not steps:
+        return np.empty(0, np.int64), np.empty(0)
+    distinct, where = np.unique(np.concatenate(steps), return_inverse=True)
+    return distinct, np.bincount(where, weights=np.concatenate(sizes))
+
+
+def _entries(shapes: pa.ListArray) -> Any:
+    """Return the product of each shape; an empty tensor has 0, a shape of no axes 1."""
+    lengths = pc.list_value_length(shapes).to_numpy()
+    sizes = np.ones(len(shapes))
+    axes = pc.list_flatten(shapes).to_numpy().astype(np.float64)
+    filled = lengths > 0
+    if len(axes):
+        starts = np.concatenate([[0], np.cumsum(lengths[filled])[:-1]])
+        sizes[filled] = np.multiply.reduceat(axes, starts)
+    return np.maximum(sizes, 0)
+
+
+def _thinning(sizes: Any, limit_bytes: int) -> int:
+    room = limit_bytes - _ENVELOPE_BYTES
+    if not len(sizes) or sizes.sum() <= room:
+        return 1
+    if sizes[-1] > room:
+        raise ClientError(
+            f"One step alone takes {int(sizes[-1]):,} bytes, more than the {limit_bytes:,} that may be sent. Choose fewer layers.",
+            code="too-large",
+            field="limit_bytes",
+        )
+    every = max(2, int(np.ceil(sizes.sum() / max(room, 1))))
+    newest_first = sizes[::-1]
+    while newest_first[::every].sum() > room:
+        every += 1
+    return every
+
+
+def _check(cancelled: threading.Event) -> None:
+    if cancelled.is_set():
+        raise ClientError("The request was cancelled.", code="cancelled")

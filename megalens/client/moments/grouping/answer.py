@@ -1,0 +1,283 @@
+"""From a question to merged groups."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ....protocol import StatIndex, parse_name
+from ...errors import ClientError
+from ..rows.moment_rows import MomentRows
+from ..rows.wanted import Chunk, Wanted, read_ahead
+from .cells import CellKeys, Cells, merge_cells, wanted_columns
+from .group_keys import Key, key_order
+from .grouped import Grouped
+from .name_table import module_of
+from .parts import MERGED, Part, chosen_columns, read_part
+from .pick import pick
+from .query import MomentQuery
+from .shaping import shape_values
+from .thinning import Thinner
+
+__all__ = ["MomentGroups", "answer_groups", "given_up"]
+
+_WHOLE = ("layer", "expert", "rank", "stage")
+
+Column = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MomentGroups:
+    """Merged groups.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``, the merged moments with their errors, ``error`` (how far the value
+        may be off by the rounding of raw sums, in its own unit) and ``scaled`` (whether a loss scale that is not known may be in it). Ordered by group, then step.
+    keys : list of tuple
+        Keys of the groups that stayed, in order.
+    groups_total, steps_total : int
+        How many there were before the largest groups were chosen and steps were left out.
+    """
+
+    table: pa.Table
+    keys: list[Key]
+    groups_total: int
+    steps_total: int
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What is grouped: names of one stat, with the key of each; of a ratio there are two."""
+
+    stat: str
+    names: list[str]
+    pairs: list[str]
+    keys: list[Key]
+
+
+def given_up() -> ClientError:
+    """Return what is told who gave a question up."""
+    return ClientError("The question was given up.", code="cancelled")
+
+
+def answer_groups(
+    connection: Any,
+    rows: MomentRows,
+    stats: Mapping[str, StatIndex],
+    query: MomentQuery,
+    stop: threading.Event,
+) -> MomentGroups:
+    """Merge rows as ``query`` asks.
+
+    Raises
+    ------
+    ClientError
+        ``mixed`` when a group would hold both inputs and outputs of modules; ``cancelled`` soon after ``stop`` was set.
+    """
+    sides = _sides(stats, query)
+    order = sorted({key for side in sides for key in side.keys}, key=key_order)
+    columns, totals = _Answer(connection, rows, stats, query, sides, order, stop).picked()
+    return _shape(columns, totals, order, query)
+
+
+class _Answer:
+    """From rows to the cells that stay."""
+
+    def __init__(
+        self,
+        connection: Any,
+        rows: MomentRows,
+        stats: Mapping[str, StatIndex],
+        query: MomentQuery,
+        sides: list[_Side],
+        order: list[Key],
+        stop: threading.Event,
+    ) -> None:
+        self._connection = connection
+        self._stop = stop
+        self._rows = rows
+        self._query = query
+        codes = {key: code for code, key in enumerate(order)}
+        pairs: dict[str, int] = {}
+        self._names: dict[str, list[str]] = {}
+        for side in sides:
+            self._names.setdefault(side.stat, []).extend(side.names)
+        self._keys = CellKeys(
+            np.array([codes[key] for side in sides for key in side.keys], np.int64),
+            np.array(
+                [pairs.setdefault(pair, len(pairs)) for side in sides for pair in side.pairs]
+                if len(sides) == 2
+                else [],
+                np.int64,
+            ),
+            len(sides[0].names),
+            query.grouping.rows,
+        )
+        known = [stats[stat] for stat in self._names if stat in stats]
+        self._steps = max((one.steps for one in known), default=0)
+        self._last = min((one.last for one in known), default=0)
+        self._groups = len(order)
+
+    def picked(self) -> tuple[dict[str, NDArray[Any]], tuple[int, int]]:
+        """Return the columns of the cells that stay, ordered by group and step, and how many groups and steps there were."""
+        parts, counts = self._parts()
+        kept, shown, totals = self._pick(Grouped.of(parts, counts))
+        columns = chosen_columns(parts, kept)
+        if shown is not None:
+            columns["value"], scale = shown
+            columns["error"] = np.where(columns["error"] == 0, 0, columns["error"] * scale)
+        return columns, totals
+
+    def _parts(self) -> tuple[list[Part], NDArray[np.int64] | None]:
+        """Return what is merged, and how many cells each group had where some were left out already."""
+        query = self._query
+        if query.points is None or query.shaped or query.grouping.rows or self._steps <= query.points:
+            return [read_part(cells, query) for cells in self._merged()], None
+        thinner = Thinner(self._groups, self._last, query.points)
+        while True:
+            parts = [thinner.thin(read_part(cells, query)) for cells in self._merged()]
+            if not thinner.again():
+                return parts, thinner.count
+
+    def _pick(
+        self, cells: Grouped
+    ) -> tuple[NDArray[np.int64], tuple[Column, Column] | None, tuple[int, int]]:
+        """Return the places of what stays; how it is shown and by what its errors are multiplied, where that is not as it is; and how many groups and steps there were."""
+        query = self._query
+        if not query.shaped:
+            kept = pick(cells, cells.value, query)
+            return cells.place[kept], None, cells.totals
+        shown, scale = shape_values(cells.starts, cells.value, query.show, query.smoothing)
+        if query.first is not None:
+            inside = cells.step >= query.first
+            cells, shown, scale = cells.since(query.first), shown[inside], scale[inside]
+        kept = pick(cells, shown, query)
+        return cells.place[kept], (shown[kept], scale[kept]), cells.totals
+
+    def _merged(self) -> Iterator[Cells]:
+        query = self._query
+        columns = (*wanted_columns(query.statistic if query.lean else None), *query.grouping.rows)
+        first = None if query.shaped else query.first
+        wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
+        chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connection, wanted)))
+        return merge_cells(chunks, self._keys, columns)
+
+    def _until_stopped(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        for chunk in chunks:
+            if self._stop.is_set():
+                raise given_up()
+            yield chunk
+
+
+def _sides(stats: Mapping[str, StatIndex], query: MomentQuery) -> list[_Side]:
+    if query.ratio == "grad_to_param":
+        return [_side(stats, query, "grad", None), _side(stats, query, "param", None)]
+    if query.ratio == "gain":
+        roles = ("input", "output") if query.stat == "dgrad" else ("output", "input")
+        return [_side(stats, query, query.stat, role) for role in roles]
+    return [_side(stats, query, query.stat, None)]
+
+
+def _side(stats: Mapping[str, StatIndex], query: MomentQuery, stat: str, role: str | None) -> _Side:
+    """Code the names of one side by the columns of the query. ``role``: take names of this role only, and modules' names for theirs."""
+    names = stats[stat].names if stat in stats else []
+    if role is not None:
+        names = [name for name in names if parse_name(name).role == role]
+    texts = names if role is None else [module_of(name) for name in names]
+    kept = query.where.keep(texts, any_role=role is not None)
+    keys = query.grouping.keys(texts)
+    taken = [at for at, keep in enumerate(kept) if keep and keys[at] is not None]
+    side = _Side(
+        stat,
+        [names[at] for at in taken],
+        [texts[at] for at in taken],
+        [keys[at] for at in taken],  # type: ignore[misc]
+    )
+    if role is None and stat in ("activation", "dgrad") and not query.mixed:
+        _refuse_mixed(side)
+    return side
+
+
+def _refuse_mixed(side: _Side) -> None:
+    roles: dict[Key, set[str]] = {}
+    for name, key in zip(side.names, side.keys, strict=True):
+        role = parse_name(name).role
+        if role is not None:
+            roles.setdefault(key, set()).add(role)
+    for key, found in roles.items():
+        if len(found) > 1:
+            said = " · ".join("none" if value is None else str(value) for value in key)
+            which = f"The group {said}" if key else "The total"
+            raise ClientError(
+                f"{which} would hold both inputs and outputs of modules, in which the same values count twice. "
+                'Choose one with where={"role": "output"}, group by role, or allow it with mixed=True.',
+                code="mixed",
+                field="mixed",
+            )
+
+
+def _shape(
+    columns: dict[str, NDArray[Any]], totals: tuple[int, int], order: list[Key], query: MomentQuery
+) -> MomentGroups:
+    keys = ("code", *query.grouping.rows)
+    codes = [columns[name] for name in keys]
+    starts = _starts(codes)
+    found = [
+        query.grouping.with_row_values(
+            order[codes[0][at]],
+            {column: int(values[at]) for column, values in zip(keys[1:], codes[1:], strict=True)},
+        )
+        for at in starts
+    ]
+    # Numbers of ranks that are not known come first among cells and last in an answer.
+    places = sorted(range(len(found)), key=lambda place: key_order(found[place]))
+    lengths = np.diff([*starts, len(columns["step"])])
+    rows = (
+        np.concatenate([np.arange(starts[place], starts[place] + lengths[place]) for place in places])
+        if places
+        else np.zeros(0, np.int64)
+    )
+    group = np.repeat(np.arange(len(places)), [lengths[place] for place in places]) if places else rows
+    ordered = [found[place] for place in places]
+    table: dict[str, Any] = {
+        label: _key_column(label, [key[at] for key in ordered], group)
+        for at, label in enumerate(query.grouping.labels)
+    }
+    unknown = np.full(len(rows), np.nan)
+    table |= {
+        name: columns[name][rows] if name in columns else unknown
+        for name in ("step", "samples", "value", *MERGED, "error", "scaled")
+    }
+    return MomentGroups(pa.table(table), ordered, *totals)
+
+
+def _starts(codes: list[NDArray[Any]]) -> NDArray[np.int64]:
+    if not len(codes[0]):
+        return np.zeros(0, np.int64)
+    changed = np.zeros(len(codes[0]), bool)
+    changed[0] = True
+    for column in codes:
+        changed[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changed)
+
+
+def _key_column(label: str, values: list[Any], group: NDArray[Any]) -> pa.Array:
+    whole = all(
+        isinstance(value, int) and not isinstance(value, bool) for value in values if value is not None
+    )
+    known = [value for value in values if value is not None]
+    if whole and (known or label in _WHOLE):
+        column = pa.array(values, pa.int64())
+    elif all(isinstance(value, str) for value in known):
+        column = pa.array(values, pa.utf8())
+    else:
+        column = pa.array([None if value is None else str(value) for value in values], pa.utf8())
+    return column.take(pa.array(group))

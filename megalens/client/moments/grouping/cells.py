@@ -1,0 +1,219 @@
+"""Rows merged into cells: one group at one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....protocol import merge_moments, single_moments
+from ..rows.wanted import Chunk
+from .dense import dense
+from .readings import moment_columns
+
+__all__ = ["CellKeys", "Cells", "merge_cells", "wanted_columns"]
+
+Column = NDArray[np.float64]
+Whole = NDArray[np.int64]
+
+_ALWAYS = ("samples", "nan_count", "inf_count", "rounding", "loss_scale")
+# Rows that are merged at once: what comes of more does not stay in the processor's caches, and costs three times as much a row.
+_PIECE_ROWS = 100_000
+# glibc hands memory back at once that is larger than what it has seen freed, and the system clears it anew for every piece: half of the time of merging.
+_SEEN_NUMBERS = 3_000_000
+_WHOLE = ("samples", "rank", "stage")
+
+
+@dataclass(frozen=True)
+class CellKeys:
+    """What tells the cell of a row.
+
+    Attributes
+    ----------
+    codes : ndarray
+        Code of the group by place of the name, from 0.
+    pairs : ndarray
+        What a name has in common with its counterpart of a ratio, by place, from 0; empty where nothing is divided.
+    below : int
+        The first place of the names that are divided by.
+    rows : tuple of str
+        Columns of the group's key that rows say: ``rank``, ``stage``.
+    """
+
+    codes: Whole
+    pairs: Whole
+    below: int
+    rows: tuple[str, ...]
+
+
+@dataclass
+class Cells:
+    """Merged cells, in the order of their steps; each once.
+
+    Attributes
+    ----------
+    keys : list of ndarray
+        The code of the group, then :attr:`CellKeys.rows`; -1 is not known.
+    step : ndarray
+        Step of each cell.
+    sides : list of dict
+        The merged columns, ``samples`` and ``scaled`` (whether a loss scale that is not known may be in them); of a ratio also those that are divided by.
+    across : int
+        Where every step has the same groups, how many: the cells are a grid of steps × groups. 0 where that is not so, or not known.
+    """
+
+    keys: list[Whole]
+    step: Whole
+    sides: list[dict[str, NDArray[Any]]]
+    across: int = 0
+
+
+def wanted_columns(statistic: str | None) -> tuple[str, ...]:
+    """Return the columns of rows that cells are merged of: those that a statistic needs, or all."""
+    return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS)))
+
+
+def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str]) -> Iterator[Cells]:
+    """Merge the rows of each chunk; no cells come once where there are none at all.
+
+    Parameters
+    ----------
+    chunks : iterator
+        The rows.
+    keys : CellKeys
+        Which cell they are in.
+    columns : sequence of str
+        Columns of the chunks besides place and step.
+    """
+    given = 0
+    np.empty(_SEEN_NUMBERS)
+    for piece in (piece for chunk in chunks for piece in _pieces(chunk)):
+        given += 1
+        yield _grid(piece, keys) or _Numbered(piece, keys).merged()
+    if not given:
+        none = {name: np.zeros(0, np.int64 if name in _WHOLE else np.float64) for name in columns}
+        nowhere = np.zeros(0, np.int64)
+        yield _Numbered({**none, "place": nowhere, "step": nowhere}, keys).merged()
+
+
+def _pieces(chunk: Chunk) -> Iterator[Chunk]:
+    """Cut a chunk between steps, where its rows are in their order."""
+    step = chunk["step"]
+    if len(step) <= _PIECE_ROWS or (step[1:] < step[:-1]).any():
+        yield chunk
+        return
+    begin = 0
+    while begin < len(step):
+        end = int(np.searchsorted(step, step[min(begin + _PIECE_ROWS, len(step)) - 1], side="right"))
+        yield {name: column[begin:end] for name, column in chunk.items()}
+        begin = end
+
+
+def _grid(chunk: Chunk, keys: CellKeys) -> Cells | None:
+    """Return the cells of rows of which every step has the same names in the same order, which nearly all have: their numbers are those of the first step again. None of others."""
+    step, place = chunk["step"], chunk["place"]
+    names = int(np.searchsorted(step, step[0], side="right")) if len(step) else 0
+    if keys.rows or len(keys.pairs) or names < 1 or len(step) % names:
+        return None
+    steps, places = step.reshape(-1, names), place.reshape(-1, names)
+    if (steps[1:, 0] <= steps[:-1, 0]).any() or (steps != steps[:, :1]).any() or (places != places[0]).any():
+        return None
+    code = keys.codes[places[0]]
+    codes, number = dense(code, 0, int(code.max()) + 1)
+    across = len(codes)
+    if across == names:
+        # Each is alone in its group: there is nothing to add, and the order of a step's cells is nobody's concern.
+        codes, merged = code, _single(chunk)
+    else:
+        numbers = (np.arange(len(steps))[:, None] * across + number).ravel()
+        merged = _merge(chunk, numbers, len(steps) * across)
+    return Cells([np.tile(codes, len(steps))], np.repeat(steps[:, 0], across), [merged], across)
+
+
+class _Numbered:
+    """The rows of one chunk, of which each knows the number of its cell."""
+
+    def __init__(self, chunk: Chunk, keys: CellKeys) -> None:
+        place = chunk["place"]
+        step = chunk["step"]
+        low = int(step.min()) if len(step) else 0
+        self._steps, step = dense(step, low, int(step.max(initial=low)) - low + 1)
+        if len(keys.pairs):
+            both = _in_both(keys.pairs[place] * len(self._steps) + step, place >= keys.below)
+            chunk = {name: column[both] for name, column in chunk.items()}
+            place, step = place[both], step[both]
+        self._sizes = [len(self._steps), int(keys.codes.max(initial=-1)) + 1]
+        cell = step * self._sizes[1] + keys.codes[place]
+        for name in keys.rows:
+            said = np.maximum(chunk[name].astype(np.int64), -1) + 1
+            self._sizes.append(int(said.max(initial=0)) + 1)
+            cell = cell * self._sizes[-1] + said
+        self._columns = {
+            name: column for name, column in chunk.items() if name not in ("place", "step", *keys.rows)
+        }
+        self._below = place >= keys.below if len(keys.pairs) else None
+        size = int(np.prod(self._sizes, dtype=np.float64).clip(max=1 << 62))
+        self._found, self._number = dense(cell, 0, size)
+        if self._below is not None:
+            self._found, self._number = self._common()
+
+    def merged(self) -> Cells:
+        """Merge the rows."""
+        found, number = self._found, self._number
+        columns, below = self._columns, self._below
+        keep = number >= 0
+        if not keep.all():
+            number = number[keep]
+            columns = {name: column[keep] for name, column in columns.items()}
+            below = below[keep] if below is not None else None
+        halves = [slice(None)] if below is None else [~below, below]
+        step, *keys = np.unravel_index(found, self._sizes)
+        return Cells(
+            [keys[0], *(key - 1 for key in keys[1:])],
+            self._steps[step],
+            [
+                _merge({name: column[half] for name, column in columns.items()}, number[half], len(found))
+                for half in halves
+            ],
+        )
+
+    def _common(self) -> tuple[Whole, Whole]:
+        """Return the cells that have rows of both sides, and the number of each row's; -1 for the rows of others."""
+        there = np.zeros((2, len(self._found)), bool)
+        there[self._below.astype(int), self._number] = True  # type: ignore[union-attr]
+        both = there.all(axis=0)
+        return self._found[both], np.where(both, np.cumsum(both) - 1, -1)[self._number]
+
+
+def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]:
+    if total == len(number):
+        # Every cell has one row: there is nothing to add.
+        row = np.empty(total, np.int64)
+        row[number] = np.arange(total)
+        return _single({name: column[row] for name, column in columns.items()})
+    unknown = np.isnan(columns["loss_scale"])
+    samples = np.full(total, -1, np.int64)
+    np.maximum.at(samples, number, columns["samples"])
+    scaled = np.zeros(total, bool)
+    if unknown.any():
+        scaled[number[unknown]] = True
+    return {**merge_moments(columns, number, total), "samples": samples, "scaled": scaled}
+
+
+def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
+    return {
+        **single_moments(columns),
+        "samples": columns["samples"],
+        "scaled": np.isnan(columns["loss_scale"]),
+    }
+
+
+def _in_both(key: Whole, below: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say which rows have a counterpart with the same key on the other side."""
+    keep = np.zeros(len(key), bool)
+    keep[below] = np.isin(key[below], key[~below])
+    keep[~below] = np.isin(key[~below], key[below])
+    return keep

@@ -1,0 +1,217 @@
+"""Bringing files up to date: their new bytes are cut at ends of lines, parsed (in several processes where it is much) and added."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from ...errors import ClientError
+from ..rows.cache_folder import locked
+from ..rows.moment_rows import Progress
+from .cached_file import CachedFile, write_part
+from .chunk import JsonlChunk, read_chunk
+from .parse_process import ParseProcess
+
+__all__ = ["bring_up_to_date"]
+
+_CHUNK_BYTES = 24 << 20
+_LINE_BYTES = 256 << 20
+_BLOCK = 1 << 22
+_ALONE_BYTES = 48 << 20
+_MOST_PROCESSES = 8
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Bytes of a file: whole lines, or (``long``) a line too long to be read, whose end may not be there yet."""
+
+    begin: int
+    end: int
+    long: bool = False
+    done: bool = True
+
+
+def bring_up_to_date(files: Sequence[CachedFile], progress: Progress | None = None) -> tuple[bool, list[str]]:
+    """Parse what was appended to files since they were last read, and say whether there was any and which files cannot be read.
+
+    Parameters
+    ----------
+    files : sequence of CachedFile
+        The files.
+    progress : callable, optional
+        Called with (bytes done, bytes in all, what is being done) from time to time; raise from it to cancel. What was parsed until then is kept.
+    """
+    changed = False
+    problems = []
+    work: list[tuple[CachedFile, int]] = []
+    for file in files:
+        before = (file.offset, file.replaced)
+        try:
+            # A look at what is on disk first: another process may have read further.
+            file.load()
+            size = file.look()
+        except ClientError as error:
+            problems.append(str(error))
+            continue
+        changed = changed or before != (file.offset, file.replaced)
+        if size > file.offset:
+            work.append((file, size))
+    total = sum(size - file.offset for file, size in work)
+    done = 0
+    with ExitStack() as stack:
+        pool: list[ParseProcess] = []
+        if total > _ALONE_BYTES:
+            pool = [stack.enter_context(ParseProcess()) for _ in range(_processes(total))]
+        for file, _ in work:
+            with locked(file.folder):
+                file.load()
+                size = file.look()
+                before_bytes = file.offset
+                try:
+                    for end in _add_stretches(file, _stretches(file, size), pool):
+                        changed = True
+                        if progress is not None:
+                            progress(done + end - before_bytes, total, f"reading {file.source.path.name}")
+                finally:
+                    if file.offset > before_bytes:
+                        file.save()
+            done += file.offset - before_bytes
+    return changed, problems
+
+
+def _processes(total: int) -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _MOST_PROCESSES, total // _CHUNK_BYTES))
+
+
+def _add_stretches(
+    file: CachedFile, stretches: Iterator[_Stretch], pool: list[ParseProcess]
+) -> Iterator[int]:
+    """Parse stretches, several at once where there are processes, and add them in order; yields how far the file was read."""
+    source = file.source
+    if not pool:
+        for stretch in stretches:
+            if stretch.long:
+                _skip(file, stretch)
+            else:
+                with source.path.open("rb") as text:
+                    text.seek(stretch.begin)
+                    data = text.read(stretch.end - stretch.begin)
+                chunk = read_chunk(data, stretch.begin, source.kind, source.rank, lambda: file.lines)
+                name = write_part(chunk.table, file.folder)
+                file.add(chunk, name, stretch.begin, stretch.end, zlib.crc32(data))
+            yield file.offset
+        return
+    idle = list(pool)
+    with ThreadPoolExecutor(len(pool)) as threads:
+
+        def parse(stretch: _Stretch) -> tuple[JsonlChunk, str, int]:
+            process = idle.pop()
+            try:
+                return process.parse(source, stretch.begin, stretch.end, file.folder)
+            finally:
+                idle.append(process)
+
+        waiting = []
+        for stretch in stretches:
+            waiting.append((stretch, None if stretch.long else threads.submit(parse, stretch)))
+            # Two ahead of each process: bounded, and none is ever without work.
+            while len(waiting) > 2 * len(pool):
+                yield _take(file, *waiting.pop(0))
+        for stretch, parsed in waiting:
+            yield _take(file, stretch, parsed)
+
+
+def _take(file: CachedFile, stretch: _Stretch, parsed: Future[tuple[JsonlChunk, str, int]] | None) -> int:
+    if parsed is None:
+        _skip(file, stretch)
+    else:
+        chunk, name, crc = parsed.result()
+        file.add(chunk, name, stretch.begin, stretch.end, crc)
+    return file.offset
+
+
+def _skip(file: CachedFile, stretch: _Stretch) -> None:
+    crc, left = 0, stretch.end - stretch.begin
+    with file.source.path.open("rb") as text:
+        text.seek(stretch.begin)
+        while left and (block := text.read(min(_BLOCK, left))):
+            crc, left = zlib.crc32(block, crc), left - len(block)
+    file.skip(stretch.end, int(stretch.done), done=stretch.done, crc=crc)
+
+
+def _stretches(file: CachedFile, size: int) -> Iterator[_Stretch]:
+    """Cut what is new at ends of lines. A line at the end that is not whole is left for later; one that is whole but for its end counts."""
+    begin = file.offset
+    inside = file.skipping
+    with file.source.path.open("rb") as text:
+        while begin < size:
+            if inside:
+                end = _line_end(text, begin, size)
+                yield _Stretch(begin, end or size, long=True, done=end is not None)
+                begin, inside = end or size, False
+                continue
+            target = min(begin + _CHUNK_BYTES, size)
+            cut = _last_end(text, begin, target)
+            if cut is None:
+                # One line that is longer than a stretch.
+                cut = _line_end(text, target, min(size, begin + _LINE_BYTES))
+                if cut is None and size - begin > _LINE_BYTES:
+                    end = _line_end(text, begin + _LINE_BYTES, size)
+                    yield _Stretch(begin, end or size, long=True, done=end is not None)
+                    begin = end or size
+                    continue
+            if cut is None or (target == size and cut < size):
+                whole = begin if cut is None else cut
+                if _is_whole(text, whole, size):
+                    cut = size
+            if cut is None:
+                return
+            yield _Stretch(begin, cut)
+            begin = cut
+            if target == size:
+                return
+
+
+def _last_end(text: BinaryIO, begin: int, end: int) -> int | None:
+    """Return the place behind the last end of a line between two places."""
+    at = end
+    while at > begin:
+        low = max(begin, at - _BLOCK)
+        text.seek(low)
+        found = text.read(at - low).rfind(b"\n")
+        if found >= 0:
+            return int(low + found + 1)
+        at = low
+    return None
+
+
+def _line_end(text: BinaryIO, begin: int, end: int) -> int | None:
+    """Return the place behind the first end of a line between two places."""
+    at = begin
+    text.seek(at)
+    while at < end:
+        block = text.read(min(_BLOCK, end - at))
+        if not block:
+            return None
+        found = block.find(b"\n")
+        if found >= 0:
+            return int(at + found + 1)
+        at += len(block)
+    return None
+
+
+def _is_whole(text: BinaryIO, begin: int, size: int) -> bool:
+    """Whether the last line is a whole record that only its end is missing of. No piece of an object is itself one."""
+    if size - begin > _LINE_BYTES:
+        return False
+    text.seek(begin)
+    data = text.read(size - begin)
+    if not data.rstrip().endswith(b"}"):
+        return False
+    return not read_chunk(data, 0, "param", -1).left_out

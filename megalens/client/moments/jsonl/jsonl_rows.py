@@ -1,0 +1,231 @@
+"""The raw-moment JSONL files of one run as rows of the stream ``moments``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ....protocol import MOMENT_STATS, StatIndex
+from ...errors import ClientError
+from ..rows.cache_folder import trim_cache
+from ..rows.duck import duck_cursor
+from ..rows.moment_rows import Progress
+from ..rows.quoted_path import quoted_path
+from ..rows.sql_chunks import sql_chunks
+from ..rows.wanted import Chunk, Wanted
+from .cached_file import CachedFile
+from .ingest import bring_up_to_date
+from .supersede import Superseded, supersede
+from .tree import StatisticsTree
+
+__all__ = ["JsonlRows"]
+
+_COLUMNS = (
+    "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, 'nan'::DOUBLE AS max, "
+    "unknown AS nan_count, unknown AS inf_count, rounding, gradient_stage, loss_scale"
+)
+
+
+class JsonlRows:
+    """Rows of a run's JSONL files, parsed once and kept in the cache; of a file that grows only what was appended is read.
+
+    Parameters
+    ----------
+    tree : StatisticsTree
+        Where the files are; new ones are found at each refresh.
+    """
+
+    def __init__(self, tree: StatisticsTree) -> None:
+        self._tree = tree
+        self._files: dict[str, CachedFile] = {}
+        self._counts: list[Superseded] = []
+        self._warnings: list[str] = []
+        self._stats: list[StatIndex] = []
+        self._samples = False
+        self._version = ""
+        self._unreadable: list[str] = []
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there is more."""
+        return self._version
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps are known as samples too."""
+        return self._samples
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what is superseded, left out or unreadable."""
+        return list(self._warnings)
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Read what was appended, and say whether there was any.
+
+        Raises
+        ------
+        ClientError
+            ``not-found`` where there is no file, ``unreadable`` where none may be read or none holds raw moments; says what was expected.
+        """
+        first = not self._version
+        closed: list[OSError] = []
+        sources = self._tree.files(closed)
+        shut = [
+            f"{Path(error.filename).name} cannot be looked into: {error.strerror or error}. Its files are not read."
+            for error in closed
+        ]
+        if shut and not sources:
+            raise ClientError(shut[0], code="unreadable")
+        if not sources and first:
+            raise ClientError(
+                f"{self._tree.root.name} holds no .jsonl file of raw moments yet. Expected files such as grad_raw_moments_by_param/rank0.jsonl in it."
+            )
+        found = [self._files.get(str(source.path)) or CachedFile(source) for source in sources]
+        # What was read of a folder before it was closed stays.
+        places = {Path(error.filename) for error in closed}
+        kept = [file for file in self._files.values() if file.source.path.parent in places]
+        files = sorted([*found, *kept], key=lambda file: file.source.order)
+        self._files = {str(file.source.path): file for file in files}
+        changed, unreadable = bring_up_to_date(found, progress)
+        if unreadable and len(unreadable) == len(found):
+            raise ClientError(unreadable[0], code="unreadable")
+        unreadable = [*shut, *unreadable]
+        if not changed and not first and unreadable == self._unreadable:
+            return False
+        self._unreadable = unreadable
+        self._take_stock(files)
+        if first:
+            self._check(files)
+            trim_cache()
+        return True
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is."""
+        return self._stats
+
+    def relation(self, connection: Any) -> str:
+        """Return SQL for the rows, without those that are superseded."""
+        whole: list[str] = []
+        pieces = []
+        for place, (file, counts) in enumerate(zip(self._files.values(), self._counts, strict=True)):
+            parts = file.parts()
+            if not parts:
+                continue
+            if not len(counts.dead) and not counts.hidden:
+                whole += parts
+                continue
+            rows = _read(parts)
+            if len(counts.dead):
+                connection.register(f"dead{place}", pa.table({"line_start": counts.dead}))
+                rows = f"SELECT * FROM ({rows}) ANTI JOIN dead{place} USING (line_start)"
+            if counts.hidden:
+                connection.register(f"hidden{place}", _hidden_table(counts))
+                rows = (
+                    f"SELECT r.* FROM ({rows}) r ANTI JOIN hidden{place} h "
+                    "ON r.stat = h.stat AND r.name = h.name AND r.step >= h.low AND r.step <= h.high"
+                )
+            pieces.append(rows)
+        if whole:
+            pieces.append(_read(whole))
+        union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
+        return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
+
+    def close(self) -> None:
+        """Let go of what is held. Safe twice."""
+        self._files, self._counts = {}, []
+
+    def _take_stock(self, files: list[CachedFile]) -> None:
+        self._counts, superseded = supersede(files)
+        self._warnings = [*superseded, *self._unreadable]
+        for file in files:
+            if file.replaced:
+                self._warnings.append(
+                    f"{file.source.path.name} was cut short or replaced while it was open, and was read anew."
+                )
+        problems = [problem for file in files for problem in file.problems]
+        self._warnings += problems[:20]
+        left = sum(file.left_out for file in files) - len(problems[:20])
+        if left > 0:
+            self._warnings.append(f"{left} more lines were left out, in whole or in part.")
+        self._stats = [found for code in range(len(MOMENT_STATS)) if (found := self._stat(files, code))]
+        unscaled = [
+            one.stat
+            for one in self._stats
+            if one.stat in ("dgrad", "residual_dgrad") and self._unscaled(one.stat)
+        ]
+        self._warnings += [
+            f"{stat}: the loss scale is not recorded, so the values may be multiplied by it; skewness and kurtosis are not touched by that."
+            for stat in unscaled
+        ]
+        state = hashlib.blake2b("\n".join(self._unreadable).encode(errors="replace"), digest_size=8)
+        for file in files:
+            state.update(
+                f"{file.source.path}\0{file.offset}\0{file.replaced}\0{file.written}\n".encode(
+                    errors="replace"
+                )
+            )
+        self._version = state.hexdigest()
+
+    def _stat(self, files: list[CachedFile], code: int) -> StatIndex | None:
+        steps, names, rows = [], dict[str, None](), 0
+        for file, counts in zip(files, self._counts, strict=True):
+            alive = counts.alive[counts.alive[:, 1] == code]
+            steps.append(alive[:, 2])
+            rows += int(alive[:, 3].sum())
+            for layout in np.unique(alive[:, 4]):
+                names.update(dict.fromkeys(file.layouts[int(layout)]))
+        known = np.unique(np.concatenate(steps)) if steps else np.zeros(0, np.int64)
+        if not len(known):
+            return None
+        self._samples = True
+        return StatIndex(MOMENT_STATS[code], rows, int(known[0]), int(known[-1]), len(known), list(names))
+
+    def _unscaled(self, stat: str) -> bool:
+        with duck_cursor() as connection:
+            found = connection.execute(
+                f"SELECT 1 FROM ({self.relation(connection)}) WHERE stat = '{stat}' AND isnan(loss_scale) LIMIT 1"
+            ).fetchall()
+        return bool(found)
+
+    def _check(self, files: list[CachedFile]) -> None:
+        if self._stats:
+            return
+        problems = [problem for file in files for problem in file.problems]
+        what = f" {problems[0]}" if problems else " They are empty so far."
+        if problems or all(file.offset for file in files):
+            raise ClientError(
+                f"{self._tree.root.name} holds no raw-moment records.{what} Expected lines such as "
+                '{"iter": 1, "stat": "grad_raw_moments_by_param", "values": {"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
+                code="unreadable",
+            )
+
+
+_EMPTY = (
+    "SELECT 0::BIGINT AS step, 0::BIGINT AS samples, '' AS stat, '' AS name, 0::INTEGER AS rank, 0::DOUBLE AS count, 0::DOUBLE AS mean, 0::DOUBLE AS m2, "
+    "0::DOUBLE AS m3, 0::DOUBLE AS m4, 0::DOUBLE AS unknown, 0::DOUBLE AS rounding, '' AS gradient_stage, 0::DOUBLE AS loss_scale WHERE false"
+)
+
+
+def _read(paths: list[str]) -> str:
+    return f"SELECT * FROM read_parquet([{', '.join(map(quoted_path, paths))}])"
+
+
+def _hidden_table(counts: Superseded) -> pa.Table:
+    rows = [
+        (hidden.stat, name, low, high)
+        for hidden in counts.hidden
+        for name in sorted(hidden.names)
+        for low, high in hidden.spans
+    ]
+    stat, name, low, high = zip(*rows, strict=True)
+    return pa.table({"stat": stat, "name": name, "low": low, "high": high})

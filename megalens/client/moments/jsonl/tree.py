@@ -1,0 +1,240 @@
+"""Finding the raw-moment JSONL files of runs below a path."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...errors import ClientError
+
+__all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
+
+_KIND = re.compile(r".+_by_(param|layer|item)")
+_RANK = re.compile(r"rank(\d{1,9})")
+_HOME = "training_stats"
+_BETWEEN = ("tensorboard", "tb")
+_MOST_FOLDERS = 100_000
+_SNIFF_BYTES = 1 << 20
+_WANTED = (
+    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as grad_raw_moments_by_param in it), a folder that holds such folders, "
+    "or the folder of a recorded run."
+)
+
+
+@dataclass(frozen=True)
+class StatisticsFile:
+    """One JSONL file: its path, the name of its folder, which may say what was measured, and the rank that wrote it (-1 where the name does not say)."""
+
+    path: Path
+    kind: str
+    rank: int
+
+    @property
+    def order(self) -> tuple[str, int, str]:
+        """Where it comes among the files of its run."""
+        return str(self.path.parent), self.rank, self.path.name
+
+
+@dataclass(frozen=True)
+class StatisticsTree:
+    """The JSONL files of one run.
+
+    Attributes
+    ----------
+    label : str
+        What the run is called: the folder above ``training_stats``, leaving out a level ``tensorboard`` or ``tb``.
+    root : Path
+        The folder (or the one file) that its files are in.
+    """
+
+    label: str
+    root: Path
+
+    @property
+    def id(self) -> str:
+        """The run's id: the same for the same folder on the same machine."""
+        return "statistics-" + hashlib.blake2b(os.fsencode(self.root), digest_size=8).hexdigest()
+
+    def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
+        """Return the files that are there now; a job that runs may add some.
+
+        Parameters
+        ----------
+        closed : list, optional
+            Takes the error of each folder within that may not be looked into, with its place as ``filename``: its files are left out, and the others are not.
+
+        Raises
+        ------
+        ClientError
+            ``not-found`` or ``unreadable`` where the folder itself is gone or may not be read.
+        """
+        if _is_file(self.root):
+            return [_file(self.root)]
+        found = []
+        for entry in _entries(self.root):
+            if _KIND.fullmatch(entry.name) and _is_folder(entry):
+                try:
+                    found += [_file(Path(inner.path)) for inner in _listed(entry.path) if _is_jsonl(inner)]
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    if closed is not None:
+                        closed.append(error)
+            elif _is_jsonl(entry):
+                found.append(_file(Path(entry.path)))
+        return sorted(found, key=lambda file: file.order)
+
+
+def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None) -> list[StatisticsTree]:
+    """Return the runs below a path, by label.
+
+    Parameters
+    ----------
+    path : str or path
+        A ``.jsonl`` file, a ``training_stats`` folder or one that has folders such as ``grad_raw_moments_by_param``, a folder with loose files, or one that holds any
+        number of ``training_stats`` folders at any depth.
+    closed : list, optional
+        Takes the error of each folder that may not be looked into, with its place as ``filename``: runs below it are left out, and the others are not.
+
+    Raises
+    ------
+    ClientError
+        ``not-found`` where there is nothing of the kind, ``unreadable`` where nothing that was found may be looked into; says what was expected.
+    """
+    closed = [] if closed is None else closed
+    chosen = Path(path).expanduser()
+    chosen = Path(os.path.abspath(chosen))
+    if _is_file(chosen):
+        if chosen.suffix != ".jsonl":
+            raise ClientError(f"{chosen.name} is no .jsonl file. {_WANTED}", code="unreadable")
+        return [StatisticsTree(_label(chosen, None), chosen)]
+    if not chosen.exists():
+        raise ClientError(f"{chosen.name or chosen} does not exist. {_WANTED}")
+    roots = [chosen] if _is_home(chosen) else list(_homes(chosen, closed))
+    if not roots and _loose(chosen):
+        roots = [chosen]
+    if not roots and closed:
+        raise _closed(Path(closed[0].filename), closed[0])
+    if not roots:
+        jsonl = any(_is_jsonl(entry) for entry in _entries(chosen))
+        what = "holds .jsonl files, but none of raw moments" if jsonl else "holds no raw-moment statistics"
+        raise ClientError(f"{chosen.name or chosen} {what}. {_WANTED}")
+    if len(roots) == 1:
+        return [StatisticsTree(_label(roots[0], None), roots[0])]
+    labels = [_label(root, chosen) for root in roots]
+    seen: dict[str, int] = {}
+    trees = []
+    for label, root in zip(labels, roots, strict=True):
+        seen[label] = seen.get(label, 0) + 1
+        trees.append(StatisticsTree(f"{label} #{seen[label]}" if labels.count(label) > 1 else label, root))
+    return trees
+
+
+def holds_statistics(path: Path) -> bool:
+    """Whether there are raw-moment files at or below a path."""
+    try:
+        return bool(find_trees(path))
+    except ClientError:
+        return False
+
+
+def _file(path: Path) -> StatisticsFile:
+    match = _RANK.search(path.stem)
+    return StatisticsFile(path, path.parent.name, int(match[1]) if match else -1)
+
+
+def _is_home(folder: Path) -> bool:
+    return folder.name == _HOME or any(
+        _KIND.fullmatch(entry.name) and _is_folder(entry) for entry in _entries(folder)
+    )
+
+
+def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
+    """Give the folders that hold what a run logged; those that may not be looked into are left out and noted."""
+    for looked, (at, folders, _) in enumerate(os.walk(folder, onerror=closed.append)):
+        if looked > _MOST_FOLDERS:
+            raise ClientError(
+                f"{folder.name} holds more than {_MOST_FOLDERS} folders. Give one further down, nearer to the runs.",
+                code="unreadable",
+            )
+        here = Path(at)
+        if here.name == _HOME or any(_KIND.fullmatch(name) for name in folders):
+            folders.clear()
+            yield here
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def _loose(folder: Path) -> bool:
+    return any(_is_jsonl(entry) and _looks_right(Path(entry.path)) for entry in _entries(folder))
+
+
+def _looks_right(path: Path) -> bool:
+    """Whether the first line may be a record: a data set of other JSONL must not be read whole to find that out."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(_SNIFF_BYTES).lstrip()
+    except OSError:
+        return False
+    line = start.partition(b"\n")[0]
+    return start.startswith(b"{") and (b'"values"' in line or len(line) == len(start) >= _SNIFF_BYTES)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return _listed(folder)
+    except OSError as error:
+        raise _closed(folder, error) from error
+
+
+def _listed(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise _closed(path, error) from error
+
+
+def _closed(path: Path, error: OSError) -> ClientError:
+    return ClientError(
+        f"{path.name} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
+        code="unreadable",
+    )
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        # A link to where nobody may look. Who looks into it is told so.
+        return True
+
+
+def _is_jsonl(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.name.endswith(".jsonl") and entry.is_file()
+    except OSError:
+        # The same: who reads it is told that it cannot be read.
+        return True
+
+
+def _label(root: Path, typed: Path | None) -> str:
+    home = root
+    for folder in (root, *root.parents):
+        if folder.name == _HOME:
+            home = folder.parent
+            break
+    else:
+        home = root.parent / root.stem if root.suffix == ".jsonl" else root
+    while home.name in _BETWEEN and home.parent != home:
+        home = home.parent
+    if typed is not None and home.is_relative_to(typed) and home != typed:
+        return home.relative_to(typed).as_posix()
+    return home.name or str(home)

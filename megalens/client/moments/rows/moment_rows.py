@@ -1,0 +1,45 @@
+"""Where the rows of the stream ``moments`` lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from ....protocol import StatIndex
+from .wanted import Chunk, Wanted
+
+__all__ = ["MomentRows", "Progress"]
+
+Progress = Callable[[int, int, str], object]
+"""Called with (done, total, what is being done); raise from it to cancel."""
+
+
+class MomentRows(Protocol):
+    """Rows that DuckDB can read, wherever they lie, and that may become more."""
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there is more."""
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps are known as samples too."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences about what is superseded, left out or unreadable."""
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Look for what is new, and say whether there was any."""
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is, as it was found by the last refresh."""
+
+    def relation(self, connection: Any) -> str:
+        """Return SQL for the rows, with every column of the stream, after registering with ``connection`` what it needs."""
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps, in the order of their steps. The connection belongs to the reading until it ends."""
+
+    def close(self) -> None:
+        """Let go of files. Safe twice."""

@@ -1,0 +1,207 @@
+"""Chunks of rows of a packed recording, read without a join: its rows lie in the order of their steps, and its names as a dictionary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ....protocol import MomentIndex, stream_schema
+from .wanted import Chunk, Wanted
+
+__all__ = ["PackedChunks"]
+
+# The last step of a chunk waits for the rest of it in the next: the fewer chunks, the less is joined.
+_CHUNK_ROWS = 200_000
+_WORDS = ("stat", "name")
+
+
+class PackedChunks:
+    """A Parquet file of the stream ``moments``.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with pq.ParquetFile(path) as file:
+            self._groups = _steps_of_groups(file)
+            self._same = MomentIndex.read_same(file.metadata.metadata)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether every row group begins at or after the step at which the one before it ends, and the columns are the stream's: only then can it be read in chunks."""
+        return self._groups is not None
+
+    def read(self, wanted: Wanted) -> Iterator[Chunk]:
+        """Read the rows that are wanted.
+
+        Raises
+        ------
+        OSError, pyarrow.ArrowException
+            When the file is gone or damaged.
+        """
+        # Rows of a step that may go on in what is read next wait for those.
+        waiting: list[Chunk] = []
+        with pq.ParquetFile(self._path, read_dictionary=list(_WORDS)) as file:
+            places = _Places(wanted)
+            same = self._same_of(wanted)
+            for at, (first, last, _) in enumerate(self._groups or ()):
+                if (wanted.last is not None and first > wanted.last) or (
+                    wanted.first is not None and last < wanted.first
+                ):
+                    continue
+                for chunk in _in_order(file, at, places, wanted, same):
+                    step = chunk["step"]
+                    if waiting:
+                        begin = int(np.searchsorted(step, waiting[0]["step"][0], side="right"))
+                        waiting.append(_slice(chunk, 0, begin))
+                        if begin == len(step):
+                            continue
+                        yield _joined(waiting)
+                    else:
+                        begin = 0
+                    end = int(np.searchsorted(step, step[-1]))
+                    if begin < end:
+                        yield _slice(chunk, begin, end)
+                    waiting = [_slice(chunk, end, len(step))]
+        if waiting:
+            yield _joined(waiting)
+
+    def _same_of(self, wanted: Wanted) -> dict[str, float]:
+        """Return the columns that have one value in all rows that are wanted."""
+        first, *others = [self._same.get(stat, {}) for stat in wanted.names] or [{}]
+        return {
+            name: value
+            for name, value in first.items()
+            if name in wanted.columns and all(other.get(name) == value for other in others)
+        }
+
+
+def _in_order(file: Any, at: int, places: _Places, wanted: Wanted, same: dict[str, float]) -> Iterator[Chunk]:
+    """Read a row group in the order of its steps: little by little where its rows lie so, so that few of them are decoded and held at once."""
+    # What names the rows is read at once: its dictionary, of tens of thousands of names, is built anew by every reading.
+    words = file.read_row_group(at, columns=["step", *_WORDS])
+    step = words["step"].to_numpy()
+    place = np.concatenate([places.find(batch["stat"], batch["name"]) for batch in words.to_batches()])
+    numbers = [name for name in dict.fromkeys([*wanted.columns, *wanted.ranges]) if name not in same]
+    done = 0
+    ordered = not (step[1:] < step[:-1]).any()
+    chunks = []
+    for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=numbers):
+        rows = slice(done, done + batch.num_rows)
+        chunk = _chosen(batch, place[rows], step[rows], wanted, same)
+        done += batch.num_rows
+        if not len(chunk["step"]):
+            continue
+        if ordered:
+            yield chunk
+        else:
+            chunks.append(chunk)
+    if chunks:
+        whole = _joined(chunks)
+        order = np.argsort(whole["step"], kind="stable")
+        yield {name: column[order] for name, column in whole.items()}
+
+
+def _slice(chunk: Chunk, begin: int, end: int) -> Chunk:
+    return {name: column[begin:end] for name, column in chunk.items()}
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+class _Places:
+    """Places of names, looked up once for each dictionary and not for each row."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._of = [
+            (stat, first, pa.array(wanted.names[stat], pa.utf8()))
+            for stat, first in wanted.first_places().items()
+        ]
+        self._dictionary: pa.Array | None = None
+        self._tables: dict[str, NDArray[np.int32]] = {}
+
+    def find(self, stats: pa.DictionaryArray, names: pa.DictionaryArray) -> NDArray[np.int32]:
+        """Return the place of each row; -1 where it is not wanted."""
+        if self._dictionary is None or not names.dictionary.equals(self._dictionary):
+            self._dictionary = names.dictionary
+            self._tables = {stat: self._table(first, wanted) for stat, first, wanted in self._of}
+        name, stat = names.indices.to_numpy(), stats.indices.to_numpy()
+        known = stats.dictionary.to_pylist()
+        if len(known) == 1:
+            table = self._tables.get(known[0])
+            return np.full(len(name), -1, np.int32) if table is None else table[name]
+        found = np.full(len(name), -1, np.int32)
+        for code, text in enumerate(known):
+            if text in self._tables:
+                of = stat == code
+                found[of] = self._tables[text][name[of]]
+        return found
+
+    def _table(self, first: int, wanted: pa.Array) -> NDArray[np.int32]:
+        found = pc.index_in(self._dictionary, value_set=wanted).to_numpy(zero_copy_only=False)
+        return np.where(np.isnan(found), -1, found + first).astype(np.int32)
+
+
+def _chosen(
+    batch: pa.RecordBatch,
+    place: NDArray[np.int32],
+    step: NDArray[np.int64],
+    wanted: Wanted,
+    same: dict[str, float],
+) -> Chunk:
+    keep = place >= 0
+    if wanted.first is not None:
+        keep &= step >= wanted.first
+    if wanted.last is not None:
+        keep &= step <= wanted.last
+    for name, ranges in wanted.ranges.items():
+        column = _numbers(batch[name])
+        keep &= np.any([(column >= low) & (column <= high) for low, high in ranges], axis=0)
+    chunk: Chunk = {
+        "place": place,
+        "step": step,
+        **{
+            name: np.broadcast_to(same[name], len(step)) if name in same else _numbers(batch[name])
+            for name in wanted.columns
+        },
+    }
+    return chunk if keep.all() else {name: column[keep] for name, column in chunk.items()}
+
+
+def _numbers(column: pa.Array) -> NDArray[Any]:
+    # Other programs may have packed what is not known as null.
+    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _steps_of_groups(file: Any) -> list[tuple[int, int, int]] | None:
+    """Return the first and last step of each row group, and its rows; None where they are not in order."""
+    schema, metadata = file.schema_arrow, file.metadata
+    if any(
+        field.name not in schema.names or schema.field(field.name).type != field.type
+        for field in stream_schema("moments")
+    ):
+        return None
+    place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "step")
+    found: list[tuple[int, int, int]] = []
+    for at in range(metadata.num_row_groups):
+        group = metadata.row_group(at)
+        known = group.column(place).statistics
+        if known is None or not known.has_min_max or known.null_count:
+            return None
+        if found and known.min < found[-1][1]:
+            return None
+        found.append((known.min, known.max, group.num_rows))
+    return found

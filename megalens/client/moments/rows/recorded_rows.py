@@ -1,0 +1,163 @@
+"""The stream ``moments`` of a run folder: packed to Parquet, or still growing as an Arrow stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ....protocol import STREAMS, MomentIndex, ProtocolError, StatIndex, stream_schema
+from ...errors import ClientError
+from .duck import duck_cursor
+from .index_sql import stats_of
+from .moment_rows import Progress
+from .packed_chunks import PackedChunks
+from .quoted_path import quoted_path
+from .sql_chunks import sql_chunks
+from .table_rows import TableRows
+from .wanted import Chunk, Wanted
+
+__all__ = ["RecordedRows"]
+
+_STREAM = "moments"
+_MANY_ROWS = 500_000
+
+
+class RecordedRows:
+    """Rows of a run folder. Of a file that grows only what was appended is read again.
+
+    Parameters
+    ----------
+    folder : Path
+        The run folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._packed: tuple[int, int] | None = None
+        self._stats: list[StatIndex] = []
+        self._samples = False
+        self._cut = False
+        self._growing = TableRows()
+        self._offset = 0
+        self._schema: pa.Schema | None = None
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there is more."""
+        if self._packed is not None:
+            return f"p{self._packed[0]:x}-{self._packed[1]:x}"
+        return f"a{self._growing.version}"
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps are known as samples too."""
+        return self._samples if self._packed is not None else self._growing.samples
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is cut short."""
+        return (
+            ["The moments stream ends within a message; it is read up to its last whole one."]
+            if self._cut
+            else []
+        )
+
+    def refresh(self, progress: Progress | None = None) -> bool:
+        """Look for what is new, and say whether there was any."""
+        packed = self._folder / f"{_STREAM}.parquet"
+        if packed.is_file() and not packed.is_symlink():
+            return self._refresh_packed(packed)
+        return self._refresh_growing(self._folder / f"{_STREAM}.arrows")
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is."""
+        return self._stats if self._packed is not None else self._growing.stats()
+
+    def relation(self, connection: Any) -> str:
+        """Return SQL for the rows."""
+        if self._packed is None:
+            return self._growing.relation(connection)
+        return f"SELECT * FROM read_parquet({quoted_path(self._folder / f'{_STREAM}.parquet')})"
+
+    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        if self._packed is None:
+            return self._growing.chunks(connection, wanted)
+        packed = PackedChunks(self._folder / f"{_STREAM}.parquet")
+        if packed.ordered:
+            return packed.read(wanted)
+        return sql_chunks(connection, self.relation(connection), self._stats, wanted)
+
+    def close(self) -> None:
+        """Let go of the rows in memory. Safe twice."""
+        self._growing.close()
+
+    def _refresh_packed(self, path: Path) -> bool:
+        found = path.stat()
+        identity = (found.st_mtime_ns, found.st_size)
+        if identity == self._packed:
+            return False
+        import pyarrow.parquet as pq
+
+        try:
+            metadata = pq.read_metadata(path)
+            missing = STREAMS[_STREAM].lacking(metadata.schema.names)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(path, str(error)) from error
+        if missing:
+            raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
+        self._packed = identity
+        known = MomentIndex.read(metadata.metadata)
+        if known is None:
+            # Packed by another program.
+            with duck_cursor() as connection:
+                known = stats_of(connection, self.relation(connection))
+        self._stats, self._samples = known
+        self._growing.close()
+        self._cut = False
+        return True
+
+    def _refresh_growing(self, path: Path) -> bool:
+        if not path.is_file() or path.is_symlink():
+            return False
+        if os.path.getsize(path) < self._offset:
+            # Another recording took its place.
+            self._growing.close()
+            self._growing, self._offset, self._schema = TableRows(), 0, None
+        batches, more = [], False
+        with pa.OSFile(str(path), "rb") as file:
+            file.seek(self._offset)
+            while True:
+                try:
+                    message = pa.ipc.read_message(file)
+                    if self._schema is None:
+                        self._schema = pa.ipc.read_schema(message)
+                        if not self._schema.equals(stream_schema(_STREAM)):
+                            raise _unreadable(path, "Its columns are not those of the stream moments.")
+                    else:
+                        batch = pa.ipc.read_record_batch(message, self._schema)
+                        batch.validate(full=True)
+                        batches.append(batch)
+                except EOFError:
+                    self._cut = False
+                    break
+                except (pa.ArrowException, OSError, ProtocolError):
+                    # The last message is not whole yet: it is read when it is.
+                    self._cut = True
+                    break
+                self._offset = file.tell()
+                if sum(batch.num_rows for batch in batches) > _MANY_ROWS:
+                    self._growing.append(pa.Table.from_batches(batches))
+                    batches, more = [], True
+        if batches:
+            self._growing.append(pa.Table.from_batches(batches))
+        return more or bool(batches)
+
+
+def _unreadable(path: Path, why: str) -> ClientError:
+    said = why.replace(str(path.parent), "…")[:300]
+    return ClientError(f"Could not read {path.name}. {said}", code="unreadable")

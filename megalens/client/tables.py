@@ -1,0 +1,84 @@
+"""Any stream of a run as a table, one that this version of Megalens does not know too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from ..protocol import Streams
+from .errors import ClientError
+from .query import Query, StepChoice
+
+__all__ = ["Tables"]
+
+
+class Tables:
+    """The streams of a run by name: ``run.table("weight_norms", steps=(10, 20), name="lm_head")``. ``run.table.`` completes their names.
+
+    Parameters
+    ----------
+    streams : Streams
+        What the run may have.
+    read : callable
+        Returns the rows of a stream that match a query.
+    """
+
+    def __init__(self, streams: Streams, read: Callable[[str, Query], pa.Table]) -> None:
+        self._streams = streams
+        self._read = read
+
+    def __call__(self, name: str, steps: StepChoice = None, **where: str | int) -> pa.Table:
+        """Return rows of a stream.
+
+        Parameters
+        ----------
+        name : str
+            Of the stream.
+        steps : int, (first, last) or range, optional
+            One step, inclusive bounds, or a range.
+        **where
+            Columns of text or whole numbers, and what they must equal.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter``, naming the argument.
+        """
+        if name not in self._streams:
+            raise _bad("name", f"one of {', '.join(self._streams)}", name)
+        schema = self._streams[name].schema
+        known = {
+            field.name: str if pa.types.is_string(field.type) else int
+            for field in schema
+            if pa.types.is_string(field.type) or pa.types.is_integer(field.type)
+        }
+        for column, value in where.items():
+            if column not in known:
+                raise _bad(column, f"of one of the columns {', '.join(known)}", value)
+            if type(value) is not known[column]:
+                raise _bad(column, "text" if known[column] is str else "a whole number", value)
+        return self._read(name, replace(Query.of(steps=steps), where=tuple(where.items())))
+
+    def __getattr__(self, name: str) -> pa.Table:
+        if name.startswith("_") or name not in self._streams:
+            raise AttributeError(f"This run has no stream {name!r:.100}. It has {', '.join(self._streams)}.")
+        return self(name)
+
+    __getitem__ = __call__
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._streams]
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._streams)
+
+    def __repr__(self) -> str:
+        return f"Tables({', '.join(self._streams)})"
+
+
+def _bad(argument: str, expected: str, got: object) -> ClientError:
+    return ClientError(
+        f"{argument}=… must be {expected}, and {got!r:.100} came.", code="bad-parameter", field=argument
+    )

@@ -1,0 +1,194 @@
+"""One child process of the engine, as its host sees it."""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from .child import FrameError, pack_frame, read_frame
+from .errors import EngineError
+
+__all__ = ["BUNDLE", "EngineProcess"]
+
+BUNDLE = Path(__file__).with_name("bundle") / "engine.js"
+_MOST_MEMORY = 1 << 30
+_MOST_DATA = 3 << 30
+_MOST_SAID = 4000
+_MOST_WAITING = 10_000
+_END_SECONDS = 2.0
+
+Frame = tuple[dict[str, Any], bytes]
+
+
+class EngineProcess:
+    """A child with V8 in it. One thread at a time uses it; three threads of its own move bytes, so that neither side waits for the other's pipe.
+
+    Parameters
+    ----------
+    bundle : Path
+        What it loads.
+    most_memory, most_data : int
+        Bounds of V8's heap, and of all its data where the platform has such a bound, in bytes.
+
+    Raises
+    ------
+    EngineError
+        ``missing`` when there is no bundle or no process could be started.
+    """
+
+    def __init__(
+        self, bundle: Path = BUNDLE, most_memory: int = _MOST_MEMORY, most_data: int = _MOST_DATA
+    ) -> None:
+        if not bundle.is_file():
+            raise EngineError(
+                "This installation lacks the engine's script. Reinstall megalens; in a checkout run: npm run build:bundles",
+                code="missing",
+            )
+        child = str(Path(__file__).with_name("child.py"))
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, child, str(bundle), str(most_memory), str(most_data)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # An interrupt of the notebook's cell is not for it: the host ends it when its job is given up.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EngineError(
+                f"The engine's process could not be started: {error.strerror}.", code="missing"
+            ) from error
+        self._said = b""
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Frame | EngineError] = queue.SimpleQueue()
+        self._listener = threading.Thread(target=self._listen, name="megalens-engine", daemon=True)
+        self._complaints = threading.Thread(target=self._hear, name="megalens-engine", daemon=True)
+        self._listener.start()
+        self._complaints.start()
+        threading.Thread(target=self._write, name="megalens-engine", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def send(self, message: dict[str, Any], body: bytes | memoryview = b"") -> None:
+        """Hand a message over without waiting.
+
+        Raises
+        ------
+        EngineError
+            ``too-large``.
+        """
+        try:
+            self._outbox.put(pack_frame(message, body))
+        except FrameError as error:
+            raise EngineError(f"{error} Choose fewer layers or steps.", code="too-large") from error
+
+    def receive(self, seconds: float) -> Frame | None:
+        """Wait for the next message; None when the time is over.
+
+        Raises
+        ------
+        EngineError
+            ``ended``, ``memory``, ``missing`` or ``too-large``: the process is gone.
+        """
+        try:
+            frame = self._inbox.get(timeout=max(0.0, seconds))
+        except queue.Empty:
+            return None
+        if isinstance(frame, EngineError):
+            raise frame
+        if frame[0].get("type") == "broken":
+            raise _broken(str(frame[0].get("code")), str(frame[0].get("message")))
+        return frame
+
+    def end(self) -> None:
+        """End the process, at once where it does not go by itself. Safe twice."""
+        self._outbox.put(None)
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process now. Safe twice."""
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        self._outbox.put(None)
+
+    def forget(self) -> None:
+        """Let go of it in a process that was forked off its host's: the pipes stay open there, and must not here."""
+        self._process.returncode = 0
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    # Closing the file object would wait for a lock that a thread held which is not here.
+                    os.close(pipe.fileno())
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        problem: EngineError | None = None
+        try:
+            while (frame := read_frame(self._process.stdout)) is not None:
+                self._inbox.put(frame)
+                if self._inbox.qsize() > _MOST_WAITING:
+                    raise FrameError("The engine sends more than is taken.")
+        except FrameError as error:
+            problem = EngineError(f"{error} Choose fewer layers or steps.", code="too-large")
+        except (OSError, ValueError):
+            pass
+        if problem is not None:
+            self._process.kill()
+        self._complaints.join(_END_SECONDS)
+        self._inbox.put(problem or self._gone())
+
+    def _hear(self) -> None:
+        assert self._process.stderr is not None
+        with suppress(OSError, ValueError):
+            while piece := os.read(self._process.stderr.fileno(), 65536):
+                # Why V8 gave up stands before a long list of addresses.
+                self._said = (self._said + piece)[:_MOST_SAID]
+
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError, ValueError):
+            while (frame := self._outbox.get()) is not None:
+                self._process.stdin.write(frame)
+                self._process.stdin.flush()
+        with suppress(OSError, ValueError):
+            self._process.stdin.close()
+
+    def _gone(self) -> EngineError:
+        said = self._said.decode("utf-8", "replace")
+        if "out of memory" in said.lower() or "MemoryError" in said:
+            return _broken("memory", "")
+        return EngineError(
+            "The engine's process was ended while it worked. Ask again: it is started anew. If it happens again, there may be too little memory.",
+            code="ended",
+        )
+
+
+def _broken(code: str, message: str) -> EngineError:
+    if code == "memory":
+        return EngineError(
+            "The engine ran out of memory for this picture. Choose fewer layers, fewer steps or a stronger reduction.",
+            code="memory",
+        )
+    if code == "missing":
+        return EngineError(
+            f"The engine could not be started: {message}. Reinstall megalens and mini-racer.", code="missing"
+        )
+    return EngineError(message, code=code)

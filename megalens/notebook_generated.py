@@ -1,0 +1,423 @@
+# Generated from protocol/views.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
+# A word such as "forward" is no password.
+# ruff: noqa: S107
+"""The views of a run as a person asks for them in a cell. The widgets, and what draws their pictures, are loaded on first use."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+if TYPE_CHECKING:
+    from .widgets import Heatmap, History, Moments, Scalars, Trend, View
+
+__all__ = ["NotebookViews"]
+
+Layers = str | int | Iterable[int]
+Positions = str | int | Iterable[int]
+Pass = Literal["forward", "backward"]
+Phase = Literal["train", "eval", "generate"]
+Transform = Literal["linear", "log"]
+Statistic = Literal["mean", "std", "min", "max", "rms", "abs_mean", "nonfinite"]
+Measured = Literal["param", "grad", "activation", "dgrad", "residual", "residual_dgrad"]
+MomentStatistic = Literal[
+    "l2",
+    "rms",
+    "mean",
+    "variance",
+    "std",
+    "skewness",
+    "kurtosis",
+    "excess_kurtosis",
+    "min",
+    "max",
+    "nonfinite",
+]
+
+_V = TypeVar("_V", bound="View")
+
+
+class NotebookViews(ABC):
+    """The views, which take exactly the options of ``protocol/views.schema.json`` and return a widget that draws in the cell."""
+
+    def heatmap(
+        self,
+        flag: str,
+        *,
+        part: str | None = None,
+        layers: Layers = "1",
+        step: int | None = None,
+        sample: int = 0,
+        head: int = 0,
+        scale: Literal["shared", "own"] = "shared",
+        transform: Transform = "linear",
+        phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = "forward",
+    ) -> Heatmap:
+        """Draw one flag as position × tile, one layer or small multiples, with a step slider.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        part : str, optional
+            Named part (q, k, v …); the first when absent.
+        layers : str, int or iterable of int
+            Layers to draw, such as '1-4,7' or 'all'; more than one makes small multiples. Numbers will do
+            too, such as ``3`` or ``range(1, 5)``.
+        step : int, optional
+            Step to draw; follows the newest when absent.
+        sample : int
+            Sample of the batch, counted from 0.
+        head : int
+            Head, where the tensor has a head axis, counted from 0.
+        scale : {"shared", "own"}
+            One colour scale for all layers, or one each.
+        transform : {"linear", "log"}
+            Scale of the values; log is symmetric about zero for signed values.
+        phase : {"train", "eval", "generate"}
+            What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that
+            replicas never mix.
+        pass_ : {"forward", "backward"}
+            backward shows the gradients of the same tensors. Python calls it pass_.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Heatmap
+
+        options = {
+            "flag": flag,
+            "part": part,
+            "layers": layers,
+            "step": step,
+            "sample": sample,
+            "head": head,
+            "scale": scale,
+            "transform": transform,
+            "phase": phase,
+            "rank": rank,
+            "pass": pass_,
+        }
+        return self._show(Heatmap, options)
+
+    def trend(
+        self,
+        flag: str,
+        *,
+        part: str | None = None,
+        layers: Layers = "all",
+        statistic: Statistic = "rms",
+        kind: Literal["lines", "heatmap"] = "lines",
+        steps: Sequence[int] | None = None,
+        transform: Transform = "linear",
+        phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = "forward",
+        positions: Positions = "all",
+        vector: int = 0,
+        interval: Literal["none", "std", "ci95"] = "none",
+    ) -> Trend:
+        """Draw a statistic of one flag per layer over steps, as lines or as layer × step cells.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        part : str, optional
+            Named part (q, k, v …); the first when absent.
+        layers : str, int or iterable of int
+            Layers to draw, such as '1-4,7' or 'all'. Numbers will do too, such as ``3`` or ``range(1, 5)``.
+        statistic : str
+            Over the finite traced values of a layer and step; nonfinite counts the others. One of ``mean``,
+            ``std``, ``min``, ``max``, ``rms``, ``abs_mean``, ``nonfinite``.
+        kind : {"lines", "heatmap"}
+            A line for each layer, or layer × step cells.
+        steps : (int, int), optional
+            First and last step, both included; all steps when absent.
+        transform : {"linear", "log"}
+            Scale of the values; log is symmetric about zero for signed values.
+        phase : {"train", "eval", "generate"}
+            What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that
+            replicas never mix.
+        pass_ : {"forward", "backward"}
+            backward shows the gradients of the same tensors. Python calls it pass_.
+        positions : str, int or iterable of int
+            Positions that enter, counted from 0, such as '0-15,31' or 'all'. Tensors without a position
+            axis enter whole. Numbers will do too, such as ``3`` or ``range(1, 5)``.
+        vector : int
+            Which vector of a projection, counted from 0. Other tensors have none.
+        interval : {"none", "std", "ci95"}
+            Band about the mean (only with the statistic mean), over positions and samples: one standard
+            deviation, or a 95 % confidence interval. The interval takes positions for independent, which
+            neighbours are not: the true one is wider.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Trend
+
+        options = {
+            "flag": flag,
+            "part": part,
+            "layers": layers,
+            "statistic": statistic,
+            "kind": kind,
+            "steps": steps,
+            "transform": transform,
+            "phase": phase,
+            "rank": rank,
+            "pass": pass_,
+            "positions": positions,
+            "vector": vector,
+            "interval": interval,
+        }
+        return self._show(Trend, options)
+
+    def history(
+        self,
+        flag: str,
+        *,
+        part: str | None = None,
+        layers: Layers = "all",
+        layer: int | None = None,
+        step: int | None = None,
+        statistic: Statistic = "rms",
+        steps: Sequence[int] | None = None,
+        sample: int = 0,
+        head: int = 0,
+        transform: Transform = "linear",
+        phase: Phase = "train",
+        rank: int | None = None,
+        pass_: Pass = "forward",
+    ) -> History:
+        """Draw a statistic of one flag as layer × step and, below it, the tensor of the chosen layer and step, with a slider over the steps.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        part : str, optional
+            Named part (q, k, v …); the first when absent.
+        layers : str, int or iterable of int
+            Layers of the map, such as '1-4,7' or 'all'. Numbers will do too, such as ``3`` or ``range(1,
+            5)``.
+        layer : int, optional
+            Layer whose tensor is drawn; the first when absent.
+        step : int, optional
+            Step whose tensor is drawn; follows the newest when absent.
+        statistic : str
+            Colour of the map, over the finite traced values of a layer and step; nonfinite counts the
+            others. One of ``mean``, ``std``, ``min``, ``max``, ``rms``, ``abs_mean``, ``nonfinite``.
+        steps : (int, int), optional
+            First and last step of the map, both included; all when absent.
+        sample : int
+            Sample of the batch, counted from 0.
+        head : int
+            Head, where the tensor has a head axis, counted from 0.
+        transform : {"linear", "log"}
+            Scale of the values; log is symmetric about zero for signed values.
+        phase : {"train", "eval", "generate"}
+            What the model was doing.
+        rank : int, optional
+            Global rank whose rows are shown; of each layer the lowest that has it when absent, so that
+            replicas never mix.
+        pass_ : {"forward", "backward"}
+            backward shows the gradients of the same tensors. Python calls it pass_.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import History
+
+        options = {
+            "flag": flag,
+            "part": part,
+            "layers": layers,
+            "layer": layer,
+            "step": step,
+            "statistic": statistic,
+            "steps": steps,
+            "sample": sample,
+            "head": head,
+            "transform": transform,
+            "phase": phase,
+            "rank": rank,
+            "pass": pass_,
+        }
+        return self._show(History, options)
+
+    def explore(
+        self,
+        stat: Measured | MomentStatistic = "grad",
+        statistic: MomentStatistic | None = None,
+        kind: Literal["overview", "lines", "layers", "layer_map", "item_map", "tensors", "table"] = "lines",
+        *,
+        by: str | Sequence[str] = ("layer",),
+        pattern: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        steps: Sequence[int] | None = None,
+        step: int | None = None,
+        marks: Literal["lines", "bars"] = "lines",
+        x: Literal["step", "samples"] = "step",
+        show: Literal["raw", "relative", "delta", "percent"] = "raw",
+        ratio: Literal["none", "grad_to_param", "gain"] = "none",
+        transform: Transform = "linear",
+        smoothing: int = 0,
+        mixed: bool = False,
+        series: int = 40,
+        runs: Any = (),
+        compare: Literal["overlay", "difference", "ratio"] = "overlay",
+        derive: str | None = None,
+        filter: str | None = None,
+    ) -> Moments:
+        """Draw the statistics of parameters, gradients and activations, over any grouping of tensors.
+
+        ``run.explore("residual", "kurtosis", by="layer")``. The widget's ``.df`` has the same rows as a
+        ``pandas.DataFrame``.
+
+        Parameters
+        ----------
+        stat : str
+            What was measured. One of ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``,
+            ``residual_dgrad``. The name of a statistic is taken for ``statistic``, and gradients for what
+            was measured: ``run.explore(stat="kurtosis")`` is ``run.explore("grad", "kurtosis")``.
+        statistic : str, optional
+            What is read of it; nonfinite is the number of NaN and infinite values. One of ``l2``, ``rms``,
+            ``mean``, ``variance``, ``std``, ``skewness``, ``kurtosis``, ``excess_kurtosis``, ``min``,
+            ``max``, ``nonfinite``. ``l2`` when absent.
+        kind : str
+            lines: each group over steps. overview: total, largest moves and families. layers: each layer at
+            one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps.
+            table: the rows. One of ``overview``, ``lines``, ``layers``, ``layer_map``, ``item_map``,
+            ``tensors``, ``table``.
+        by : str or sequence of str
+            Columns that make a group: name, layer, stack, family, kind, module_type, item_type, role,
+            expert, rank, stage, capture; an empty list is the total.
+        pattern : str, optional
+            Regular expression whose groups are the column 'capture'; names in which it finds nothing are
+            left out.
+        where : mapping, optional
+            Which tensors take part, by the same columns, such as {'layer': '0-3', 'role': 'output', 'name':
+            'mlp'}.
+        steps : (int, int), optional
+            First and last step, both included; all steps when absent.
+        step : int, optional
+            Step of the layer chart; follows the newest when absent.
+        marks : {"lines", "bars"}
+            How the layer chart is drawn.
+        x : {"step", "samples"}
+            What the horizontal axis is.
+        show : str
+            The numbers as they are; divided by the first of their series; minus it; or the change from it
+            in per cent. The first is that of the whole run. One of ``raw``, ``relative``, ``delta``,
+            ``percent``.
+        ratio : {"none", "grad_to_param", "gain"}
+            grad_to_param: gradients over parameters, by the same names. gain: what comes out of a module
+            over what goes in (of dgrads in over out: the way the gradient goes).
+        transform : {"linear", "log"}
+            Scale of the values.
+        smoothing : int
+            Trailing mean over this many points; 0 draws the numbers as they are.
+        mixed : bool
+            Let inputs and outputs of modules enter one group, where the same values may count twice.
+        series : int
+            At most so many lines: those with the largest values. The caption says what is left out.
+        runs : run, str or sequence of them
+            Other runs, or their ids, to compare with.
+        compare : {"overlay", "difference", "ratio"}
+            The runs over one another, or what each of the others is minus, or over, this one.
+        derive : str, optional
+            Of the table: new columns as expressions of arquero, such as 'share = d.value /
+            op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one
+            group.
+        filter : str, optional
+            Of the table: which rows it shows, as an expression of arquero, such as 'd.value >
+            op.mean(d.value)'.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Moments
+
+        options = {
+            "stat": stat,
+            "statistic": statistic,
+            "kind": kind,
+            "by": by,
+            "pattern": pattern,
+            "where": {} if where is None else where,
+            "steps": steps,
+            "step": step,
+            "marks": marks,
+            "x": x,
+            "show": show,
+            "ratio": ratio,
+            "transform": transform,
+            "smoothing": smoothing,
+            "mixed": mixed,
+            "series": series,
+            "runs": runs,
+            "compare": compare,
+            "derive": derive,
+            "filter": filter,
+        }
+        return self._show(Moments, options)
+
+    def scalars_view(
+        self,
+        names: str | Sequence[str] | None = None,
+        *,
+        steps: Sequence[int] | None = None,
+        x: Literal["step", "time"] = "step",
+        transform: Transform = "linear",
+        smoothing: int = 0,
+    ) -> Scalars:
+        """Draw named scalars over steps or time.
+
+        Parameters
+        ----------
+        names : str or sequence of str, optional
+            Names to draw; when absent every name that has 'loss' in it, or else all.
+        steps : (int, int), optional
+            First and last step, both included; all steps when absent.
+        x : {"step", "time"}
+            What the horizontal axis is.
+        transform : {"linear", "log"}
+            Scale of the values.
+        smoothing : int
+            Trailing mean over this many points; 0 draws the numbers as they are.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Scalars
+
+        options = {
+            "names": names,
+            "steps": steps,
+            "x": x,
+            "transform": transform,
+            "smoothing": smoothing,
+        }
+        return self._show(Scalars, options)
+
+    @abstractmethod
+    def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
+        """Return a widget of one kind on this run. The options are checked by the widget."""

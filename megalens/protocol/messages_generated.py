@@ -1,0 +1,691 @@
+"""The messages of ``protocol/messages.schema.json`` as types.
+
+Generated from ``protocol/messages.schema.json`` by ``scripts/message_types.py``. Do not edit: run ``make generate``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    # Annotations are never evaluated here, so that Python 3.10 needs no other package for it.
+    from typing import NotRequired
+
+__all__ = [
+    "Announce",
+    "Budget",
+    "CompressorInfo",
+    "CompressorSetting",
+    "Config",
+    "ConfigPatch",
+    "Configure",
+    "Configured",
+    "Control",
+    "Dropped",
+    "ErrorCode",
+    "ErrorMessage",
+    "FlagInfo",
+    "FlagSetting",
+    "Goodbye",
+    "Hello",
+    "HelloResumed",
+    "Join",
+    "KindInfo",
+    "Layout",
+    "Limits",
+    "Message",
+    "Mode",
+    "Model",
+    "NonFinite",
+    "NonFiniteFirst",
+    "NonFiniteMoments",
+    "NonFiniteMomentsFirst",
+    "Origin",
+    "Overhead",
+    "Pass",
+    "Peer",
+    "Perturb",
+    "PerturbSite",
+    "Phase",
+    "Place",
+    "Probes",
+    "RankState",
+    "Recording",
+    "Role",
+    "RunInfo",
+    "RunState",
+    "SiteInfo",
+    "Statistics",
+    "Status",
+    "Stream",
+    "StreamField",
+    "StreamPolicy",
+    "StreamPolicyDrop",
+    "StreamPolicyNonfinite",
+    "StreamPolicyPacking",
+    "StreamStatus",
+    "StreamStatusNonfinite",
+]
+
+Role = Literal["producer", "viewer"]
+"""What a connection is for."""
+
+Phase = Literal["train", "eval", "generate"]
+"""What the model was doing."""
+
+Pass = Literal["forward", "backward"]
+"""Whether values are what a forward pass gave or their gradients."""
+
+Control = Literal["pause", "watched", "perturb"]
+"""What viewers may do to the training beyond looking, where its script allows it: pause (also single steps), watched (train only while a viewer is attached), perturb."""
+
+RunState = Literal["waiting", "training", "paused", "idle", "finished", "lost"]
+"""waiting: no producer yet; training: steps arrive; paused: the training waits at a step because somebody asked for it; idle: a producer is attached and no step ended for 3 s; finished: the producer said goodbye; lost: the producer went without a goodbye."""
+
+ErrorCode = Literal[
+    "bad-message",
+    "bad-frame",
+    "too-large",
+    "unauthorized",
+    "forbidden",
+    "version-mismatch",
+    "join-expected",
+    "not-found",
+    "unknown-flag",
+    "unknown-layer",
+    "unavailable-flag",
+    "unknown-compressor",
+    "bad-parameter",
+    "bad-reduction",
+    "bad-vectors",
+    "no-producer",
+    "refused",
+    "internal",
+]
+"""Stable machine-readable reason."""
+
+
+class Peer(TypedDict):
+    """How a program names itself: shown to other viewers and kept in the audit stream."""
+
+    name: str
+    """Such as 'panel', 'kernel', 'tail', 'tracer'."""
+    version: str
+    user: NotRequired[str]
+    """The person, where the program knows."""
+
+
+class RunInfo(TypedDict):
+    """What identifies a run."""
+
+    id: str
+    name: str
+    started: float
+    """Seconds since the epoch."""
+
+
+class Model(TypedDict):
+    """What the traced model is."""
+
+    name: str
+    adapter: NotRequired[str]
+    """Which adapter found the trace points."""
+    layers: int
+    hidden: NotRequired[int | None]
+    heads: NotRequired[int | None]
+    kv_heads: NotRequired[int | None]
+    vocabulary: NotRequired[int | None]
+    parameters: NotRequired[int | None]
+    dtype: NotRequired[str | None]
+    device: NotRequired[str | None]
+
+
+class Layout(TypedDict):
+    """Parallel layout of the job."""
+
+    world_size: int
+    tp: int
+    pp: int
+    dp: int
+    vpp: NotRequired[int]
+    """Model chunks per pipeline stage."""
+    ep: NotRequired[int]
+    cp: NotRequired[int]
+    ranks: NotRequired[list[Place]]
+    """Where each rank stands; absent where nobody told."""
+
+
+class Place(TypedDict):
+    """Coordinates of one rank, each counted from 0."""
+
+    rank: int
+    tp: int
+    pp: int
+    dp: int
+    host: NotRequired[str]
+
+
+class Origin(TypedDict):
+    """Where the rows come from when no tracer of ours sends them."""
+
+    kind: Literal["foreign", "replay"]
+    """foreign: another program's hub, translated; replay: a recorded run, sent again."""
+    name: NotRequired[str]
+    """The dialect that the foreign hub speaks, or the run that is replayed."""
+    steps: Literal["counted", "inferred"]
+    """inferred: the peer sends no step numbers, and they were made out from the order of what it sends."""
+    speed: NotRequired[float]
+    """Of a replay, relative to the time when it was recorded."""
+
+
+class KindInfo(TypedDict):
+    """One kind of perturbation, with the JSON Schema of its parameters."""
+
+    name: str
+    title: str
+    description: str
+    schema: dict[str, Any]
+
+
+class SiteInfo(TypedDict):
+    """One place of the model that can be perturbed."""
+
+    name: str
+    """weight, calculation or system."""
+    title: str
+    layers: list[int]
+    kinds: list[KindInfo]
+    reason: NotRequired[str]
+    """Why it is not available; absent when it is."""
+
+
+class FlagInfo(TypedDict):
+    """One trace point that a picker can offer."""
+
+    name: str
+    title: str
+    """In words, such as 'MLP1 output'."""
+    layers: list[int]
+    """Layers where it exists; empty when the model has no such point."""
+    parts: list[str]
+    axes: list[str]
+    """Axis names of one sample after the batch axis, such as ['position', 'feature'] or ['head', 'query', 'key']."""
+    features: NotRequired[int | None]
+    """Size of the last axis of all parts together, where known before the first step."""
+    bytes_per_layer: float | None
+    """Uncompressed float32 bytes per sample, layer and forward pass, where known: what the size estimate starts from."""
+    reason: NotRequired[str]
+    """Why it is not available; absent when it is."""
+
+
+class CompressorInfo(TypedDict):
+    """One compressor that a picker can offer, with the JSON Schema of its parameters."""
+
+    name: str
+    title: str
+    description: str
+    schema: dict[str, Any]
+    """JSON Schema of params: an object schema with title, default and description on each property."""
+
+
+class CompressorSetting(TypedDict):
+    """A compressor by name with its parameters."""
+
+    name: str
+    params: NotRequired[dict[str, Any]]
+
+
+class FlagSetting(TypedDict):
+    """How one flag is traced. Absent members take their defaults: all layers, every step, phase train, one sample, the forward pass, the first data-parallel replica."""
+
+    layers: NotRequired[str]
+    """'all' or ranges such as '1-4,7'."""
+    every: NotRequired[int]
+    """Trace every n-th step."""
+    phases: NotRequired[list[Phase]]
+    samples: NotRequired[int | None]
+    """First samples of each micro-batch that are kept; null keeps all."""
+    compressor: CompressorSetting
+    passes: NotRequired[list[Pass]]
+    """backward is the gradient of the loss with respect to the same tensor."""
+    replicas: NotRequired[Literal["first", "all"]]
+    """Whether every data-parallel replica is traced, or the first only."""
+
+
+class PerturbSite(TypedDict):
+    """What is done at one site. Absent members take their defaults: all layers, phase train."""
+
+    kind: CompressorSetting
+    """Name of the kind, with its parameters."""
+    layers: NotRequired[str]
+    """'all' or ranges such as '1-4,7'."""
+    phases: NotRequired[list[Phase]]
+
+
+class Perturb(TypedDict):
+    """An armed perturbation. It ends by itself."""
+
+    sites: dict[str, PerturbSite]
+    """By name of the site."""
+    seed: NotRequired[int]
+    """The same seed gives the same perturbation; 0 when absent."""
+    steps: NotRequired[int]
+    """Training steps after which it disarms itself; 100 when absent."""
+    until: NotRequired[int]
+    """Last step that it touches. Only in what is in force, never in a patch."""
+
+
+class Mode(TypedDict):
+    """Whether the training waits. Absent members are off."""
+
+    paused: NotRequired[bool]
+    """Every rank waits before the same step."""
+    steps: NotRequired[int]
+    """In a patch: take this many steps, then be paused."""
+    while_watched: NotRequired[bool]
+    """Train only while a viewer is attached."""
+
+
+class Config(TypedDict):
+    """What is in force: settings by flag name (a flag that is not there is off), an armed perturbation, a mode, a budget."""
+
+    flags: dict[str, FlagSetting]
+    perturb: NotRequired[Perturb]
+    mode: NotRequired[Mode]
+    budget: NotRequired[float | None]
+    """What tracing may cost, as per cent of step time; null or absent: not limited."""
+
+
+class ConfigPatch(TypedDict):
+    """A change to a Config: each named flag is replaced, null switches it off, the others stay. perturb is replaced as a whole, null disarms. Members of mode that are not named stay."""
+
+    flags: dict[str, FlagSetting | None]
+    perturb: NotRequired[Perturb | None]
+    mode: NotRequired[Mode]
+    budget: NotRequired[float | None]
+    """What tracing may cost, as per cent of step time; null or absent: not limited."""
+
+
+class Limits(TypedDict):
+    """Bounds that the hub enforces."""
+
+    max_message_bytes: int
+    viewer_queue_bytes: int
+    backlog_bytes: int
+
+
+class Probes(TypedDict):
+    """Whether every installed probe fired in the last traced step."""
+
+    fired: int
+    expected: int
+    missing: list[str]
+    """Names such as 'MLP1_mat_mul layer 3', at most 50."""
+
+
+class Overhead(TypedDict):
+    """What the tracer measured of its own cost, as per cent of step time, with a 95 % interval."""
+
+    percent: float
+    low: float
+    high: float
+
+
+class NonFiniteFirst(TypedDict):
+    """NonFiniteFirst."""
+
+    step: int
+    layer: int
+    flag: str
+
+
+class NonFiniteMomentsFirst(TypedDict):
+    """NonFiniteMomentsFirst."""
+
+    step: int
+    stat: str
+    name: str
+
+
+class NonFiniteMoments(TypedDict):
+    """The same of the stream moments: non-finite values of whole tensors at the steps that are logged. Absent: there were none."""
+
+    count: int
+    first: NonFiniteMomentsFirst
+
+
+class NonFinite(TypedDict):
+    """Non-finite entries of traced tensors seen so far and where the first one was."""
+
+    count: int
+    first: NotRequired[NonFiniteFirst]
+    moments: NotRequired[NonFiniteMoments]
+    """The same of the stream moments: non-finite values of whole tensors at the steps that are logged. Absent: there were none."""
+
+
+class Dropped(TypedDict):
+    """Rows that did not arrive somewhere, by where they were given up."""
+
+    producer: int
+    """Rows that the tracer gave up because its queue was full."""
+    viewer: int
+    """Rows that this viewer was not sent because it was slow; a newer row of the same flag and layer came instead."""
+    recorder: int
+    """Rows that the recording lacks."""
+
+
+class Recording(TypedDict):
+    """State of the recording; no path crosses the wire."""
+
+    state: Literal["off", "on", "failed", "closed"]
+    bytes: NotRequired[int]
+    message: NotRequired[str]
+    """What went wrong, when failed."""
+    missing_steps: NotRequired[list[list[int]]]
+    """Inclusive ranges of steps that the recording lacks."""
+
+
+class RankState(TypedDict):
+    """How one training process is."""
+
+    rank: int
+    name: NotRequired[str]
+    """Such as 'rank 3 (tp 1, pp 1) on node-2'."""
+    state: Literal["training", "paused", "idle", "silent", "lost", "finished"]
+    """silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye."""
+    step: int
+    seconds: NotRequired[float]
+    """Since something was heard of it."""
+
+
+class Budget(TypedDict):
+    """What tracing costs by comparison of traced and untraced steps in random order, and what was given up to stay inside of the limit."""
+
+    limit: float
+    """Per cent of step time."""
+    state: Literal["measuring", "inside", "over"]
+    """measuring: too few steps for an answer; over: nothing is left to give up."""
+    percent: NotRequired[float]
+    low: NotRequired[float]
+    high: NotRequired[float]
+    """95 % interval."""
+    steps: NotRequired[int]
+    """Steps compared."""
+    gave_up: list[str]
+    """Sentences, in the order in which it was given up."""
+
+
+class StreamField(TypedDict):
+    """One column of a stream. Types of later versions may come: a reader that does not know one keeps the stream away from itself, and says so."""
+
+    name: str
+    type: str
+    """int64, int32, float64, utf8, list<int32>, list<float32> or list<utf8>."""
+    doc: NotRequired[str]
+    absent: NotRequired[str]
+    """nan: the column came later, and is read as NaN from a recording that lacks it."""
+
+
+class StreamPolicyDrop(TypedDict):
+    """What a slow viewer's full queue gives up: streams of a lower order first. Absent: never."""
+
+    order: int
+    covered_first: NotRequired[bool]
+    """First the frames of which every row's identity has a newer row in the queue."""
+
+
+class StreamPolicyNonfinite(TypedDict):
+    """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
+
+    counts: NotRequired[list[str]]
+    values: NotRequired[list[str]]
+    first: NotRequired[list[str]]
+
+
+class StreamPolicyPacking(TypedDict):
+    """How a closed recording is packed to Parquet."""
+
+    group_rows: NotRequired[int]
+    group_bytes: NotRequired[int]
+    null_marks: NotRequired[bool]
+    """Whether columns carry marks of nulls, which no stream has."""
+    dictionary: NotRequired[list[str]]
+    """Columns whose values come again; all when absent."""
+    fast: NotRequired[list[str]]
+    """Columns that hardly repeat: LZ4 in place of zstd."""
+
+
+class StreamPolicy(TypedDict):
+    """How every room treats a stream. README.md says what each member means."""
+
+    keep: str
+    """What the hub keeps for viewers that come later: all rows, or the newest frames."""
+    hub_bytes: NotRequired[int]
+    """Of the newest frames, so many bytes at most; limits.backlog_bytes when absent or larger."""
+    drop: NotRequired[StreamPolicyDrop]
+    """What a slow viewer's full queue gives up: streams of a lower order first. Absent: never."""
+    identity: NotRequired[list[str]]
+    """Columns that say what a row is about: a newer row of the same identity takes its place."""
+    newer: NotRequired[str]
+    """Column that rises within an identity: tells rows that come a second time."""
+    memory_bytes: NotRequired[int]
+    """Bound in a kernel."""
+    page_bytes: NotRequired[int]
+    """Bound in a browser's page."""
+    row_bytes: NotRequired[int]
+    """What a row costs beside the values of its lists: to thin out steps before rows are read."""
+    shape: NotRequired[str]
+    """Column whose product says how many float32 values a row has."""
+    replay_order: NotRequired[int]
+    """Of rows of one step, streams of a lower order are replayed first."""
+    marks_step: NotRequired[bool]
+    """Whether a row says that its step was reached; true when absent."""
+    ask: NotRequired[dict[str, str]]
+    """Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite. The step can always be."""
+    nonfinite: NotRequired[StreamPolicyNonfinite]
+    """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
+    packing: NotRequired[StreamPolicyPacking]
+    """How a closed recording is packed to Parquet."""
+
+
+class Stream(TypedDict):
+    """One stream as it is declared: what a row is, its columns in order, and how every room treats it."""
+
+    title: str
+    doc: NotRequired[str]
+    instrument: NotRequired[str]
+    """Which instrument fills it."""
+    policy: StreamPolicy
+    fields: list[StreamField]
+
+
+class StreamStatusNonfinite(TypedDict):
+    """StreamStatusNonfinite."""
+
+    count: int
+    first: dict[str, Any]
+    """The columns that the policy names, of the first such row."""
+
+
+class StreamStatus(TypedDict):
+    """What has come of one stream so far."""
+
+    rows: int
+    bytes: int
+    """Of all frames together."""
+    first_step: NotRequired[int | None]
+    last_step: NotRequired[int | None]
+    dropped: NotRequired[int]
+    """Rows that this viewer was not sent because it was slow; status.dropped.viewer is the sum. Absent: none."""
+    nonfinite: NotRequired[StreamStatusNonfinite]
+
+
+class Join(TypedDict):
+    """First message of every connection, client to hub."""
+
+    type: Literal["join"]
+    protocol: str
+    """megalens.v1."""
+    role: Role
+    peer: Peer
+    since: NotRequired[int | None]
+    """Last sequence number that this viewer has, or null for a first connection."""
+    run: NotRequired[str]
+    """Run that since belongs to; another run's since is ignored."""
+    backlog: NotRequired[int]
+    """How many bytes of past tensors frames to send at most, and of moments frames as many more; scalars and audit always come whole. Absent: the hub's own bound."""
+
+
+class Announce(TypedDict):
+    """Producer to hub after hello: what it can trace. A later announce of the same rank replaces it."""
+
+    type: Literal["announce"]
+    rank: int
+    run_name: NotRequired[str]
+    model: Model
+    layout: Layout
+    flags: list[FlagInfo]
+    compressors: list[CompressorInfo]
+    config: Config
+    versions: dict[str, str]
+    """Such as {megalens, torch, python}."""
+    controls: NotRequired[list[Control]]
+    """What viewers may do beyond looking. Absent: nothing."""
+    sites: NotRequired[list[SiteInfo]]
+    """What can be perturbed, where controls has perturb."""
+    streams: NotRequired[dict[str, Stream]]
+    """Streams by name, beside those of streams.json, that this producer sends."""
+    statistics: NotRequired[Statistics]
+    origin: NotRequired[Origin]
+    leader: NotRequired[int]
+    """Rank that answers configure for this one. Absent: this one itself."""
+
+
+class Statistics(TypedDict):
+    """What is logged to the stream moments, each every so many steps. Absent: nothing is."""
+
+    param: NotRequired[int]
+    grad: NotRequired[int]
+    activation: NotRequired[int]
+    dgrad: NotRequired[int]
+    residual: NotRequired[int]
+    residual_dgrad: NotRequired[int]
+
+
+class HelloResumed(TypedDict):
+    """Present when join named since: what cannot be caught up."""
+
+    since: int
+    missed_frames: int
+    """Frames after since that the buffer no longer holds or the backlog bound left out."""
+    missed_rows: int
+    first_step: NotRequired[int | None]
+    last_step: NotRequired[int | None]
+
+
+class Hello(TypedDict):
+    """Hub to client: the answer to join, and again to every viewer when a producer announces."""
+
+    type: Literal["hello"]
+    protocol: Literal["megalens.v1"]
+    run: RunInfo
+    seq: int
+    """Newest sequence number that the hub has given out."""
+    resumed: NotRequired[HelloResumed]
+    """Present when join named since: what cannot be caught up."""
+    model: Model | None
+    """null until a producer has announced."""
+    layout: Layout | None
+    flags: list[FlagInfo]
+    compressors: list[CompressorInfo]
+    config: Config
+    limits: Limits
+    versions: dict[str, str]
+    controls: NotRequired[list[Control]]
+    """What viewers may do beyond looking. Absent: nothing."""
+    sites: NotRequired[list[SiteInfo]]
+    """What can be perturbed, where controls has perturb."""
+    streams: NotRequired[dict[str, Stream]]
+    """Every stream of the run by name, those that this version of the protocol does not know too."""
+    statistics: NotRequired[Statistics]
+    origin: NotRequired[Origin]
+
+
+class Configure(TypedDict):
+    """Viewer to hub, hub to producers: change what is traced, at any time."""
+
+    type: Literal["configure"]
+    id: str
+    """Chosen by the viewer; every answer carries it. The hub adds a prefix towards producers so that two viewers' ids never meet."""
+    patch: ConfigPatch
+
+
+class Configured(TypedDict):
+    """Producer to hub, hub to all viewers: twice for each configure, first when accepted (applied false, the step from which it can apply), then when applied."""
+
+    type: Literal["configured"]
+    id: str
+    applied: bool
+    step: int
+    config: Config
+    by: NotRequired[Peer]
+    time: NotRequired[float]
+    """Seconds since the epoch, the hub's clock."""
+
+
+class Status(TypedDict):
+    """How the run is. Producer to hub with what a producer knows, hub to viewers with everything, at most every 500 ms and at least every 2 s."""
+
+    type: Literal["status"]
+    state: RunState
+    step: int
+    """Newest step; 0 before the first."""
+    time: NotRequired[float]
+    probes: NotRequired[Probes]
+    overhead: NotRequired[Overhead]
+    nonfinite: NotRequired[NonFinite]
+    dropped: NotRequired[Dropped]
+    bytes_per_step: NotRequired[float]
+    """Mean size of the tensors frames of the last steps."""
+    viewers: NotRequired[int]
+    producers: NotRequired[list[int]]
+    """Ranks that are attached now."""
+    recording: NotRequired[Recording]
+    warnings: NotRequired[list[str]]
+    """Sentences for the user, such as 'The hub was restarted at step 812'."""
+    ranks: NotRequired[list[RankState]]
+    """Every training process that was heard of, by rank."""
+    streams: NotRequired[dict[str, StreamStatus]]
+    """What has come so far, by stream; one that is not here has no rows."""
+    budget: NotRequired[Budget]
+    perturbed_steps: NotRequired[int]
+    """Steps that a perturbation has touched so far."""
+
+
+class ErrorMessage(TypedDict):
+    """Something was refused. The connection stays open unless a close follows."""
+
+    type: Literal["error"]
+    code: ErrorCode
+    message: str
+    """One or two sentences: what was expected, what came, what to try."""
+    reply_to: NotRequired[str]
+    """id of the configure that it answers."""
+    field: NotRequired[str]
+    """Dotted path of the field at fault, such as flags.MLP1_mat_mul.compressor.params.reduction."""
+    column: NotRequired[int]
+    """Column of the fault inside an expression, counted from 1."""
+    expected: NotRequired[str]
+    got: NotRequired[str]
+
+
+class Goodbye(TypedDict):
+    """Either side ends on purpose: a producer that finished training, a hub that shuts down, a viewer that leaves."""
+
+    type: Literal["goodbye"]
+    reason: Literal["finished", "shutdown", "leaving"]
+    message: NotRequired[str]
+
+
+Message: TypeAlias = "Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye"
+"""Every JSON control message of the megalens.v1 protocol. Binary frames are described in README.md."""

@@ -1,0 +1,131 @@
+"""Texts of ranges such as ``'1-4,7'``: which numbers a person, a message or a filter names. The twin of ``src/protocol/ranges.ts``.
+
+Ranges stay pairs of bounds and are never written out as numbers, so that ``'0-999999999'`` takes no memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from .errors import ProtocolError
+
+__all__ = ["Ranges", "in_ranges", "join_numbers", "parse_layers", "ranges_text", "read_ranges"]
+
+Ranges = tuple[tuple[int, int], ...]
+"""Inclusive bounds."""
+
+# 15 digits are whole numbers in JavaScript, too.
+_PIECE = re.compile(r"[ \t]*([0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]*")
+_MOST_CHARACTERS = 10_000
+_MOST_NUMBERS = 100_000
+_TEXTS = "'all' or ranges such as '1-4,7'"
+
+
+def read_ranges(value: Any, field: str, code: str = "bad-parameter") -> Ranges | None:
+    """Return inclusive ranges, or None for what leaves nothing out: ``None`` and ``'all'``.
+
+    Parameters
+    ----------
+    value : int, str, range or iterable of int, or None
+        ``3``, ``"0-3,7"``, ``range(4)``, ``[0, 2]``, ``"all"``. The ranges of a text stay as they are written.
+    field : str
+        Its name, for the error.
+    code : str
+        Code of the error.
+
+    Raises
+    ------
+    ProtocolError
+        Naming the field.
+    """
+    if value is None or (isinstance(value, str) and value.strip(" \t") == "all"):
+        return None
+    try:
+        return _of_text(value) if isinstance(value, str) else join_numbers(value)
+    except (ValueError, TypeError, AttributeError) as error:
+        expected = _TEXTS if isinstance(value, str) else f"a number, several numbers, {_TEXTS}"
+        raise ProtocolError(
+            code,
+            f"{field} must be {expected}, got {value!r:.100}.",
+            field=field,
+            expected=expected,
+            got=repr(value)[:100],
+        ) from error
+
+
+def join_numbers(numbers: int | Iterable[int]) -> Ranges:
+    """Return the ranges of one number or several: ``((1, 3), (7, 7))`` for ``[7, 1, 2, 3]``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything but whole numbers, and for more than 100 000 of them.
+    """
+    if isinstance(numbers, range) and numbers.step == 1:
+        return ((numbers.start, numbers.stop - 1),) if numbers else ()
+    if isinstance(numbers, bytes):
+        raise TypeError("bytes are no numbers")
+    several = islice(numbers, _MOST_NUMBERS + 1) if isinstance(numbers, Iterable) else [numbers]
+    found = sorted({_whole(number) for number in several})
+    if len(found) > _MOST_NUMBERS:
+        raise ValueError(f"more than {_MOST_NUMBERS} numbers")
+    joined: list[tuple[int, int]] = []
+    for number in found:
+        if joined and number == joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], number)
+        else:
+            joined.append((number, number))
+    return tuple(joined)
+
+
+def ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
+    """Return ranges as text, such as ``'1-3,7'``."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+
+
+def in_ranges(value: int | None, ranges: Ranges | None) -> bool:
+    """Whether a number is in one of the ranges: every one is in ``None``, and None, which is not known, is in none."""
+    return ranges is None or (value is not None and any(low <= value <= high for low, high in ranges))
+
+
+def parse_layers(text: str, existing: Iterable[int], field: str = "layers") -> list[int]:
+    """Return the layers that a range text such as ``'1-4,7'`` or ``'all'`` names, in order.
+
+    Raises
+    ------
+    ProtocolError
+        ``unknown-layer`` when the text is no range, or either end of a range does not exist.
+    """
+    known = sorted(set(existing))
+    ranges = read_ranges(text, field, "unknown-layer")
+    span = f"{known[0]}–{known[-1]}" if known else "none"
+    for low, high in ranges or ():
+        missing = [layer for layer in (low, high) if layer not in known]
+        if missing:
+            raise ProtocolError(
+                "unknown-layer",
+                f"Layers {ranges_text([(low, high)])} do not all exist here. This model has layers {span}.",
+                field=field,
+                expected=span,
+                got=str(missing[0]),
+            )
+    return [layer for layer in known if in_ranges(layer, ranges)]
+
+
+def _of_text(text: str) -> Ranges:
+    if len(text) > _MOST_CHARACTERS:
+        raise ValueError(f"more than {_MOST_CHARACTERS} characters")
+    matches = [_PIECE.fullmatch(piece) for piece in text.split(",")]
+    ranges = tuple((int(found[1]), int(found[2] or found[1])) for found in matches if found is not None)
+    if len(ranges) < len(matches) or any(low > high for low, high in ranges):
+        raise ValueError(text)
+    return ranges
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError("a truth value is no number")
+    return int(value.__index__())

@@ -1,0 +1,25 @@
+"""The version that this package names itself by, in messages and towards the browser side."""
+
+from __future__ import annotations
+
+import platform
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+import pyarrow as pa
+
+__all__ = ["own_version", "own_versions"]
+
+
+@cache
+def own_version() -> str:
+    """Return the installed version, or ``0`` in a checkout that was never installed."""
+    try:
+        return version("megalens")
+    except PackageNotFoundError:
+        return "0"
+
+
+def own_versions() -> dict[str, str]:
+    """Return the versions of what every process of ours is made of: megalens, Python and pyarrow."""
+    return {"megalens": own_version(), "python": platform.python_version(), "pyarrow": str(pa.__version__)}

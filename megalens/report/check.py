@@ -1,0 +1,38 @@
+"""The views of a report, checked before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..client import Run
+from ..protocol import ProtocolError, check_view_options
+from .errors import ReportError
+
+__all__ = ["check_views"]
+
+
+def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
+    """Return the views with every default filled in.
+
+    Raises
+    ------
+    ReportError
+        Naming the view (``views[1]``) and the field at fault.
+    """
+    if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
+        raise ReportError(f"views must be a list of views, and {views!r:.100} came.", field="views")
+    return [_check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
+
+
+def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
+    try:
+        checked = check_view_options(options, where)
+    except ProtocolError as error:
+        raise ReportError(f"{where}: {error.message}", view=where, field=error.field) from error
+    flag = checked.get("flag")
+    if flag is not None and run.flags and flag not in run.flags:
+        known = ", ".join(run.flags)
+        message = f"{where}: this run has no flag {flag!r:.100}. It has {known}."
+        raise ReportError(message, view=where, field=f"{where}.flag")
+    return checked

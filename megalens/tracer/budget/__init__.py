@@ -1,0 +1,1 @@
+"""Keeping what the instruments cost inside a limit, measured on the job itself."""

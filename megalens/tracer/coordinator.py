@@ -1,0 +1,396 @@
+"""A tracer's place in its job: who is asked for a change, where rows go, and what is said of the other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..protocol import STREAMS, ProtocolError, Streams
+from ..protocol.version import own_version
+from .announcement import announcement
+from .budget.keeper import BudgetKeeper
+from .errors import TracerError
+from .host import Host
+from .instrument import Instrument
+from .instruments import Instruments
+from .points import ModelPoints
+from .sending.hub_process import HubAddress, HubProcess
+from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
+from .sending.producer import Producer
+from .sending.worker import Worker
+from .tensors.config import TracingPlan, change_plan
+from .tensors.cost_reduction import LADDER, CostReduction
+from .tensors.instrument import TensorTracer
+from .watch import Watch
+
+__all__ = ["Coordinator"]
+
+_MOST_WARNINGS = 20
+_PARTING_SECONDS = 3.0
+
+OWN = ""
+"""Id of a change that no ``configure`` message asked for."""
+
+
+class Coordinator:
+    """What one process of a job needs to trace together with the others; of a job of one process the same without the others.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model, and where this process stands.
+    plan : TracingPlan
+        In force before the first step.
+    address : HubAddress or None
+        The hub; None where rank 0 will say where it is, or where there is none.
+    process : HubProcess or None
+        The hub's process, where it is ours.
+    rendezvous : Rendezvous or None
+        How the other processes are found.
+    tensors : TensorTracer
+        The instrument that follows the settings; the first one.
+    first_step : int
+        Number of the first step.
+    hubless : bool
+        Whether there is no hub and yet something to do: what is logged goes to files.
+    """
+
+    def __init__(
+        self,
+        points: ModelPoints,
+        plan: TracingPlan,
+        address: HubAddress | None,
+        process: HubProcess | None,
+        rendezvous: Rendezvous | None,
+        tensors: TensorTracer,
+        *,
+        name: str | None,
+        folders: Sequence[Path],
+        controls: Sequence[str],
+        first_step: int = 1,
+        hubless: bool = False,
+    ) -> None:
+        self._points = points
+        self._place = points.place
+        self._name = name
+        self._folders = tuple(folders)
+        self._controls = tuple(controls)
+        self._tensors = tensors
+        self.instruments = Instruments(self.warn)
+        self._streams = Streams(STREAMS.values())
+        self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
+        self._watch = Watch(lambda: self.schedule, self.change)
+        self._places: list[dict[str, Any]] = []
+        self._address: HubAddress | None = None
+        self._joined = address
+        self._everywhere = process is not None and process.everywhere
+        self.budget = BudgetKeeper(LADDER, self._give_up)
+        self._follow_budget(plan)
+        self.peers: Peers | None = None
+        self.worker: Worker | None = None
+        alone = rendezvous is None
+        self.schedule = Schedule(
+            plan.starting(first_step),
+            self._changed_plan,
+            (lambda: self._watch.abandoned) if alone else None,
+            self._waits,
+            first_step,
+        )
+        if address is not None or not alone or hubless:
+            self.worker = self._new_worker(address, process, hubless)
+        self.attach(tensors)
+        tensors.follow(self.schedule.accepted)
+        if self.worker is None:
+            return
+        self._name_parts(plan)
+        self.worker.start()
+        if rendezvous is not None:
+            self.peers = Peers(
+                self._place,
+                rendezvous,
+                self.schedule,
+                beat=self._beat,
+                received=self.instruments.received,
+                hub=self._hub_came,
+                changed=self._peers_changed,
+                lost=self.instruments.undelivered,
+            )
+            if address is not None:
+                self._tell_hub(address)
+
+    def _new_worker(self, address: HubAddress | None, process: HubProcess | None, hubless: bool) -> Worker:
+        if not self._place.leads:
+            return Worker()
+        return Producer(
+            address,
+            process,
+            rank=self._place.rank,
+            peer={"name": "tracer", "version": own_version()},
+            announce=self.announcement,
+            configure=self._configure_for_hub,
+            report=self._report,
+            viewers=self._watched,
+            hub_is=self._hub_is,
+            moved=self._tell_hub,
+            stepped=self.budget.observe if self._place.rank == 0 else None,
+            hubless=hubless,
+            streams=self._streams,
+        )
+
+    def attach(self, instrument: Instrument) -> None:
+        """Have an instrument told of steps and of what other ranks tell it; raises ``TracerError``."""
+        try:
+            self._streams.announce(instrument.streams)
+        except ProtocolError as error:
+            raise TracerError(
+                f"The streams of {instrument.name} are not declared well: {error.message}"
+            ) from error
+        host = Host(
+            instrument.name,
+            self._place,
+            self._points.roots,
+            self.worker,
+            lambda: self.peers,
+            self._announce,
+            self.warn,
+            lambda: self.schedule.begun,
+        )
+        self.instruments.add(instrument, host)
+        if instrument.streams:
+            self._announce()
+
+    def _announce(self) -> None:
+        if self.worker is not None:
+            self.worker.reply(self.announcement)
+
+    # Settings.
+
+    def change(self, patch: Mapping[str, Any], who: str = OWN) -> int:
+        """Ask for a change and return the first step to which it can apply.
+
+        In a job of several processes rank 0 asks all of them; what others are told by their script they leave to it.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault; then nothing has changed.
+        """
+        if self.peers is None:
+            return self.schedule.decide([patch], [who])
+        self._changed_plan(self.schedule.accepted, patch)
+        if self.peers.agreement is not None:
+            self.peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
+        return self.schedule.begun + 1
+
+    def announcement(self) -> dict[str, Any]:
+        """Return the ``announce`` message as of now."""
+        message = announcement(
+            self._points,
+            config=self.schedule.accepted.config,
+            positions=self._tensors.positions,
+            name=self._name,
+            controls=self._controls,
+            places=self._places or [self._place.to_message()],
+        )
+        return self.instruments.fill(message, "describe")
+
+    def applied(self, start: StepStart[TracingPlan], step: int) -> None:
+        """Follow what is in force from ``step`` on, and tell the hub."""
+        if start.plan is not None:
+            self._follow_budget(start.plan)
+            self._name_parts(start.plan)
+            self._join_hub(start.plan)
+        self._say_applied(start, step)
+
+    def _follow_budget(self, plan: TracingPlan) -> None:
+        asked = {name: flag.setting for name, flag in plan.asked.items()}
+        self.budget.follow(plan.budget, asked, plan.cost_reduction)
+
+    def _say_applied(self, start: StepStart[TracingPlan], step: int) -> None:
+        worker = self.worker
+        if not isinstance(worker, Producer) or (self.peers is not None and self.peers.agreement is None):
+            return
+        config = self._tensors.plan.config if start.plan is None else start.plan.config
+        for who in start.ids:
+            if who != OWN:
+                answer = {"type": "configured", "id": who, "applied": True, "step": step, "config": config}
+                worker.reply(lambda answer=answer: answer)  # type: ignore[misc]
+        if OWN in start.ids or start.expired:
+            worker.reply(self.announcement)
+
+    def _waits(self, start: StepStart[TracingPlan], step: int) -> None:
+        """Tell the hub at once: the step that is waited for may be long in coming."""
+        self._say_applied(start, step)
+        if isinstance(self.worker, Producer):
+            self.worker.status_now()
+
+    def warn(self, text: str) -> None:
+        """Say a sentence to the user once."""
+        if text in self._notes:
+            return
+        self._notes.append(text)
+        if self.worker is not None:
+            self.worker.health.warn(text)
+        else:
+            logging.getLogger("megalens").warning("%s", text)
+
+    def status(self) -> dict[str, Any]:
+        """Return the ``status`` message, without what only the hub knows."""
+        if self.worker is None:
+            return {
+                "type": "status",
+                "state": "idle",
+                "step": self.schedule.begun,
+                "warnings": list(self._notes),
+            }
+        return self._report(self.worker.health.status())
+
+    def close(self, finished: bool = True) -> None:
+        """Send what is waiting and part from the others; a training that did not finish says no goodbye. Safe twice."""
+        if finished and self.peers is not None and self.peers.agreement is not None:
+            # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
+            self.peers.wait_for_others(_PARTING_SECONDS)
+        if self.worker is not None:
+            self.worker.close(finished=finished)
+        if self.peers is not None:
+            self.peers.close()
+
+    def _name_parts(self, plan: TracingPlan) -> None:
+        """Say what the rows of a context-parallel job are, which no view could tell by itself."""
+        parts = self._place.cp_size
+        if parts > 1 and self._place.rank == 0 and any(flag.layers for flag in plan.flags.values()):
+            self.warn(
+                f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
+                "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have all positions."
+            )
+
+    # What the threads of worker and peers call.
+
+    def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
+        return change_plan(plan, patch, self._points, self._folders, controls=self._controls)
+
+    def _configure_for_hub(self, patch: dict[str, Any], who: str) -> dict[str, Any] | None:
+        if self.peers is None:
+            return self._accepted(who, self.schedule.decide([patch], [who]))
+        if self.peers.agreement is None:
+            raise ProtocolError("refused", f"{self._place.name} does not answer for this job; rank 0 does.")
+        self.change(patch, who)
+        return None
+
+    def _accepted(self, who: str, step: int) -> dict[str, Any]:
+        config = self.schedule.accepted.config
+        return {"type": "configured", "id": who, "applied": False, "step": step, "config": config}
+
+    def _answered(self, who: str, answer: int | ProtocolError) -> None:
+        if isinstance(answer, ProtocolError):
+            if who == OWN:
+                self.warn(f"A change was not made. {answer.message}"[:500])
+            elif self.worker is not None:
+                message = answer.to_message(who)
+                self.worker.reply(lambda: message)
+        elif who != OWN and self.worker is not None:
+            accepted = self._accepted(who, answer)
+            self.worker.reply(lambda: accepted)
+
+    def _hub_is(self, there: bool) -> None:
+        self._watch.hub_is(there)
+        if there and self.peers is None:
+            self.schedule.listen_again()
+
+    def _watched(self, viewers: int) -> None:
+        # Only rank 0 answers for a job of several processes.
+        if self.peers is None or self.peers.agreement is not None:
+            self._watch.viewers(viewers)
+
+    def _give_up(self, cost_reduction: CostReduction) -> None:
+        with contextlib.suppress(ProtocolError):
+            self.change({"flags": {}, "cost_reduction": asdict(cost_reduction)})
+
+    def _tell_hub(self, address: HubAddress) -> None:
+        """Rank 0: tell the others where the hub is."""
+        if self.peers is not None:
+            # A hub that listens everywhere is reached at this host's address.
+            url = (
+                address.url
+                if not self._everywhere
+                else address.url.replace("127.0.0.1", Rendezvous.own_address())
+            )
+            self.peers.tell_hub({"url": url, "token": address.token, "run_id": address.run_id})
+
+    def _hub_came(self, place: dict[str, Any]) -> None:
+        self._address = HubAddress(str(place["url"]), str(place["token"]), place.get("run_id"))
+        self._join_hub(self.schedule.accepted)
+
+    def _join_hub(self, plan: TracingPlan) -> None:
+        """Connect to the hub where there is something to send: of a further replica only once it is traced."""
+        if self._address in (None, self._joined) or not isinstance(self.worker, Producer):
+            return
+        assert self._address is not None
+        if self._place.dp == 0 or any(flag.layers for flag in plan.flags.values()):
+            self._joined = self._address
+            self.worker.run_id = self._address.run_id
+            self.worker.move(self._address)
+
+    def _peers_changed(self) -> None:
+        """Rank 0: somebody came, went or fell silent."""
+        peers, worker = self.peers, self.worker
+        if peers is None or not isinstance(worker, Producer):
+            return
+        places = peers.members.places()
+        if peers.agreement is not None and len(places) != len(self._places):
+            self._places = places
+            # Viewers are told once everybody is there; a job that never is complete is told with the status.
+            if len(places) == self._place.world_size:
+                worker.reply(self.announcement)
+        worker.status_now()
+
+    def _beat(self) -> dict[str, Any]:
+        """Return what rank 0 hears of this process twice a second."""
+        status: dict[str, Any] = {} if self.worker is None else self.worker.health.status()
+        self.instruments.fill(status, "report")
+        if self.peers is not None and self.peers.agreement is not None and self._watch.free():
+            self.warn("The hub is gone, so the training is not kept waiting any more.")
+        state = "paused" if self.schedule.paused else str(status.get("state", "idle"))
+        kept: dict[str, Any] = {
+            key: status[key] for key in ("warnings", "probes", "dropped") if key in status
+        }
+        return {**kept, "state": state, "step": self.schedule.begun}
+
+    def _report(self, status: dict[str, Any]) -> dict[str, Any]:
+        """Add to a ``status`` what this process knows of the job."""
+        if self.schedule.paused:
+            status["state"] = "paused"
+        self.instruments.fill(status, "report")
+        notes = [*self._notes]
+        if self.schedule.held_steps:
+            notes.append(
+                f"{self.schedule.held_steps} steps were not traced while a change was being agreed on by all processes."
+            )
+        budget = self.budget.status() if self._place.rank == 0 else None
+        if budget is not None:
+            status["budget"] = budget
+        peers = self.peers
+        if peers is not None:
+            if peers.refused:
+                notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")
+            if peers.agreement is not None:
+                status["ranks"] = peers.members.states()
+                self._add_members(peers, status, notes)
+        status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
+        return status
+
+    def _add_members(self, peers: Peers, status: dict[str, Any], notes: list[str]) -> None:
+        """Add what the processes said that have no hub of their own to say it to."""
+        for rank, said in peers.members.statuses().items():
+            place = next((p for p in self._places if p["rank"] == rank), None)
+            if rank == self._place.rank or place is None or place["tp"] == 0:
+                continue
+            notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in said.get("warnings", [])]
+            dropped = said.get("dropped", {}).get("producer", 0)
+            if dropped:
+                status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}

@@ -1,0 +1,183 @@
+"""The seam between the tracer and what watches its steps.
+
+::
+
+    training loop                 training thread            producer thread            other ranks
+    with tracer.step(): ───▶ Tracer ─ step_begins, … ─▶ Instrument ─ later(task) ─▶ task ─ send(stream, rows) ─▶ hub
+                                                            │                                                  (frames)
+                                                            └─ tell(rank, …) ─▶ peers' channel ─▶ received() of the same instrument there
+
+An instrument is told of a step's parts in the training thread and hands rows of its stream to one ``send``. Whatever is sent, joined over ranks,
+limited by a budget or counted as overhead passes here, so none of that knows what is watched. The tensor tracer (``tensors/``) and the statistics
+logger (``moments/``) are the first two; others are attached with ``megalens.trace(model, instruments=[…])``, by object or by the name of an entry
+point of the group ``megalens.instruments``.
+
+Rules of the step path: an instrument never waits for a socket, a disk or another thread, synchronises no device, keeps nothing that grows, and leaves no
+hook on the model while it watches nothing. What it raises is caught, said once and counted; the step goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from torch import nn
+
+from ..protocol import FrameTemplate
+from .place import Place
+
+__all__ = ["IHost", "IGatherer", "Instrument", "Rows"]
+
+Rows: TypeAlias = pa.RecordBatch | FrameTemplate | Mapping[str, Sequence[Any]]
+"""Rows of one stream: a batch of its schema, a template whose figures are set, or its columns by name."""
+
+
+class IGatherer(Protocol):
+    """Something in which what several processes sent waits until it is complete."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anything waits."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Send what is complete; with ``everything`` wait no more."""
+
+
+class IHost(Protocol):
+    """What an instrument is given: everything that it may ask of the tracer. Each may be called from any thread, and none waits.
+
+    Attributes
+    ----------
+    place : Place
+        Where this process stands in its job.
+    roots : sequence of torch.nn.Module
+        Modules whose call is one forward pass.
+    """
+
+    place: Place
+    roots: Sequence[nn.Module]
+
+    @property
+    def sends(self) -> bool:
+        """Whether anybody takes what is handed over."""
+
+    def send(self, stream: str, rows: Rows, step: int | None = None) -> int:
+        """Send rows of a stream, of ``step`` (the one that began last when absent).
+
+        In a task given to :meth:`later` they go at once, and the size of the frame is returned, 0 where no hub took it. From any other thread they wait their
+        turn; 0 is returned. Rows that cannot wait or that no hub takes are given up and counted.
+        """
+
+    def later(self, task: Any, nbytes: int = 0) -> bool:
+        """Have ``task()`` called in the producer thread, in order; False where too many bytes wait there already, and it will not be."""
+
+    def tell(self, rank: int, meta: dict[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Hand a message to the same instrument on rank 0, or on the first of the tensor-parallel group: there is no way to others."""
+
+    def gather(self, gatherer: IGatherer) -> None:
+        """Have the producer thread look after what waits for other ranks, until it is done."""
+
+    def caught_up(self) -> bool:
+        """Return whether the producer thread has taken all that was handed over: before, nobody is late."""
+
+    def name_of(self, rank: int) -> str:
+        """Return what people are told of a rank."""
+
+    def gone(self, rank: int) -> bool:
+        """Return whether a rank has left the job."""
+
+    def announce(self) -> None:
+        """Tell viewers anew what there is: something of :meth:`Instrument.describe` has changed."""
+
+    def warn(self, text: str) -> None:
+        """Say a sentence to the user, once."""
+
+    def lose(self, rows: int, why: str) -> None:
+        """Count rows that never reach a hub: ``waiting`` (too many did), ``unsent`` or ``unjoined`` (a rank's part did not come)."""
+
+
+class Instrument:
+    """What watches the steps of one training. Every method may be left as it is; all but the last four are called in the training thread.
+
+    Attributes
+    ----------
+    name : str
+        Namespace of its settings, its status and its messages.
+    passes : bool
+        Whether it is to be told of forward and backward passes. Where nobody is, there is no hook for it.
+    streams : mapping
+        By name, the streams that it sends and ``protocol/streams.json`` does not hold: title, fields and policy, in the form of that file.
+    """
+
+    name = ""
+    passes = False
+    streams: Mapping[str, Any] = {}
+    step_ns = 0
+    """Nanoseconds that hooks of its own have cost the training thread since :meth:`take_ns`; what the tracer calls is measured by the tracer."""
+
+    def attach(self, host: IHost) -> None:
+        """Begin: the tracer has taken this instrument. Raises what the user is to be told."""
+
+    def step_begins(self, step: int, held: bool) -> None:
+        """Begin a step. One that is held is left out: to compare the cost with, or because a change is being agreed on by all ranks."""
+
+    def forward_begins(self, chunk: int) -> None:
+        """Note that a forward pass begins, of one model chunk."""
+
+    def forward_ends(self, output: Any) -> None:
+        """Note that it is over, with what it gave."""
+
+    def backward_begins(self, chunk: int) -> None:
+        """Note that a backward pass reaches the model."""
+
+    def backward_ends(self) -> None:
+        """Note that it is over."""
+
+    def step_ends(self) -> None:
+        """End the step and hand over what it gave."""
+
+    def step_abandoned(self) -> None:
+        """Forget the step: it is no whole one."""
+
+    def pause(self, phase: str) -> None:
+        """Note that evaluation or generation begins, inside of a step or between two."""
+
+    def resume(self, training: bool) -> None:
+        """Note that it is over, inside of a step or of another phase where ``training`` is true. Called once for each :meth:`pause`."""
+
+    def release(self, closing: bool) -> None:
+        """Take every hook off. Unless all is closing, the hub is gone for good. Safe twice."""
+
+    def take_ns(self) -> int:
+        """Return :attr:`step_ns` and count from 0 again."""
+        spent, self.step_ns = self.step_ns, 0
+        return spent
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return what it is set to, as JSON, for viewers."""
+        return {}
+
+    def describe(self, announce: dict[str, Any]) -> None:
+        """Add to the ``announce`` message. Any thread."""
+        if self.streams:
+            announce.setdefault("streams", {}).update(self.streams)
+
+    def report(self, status: dict[str, Any]) -> None:
+        """Add to the ``status`` message what viewers are told; any thread. Settings as they are, under its own name, where this is not overridden."""
+        if settings := self.settings():
+            status.setdefault("instruments", {})[self.name] = dict(settings)
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take what the same instrument on another rank told; in the thread of the connections."""
+
+    def undelivered(self) -> None:
+        """Describe everything anew: a message of this process may not have arrived, and later ones may lean on it."""
+
+    def superseded(self) -> None:
+        """Give way to another of the same name, which gets all messages from now on."""

@@ -1,0 +1,107 @@
+"""All instruments of one tracer: told of the steps together, and looked up by name for what other ranks tell them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .errors import TracerError
+from .instrument import IHost, Instrument
+
+__all__ = ["Instruments"]
+
+_MOST_EARLY = 256
+
+
+class Instruments:
+    """Instruments in the order in which they were attached.
+
+    Parameters
+    ----------
+    warn : callable
+        Takes a sentence for the user.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        # Replaced as a whole: other threads go through it while the training thread changes it.
+        self._all: tuple[Instrument, ...] = ()
+        self._receivers: dict[str, Instrument] = {}
+        self._early: dict[str, deque[tuple[int, dict[str, Any], memoryview]]] = {}
+        self._order = threading.Lock()
+
+    def __iter__(self) -> Iterator[Instrument]:
+        return iter(self._all)
+
+    def named(self, name: str) -> Instrument | None:
+        """Return the instrument of a name, while it is attached."""
+        return next((each for each in self._all if each.name == name), None)
+
+    def add(self, instrument: Instrument, host: IHost) -> None:
+        """Attach an instrument; what other ranks have told it already is handed on first.
+
+        Raises
+        ------
+        TracerError
+            When its name is empty or taken.
+        """
+        name = instrument.name
+        if not name or self.named(name) is not None:
+            said = f"there is a {name} already" if name else "an empty one came"
+            raise TracerError(f"An instrument needs a name of its own; {said}.")
+        instrument.attach(host)
+        # A rank that is ahead tells what this one has not been asked for yet. The order is kept: what is told may lean on what was told before.
+        with self._order:
+            before = self._receivers.get(name)
+            for message in self._early.pop(name, ()):
+                self._receive(instrument, *message)
+            self._receivers[name] = instrument
+        if before is not None:
+            before.superseded()
+        self._all = (*self._all, instrument)
+
+    def remove(self, instrument: Instrument) -> None:
+        """Tell an instrument of no more steps. Other ranks' messages still reach it until another takes its name: they may be behind. Safe twice."""
+        self._all = tuple(each for each in self._all if each is not instrument)
+
+    def tell(self, event: str, *told: Any, last_first: bool = False) -> None:
+        """Call a method of each. On the step path: what one raises is said once, and neither the step nor the others know."""
+        for each in reversed(self._all) if last_first else self._all:
+            try:
+                getattr(each, event)(*told)
+            except Exception as error:
+                self._warn(f"The instrument {each.name} failed: {type(error).__name__}: {str(error)[:300]}")
+
+    def take_ns(self) -> int:
+        """Return what hooks of instruments cost the training thread since this was last asked."""
+        return sum([each.take_ns() for each in self._all])
+
+    # Other threads.
+
+    def fill(self, message: dict[str, Any], part: str) -> dict[str, Any]:
+        """Return a message with what each instrument adds by ``part``: ``describe`` or ``report``."""
+        self.tell(part, message)
+        return message
+
+    def received(self, rank: int, name: str, meta: dict[str, Any], payload: memoryview) -> None:
+        """Hand on what an instrument on another rank told its like here."""
+        with self._order:
+            instrument = self._receivers.get(name)
+            if instrument is not None:
+                self._receive(instrument, rank, meta, payload)
+            else:
+                self._early.setdefault(name, deque(maxlen=_MOST_EARLY)).append((rank, meta, payload))
+
+    def undelivered(self) -> None:
+        """Have all described anew."""
+        self.tell("undelivered")
+
+    def _receive(self, instrument: Instrument, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        try:
+            instrument.received(rank, meta, payload)
+        except Exception as error:
+            self._warn(
+                f"What rank {rank} told {instrument.name} cannot be read: {type(error).__name__}: {str(error)[:200]}"
+            )

@@ -1,0 +1,308 @@
+"""Hooks on modules: what goes in and out, and the gradients that come back."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import measure, measure_natively
+from ..columns import COLUMNS
+from ..joining.names import NameList
+from ..points import ResidualPoint, SitePoint
+from .values import counted_here, first_tensor, half_precision, local_values, measurable
+
+__all__ = ["End", "MomentProbe", "Sites", "probes_of"]
+
+
+@dataclass(frozen=True)
+class End:
+    """What is measured at one end of a module.
+
+    Attributes
+    ----------
+    at : int
+        Place of its name in the list of this process's names.
+    forward, backward : str or None
+        Statistic of the values, and of their gradient; None is neither.
+    counted : bool
+        Whether this process counts plain tensors here; a ``DTensor`` says so itself.
+    own : bool
+        Whether the gradient is that of this module alone, not of everything that takes the same tensor.
+    """
+
+    at: int
+    forward: str | None
+    backward: str | None
+    counted: bool
+    own: bool = False
+
+
+@dataclass
+class MomentProbe:
+    """One module with its ends, as they are due in this step."""
+
+    module: nn.Module
+    input: End | None
+    output: End | None
+    counts: bool = False
+    """Whether the call that is going on is counted."""
+    unseen: int = 0
+    """Calls without a graph that checkpointing will compute again with one."""
+
+
+class Sites:
+    """Measures at modules while a step is logged; at other times there is no hook.
+
+    A forward pass is counted once, whatever is run twice. Checkpointing that computes the first time without a graph is counted when it computes again, in the backward
+    pass; checkpointing that builds the graph the first time is counted then. What is computed without a graph from the model's own call down is evaluation.
+
+    Parameters
+    ----------
+    roots : sequence of torch.nn.Module
+        Modules whose call is one forward pass.
+    keep : callable
+        Takes a statistic, the place of a name, and a row float64 ``[1, 9]`` on the device, which is written anew after the next :meth:`begin`.
+    spent : callable
+        Takes a function and calls it, so that neither its time nor an error of its own is the training's.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[nn.Module],
+        keep: Callable[[str, int, Tensor], None],
+        spent: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._roots = tuple(roots)
+        self._keep = keep
+        self._spent = spent
+        self._handles: list[Any] = []
+        self._scope = 0
+        self._trains = True
+        self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+        self._rows: list[Tensor] = []
+        self._used = 0
+        self.paused = False
+        self.fired = False
+        self.half = False
+        """Whether the model runs in half precision, which asks for a loss scale."""
+
+    def begin(self, probes: Sequence[MomentProbe]) -> None:
+        """Put hooks on for a step."""
+        self.end()
+        self._trains, self.fired, self.half = True, False, False
+        if self._used > len(self._rows):
+            more = torch.empty((self._used - len(self._rows), COLUMNS), dtype=torch.float64)
+            self._rows += torch.split(more, 1)
+        self._used = 0
+        self._handles = [
+            root.register_forward_pre_hook(self._root_called, prepend=True) for root in self._roots
+        ]
+        for probe in probes:
+            probe.unseen = 0
+            probe.counts = False
+            # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as the model has them.
+            self._handles.append(
+                probe.module.register_forward_pre_hook(self._going_in(probe), prepend=True, with_kwargs=True)
+            )
+            if probe.output is not None:
+                self._handles.append(probe.module.register_forward_hook(self._coming_out(probe)))
+
+    def end(self) -> None:
+        """Take every hook off. Safe twice."""
+        self._scope += 1
+        self._last = None
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.remove()
+
+    def _root_called(self, module: nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._trains = torch.is_grad_enabled()
+        self.half = self.half or half_precision()
+
+    def _counts(self, probe: MomentProbe) -> bool:
+        if self.paused:
+            return False
+        again = torch._C._current_graph_task_id() != -1
+        if torch.is_grad_enabled():
+            if not again:
+                return True
+            if probe.unseen:
+                probe.unseen -= 1
+                return True
+        elif self._trains and not again:
+            probe.unseen += 1
+        return False
+
+    def _going_in(self, probe: MomentProbe) -> Callable[..., Any]:
+        def going_in(module: nn.Module, args: Any, kwargs: Any) -> Any:
+            # What is compiled into a graph would stay there after this step.
+            if torch.compiler.is_compiling():
+                return None
+            probe.counts = self._counts(probe)
+            if not probe.counts or probe.input is None:
+                return None
+            found: list[Any] = [None]
+
+            def look() -> None:
+                found[0] = self._look_in(probe.input, args, kwargs)  # type: ignore[arg-type]
+
+            self._spent(look)
+            return found[0]
+
+        return going_in
+
+    def _coming_out(self, probe: MomentProbe) -> Callable[..., Any]:
+        def coming_out(module: nn.Module, args: Any, output: Any) -> None:
+            if probe.counts and not torch.compiler.is_compiling():
+                self._spent(lambda: self._look_out(probe.output, output))  # type: ignore[arg-type]
+
+        return coming_out
+
+    def _look_in(self, end: End, args: Any, kwargs: Any) -> Any:
+        name, tensor = _first_input(args, kwargs)
+        if tensor is None or not measurable(tensor):
+            return None
+        self._values(end, tensor)
+        if end.backward is None or not tensor.requires_grad:
+            return None
+        if not end.own:
+            self._await(end, tensor)
+            return None
+        # A view of its own: the gradient that comes to it is this module's and nobody else's.
+        alias = tensor.view_as(tensor)
+        self._await(end, alias)
+        if name is None:
+            return (alias, *args[1:]), kwargs
+        return args, {**kwargs, name: alias}
+
+    def _look_out(self, end: End, output: Any) -> None:
+        tensor = first_tensor(output)
+        if tensor is None or not measurable(tensor):
+            return
+        self._values(end, tensor)
+        if end.backward is not None and tensor.requires_grad:
+            self._await(end, tensor)
+
+    def _values(self, end: End, tensor: Tensor) -> None:
+        self.fired = True
+        if end.forward is not None:
+            row = self._measured(end, tensor)
+            if row is not None:
+                self._keep(end.forward, end.at, row)
+
+    def _await(self, end: End, tensor: Tensor) -> None:
+        scope = self._scope
+
+        def arrived(gradient: Tensor) -> None:
+            if scope == self._scope:
+                self._spent(lambda: self._gradient(end, gradient))
+
+        tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
+
+    def _gradient(self, end: End, gradient: Tensor) -> None:
+        row = self._measured(end, gradient)
+        if row is not None and end.backward is not None:
+            self._keep(end.backward, end.at, row)
+
+    def _measured(self, end: End, tensor: Tensor) -> Tensor | None:
+        """Return a row ``[1, 9]``; None where this process does not count the values."""
+        counted = counted_here(tensor)
+        if not (end.counted if counted is None else counted):
+            return None
+        values = local_values(tensor)
+        if values is None or not measurable(values):
+            return None
+        # Queries, keys and values are made of one tensor: the same object, unchanged, is measured once.
+        last = self._last
+        if last is not None and last[0]() is values and last[1] == values._version:
+            return last[2]
+        row = measure_natively([values], self._next_row()) if values.is_cpu else None
+        if row is None:
+            row = measure([values])
+        self._last = (weakref.ref(values), values._version, row)
+        return row
+
+    def _next_row(self) -> Tensor | None:
+        """Return where a row may be written until the next step begins; None where this step has more than the one before.
+
+        What is allocated in a forward pass and outlives it lies between the activations, and keeps the allocator from giving their memory out again in one piece: a
+        step of the demo model then has the system clear two thirds more pages.
+        """
+        at, self._used = self._used, self._used + 1
+        return self._rows[at] if at < len(self._rows) else None
+
+
+def probes_of(
+    sites: Sequence[SitePoint], residuals: Sequence[ResidualPoint], names: NameList, due: frozenset[str]
+) -> list[MomentProbe]:
+    """Return what is hooked in a step in which ``due`` is logged.
+
+    Parameters
+    ----------
+    sites, residuals : sequence
+        The points.
+    names : NameList
+        Gives the place of each name.
+    due : frozenset of str
+        Statistics.
+    """
+    probes: list[MomentProbe] = []
+    values = "activation" if "activation" in due else None
+    gradients = "dgrad" if "dgrad" in due else None
+    if values or gradients:
+        for site in sites:
+            ends: list[End | None] = []
+            for which in ("input", "output"):
+                logs = getattr(site, f"logs_{which}")
+                back = getattr(site, f"logs_{which}_gradient")
+                forward = values if logs else None
+                backward = gradients if (logs if back is None else back) else None
+                counted = getattr(site, f"counts_{which}")
+                ends.append(
+                    _end(f"{site.name}/{which}0", names, forward, backward, counted, own=which == "input")
+                )
+            if any(ends):
+                probes.append(MomentProbe(site.module, ends[0], ends[1]))
+    values = "residual" if "residual" in due else None
+    gradients = "residual_dgrad" if "residual_dgrad" in due else None
+    for point in residuals if values or gradients else ():
+        end = _end(point.name, names, values, gradients, point.counted)
+        probes.append(
+            MomentProbe(
+                point.module,
+                end if point.end == "input" else None,
+                end if point.end == "output" else None,
+            )
+        )
+    return probes
+
+
+def _end(
+    name: str,
+    names: NameList,
+    forward: str | None,
+    backward: str | None,
+    counted: bool,
+    own: bool = False,
+) -> End | None:
+    if forward is None and backward is None:
+        return None
+    return End(names.place(name), forward, backward, counted, own)
+
+
+def _first_input(args: Any, kwargs: Any) -> tuple[str | None, Tensor | None]:
+    """Return the first positional argument, or the only tensor among the others with its name; of several the hidden states."""
+    if args:
+        return None, args[0] if isinstance(args[0], Tensor) else None
+    hidden = kwargs.get("hidden_states")
+    if isinstance(hidden, Tensor):
+        return "hidden_states", hidden
+    tensors = [(name, value) for name, value in kwargs.items() if isinstance(value, Tensor)]
+    return tensors[0] if len(tensors) == 1 else (None, None)

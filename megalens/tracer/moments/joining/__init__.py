@@ -1,0 +1,1 @@
+"""What several processes measured of one tensor becomes one row."""

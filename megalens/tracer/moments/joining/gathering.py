@@ -1,0 +1,326 @@
+"""Rank 0's side: what all processes have of a step becomes rows of whole tensors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....protocol import MOMENT_COLUMNS, merge_moments, natural_key
+from .part import Figures
+
+__all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]
+
+_PATIENCE_SECONDS = 30.0
+_MOST_BYTES = 64 << 20
+_FOLD_BYTES = 16 << 20
+
+Names = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """Of which tensors there are rows. One object serves all steps in which they are the same, so that what follows from them is found out once.
+
+    Attributes
+    ----------
+    names : sequence of str
+        In natural order.
+    stages : ndarray
+        int32, the pipeline stage of each.
+    """
+
+    names: Sequence[str]
+    stages: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Merged:
+    """One statistic of a step, over all processes.
+
+    Attributes
+    ----------
+    stat, gradient_stage, loss_scale
+        As in the stream.
+    tensors : Tensors
+        Which ones.
+    rows : ndarray
+        float64 ``[n, 9]``, one for each of them.
+    """
+
+    stat: str
+    gradient_stage: str
+    loss_scale: float
+    tensors: Tensors
+    rows: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WholeStep:
+    """A step on its way out."""
+
+    step: int
+    samples: int
+    stats: list[Merged]
+    left_out: int
+    """Rows that a process's part is missing of."""
+
+
+@dataclass
+class _Stat:
+    """What came of one statistic of one step."""
+
+    ids: list[Names] = field(default_factory=list)
+    rows: list[NDArray[np.float64]] = field(default_factory=list)
+    nbytes: int = 0
+    gradient_stage: str = ""
+    loss_scale: float = 1.0
+
+
+@dataclass
+class _Step:
+    """What came of one step."""
+
+    since: float = field(default_factory=time.monotonic)
+    samples: int = -1
+    heard: set[int] = field(default_factory=set)
+    stats: dict[str, _Stat] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(stat.nbytes for stat in self.stats.values())
+
+
+class _Rank:
+    """What is known of one process."""
+
+    def __init__(self) -> None:
+        self.places: Names = np.empty(0, np.int64)
+        """Of its names in the list of all."""
+        self.step = 0
+        """Newest step that it sent."""
+        self.gave: dict[str, Names] = {}
+        """Of each statistic the names that it ever counted a part of."""
+        self._last: dict[str, tuple[NDArray[np.int32], Names]] = {}
+
+    def told(self, first: int, places: Sequence[int]) -> None:
+        """Note where its names are, from its place ``first`` on."""
+        if places or first < len(self.places):
+            self.places = np.concatenate((self.places[:first], np.array(places, np.int64)))
+            self._last.clear()
+
+    def gives(self, stat: str, ids: NDArray[np.int32]) -> Names:
+        """Return the places in the list of all of names that it counted a part of."""
+        last = self._last.get(stat)
+        # The same ones in nearly every step.
+        if last is not None and _same(last[0], ids):
+            return last[1]
+        here = self.places[ids]
+        self._last[stat] = ids, here
+        known = self.gave.get(stat)
+        self.gave[stat] = here if known is None else np.union1d(known, here)
+        return here
+
+
+@dataclass(frozen=True)
+class _Arranged:
+    """Names of one statistic as they came, with their natural order."""
+
+    ids: Names
+    order: NDArray[np.intp]
+    tensors: Tensors
+
+
+class Gathering:
+    """Merges what the processes send of a step, in the order of the steps. A tensor of which a part is missing is left out and named, never given in part.
+
+    Nobody is waited for in vain: a process that is gone, or that has sent a later step, sends this one no more.
+
+    Parameters
+    ----------
+    world_size : int
+        Processes of the job.
+    name : callable
+        Gives what people are told of a rank.
+    gone : callable
+        Gives whether a rank has left.
+    warn : callable
+        Takes a sentence for the user.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        name: Callable[[int], str],
+        gone: Callable[[int], bool],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._world_size = world_size
+        self._name, self._gone, self._warn = name, gone, warn
+        self._names: list[str] = []
+        self._places: dict[str, int] = {}
+        self._stages: list[int] = []
+        self._order: Names = np.empty(0, np.int64)
+        self._arranged: dict[str, _Arranged] = {}
+        self._ranks = {rank: _Rank() for rank in range(world_size)}
+        self._steps: dict[int, _Step] = {}
+        self._done = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a step waits for somebody."""
+        return bool(self._steps)
+
+    def take(
+        self,
+        rank: int,
+        step: int,
+        samples: int,
+        stage: int,
+        first: int,
+        new: Sequence[str],
+        figures: Sequence[Figures],
+    ) -> None:
+        """Take what a process has of a step, with the names, from its place ``first`` on, that it has not told before.
+
+        Raises
+        ------
+        ValueError
+            When it leans on names that never came.
+        """
+        who = self._ranks[rank]
+        who.step = max(who.step, step)
+        if first > len(who.places):
+            raise ValueError("names that it told before did not arrive")
+        who.told(first, [self._place(name, stage) for name in new])
+        if step <= self._done:
+            # It was given up before.
+            return
+        here = self._steps.setdefault(step, _Step())
+        here.samples = max(here.samples, samples)
+        for part in figures:
+            ids = who.gives(part.stat, part.ids)
+            stat = here.stats.get(part.stat)
+            if stat is None:
+                stat = here.stats[part.stat] = _Stat(
+                    gradient_stage=part.gradient_stage, loss_scale=part.loss_scale
+                )
+            elif part.gradient_stage != stat.gradient_stage:
+                # What holds of all of them is the weaker of the two.
+                stat.gradient_stage = max(stat.gradient_stage, part.gradient_stage)
+            stat.ids.append(ids)
+            stat.rows.append(part.rows)
+            stat.nbytes += part.rows.nbytes
+            if stat.nbytes > _FOLD_BYTES:
+                self._fold(stat)
+        here.heard.add(rank)
+
+    def ready(
+        self, caught_up: Callable[[], bool] = lambda: True, *, everything: bool = False
+    ) -> Iterator[WholeStep]:
+        """Give the steps that are complete, or that nothing more can come of.
+
+        Parameters
+        ----------
+        caught_up : callable
+            Gives whether all that came has been taken; nobody is late before.
+        everything : bool
+            Wait no more.
+        """
+        while self._steps:
+            step = min(self._steps)
+            here = self._steps[step]
+            missing = [rank for rank in self._ranks if rank not in here.heard]
+            if missing and not everything:
+                full = sum(each.nbytes for each in self._steps.values()) > _MOST_BYTES
+                late = time.monotonic() - here.since > _PATIENCE_SECONDS
+                lost = all(self._ranks[rank].step > step or self._gone(rank) for rank in missing)
+                # Asked last: what a process sent before it left has come by the time that it is known to be gone.
+                if not full and not ((late or lost) and caught_up()):
+                    return
+            del self._steps[step]
+            self._done = step
+            for rank in here.heard:
+                for stat in here.stats:
+                    # From now on it is known what this process has of it, if that is nothing.
+                    self._ranks[rank].gave.setdefault(stat, np.empty(0, np.int64))
+            yield self._whole(step, here, missing)
+
+    def _place(self, name: str, stage: int) -> int:
+        at = self._places.get(name)
+        if at is None:
+            at = self._places[name] = len(self._names)
+            self._names.append(name)
+            self._stages.append(stage)
+        return at
+
+    def _fold(self, stat: _Stat) -> None:
+        """Merge what came so far: a job of a thousand processes does not lie here a thousandfold."""
+        ids, rows = self._merge(stat)
+        stat.ids, stat.rows, stat.nbytes = [ids], [rows], rows.nbytes
+
+    def _merge(self, stat: _Stat) -> tuple[Names, NDArray[np.float64]]:
+        # The usual job of one process: nothing to merge, and no copy.
+        if len(stat.ids) == 1:
+            return stat.ids[0], stat.rows[0]
+        rows = np.concatenate(stat.rows)
+        # Central moments of parts merge exactly, in whatever order the ranks sent them (Pébay); raw sums would lose the higher ones here.
+        known, where = np.unique(np.concatenate(stat.ids), return_inverse=True)
+        columns = {name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)}
+        merged = merge_moments(columns, where, len(known))
+        return known, np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1)
+
+    def _whole(self, step: int, here: _Step, missing: Sequence[int]) -> WholeStep:
+        stats, left_out = [], 0
+        for name, stat in here.stats.items():
+            ids, rows = self._merge(stat)
+            partial = self._partial(name, missing)
+            if partial is None or partial:
+                keep = np.array([partial is not None and at not in partial for at in ids.tolist()], bool)
+                left_out += len(ids) - int(keep.sum())
+                ids, rows = ids[keep], rows[keep]
+            arranged = self._arrange(name, ids)
+            stats.append(
+                Merged(name, stat.gradient_stage, stat.loss_scale, arranged.tensors, rows[arranged.order])
+            )
+        if left_out:
+            who = ", ".join(self._name(rank) for rank in missing[:5])
+            self._warn(
+                f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part of them."
+            )
+        return WholeStep(step, here.samples, stats, left_out)
+
+    def _partial(self, stat: str, missing: Sequence[int]) -> set[int] | None:
+        """Return the names that a part is missing of; None when nobody can say which."""
+        found: set[int] = set()
+        for rank in missing:
+            gave = self._ranks[rank].gave.get(stat)
+            if gave is None:
+                return None
+            found.update(gave.tolist())
+        return found
+
+    def _arrange(self, stat: str, ids: Names) -> _Arranged:
+        arranged = self._arranged.get(stat)
+        if arranged is None or not _same(arranged.ids, ids):
+            self._sort()
+            order = np.argsort(self._order[ids], kind="stable")
+            places = ids[order].tolist()
+            stages = np.array([self._stages[at] for at in places], np.int32)
+            arranged = _Arranged(ids, order, Tensors([self._names[at] for at in places], stages))
+            self._arranged[stat] = arranged
+        return arranged
+
+    def _sort(self) -> None:
+        if len(self._order) != len(self._names):
+            order = sorted(range(len(self._names)), key=lambda at: natural_key(self._names[at]))
+            self._order = np.empty(len(order), np.int64)
+            self._order[order] = np.arange(len(order))
+
+
+def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    return one is other or np.array_equal(one, other)

@@ -1,0 +1,310 @@
+"""The statistics logger that a training loop holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from ..errors import TracerError
+from ..instrument import IHost, Instrument
+from .hooks.gradients import GradientMoment
+from .hooks.loss_scale import LossScale, Scale
+from .hooks.param_rows import ParamRows
+from .hooks.sites import MomentProbe, Sites, probes_of
+from .intervals import Intervals
+from .joining.collector import Collector, MemberCollector, RootCollector
+from .joining.gathering import WholeStep
+from .joining.names import NameList
+from .joining.part import MeasuredRows, MeasuredStep
+from .points import MomentPoints
+
+if TYPE_CHECKING:
+    from ..tracer import Tracer
+
+__all__ = ["StatisticsLogger"]
+
+_clock = time.perf_counter_ns
+_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad"))
+_SCALED = frozenset(("dgrad", "residual_dgrad"))
+
+
+class StatisticsLogger(Instrument):
+    """Logs statistics of one model. Made by :func:`megalens.log_statistics`.
+
+    The instrument of the stream ``moments``. It lives in the tracer's steps: ``with statistics.step():`` is ``with tracer.step():``. Nothing that is called during training raises, waits or synchronises a device.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        Whose steps these are.
+    points : MomentPoints
+        What there is to measure.
+    roots : sequence of torch.nn.Module
+        Modules whose call is one forward pass.
+    optimizers : sequence of torch.optim.Optimizer
+        Whose step takes the gradients.
+    intervals : Intervals
+        What is logged when.
+    scale : LossScale
+        What gradients are to be divided by.
+    samples : callable
+        Takes a step and gives the samples consumed up to and with it.
+    owns_tracer : bool
+        Whether closing the logger closes the tracer.
+    keep : callable, optional
+        Takes each step's rows on rank 0; for files.
+
+    Raises
+    ------
+    TracerError
+        When the model cannot have a statistic that was asked for, or when another logger has this tracer.
+
+    Attributes
+    ----------
+    failures : int
+        How often something could not be measured because of an error of its own.
+    spent_ns : int
+        Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
+    """
+
+    name = "moments"
+
+    def __init__(
+        self,
+        tracer: Tracer,
+        points: MomentPoints,
+        roots: Sequence[nn.Module],
+        optimizers: Sequence[Optimizer],
+        intervals: Intervals,
+        scale: LossScale,
+        samples: Callable[[int], int],
+        *,
+        owns_tracer: bool,
+        keep: Callable[[WholeStep], None] | None = None,
+    ) -> None:
+        refused = [points.unavailable[stat] for stat in intervals.to_message() if stat in points.unavailable]
+        if refused:
+            raise TracerError(refused[0])
+        self.tracer = tracer
+        self.intervals = intervals
+        self._points, self._scale, self._samples = points, scale, samples
+        self._keep_rows = keep
+        self._owns_tracer = owns_tracer
+        self._names = NameList(points.stage)
+        counted = [point for point in points.params if point.counted]
+        ids = [self._names.place(point.name) for point in counted]
+        self._values = ParamRows(ids, [point.value for point in counted])
+        self._due: frozenset[str] = frozenset()
+        self._parts: dict[str, MeasuredRows] = {}
+        self._now: Scale = 1.0
+        self._step = 0
+        self._closed = False
+        self._unmeasured = False
+        self._probes: dict[frozenset[str], list[MomentProbe]] = {}
+        self._sites = Sites(roots, self._keep, self._spent)
+        self._gradients: GradientMoment | None = None
+        if intervals.grad:
+            self._gradients = GradientMoment(
+                counted,
+                ids,
+                roots,
+                optimizers,
+                scale,
+                points.gradients_ready,
+                self._spent,
+                tracer.warn,
+            )
+        self.failures = 0
+        self.spent_ns = 0
+        self._collector: Collector | None = None
+        self._phases = 0
+        if tracer.instrument(self.name) is not None:
+            raise TracerError("Statistics of this tracer are logged already; close that logger first.")
+        tracer.attach(self)
+
+    # Around the training.
+
+    def step(self) -> AbstractContextManager[None]:
+        """Return a context manager around one optimizer step: the tracer's own."""
+        return self.tracer.step()
+
+    def close(self) -> None:
+        """Take every hook off and, where the tracer is the logger's own, end the run. Safe twice."""
+        self._leave()
+        if self._owns_tracer:
+            self.tracer.close()
+
+    def __enter__(self) -> StatisticsLogger:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._leave()
+        if self._owns_tracer:
+            self.tracer.__exit__(*error)
+
+    def __repr__(self) -> str:
+        every = ", ".join(f"{stat} every {steps}" for stat, steps in self.intervals.to_message().items())
+        return f"<StatisticsLogger {every}, step {self._step}>"
+
+    # What the tracer calls.
+
+    def attach(self, host: IHost) -> None:
+        """Begin to log."""
+        root = host.place.rank == 0
+        self._collector = (
+            RootCollector(host, self._names, self._keep_rows) if root else MemberCollector(host, self._names)
+        )
+        host.announce()
+
+    def step_begins(self, step: int, held: bool) -> None:
+        """Begin a step; intervals hold of held ones too."""
+        self._step = step
+        self._due = self.intervals.due(step)
+        if self._due or self._gradients is not None:
+            self._spent(self._begin)
+
+    def step_ends(self) -> None:
+        """End the step and hand over what it gave."""
+        if self._due:
+            self._spent(self._end)
+            self._due = frozenset()
+
+    def step_abandoned(self) -> None:
+        """Forget the step."""
+        self._due = frozenset()
+        self._parts = {}
+        self._spent(self._sites.end)
+        if self._gradients is not None:
+            self._spent(lambda: self._gradients and self._gradients.take())
+
+    def pause(self, phase: str) -> None:
+        """Count no forward pass while something else than training goes on inside of the step."""
+        self._phases += 1
+        self._sites.paused = True
+
+    def resume(self, training: bool) -> None:
+        """Count again, after the last of the phases."""
+        self._phases -= 1
+        self._sites.paused = self._phases > 0
+
+    def release(self, closing: bool) -> None:
+        """Let go of the model; files are written also without a hub."""
+        if closing or self._keep_rows is None:
+            self._leave()
+
+    def settings(self) -> Mapping[str, int]:
+        """Return the ``Statistics`` of messages: every how many steps each is logged."""
+        return self.intervals.to_message()
+
+    def describe(self, announce: dict[str, Any]) -> None:
+        """Announce what is logged."""
+        if not self._closed and self.intervals:
+            announce["statistics"] = self.intervals.to_message()
+
+    def report(self, status: dict[str, Any]) -> None:
+        """Say nothing: what is logged is announced."""
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take what another process has of a step."""
+        if self._collector is not None:
+            self._collector.received(rank, meta, payload)
+
+    def undelivered(self) -> None:
+        """Tell names anew."""
+        if self._collector is not None:
+            self._collector.tell_anew()
+
+    def superseded(self) -> None:
+        """Take nothing more: other processes' parts go to another logger."""
+        if self._collector is not None:
+            self._collector.end()
+
+    # The step.
+
+    def _begin(self) -> None:
+        self._parts = {}
+        if self._due & {"grad", *_SCALED}:
+            self._now = self._scale.read()
+        if self._gradients is not None:
+            self._gradients.begin("grad" in self._due, self._now)
+        here = self._due & _SITE_STATS
+        if here:
+            probes = self._probes.get(here)
+            if probes is None:
+                probes = self._probes[here] = probes_of(
+                    self._points.sites, self._points.residuals, self._names, here
+                )
+            self._sites.begin(probes)
+
+    def _end(self) -> None:
+        parts = self._parts
+        if self._due & _SITE_STATS:
+            self._sites.end()
+            if not self._sites.fired and not self._unmeasured:
+                self._unmeasured = True
+                self.tracer.warn(
+                    f"Nothing could be measured inside of the model in step {self._step}. A compiled model (torch.compile) calls no hooks: "
+                    "run it uncompiled to log its activations."
+                )
+        unknown = not self._scale.known and self._sites.half
+        for stat in _SCALED & parts.keys():
+            part = parts[stat]
+            part.gradient_stage = "backward_scaled" if unknown else "backward"
+            part.scale, part.divide = (float("nan") if unknown else self._now), not unknown
+        gradients = None if self._gradients is None else self._gradients.take()
+        if gradients is not None:
+            parts["grad"] = gradients
+        if "param" in self._due:
+            parts["param"] = self._params()
+        self._parts = {}
+        given = MeasuredStep.leaving(self._step, self._consumed(), list(parts.values()))
+        if self._collector is not None:
+            self._collector.put(given)
+
+    def _params(self) -> MeasuredRows:
+        part = MeasuredRows("param")
+        for measured, rows in self._values.measure():
+            part.add(measured, rows)
+        return part
+
+    def _keep(self, stat: str, at: int, row: Tensor) -> None:
+        part = self._parts.get(stat)
+        if part is None:
+            part = self._parts[stat] = MeasuredRows(stat)
+        part.add((at,), row)
+
+    def _consumed(self) -> int:
+        try:
+            return int(self._samples(self._step))
+        except Exception as error:
+            self.tracer.warn(f"samples could not be read: {str(error)[:200] or type(error).__name__}")
+            return -1
+
+    def _spent(self, call: Callable[[], Any]) -> None:
+        """Call something of ours on the step path: it costs no more than its time, which is counted."""
+        started = _clock()
+        try:
+            call()
+        except Exception as error:  # A fault of ours must not end a training step.
+            self.failures += 1
+            self.tracer.warn(
+                f"A statistic could not be measured in step {self._step}: {str(error)[:300] or type(error).__name__}"
+            )
+        spent = _clock() - started
+        self.spent_ns += spent
+        self.step_ns += spent
+
+    def _leave(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._due = frozenset()
+        self._sites.end()
+        if self._gradients is not None:
+            self._gradients.close()
+        self.tracer.detach(self)

@@ -1,0 +1,127 @@
+"""What an adapter tells the statistics logger of a model: which tensors there are, what they are called, and which of them this process counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+__all__ = ["IMomentAdapter", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
+
+
+@dataclass(frozen=True)
+class ParamPoint:
+    """A parameter, or the part of it that lies here.
+
+    Attributes
+    ----------
+    name : str
+        Canonical: global layer and expert indices, the same in every layout. Every process that holds a part gives the same name.
+    parameter : torch.nn.Parameter
+        The parameter itself.
+    counted : bool
+        Whether this process's values are to be counted. Each value of the whole tensor is counted by exactly one process: of replicas and of tied
+        copies one counts, of shards every holder counts its own.
+    value : callable
+        Gives the local values to measure (of a ``DTensor`` the local shard; the fp32 master weights where there are some), or None where this process has none.
+        Called after the optimizer's step.
+    gradient : callable
+        Gives the local gradient in the same way, reduced over data-parallel processes, or None. Called before clipping.
+    """
+
+    name: str
+    parameter: nn.Parameter
+    counted: bool
+    value: Callable[[], Tensor | None]
+    gradient: Callable[[], Tensor | None]
+
+
+@dataclass(frozen=True)
+class SitePoint:
+    """A module of which the first positional input and the first output are measured.
+
+    Attributes
+    ----------
+    name : str
+        Canonical name of the module; the tensors are ``<name>/input0`` and ``<name>/output0``.
+    module : torch.nn.Module
+        The module.
+    counts_input, counts_output : bool
+        Whether this process counts that end. Data- and context-parallel processes each count their own; of tensor-parallel ones each where the
+        end is cut over them, else the first; None of both is no site.
+    logs_input, logs_output : bool
+        Whether that end is measured at all (logits are not).
+    logs_input_gradient, logs_output_gradient : bool or None
+        The same for the gradient there, where it differs; None: as above. An end may be whole while its gradient is a part of a sum over processes, and the other way round: what is such a part is
+        not measured.
+    """
+
+    name: str
+    module: nn.Module
+    counts_input: bool = True
+    counts_output: bool = True
+    logs_input: bool = True
+    logs_output: bool = True
+    logs_input_gradient: bool | None = None
+    logs_output_gradient: bool | None = None
+
+
+@dataclass(frozen=True)
+class ResidualPoint:
+    """The residual stream at one end of a layer.
+
+    Attributes
+    ----------
+    name : str
+        Canonical, such as ``decoder/input0`` or ``decoder.layers.3/output0``.
+    module : torch.nn.Module
+        The layer.
+    end : str
+        ``input`` or ``output``.
+    counted : bool
+        As for a site.
+    """
+
+    name: str
+    module: nn.Module
+    end: str
+    counted: bool = True
+
+
+@dataclass(frozen=True)
+class MomentPoints:
+    """Everything of one process.
+
+    Attributes
+    ----------
+    params, sites, residuals : sequence
+        What there is. Points that are not counted may be left out or be there with ``counted=False``.
+    stage : int
+        Pipeline stage of this process; -1 where there are none.
+    unavailable : mapping
+        By statistic (``param``, …): why this model cannot have it. Asking for it is refused with these words.
+    gradients_ready : callable or None
+        Where the gradients are ready (reduced, unscaled, not clipped) at another moment than right before ``optimizer.step``: is given what to call at that moment, and returns what takes it away again.
+        It does not call in a step that is skipped because of infinite gradients.
+    loss_scale : callable or None
+        Gives the factor by which the loss is multiplied in the step that is going on, as a number or a tensor on the device; asked before the backward pass. None where the optimizer does not say.
+    """
+
+    params: Sequence[ParamPoint] = field(default_factory=tuple)
+    sites: Sequence[SitePoint] = field(default_factory=tuple)
+    residuals: Sequence[ResidualPoint] = field(default_factory=tuple)
+    stage: int = -1
+    unavailable: Mapping[str, str] = field(default_factory=dict)
+    gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
+    loss_scale: Callable[[], float | Tensor] | None = None
+
+
+class IMomentAdapter(Protocol):
+    """Finds the points of a model."""
+
+    def statistics_points(
+        self, model: nn.Module | Sequence[nn.Module], optimizer: Any
+    ) -> MomentPoints | None:
+        """Return the points, or None where the model is not of this kind."""

@@ -1,0 +1,135 @@
+"""Forward and backward passes, as hooks on the modules whose call is one forward pass see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["IPassSink", "PassHooks", "after_backward", "differentiable", "hook_passes"]
+
+
+class IPassSink(Protocol):
+    """What hears of forward passes."""
+
+    def forward_begins(self, root: int) -> None:
+        """Note that a forward pass of one model chunk begins."""
+
+    def forward_ends(self, output: Any) -> None:
+        """Note that it is over, with what it gave."""
+
+
+def hook_passes(
+    roots: Sequence[nn.Module], sink: IPassSink, inside: Callable[[], Sequence[Any]] = tuple
+) -> list[Any]:
+    """Put hooks on ``roots`` and return their handles. While torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
+
+    Parameters
+    ----------
+    roots : sequence of torch.nn.Module
+        Modules whose call is one forward pass.
+    sink : IPassSink
+        Told of the passes.
+    inside : callable
+        Puts on hooks that are to run inside of the pass, also on a root itself, and returns their handles. So the end of the pass is hooked last.
+    """
+
+    def begin(index: int) -> Callable[[nn.Module, Any], None]:
+        def hook(module: nn.Module, args: Any) -> None:
+            if not torch.compiler.is_compiling():
+                sink.forward_begins(index)
+
+        return hook
+
+    def end(module: nn.Module, args: Any, output: Any) -> None:
+        if not torch.compiler.is_compiling():
+            sink.forward_ends(output)
+
+    handles: list[Any] = [
+        root.register_forward_pre_hook(begin(index), prepend=True) for index, root in enumerate(roots)
+    ]
+    handles += inside()
+    handles += [root.register_forward_hook(end) for root in roots]
+    return handles
+
+
+def differentiable(output: Any) -> Tensor | None:
+    """Return the first tensor of a module's output that a gradient comes back to: what its backward pass computes first."""
+    return next((tensor for tensor in _tensors(output) if tensor.requires_grad), None)
+
+
+def after_backward(call: Callable[[], None]) -> None:
+    """Have something called once the backward pass that is going on is over, after what was queued before."""
+    torch.autograd.Variable._execution_engine.queue_callback(call)
+
+
+def _tensors(output: Any) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        for value in output.values():
+            yield from _tensors(value)
+    elif isinstance(output, (tuple, list)):
+        for value in output:
+            yield from _tensors(value)
+
+
+class PassHooks:
+    """Tells of the passes inside of steps, while somebody wants to know.
+
+    Parameters
+    ----------
+    roots : sequence of torch.nn.Module
+        Modules whose call is one forward pass.
+    tell : callable
+        Takes the name of a method of instruments, and what it is told. Never raises.
+    """
+
+    def __init__(self, roots: Sequence[nn.Module], tell: Callable[..., None]) -> None:
+        self._roots = tuple(roots)
+        self._tell = tell
+        self._handles: list[Any] = []
+        self._chunk = 0
+        self._step = 0
+        self.inside = False
+        """Whether a step is going on."""
+
+    def set(self, wanted: bool) -> None:
+        """Put the hooks on, or take them off. Safe twice."""
+        if wanted == bool(self._handles):
+            return
+        if wanted:
+            self._handles = hook_passes(self._roots, self)
+            return
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def begin(self) -> None:
+        """Begin a step: backward passes of earlier ones are nobody's."""
+        self._step += 1
+        self.inside = True
+
+    def forward_begins(self, root: int) -> None:
+        """Tell of a forward pass."""
+        self._chunk = root
+        if self.inside:
+            self._tell("forward_begins", root)
+
+    def forward_ends(self, output: Any) -> None:
+        """Tell that it is over, and wait for its backward pass."""
+        if not self.inside:
+            return
+        self._tell("forward_ends", output)
+        tensor = differentiable(output) if torch.is_grad_enabled() else None
+        if tensor is not None:
+            step, chunk = self._step, self._chunk
+
+            def arrived(gradient: Tensor) -> None:
+                if self.inside and step == self._step:
+                    self._tell("backward_begins", chunk)
+                    after_backward(lambda: self._tell("backward_ends"))
+
+            tensor.register_hook(arrived)  # type: ignore[no-untyped-call]

@@ -1,0 +1,222 @@
+"""The producer thread's way to its hub: opened, lost, opened again; and the frames that go over it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...protocol import ProtocolError, Stream, encode_frame, encode_message
+from ..health import Health
+from .early_frames import EarlyFrames
+from .hub_link import HubLink, HubLinkLost
+from .hub_process import HubAddress, HubProcess
+from .recent_steps import RecentSteps
+
+__all__ = ["HubConnection"]
+
+_RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class HubConnection:
+    """A connection that comes back: to the same hub as long as that may be there, to our own hub started anew once.
+
+    Parameters
+    ----------
+    address : HubAddress or None
+        The hub to begin with; None until :meth:`move` says where it is.
+    process : HubProcess or None
+        Ours to start again once, when it is our own hub.
+    peer : dict
+        The ``Peer`` object of ``join``.
+    health : Health
+        Takes sentences for the user, and knows the step.
+    hubless : bool
+        Whether no hub will ever be said.
+    received : callable
+        Takes, in a thread of the link's own, the link with each control message, or with None once it is gone.
+    came, went : callable
+        Told when a hub is connected, with its ``hello``, and when it is no more.
+    moved : callable
+        Takes the address of a hub that was started anew.
+    given_up : callable
+        Told when there is nobody left to send to.
+    """
+
+    def __init__(
+        self,
+        address: HubAddress | None,
+        process: HubProcess | None,
+        *,
+        peer: dict[str, Any],
+        health: Health,
+        hubless: bool,
+        received: Callable[[HubLink, dict[str, Any] | ProtocolError | None], None],
+        came: Callable[[dict[str, Any]], None],
+        went: Callable[[], None],
+        moved: Callable[[HubAddress], None],
+        given_up: Callable[[], None],
+    ) -> None:
+        self._address = address
+        self._process = process
+        self._peer = peer
+        self._health = health
+        self._received, self._came, self._went = received, came, went
+        self._moved, self._given_up = moved, given_up
+        self._early = EarlyFrames(address is None and not hubless)
+        self._recent = RecentSteps()
+        self._run = ""
+        self._link: HubLink | None = None
+        self._seq = 0
+        self._tries = 0
+        self._retry_at = 0.0
+        self._restarted = False
+        self._over = self._last = False
+
+    # Other threads.
+
+    @property
+    def pid(self) -> int | None:
+        """Process of our own hub."""
+        return None if self._process is None else self._process.pid
+
+    def last(self) -> None:
+        """TracingPlan nothing more for the case that the connection is lost: the training is at its end."""
+        self._last = True
+
+    def abort(self) -> None:
+        """Cut the connection at once."""
+        link = self._link
+        if link is not None:
+            link.abort()
+
+    # Producer thread.
+
+    @property
+    def there(self) -> bool:
+        """Whether a hub is connected."""
+        return self._link is not None
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until the next try; None where there is nothing to try."""
+        if self._link is not None or self._over or self._address is None:
+            return None
+        return max(0.0, self._retry_at - time.monotonic())
+
+    def move(self, address: HubAddress) -> None:
+        """Use the hub that is there from the next try on, which is due at once."""
+        self._address, self._retry_at = address, 0.0
+
+    def open(self) -> None:
+        """Connect where that is due."""
+        wait = self.wait
+        if self._address is None or wait is None or wait > 0:
+            return
+        try:
+            link = HubLink(self._address, self._peer, self._received)
+        except HubLinkLost as error:
+            self.lost(str(error))
+            return
+        self._link = link
+        self._tries = 0
+        self._came(link.hello)
+        run = link.hello["run"]["id"]
+        if gap := self._recent.hub_is_back(self._health.step, anew=run != self._run):
+            self._health.warn(gap)
+        self._run = run
+
+    def is_current(self, link: HubLink) -> bool:
+        """Return whether this is the connection that there is, and not one that was lost."""
+        return link is self._link
+
+    def send_early(self) -> None:
+        """Send what was made before anybody said where the hub is."""
+        for frame in self._early.take():
+            if not self.send(frame):
+                break
+
+    def send_frame(self, stream: str | Stream, rows: Any, step: int, *, marks: bool = True) -> int:
+        """Send rows as one frame and return its size; 0 when there is no hub to take it."""
+        return self.send_made(step, lambda seq: encode_frame(stream, rows, step=step, seq=seq), marks=marks)
+
+    def send_made(self, step: int, make: Callable[[int], bytes], *, marks: bool = True) -> int:
+        """Send the frame that ``make`` gives for a sequence number, and return its size; 0 when there is no hub to take it.
+
+        Where it ``marks`` its step, that step is one of those whose rows a hub that dies may not have written.
+        """
+        if self._link is None and not self._early.room:
+            return 0
+        self._seq += 1
+        frame = make(self._seq)
+        if self._link is None:
+            # Nobody has said yet where the hub is.
+            self._early.keep(frame)
+        elif not self.send(frame):
+            return 0
+        elif marks:
+            self._recent.note(step)
+        return len(frame)
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send a control message, where there is a hub to take it."""
+        if self._link is None:
+            return
+        try:
+            text = encode_message(message)
+        except ProtocolError as error:
+            self._health.warn(f"A message of the tracer's own was wrong: {error}")
+        else:
+            self.send(text)
+
+    def send(self, data: str | bytes) -> bool:
+        """Send a message as it is and return whether a hub took it."""
+        if self._link is None:
+            return False
+        try:
+            self._link.send(data)
+        except HubLinkLost as error:
+            self.lost(str(error))
+            return False
+        return True
+
+    def lost(self, why: str) -> None:
+        """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
+        self._link = None
+        self._went()
+        if self._over or self._last:
+            return
+        step = self._health.step
+        if self._run:
+            self._recent.hub_gone(step)
+        if self._process is None or (self._process.alive and self._tries < 3):
+            delay = _RETRY_SECONDS[min(self._tries, len(_RETRY_SECONDS) - 1)]
+            self._tries += 1
+            self._retry_at = time.monotonic() + delay
+            if self._tries == 2:
+                self._health.warn(f"The hub cannot be reached ({why}). Training goes on; trying again.")
+            return
+        if self._restarted:
+            self.give_up(f"The hub ended a second time, at step {step}. Training goes on untraced.")
+            return
+        self._restarted = True
+        self._tries = 0
+        try:
+            self._address = self._process.start()
+        except Exception as error:
+            self.give_up(f"The hub ended at step {step} and could not be started again. {error}")
+            return
+        self._moved(self._address)
+        self._retry_at = 0.0
+
+    def give_up(self, text: str) -> None:
+        """Say why there is nobody left to send to, and open no connection any more."""
+        self._health.warn(text)
+        self._over = True
+        self._given_up()
+
+    def close(self) -> None:
+        """End the connection in order."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()

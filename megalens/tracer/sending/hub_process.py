@@ -1,0 +1,189 @@
+"""Starting a hub of our own, and reading where one is from its runtime file."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import TracerError
+
+__all__ = ["HubAddress", "HubProcess", "address_from"]
+
+_START_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class HubAddress:
+    """Where a hub is and how to be let in. The token never shows in a repr or a log."""
+
+    url: str
+    token: str = field(repr=False)
+    run_id: str | None = None
+
+
+def address_from(hub: Any) -> HubAddress:
+    """Return the address that ``hub=`` names: ``(address, token)``, or the path of a runtime file.
+
+    Raises
+    ------
+    TracerError
+        When it is neither or the file cannot be read.
+    """
+    if isinstance(hub, (tuple, list)) and len(hub) == 2 and all(isinstance(part, str) for part in hub):
+        address, token = hub
+        return HubAddress(address if "://" in address else f"ws://{address}", token)
+    if isinstance(hub, (str, os.PathLike)):
+        return _read_runtime_file(Path(hub))
+    raise TracerError(
+        "hub must be 'spawn', None, (address, token), or the path of a hub's runtime file; "
+        f"a {type(hub).__name__} came."
+    )
+
+
+def _read_runtime_file(path: Path) -> HubAddress:
+    try:
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        host = entry["host"]
+        host = f"[{host}]" if ":" in host else host
+        return HubAddress(f"ws://{host}:{int(entry['port'])}", str(entry["token"]), str(entry["id"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TracerError(
+            f"Could not read the hub's runtime file {path.name} ({type(error).__name__}). "
+            "Expected the file that a running hub wrote; is the hub still there?"
+        ) from error
+
+
+class HubProcess:
+    """A hub that this tracer starts. It outlives the training process long enough to serve those who still look.
+
+    Parameters
+    ----------
+    name : str or None
+        Name of the run.
+    record : str or None
+        Folder into which the run's own folder is written.
+    linger : float
+        Seconds for which the hub stays without viewers after the training.
+    host : str
+        Address on which it listens.
+    port : int
+        Port on which it listens; any free one when 0.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        record: str | None,
+        linger: float,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._name = name
+        self._record = record
+        self._linger = linger
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the hub; None before it was started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it listens on every address of this host."""
+        return self._host in ("0.0.0.0", "::")  # noqa: S104
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> HubAddress:
+        """Start a hub process and wait until its port is open.
+
+        Raises
+        ------
+        TracerError
+            With the hub's own reason when it did not start.
+        """
+        command = [sys.executable, "-m", "megalens", "hub", "--linger", str(self._linger)]
+        command += ["--parent-pid", str(os.getpid())]
+        if self._host != "127.0.0.1":
+            command += ["--host", self._host]
+        if self._port:
+            command += ["--port", str(self._port)]
+        if self._name:
+            command += ["--name", self._name]
+        if self._record:
+            command += ["--record", self._record]
+        # A file, not a pipe: nobody reads it later, and a full pipe would stop the hub.
+        with tempfile.TemporaryFile() as complaints:
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=complaints,
+                    env=_environment(),
+                    # Ctrl-C in the terminal ends the training, which then ends the hub in order.
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise TracerError(
+                    f"Could not start the hub: {error.strerror or error}. Pass hub=None to train untraced."
+                ) from error
+            self._process = process
+            assert process.stdout is not None
+            line = _read_line(process.stdout.fileno(), time.monotonic() + _START_SECONDS)
+            process.stdout.close()
+            try:
+                said = json.loads(line)
+                return _read_runtime_file(Path(said["runtime_file"]))
+            except (ValueError, KeyError, TypeError):
+                if process.poll() is None:
+                    try:
+                        process.wait(2)
+                    except subprocess.TimeoutExpired:
+                        process.terminate()
+                complaints.seek(0)
+                said = complaints.read().decode("utf-8", "replace").strip().splitlines()
+                reason = said[-1] if said else "it said nothing"
+                raise TracerError(
+                    f"Could not start the hub: {reason} Pass hub=None to train untraced."
+                ) from None
+
+
+def _environment() -> dict[str, str]:
+    """Let the child import this very package, also where it runs from a checkout."""
+    environment = dict(os.environ)
+    home = Path(__file__).resolve().parents[3]
+    if home.name not in ("site-packages", "dist-packages"):
+        paths = [str(home), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return environment
+
+
+def _read_line(descriptor: int, until: float) -> str:
+    data = b""
+    # Not select(), which takes no descriptor above 1023: a training may have that many files open.
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while not data.endswith(b"\n") and len(data) < 65536:
+            left = until - time.monotonic()
+            if left <= 0 or not selector.select(left):
+                break
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                break
+            data += piece
+    return data.decode("utf-8", "replace")

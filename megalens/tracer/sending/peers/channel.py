@@ -1,0 +1,184 @@
+"""Messages over one non-blocking TCP socket."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import socket
+import struct
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Channel", "ChannelError", "MessageKind", "Message"]
+
+_HEADER = struct.Struct("<4sIIQ")
+_MAGIC = b"MLC1"
+_META_BYTES = 4 << 20
+_PAYLOAD_BYTES = 1 << 30
+_STRANGER_BYTES = 4096
+_READ_BYTES = 1 << 20
+
+
+class MessageKind(enum.IntEnum):
+    """What a message is."""
+
+    CHALLENGE = 1
+    ANSWER = 2
+    WELCOME = 3
+    BEAT = 4
+    HUB = 5
+    PREPARE = 6
+    READY = 7
+    REFUSE = 8
+    COMMIT = 9
+    ABORT = 10
+    INSTRUMENT = 11
+    BYE = 12
+
+
+class ChannelError(ConnectionError):
+    """The other side is gone, or what it sent is not ours."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message."""
+
+    kind: MessageKind
+    meta: dict[str, Any]
+    payload: memoryview
+
+
+class Channel:
+    """One socket and what waits on it in both directions.
+
+    Parameters
+    ----------
+    sock : socket.socket
+        Connected; the channel owns it.
+    queue_bytes : int
+        Payload that may wait to be sent; what comes on top is refused by :meth:`put`.
+    """
+
+    def __init__(self, sock: socket.socket, queue_bytes: int = 64 << 20) -> None:
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self._queue_bytes = queue_bytes
+        self._out: deque[memoryview] = deque()
+        self.waiting = 0
+        """Bytes that wait to be sent."""
+        self.trusted = False
+        """Whether the other side has shown that it knows the secret; before that it may say very little."""
+        self._head = bytearray()
+        self._body = bytearray()
+        self._filled = 0
+        self._expected: tuple[MessageKind, int, int] | None = None
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self._socket.fileno()
+
+    def put(self, kind: MessageKind, meta: Mapping[str, Any], payload: Any = b"") -> bool:
+        """Queue a message; False when too much waits and the payload was not taken."""
+        view = memoryview(payload).cast("B") if payload is not None else memoryview(b"")
+        if len(view) and self.waiting + len(view) > self._queue_bytes:
+            return False
+        text = json.dumps(meta, separators=(",", ":"), allow_nan=False).encode()
+        self._out.append(memoryview(_HEADER.pack(_MAGIC, kind, len(text), len(view)) + text))
+        self.waiting += _HEADER.size + len(text) + len(view)
+        if len(view):
+            self._out.append(view)
+        return True
+
+    def flush(self) -> bool:
+        """Send what the socket takes; return whether something still waits.
+
+        Raises
+        ------
+        ChannelError
+            When the other side is gone.
+        """
+        while self._out:
+            try:
+                sent = self._socket.send(self._out[0])
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError as error:
+                raise ChannelError(f"the connection broke ({error.strerror or error})") from error
+            self.waiting -= sent
+            if sent == len(self._out[0]):
+                self._out.popleft()
+            else:
+                self._out[0] = self._out[0][sent:]
+        return False
+
+    def receive(self) -> list[Message]:
+        """Return the messages that are complete by now.
+
+        Raises
+        ------
+        ChannelError
+            When the other side is gone or sends something else.
+        """
+        messages: list[Message] = []
+        while True:
+            wanted = _HEADER.size if self._expected is None else len(self._body)
+            if self._expected is not None and self._filled == wanted:
+                messages.append(self._finish())
+                continue
+            try:
+                if self._expected is None:
+                    chunk = self._socket.recv(_HEADER.size - len(self._head))
+                    self._head += chunk
+                    count = len(chunk)
+                else:
+                    room = memoryview(self._body)[self._filled : self._filled + _READ_BYTES]
+                    count = self._socket.recv_into(room)
+                    self._filled += count
+            except (BlockingIOError, InterruptedError):
+                return messages
+            except OSError as error:
+                raise ChannelError(f"the connection broke ({error.strerror or error})") from error
+            if count == 0:
+                if messages:
+                    # What came before the end counts; the end comes again with the next call.
+                    return messages
+                raise ChannelError("the connection was closed")
+            if self._expected is None and len(self._head) == _HEADER.size:
+                self._begin()
+
+    def close(self) -> None:
+        """Close the socket. Safe twice."""
+        self._out.clear()
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _begin(self) -> None:
+        magic, kind, meta, payload = _HEADER.unpack(self._head)
+        self._head = bytearray()
+        limits = (_META_BYTES, _PAYLOAD_BYTES) if self.trusted else (_STRANGER_BYTES, 0)
+        if magic != _MAGIC or meta > limits[0] or payload > limits[1]:
+            raise ChannelError("something else than a process of this job is at the other end")
+        try:
+            self._expected = (MessageKind(kind), meta, payload)
+        except ValueError as error:
+            raise ChannelError(f"a message of an unknown kind {kind} came") from error
+        self._body = bytearray(meta + payload)
+        self._filled = 0
+
+    def _finish(self) -> Message:
+        assert self._expected is not None
+        kind, size, _ = self._expected
+        body, self._expected, self._body = self._body, None, bytearray()
+        try:
+            meta = json.loads(bytes(body[:size]))
+        except (ValueError, RecursionError) as error:
+            raise ChannelError("a message that is not JSON came") from error
+        if not isinstance(meta, dict):
+            raise ChannelError("a message that is not an object came")
+        return Message(kind, meta, memoryview(body)[size:])

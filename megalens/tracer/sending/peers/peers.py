@@ -1,0 +1,386 @@
+"""The connections between the processes of a job, and the thread that serves them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....protocol import ProtocolError
+from ...place import Place
+from .agreement import Agreement, Proposal
+from .channel import Channel, ChannelError, Message, MessageKind
+from .listener import Listener
+from .members import Members
+from .outbox import Outbox
+from .rendezvous import Rendezvous
+from .schedule import Schedule
+
+__all__ = ["Peers"]
+
+log = logging.getLogger("megalens")
+
+_BEAT_SECONDS = 0.5
+_TICK_SECONDS = 0.25
+_BUSY_TICK_SECONDS = 0.02
+_ORPHAN_SECONDS = 5.0
+_EARLY_SECONDS = 2.0
+
+
+class Peers:
+    """What connects a process to the others of its job.
+
+    Parameters
+    ----------
+    place : Place
+        Where it stands.
+    rendezvous : Rendezvous
+        How the others are found.
+    schedule : Schedule
+        What is agreed on.
+    beat : callable
+        Gives the status of this process: ``state``, ``step`` and what else rank 0 is to know. Called in the peers' thread.
+    received : callable
+        Takes what an instrument on another rank told: the rank, the instrument's name, the description, the payload.
+    hub : callable
+        Takes where the hub is, as rank 0 said it.
+    changed : callable
+        Told that somebody came, went or fell silent; for rank 0.
+    lost : callable
+        Told that a message of an instrument was not sent, and with it perhaps a description that later ones lean on.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        rendezvous: Rendezvous,
+        schedule: Schedule[Any],
+        *,
+        beat: Callable[[], dict[str, Any]],
+        received: Callable[[int, str, dict[str, Any], memoryview], None],
+        hub: Callable[[dict[str, Any]], None],
+        changed: Callable[[], None],
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._place = place
+        self._rendezvous = rendezvous
+        self._schedule = schedule
+        self._beat, self._received, self._hub, self._changed = beat, received, hub, changed
+        self._lost = lost
+        self._outbox = Outbox(self._put, lost)
+        self.members = Members()
+        self.agreement = Agreement(schedule, self) if place.rank == 0 else None
+        self._selector = selectors.DefaultSelector()
+        self._wake, self._waker = socket.socketpair()
+        self._wake.setblocking(False)
+        self._waker.setblocking(False)
+        self._selector.register(self._wake, selectors.EVENT_READ)
+        self._links: dict[int, Channel] = {}
+        self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
+        self._listener = Listener(
+            place,
+            rendezvous,
+            self._selector,
+            wanted=self._wanted,
+            listens=place.rank == 0 or (place.leads and len(place.tp_ranks) > 1),
+            came=self._let_in,
+        )
+        self._hub_place: dict[str, Any] | None = None
+        self._beat_at = 0.0
+        self._orphan_since: float | None = None
+        self._states: list[Any] = []
+        self._closing = False
+        self._close_at = 0.0
+        self._quitting = False
+        if place.rank == 0:
+            self.members.came(
+                0, f"{place.name} on {socket.gethostname()}", place.to_message(socket.gethostname())
+            )
+        self._thread = threading.Thread(target=self._run, name="megalens-peers", daemon=True)
+        self._thread.start()
+
+    # Any thread.
+
+    def send(self, rank: int, instrument: str, meta: Mapping[str, Any], arrays: Sequence[np.ndarray]) -> None:
+        """Send a message to the same instrument on rank 0 or on the leader of the tensor-parallel group."""
+        whole = {**meta, "instrument": instrument}
+        self._post(rank, MessageKind.INSTRUMENT, whole, _joined(arrays))
+
+    @property
+    def refused(self) -> int:
+        """Messages of instruments that could not be sent."""
+        return self._outbox.given_up
+
+    def propose(self, proposal: Proposal) -> None:
+        """Ask for a change of the settings on all processes; on rank 0 only."""
+        assert self.agreement is not None
+        self.agreement.propose(proposal)
+        self._rouse()
+
+    def tell_hub(self, place: dict[str, Any]) -> None:
+        """Tell all processes where the hub is; on rank 0 only."""
+        self._hub_place = place
+        for rank in list(self._links):
+            self._post(rank, MessageKind.HUB, place, b"")
+
+    def wait_for_others(self, timeout: float) -> None:
+        """Wait until every process of the job has said goodbye or is gone; on rank 0 only."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and self._thread.is_alive():
+            if self.members.all_left(self._place.world_size, but=self._place.rank):
+                return
+            time.sleep(0.02)
+
+    def close(self, timeout: float = 3.0) -> None:
+        """Say goodbye and end the thread. Safe twice."""
+        self._close_at = self._close_at or time.monotonic()
+        self._closing = True
+        self._rouse()
+        self._thread.join(timeout)
+
+    # What the agreement asks for.
+
+    def others(self) -> dict[int, str]:
+        """Return the other processes that are connected, with the names that people are told."""
+        return {rank: self.members.name(rank) for rank in self._links}
+
+    def tell(self, rank: int, kind: MessageKind, meta: Mapping[str, Any]) -> None:
+        """Send a message to one process."""
+        channel = self._links.get(rank)
+        if channel is not None:
+            channel.put(kind, meta)
+            self._watch(channel)
+
+    # The thread.
+
+    def _post(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> None:
+        self._outbox.add(rank, kind, meta, payload)
+        self._rouse()
+
+    def _rouse(self) -> None:
+        with contextlib.suppress(OSError):
+            self._waker.send(b"\0")
+
+    def _run(self) -> None:
+        try:
+            while not self._quitting:
+                if not self._closing or self._outbox.waiting:
+                    self._listener.meet(self._links)
+                busy = self.agreement is not None and self.agreement.busy
+                for key, mask in self._selector.select(_BUSY_TICK_SECONDS if busy else _TICK_SECONDS):
+                    self._serve(key.fileobj, mask)
+                self._outbox.empty(self._links.__contains__)
+                self._tick()
+        except Exception as error:  # The training must not notice.
+            log.warning(
+                "The link between this job's processes has ended after an error of its own: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            log.debug("peers thread", exc_info=True)
+            self._schedule.abort_all()
+            self._schedule.release()
+        finally:
+            if self.agreement is not None:
+                self.agreement.close()
+            for channel in self._links.values():
+                channel.close()
+            self._listener.close()
+            self._selector.close()
+            self._wake.close()
+            self._waker.close()
+
+    def _serve(self, what: Any, mask: int) -> None:
+        if what is self._wake:
+            with contextlib.suppress(OSError):
+                self._wake.recv(4096)
+            return
+        if what is self._listener.listener:
+            stranger = self._listener.accept()
+            if stranger is not None:
+                self._watch(stranger)
+            return
+        channel: Channel = what
+        try:
+            if mask & selectors.EVENT_WRITE:
+                self._flush(channel)
+            if mask & selectors.EVENT_READ:
+                for message in channel.receive():
+                    self._take(channel, message)
+        except ChannelError as error:
+            log.debug("peers: %s", error)
+            self._drop(channel)
+        except (KeyError, ValueError, TypeError) as error:
+            log.debug("peers: a message that cannot be understood: %r", error)
+            self._drop(channel)
+
+    def _take(self, channel: Channel, message: Message) -> None:
+        meta = message.meta
+        if self._listener.take(channel, message):
+            return
+        rank = next((rank for rank, link in self._links.items() if link is channel), None)
+        if rank is None:
+            # It said goodbye, or came again by another way.
+            return
+        agreement = self.agreement
+        match message.kind:
+            case MessageKind.INSTRUMENT:
+                self._received(rank, str(meta["instrument"]), meta, message.payload)
+            case MessageKind.BEAT if agreement is not None:
+                self.members.heard(rank, str(meta["state"]), int(meta["step"]), meta)
+            case MessageKind.READY if agreement is not None:
+                agreement.ready(rank, int(meta["number"]), int(meta["first"]))
+            case MessageKind.REFUSE if agreement is not None:
+                agreement.refused(rank, int(meta["number"]), _error(meta["error"], self.members.name(rank)))
+            case MessageKind.PREPARE:
+                self._prepare(channel, int(meta["number"]), meta["patches"])
+            case MessageKind.COMMIT:
+                self._schedule.commit(int(meta["number"]), int(meta["step"]))
+            case MessageKind.ABORT:
+                self._schedule.abort(int(meta["number"]))
+            case MessageKind.HUB:
+                self._hub(meta)
+            case MessageKind.BYE:
+                self.members.left(rank, finished=True)
+                self._drop(channel)
+            case _:
+                raise ValueError(message.kind)
+
+    def _prepare(self, channel: Channel, number: int, patches: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            first = self._schedule.prepare(number, patches)
+        except ProtocolError as error:
+            channel.put(MessageKind.REFUSE, {"number": number, "error": error.to_message()})
+        else:
+            channel.put(MessageKind.READY, {"number": number, "first": first})
+        self._watch(channel)
+
+    def _let_in(self, rank: int, channel: Channel, meta: Mapping[str, Any] | None) -> None:
+        """Take a connection on which both sides have proved themselves."""
+        old = self._links.pop(rank, None)
+        if old is not None:
+            self._forget(old)
+        self._links[rank] = channel
+        if meta is None:
+            if rank == 0:
+                # What was undecided when the link broke is decided now, or was dropped.
+                self._schedule.abort_all()
+                self._schedule.listen_again()
+                self._orphan_since = None
+                self._beat_at = 0.0
+            # What was on its way when an old connection broke may not have arrived.
+            self._lost()
+            return
+        self.members.came(rank, str(meta["name"]), dict(meta["place"]))
+        if self.agreement is not None:
+            if self._hub_place is not None:
+                channel.put(MessageKind.HUB, self._hub_place)
+            plan, number, step = self._schedule.in_force
+            if number:
+                # One that comes late, or comes back, is brought up to where the others are.
+                channel.put(MessageKind.PREPARE, {"number": number, "patches": [plan.patch_from(step)]})
+                channel.put(MessageKind.COMMIT, {"number": number, "step": step})
+        self._watch(channel)
+        self._changed()
+
+    # Housekeeping.
+
+    def _put(self, rank: int, kind: MessageKind, meta: dict[str, Any], payload: Any) -> bool:
+        channel = self._links.get(rank)
+        if channel is None or not channel.put(kind, meta, payload):
+            return False
+        self._watch(channel)
+        return True
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        for channel in self._listener.late():
+            self._drop(channel)
+        if now - self._beat_at >= _BEAT_SECONDS:
+            self._beat_at = now
+            self._sign_of_life()
+        if self.agreement is not None:
+            self.agreement.tick()
+            states = [state["state"] for state in self.members.states()]
+            if states != self._states:
+                self._states = states
+                self._changed()
+        elif 0 in self._wanted and 0 not in self._links:
+            self._orphan_since = self._orphan_since or now
+            if now - self._orphan_since > _ORPHAN_SECONDS:
+                # Nobody is left who could let a paused training go on.
+                self._schedule.release()
+        if self._closing and (not self._outbox.waiting or now - self._close_at > _EARLY_SECONDS):
+            self._part()
+
+    def _sign_of_life(self) -> None:
+        beat = self._beat()
+        if self.agreement is not None:
+            self.members.heard(0, str(beat["state"]), int(beat["step"]), beat)
+        elif 0 in self._links:
+            self.tell(0, MessageKind.BEAT, beat)
+
+    def _part(self) -> None:
+        """Say goodbye once everything has been sent, as far as the others take it."""
+        for channel in list(self._links.values()):
+            with contextlib.suppress(ChannelError):
+                channel.put(MessageKind.BYE, {})
+                channel.flush()
+        deadline = time.monotonic() + 1.0
+        while time.monotonic() < deadline and any(channel.waiting for channel in self._links.values()):
+            for channel in list(self._links.values()):
+                try:
+                    channel.flush()
+                except ChannelError:
+                    self._drop(channel)
+            time.sleep(0.01)
+        self._quitting = True
+
+    def _flush(self, channel: Channel) -> None:
+        waits = channel.flush()
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
+        self._selector.modify(channel, events, channel)
+
+    def _watch(self, channel: Channel) -> None:
+        try:
+            self._flush(channel)
+        except ChannelError as error:
+            log.debug("peers: %s", error)
+            self._drop(channel)
+
+    def _drop(self, channel: Channel) -> None:
+        for rank, link in list(self._links.items()):
+            if link is channel:
+                del self._links[rank]
+                self.members.left(rank, finished=False)
+                self._changed()
+        self._forget(channel)
+
+    def _forget(self, channel: Channel) -> None:
+        self._listener.forget(channel)
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(channel)
+        channel.close()
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return arrays as bytes, one after another."""
+    return np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
+
+
+def _error(message: Mapping[str, Any], name: str) -> ProtocolError:
+    return ProtocolError(
+        str(message["code"]),
+        f"{name}: {message['message']}"[:4000],
+        field=message.get("field"),
+        column=message.get("column"),
+        expected=message.get("expected"),
+        got=message.get("got"),
+    )

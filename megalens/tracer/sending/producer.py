@@ -1,0 +1,292 @@
+"""The producer thread of a process that sends to a hub: makes frames of what tasks give it."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ...protocol import FrameTemplate, ProtocolError, Streams
+from ..instrument import IGatherer, Rows
+from .hub_connection import HubConnection
+from .hub_link import HubLink
+from .hub_process import HubAddress, HubProcess
+from .scalars import ScalarQueue
+from .worker import Reply, StepCost, Task, Worker
+
+__all__ = ["Control", "Producer"]
+
+_STATUS_SECONDS = 1.0
+_SCALARS_SECONDS = 0.2
+_LAST_SECONDS = 2.0
+_MOST_REFUSALS = 3
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something that came from the hub; ``message`` is None when the connection is gone."""
+
+    link: HubLink
+    message: dict[str, Any] | ProtocolError | None
+
+
+class Producer(Worker):
+    """Sends rows to a hub, and answers it.
+
+    Parameters
+    ----------
+    address : HubAddress or None
+        The hub to begin with; None until :meth:`move` says where it is.
+    process : HubProcess or None
+        Ours to start again once, when it is our own hub.
+    rank : int
+        Rank of this process.
+    announce : callable
+        Gives the ``announce`` message as of now.
+    configure : callable
+        Takes a patch and an id, arranges that it is applied and gives the ``configured`` answer, or None where that comes later; raises ``ProtocolError``.
+    report : callable, optional
+        Adds to the ``status`` message what this thread does not know.
+    viewers : callable, optional
+        Takes how many viewers the hub has.
+    hub_is : callable, optional
+        Takes whether a hub is connected.
+    moved : callable, optional
+        Takes the address of a hub that was started anew.
+    stepped : callable, optional
+        Takes each step with whether it was traced and how long it took, in ns.
+    hubless : bool
+        Whether no hub will ever be said.
+    streams : Streams
+        What there is to send.
+    """
+
+    def __init__(
+        self,
+        address: HubAddress | None,
+        process: HubProcess | None,
+        *,
+        rank: int,
+        peer: dict[str, Any],
+        announce: Callable[[], dict[str, Any]],
+        configure: Callable[[dict[str, Any], str], dict[str, Any] | None],
+        report: Callable[[dict[str, Any]], dict[str, Any]] = lambda status: status,
+        viewers: Callable[[int], None] = lambda count: None,
+        hub_is: Callable[[bool], None] = lambda there: None,
+        moved: Callable[[HubAddress], None] = lambda address: None,
+        stepped: Callable[[int, bool, int], None] | None = None,
+        hubless: bool = False,
+        streams: Streams,
+    ) -> None:
+        super().__init__()
+        self._gatherers: list[IGatherer] = []
+        self._hub = HubConnection(
+            address,
+            process,
+            peer=peer,
+            health=self.health,
+            hubless=hubless,
+            received=lambda link, message: self._queue.put(Control(link, message)),
+            came=self._hub_came,
+            went=self._hub_went,
+            moved=moved,
+            given_up=self._nobody_left,
+        )
+        self._report, self._viewers, self._hub_is = report, viewers, hub_is
+        self._stepped = stepped
+        self._hubless = hubless
+        self._rank = rank
+        self._announce = announce
+        self._configure = configure
+        self._streams = streams
+        self._sent = False
+        self._refusals = 0
+        self._scalars = ScalarQueue(self.health.warn)
+        self._overhead_at = self._status_at = time.monotonic()
+        self.run_id = None if address is None else address.run_id
+
+    # Other threads.
+
+    def move(self, address: HubAddress) -> None:
+        """Use the hub that is there."""
+        self._queue.put(address)
+
+    def gather(self, gatherer: IGatherer) -> None:
+        """Look after a gatherer from now on, until it is done."""
+        self.task(lambda: self._gatherers.append(gatherer))
+
+    def status_now(self) -> None:
+        """Send a ``status`` at once: something happened that viewers should not wait for."""
+        self._queue.put(())
+
+    def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
+        """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
+        self._hub.last()
+        super().close(timeout, finished=finished)
+        if self._thread.is_alive():
+            self._hub.abort()
+            self._thread.join(2.0)
+
+    @property
+    def hub_pid(self) -> int | None:
+        """Process of our own hub."""
+        return self._hub.pid
+
+    # Producer thread.
+
+    def _leave(self) -> None:
+        self._hub.close()
+
+    def _loop(self) -> None:
+        self._hub.open()
+        while True:
+            try:
+                item = self._queue.get(timeout=self._patience())
+            except queue.Empty:
+                item = ...
+                self._send_scalars()
+            if item is None:
+                break
+            if isinstance(item, Task):
+                self._do(item)
+            elif isinstance(item, StepCost):
+                self._count(item)
+            elif isinstance(item, Control):
+                self._control(item)
+            elif isinstance(item, Reply):
+                self._hub.say(item.make())
+            elif isinstance(item, HubAddress):
+                self._hub.move(item)
+            elif item == ():
+                self._status_at = 0.0
+            self._send_ready()
+            self._hub.open()
+            if time.monotonic() - self._status_at >= _STATUS_SECONDS:
+                self._send_status()
+        self._send_last()
+        self._send_scalars()
+        self._send_status()
+        if self._finished:
+            self._hub.say({"type": "goodbye", "reason": "finished"})
+
+    def _send_last(self) -> None:
+        """Wait a moment for what other processes have of the last step."""
+        deadline = time.monotonic() + _LAST_SECONDS
+        while any(gatherer.waiting for gatherer in self._gatherers):
+            left = deadline - time.monotonic()
+            try:
+                item = self._queue.get(timeout=max(0.0, left))
+            except queue.Empty:
+                item = None
+            if isinstance(item, Task):
+                self._do(item)
+            self._send_ready(everything=left <= 0)
+
+    def _send_ready(self, *, everything: bool = False) -> None:
+        """Have what waits for other processes sent as far as it is complete."""
+        for gatherer in self._gatherers:
+            gatherer.send_ready(everything=everything)
+        if any(gatherer.done for gatherer in self._gatherers):
+            self._gatherers = [gatherer for gatherer in self._gatherers if not gatherer.done]
+
+    def _patience(self) -> float:
+        wait = self._hub.wait
+        if wait is None:
+            return _SCALARS_SECONDS if len(self._scalars) else _STATUS_SECONDS
+        return min(_STATUS_SECONDS, max(0.01, wait))
+
+    def _hub_came(self, hello: dict[str, Any]) -> None:
+        self.run_id = hello["run"]["id"]
+        self.connected.set()
+        self._hub_is(True)
+        self._hub.say(self._announce())
+        self._hub.send_early()
+        self._send_scalars()
+
+    def _hub_went(self) -> None:
+        self.connected.clear()
+        self._hub_is(False)
+
+    def _nobody_left(self) -> None:
+        self.untraced = True
+
+    def _count(self, cost: StepCost) -> None:
+        super()._count(cost)
+        if cost.ready is not None:
+            cost.ready.synchronize()
+        for scalar in cost.scalars:
+            self._scalars.keep(scalar)
+        if cost.wall_ns:
+            now = time.monotonic()
+            if self._stepped is not None:
+                self._stepped(cost.step, not cost.control, cost.wall_ns)
+            percent = self.health.overhead.percent
+            if percent is not None and now - self._overhead_at >= 1.0:
+                self._overhead_at = now
+                self._scalars.add(cost.step, "megalens_overhead", percent, "%")
+        # Every message wakes the hub and each viewer: numbers travel with other rows, or a few times a second.
+        if self._sent or self._scalars.due:
+            self._send_scalars()
+        self._sent = False
+
+    def send(self, stream: str, rows: Rows, step: int) -> int:
+        """Send rows of a stream as one frame, in the thread, and return its size; 0 where no hub took it, and they are counted as lost."""
+        # Before it is sent: should the hub die over it, this step is one of those that are named.
+        self.health.step = max(self.health.step, step)
+        if isinstance(rows, FrameTemplate):
+            count = rows.rows
+            sent = self._hub.send_made(step, lambda seq: rows.frame(step=step, seq=seq))
+        else:
+            declared = self._streams.named(stream)
+            batch = rows
+            if not isinstance(rows, pa.RecordBatch):
+                batch = pa.RecordBatch.from_pydict(dict(rows), schema=declared.schema)
+            count = batch.num_rows
+            sent = self._hub.send_frame(declared, batch, step)
+        if sent:
+            self._sent = True
+            self.health.sent(step, sent)
+        elif not self._hubless:
+            self.health.lose(count, "unsent")
+        return sent
+
+    def _send_scalars(self) -> None:
+        if self._hub.there:
+            self._scalars.send(self._rank, lambda table, step: self._hub.send_frame("scalars", table, step))
+
+    def _control(self, item: Control) -> None:
+        if not self._hub.is_current(item.link):
+            return
+        message = item.message
+        if message is None:
+            self._hub.lost("the connection broke")
+        elif isinstance(message, ProtocolError):
+            self._hub.say(message.to_message())
+        elif message["type"] == "configure":
+            try:
+                answer = self._configure(message["patch"], message["id"])
+            except ProtocolError as error:
+                answer = error.to_message(message["id"])
+            if answer is not None:
+                self._hub.say(answer)
+        elif message["type"] == "status":
+            self._viewers(int(message.get("viewers", 0)))
+        elif message["type"] == "error":
+            self.health.warn(f"The hub refused something: {message['message']}")
+            self._refusals += message["code"] == "refused" and "reply_to" not in message
+            if self._refusals >= _MOST_REFUSALS:
+                self._hub.give_up(
+                    "The hub does not take this process, so it is not traced. Training goes on."
+                )
+
+    def _send_status(self) -> None:
+        self._status_at = time.monotonic()
+        if self._hub.there:
+            status = self._report(self.health.status())
+            # Made once a second by this package itself: it is not checked against the schema each time.
+            self._hub.send(json.dumps(status, ensure_ascii=False, allow_nan=False))

@@ -1,0 +1,121 @@
+"""Numbers of the training loop on their way to the hub: the stream ``scalars``."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from ...protocol import stream_schema
+from ..device import to_host
+
+__all__ = ["STREAM", "ScalarLog", "ScalarQueue", "ScalarRow"]
+
+STREAM = "scalars"
+_SECONDS = 0.2
+_KEPT = 10_000
+
+
+class ScalarRow(NamedTuple):
+    """One number, not yet read where it is a tensor."""
+
+    step: int
+    time: float
+    name: str
+    value: float | Tensor
+    unit: str
+
+
+class ScalarLog:
+    """Numbers that were logged since they were taken last. In the training thread, which reads none of them."""
+
+    def __init__(self) -> None:
+        self._rows: list[ScalarRow] = []
+        self._on_device = False
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, step: int, name: str, value: Any, unit: str) -> None:
+        """Keep one number; a tensor is copied as it is now and read later."""
+        if isinstance(value, Tensor):
+            value = value.detach()
+            if value.device.type == "cuda":
+                value, self._on_device = to_host(value), True
+            else:
+                value = value.clone()
+        if len(self._rows) < _KEPT:
+            self._rows.append(ScalarRow(step, time.time(), name, value, unit))
+
+    def take(self) -> tuple[Sequence[ScalarRow], Any]:
+        """Return what was logged, and a device event after which the copies are there."""
+        rows, self._rows = self._rows, []
+        if not self._on_device:
+            return rows, None
+        self._on_device = False
+        # The producer thread waits for it, not this one.
+        ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        ready.record()
+        return rows, ready
+
+
+class ScalarQueue:
+    """Keeps numbers until they are sent: with other rows, or a few times a second, because every message wakes the hub and each viewer.
+
+    Parameters
+    ----------
+    warn : callable
+        Takes a sentence for the user.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._rows: deque[tuple[int, float, str, float, str]] = deque(maxlen=_KEPT)
+        self._sent_at = time.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def due(self) -> bool:
+        """Whether the last ones were sent long enough ago."""
+        return time.monotonic() - self._sent_at >= _SECONDS
+
+    def keep(self, row: ScalarRow) -> None:
+        """Take a number as it was logged; a tensor is read now."""
+        try:
+            value = float(row.value)
+        except (TypeError, ValueError, RuntimeError):
+            self._warn(f"{row.name} was logged with something that is not one number; it is left out.")
+            return
+        self._rows.append((row.step, row.time, row.name, value, row.unit))
+
+    def add(self, step: int, name: str, value: float, unit: str) -> None:
+        """Take a number of the tracer's own."""
+        self._rows.append((step, time.time(), name, value, unit))
+
+    def send(self, rank: int, send: Callable[[pa.RecordBatch, int], int]) -> None:
+        """Send what waits; it is kept when ``send`` says that nothing went."""
+        self._sent_at = time.monotonic()
+        rows = list(self._rows)
+        if rows and send(_table(rank, rows), max(row[0] for row in rows)):
+            self._rows.clear()
+
+
+def _table(rank: int, rows: Sequence[tuple[int, float, str, float, str]]) -> pa.RecordBatch:
+    steps, times, names, values, units = zip(*rows, strict=True)
+    columns = [
+        pa.array(steps, pa.int64()),
+        pa.array(times, pa.float64()),
+        pa.array(np.full(len(rows), rank, np.int32)),
+        pa.array(names, pa.utf8()),
+        pa.array(np.array(values, np.float64)),
+        pa.array(units, pa.utf8()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=stream_schema(STREAM))

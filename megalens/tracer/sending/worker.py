@@ -1,0 +1,177 @@
+"""The producer thread's queue: the training thread puts tasks there and never waits for them."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..health import Health
+from .scalars import ScalarRow
+
+__all__ = ["Reply", "StepCost", "Task", "Worker"]
+
+log = logging.getLogger("megalens")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A control message to send, in its order among the tasks."""
+
+    make: Callable[[], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to be done in the thread, in its order among the others."""
+
+    run: Callable[[], Any]
+    nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The end of a step, or of a phase outside of steps.
+
+    Attributes
+    ----------
+    step : int
+        Which one.
+    wall_ns : int
+        How long it took; 0 outside of steps.
+    spent_ns : int
+        Time of the training thread inside of the instruments.
+    control : bool
+        Whether it was left out, to compare with.
+    scalars : sequence of ScalarRow
+        Numbers that were logged in it.
+    ready : Any
+        A device event after which their copies are there; None on the CPU.
+    """
+
+    step: int
+    wall_ns: int = 0
+    spent_ns: int = 0
+    control: bool = False
+    scalars: Sequence[ScalarRow] = ()
+    ready: Any = None
+
+
+class Worker:
+    """Does tasks in a thread of its own. As it is, for processes that send nothing to a hub: of what is not a task it only counts the cost.
+
+    Back-pressure: the training thread adds the bytes that it hands over, the producer thread those that it has dealt with; the difference waits in the queue. Each figure is
+    written by one thread only, so that neither needs a lock, and a stale reading only refuses a little early. What is refused is given up by whoever
+    asked, because holding the step up is never an answer.
+
+    Parameters
+    ----------
+    queue_bytes : int
+        Bytes that may wait before the newest tasks are refused.
+    """
+
+    run_id: str | None = None
+
+    def __init__(self, queue_bytes: int = 64 << 20) -> None:
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._queue_bytes = queue_bytes
+        self._closing = False
+        self._finished = True
+        self._cpu_ns = 0
+        self._put_bytes = 0
+        self._taken_bytes = 0
+        self.health = Health()
+        self.connected = threading.Event()
+        self.untraced = False
+        """True once there is nobody left to send to: the tracer takes its hooks off."""
+        self._thread = threading.Thread(target=self._run, name="megalens-producer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take tasks."""
+        self._thread.start()
+
+    # Any thread.
+
+    def task(self, run: Callable[[], Any], nbytes: int = 0) -> bool:
+        """Have something done after all that was handed over before; False where too much waits, and it will not be. It must not raise."""
+        if nbytes and self._put_bytes - self._taken_bytes + nbytes > self._queue_bytes:
+            return False
+        self._put_bytes += nbytes
+        self._queue.put(Task(run, nbytes))
+        return True
+
+    def step_ended(self, cost: StepCost) -> None:
+        """Hand over what a step cost, after what it gave."""
+        self._queue.put(cost)
+
+    def reply(self, make: Callable[[], dict[str, Any]]) -> None:
+        """Send a control message after all that was handed over before."""
+        self._queue.put(Reply(make))
+
+    def caught_up(self) -> bool:
+        """Return whether everything that was handed over has been taken."""
+        return self._queue.empty()
+
+    @property
+    def alive(self) -> bool:
+        """Whether anybody takes what is handed over."""
+        return self._thread.is_alive()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread itself."""
+        return threading.current_thread() is self._thread
+
+    def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
+        """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
+        if not self._closing:
+            self._closing = True
+            self._finished = finished
+            self._queue.put(None)
+        self._thread.join(timeout)
+
+    @property
+    def hub_pid(self) -> int | None:
+        """Process of our own hub."""
+        return None
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:  # A fault here must be said, and must end nothing but the tracing.
+            self.health.warn(
+                f"Tracing has stopped after an error of its own: {type(error).__name__}: {error}"
+            )
+            log.debug("producer thread", exc_info=True)
+            self.untraced = True
+        finally:
+            self._leave()
+
+    def _loop(self) -> None:
+        while (item := self._queue.get()) is not None:
+            # Nobody but rank 0 answers for the settings.
+            if isinstance(item, Task):
+                self._do(item)
+            elif isinstance(item, StepCost):
+                self._count(item)
+
+    def _leave(self) -> None:
+        """Let go of what the thread held."""
+
+    def _do(self, task: Task) -> None:
+        task.run()
+        self._taken_bytes += task.nbytes
+
+    def _count(self, cost: StepCost) -> None:
+        """Count what a step cost."""
+        self.health.step = max(self.health.step, cost.step)
+        if cost.wall_ns:
+            cpu = time.thread_time_ns()
+            self.health.step_ended(cost.spent_ns + cpu - self._cpu_ns, cost.wall_ns)
+            self._cpu_ns = cpu

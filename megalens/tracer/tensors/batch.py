@@ -1,0 +1,254 @@
+"""What the training thread hands to the producer thread, and how it becomes Arrow rows there."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from ...protocol import stream_schema
+from .compressing.compressors import NarrowMean
+from .joining.pieces import Join
+from .staging import Stage
+
+NO_COUNTS = (0, 0)
+"""Counts of a row in which everything is finite."""
+
+NO_ERROR = math.nan
+"""The compression error of a row for which it was not measured; this very object."""
+
+RAW_BYTES = 1 << 20
+"""Tensors up to this size are copied as they are; of larger ones too much would wait."""
+
+__all__ = [
+    "RAW_BYTES",
+    "NO_COUNTS",
+    "NO_ERROR",
+    "Batch",
+    "RawRows",
+    "Row",
+    "RowMeta",
+    "count_rows",
+    "finish_rows",
+    "identity_of",
+    "split_rows",
+    "tensors_table",
+]
+
+
+class RowMeta(NamedTuple):
+    """What a row is of; the same object step after step."""
+
+    micro_batch: int
+    phase: str
+    layer: int
+    flag: str
+    part: str
+    compressor: str
+    source_shape: tuple[int, ...]
+    """Of the whole tensor, over all ranks."""
+    shape: tuple[int, ...]
+    """Of the values here: of this rank's piece, where there is a join."""
+    side: str = "forward"
+    join: Join | None = None
+
+
+class Row(NamedTuple):
+    """One compressed tensor, on the host or on its way there."""
+
+    meta: RowMeta
+    values: Tensor | np.ndarray
+    nonfinite: tuple[int, int] | Tensor
+    """Counts of NaN and infinity; a tensor of the two where the device counted them."""
+    error: Tensor | float = NO_ERROR
+    """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
+
+
+class RawRows(NamedTuple):
+    """Parts of one tensor on the CPU, copied as it was; their tiles are made outside of the training thread."""
+
+    metas: list[RowMeta]
+    """One per part; the parts are of one size and divide the last axis."""
+    kernel: NarrowMean
+    array: np.ndarray
+    """float32 ``[samples, ..., features]``."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """All that one step, or one phase outside of steps, gave."""
+
+    step: int
+    rows: list[Row | RawRows] = field(default_factory=list)
+    nbytes: int = 0
+    probes: tuple[int, int, list[str]] | None = None
+    """Fired, expected, names of the missing; None when nothing was to be traced."""
+    ready: Any = None
+    """A device event after which the copies are there; None on the CPU."""
+    stage: Stage | None = None
+    """Memory that the raw rows lie in, to be given back once they are finished."""
+    version: int = 0
+    order: int = 0
+    """How many batches the step gave before; with version and step the same on every rank that holds pieces of the same tensors."""
+
+
+def identity_of(meta: RowMeta) -> tuple[Any, ...]:
+    """Return what tells a tensor from the others of its batch, the same on every rank that holds a piece of it."""
+    return (meta.micro_batch, meta.phase, meta.side, meta.layer, meta.flag, meta.part)
+
+
+def count_rows(rows: Sequence[Row | RawRows]) -> int:
+    """Return how many rows there will be."""
+    return sum([len(row.metas) if isinstance(row, RawRows) else 1 for row in rows])
+
+
+def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> list[Row]:
+    """Make tiles of what is raw, in memory of ``stage``; the rest stays as it is."""
+    finished: list[Row] = []
+    for row in rows:
+        if isinstance(row, Row):
+            finished.append(row)
+            continue
+        parts = len(row.metas)
+        scratch.clear()
+        tiles = row.kernel.tiles(row.array, parts, stage, scratch)
+        # Any NaN or infinity makes the sum non-finite, so one pass settles the usual case.
+        with np.errstate(all="ignore"):
+            finite = math.isfinite(np.add.reduce(tiles, axis=None))
+        counts = [NO_COUNTS] * parts if finite else _counts(np.split(row.array, parts, -1))
+        finished += map(Row, row.metas, tiles, counts)
+    return finished
+
+
+def _counts(parts: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    return [(int(np.isnan(part).sum()), int(np.isinf(part).sum())) for part in parts]
+
+
+def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
+    """Give ``rows`` in runs of at most ``limit`` bytes of values each, one row at least."""
+    start, size = 0, 0
+    for index, row in enumerate(rows):
+        nbytes = row.values.nbytes
+        if size and size + nbytes > limit:
+            yield rows[start:index]
+            start, size = index, 0
+        size += nbytes
+    if start < len(rows):
+        yield rows[start:]
+
+
+def tensors_table(
+    step: int,
+    rank: int,
+    rows: Sequence[Row],
+    labels: Callable[[Row], list[str]] | None = None,
+    stage: Stage | None = None,
+) -> tuple[pa.RecordBatch, np.ndarray]:
+    """Return the ``tensors`` rows of one step and their non-finite counts.
+
+    Parameters
+    ----------
+    step, rank : int
+        Where they come from.
+    rows : sequence of Row
+        Complete on the host.
+    labels : callable, optional
+        Gives the text of a row's values.
+    stage : Stage, optional
+        Where the values may lie one after another; they are then viewed and not copied.
+
+    Returns
+    -------
+    batch : pyarrow.RecordBatch
+        With exactly the schema of the stream.
+    nonfinite : numpy.ndarray
+        int64 ``[rows, 2]``, NaN and infinity.
+    """
+    counts = np.zeros((len(rows), 2), np.int64)
+    for index, row in enumerate(rows):
+        if row.nonfinite is not NO_COUNTS:
+            counts[index] = row.nonfinite
+    errors: np.ndarray | None = None
+    for index, row in enumerate(rows):
+        if row.error is not NO_ERROR:
+            errors = np.full(len(rows), math.nan) if errors is None else errors
+            errors[index] = float(row.error)
+    metas = tuple([row.meta for row in rows])
+    same = _same_columns(metas, rank)
+    values = pa.array(_flat(rows, stage))
+    texts = None if labels is None else [labels(row) for row in rows]
+    columns = [
+        pa.array(np.full(len(rows), step, np.int64)),
+        *same.before,
+        pa.ListArray.from_arrays(same.offsets, values),
+        same.no_labels if texts is None else pa.array(texts, pa.list_(pa.utf8())),
+        pa.array(counts[:, 0].copy()),
+        pa.array(counts[:, 1].copy()),
+        same.no_errors if errors is None else pa.array(errors),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
+
+
+def _flat(rows: Sequence[Row], stage: Stage | None) -> np.ndarray:
+    """Return the values of all rows one after another, as the frame has them.
+
+    Arrow wants one buffer for all values of the column. Where every row was made in the stage, that buffer is there already, and looking at it saves the largest copy of a step.
+    """
+    arrays = [row.values for row in rows if isinstance(row.values, np.ndarray)]
+    if stage is not None and len(arrays) == len(rows):
+        whole = stage.whole()
+        # Room is given out in the order of the rows, so equal sizes mean the same memory.
+        if whole is not None and whole.size == sum([array.size for array in arrays]):
+            return whole
+    flat = [row.values.numpy() if isinstance(row.values, Tensor) else row.values for row in rows]
+    return np.concatenate([array.reshape(-1) for array in flat]) if flat else np.empty(0, np.float32)
+
+
+@dataclass(frozen=True)
+class _SameColumns:
+    """The columns that do not change from step to step."""
+
+    before: list[pa.Array]
+    offsets: pa.Array
+    no_labels: pa.Array
+    no_errors: pa.Array
+
+
+@functools.lru_cache(8)
+def _same_columns(metas: tuple[RowMeta, ...], rank: int) -> _SameColumns:
+    n = len(metas)
+    before = [
+        pa.array(np.fromiter((meta.micro_batch for meta in metas), np.int32, n)),
+        pa.array([meta.phase for meta in metas], pa.utf8()),
+        pa.array([meta.side for meta in metas], pa.utf8()),
+        pa.array(np.full(n, rank, np.int32)),
+        pa.array(np.fromiter((meta.layer for meta in metas), np.int32, n)),
+        pa.array([meta.flag for meta in metas], pa.utf8()),
+        pa.array([meta.part for meta in metas], pa.utf8()),
+        pa.array([meta.compressor for meta in metas], pa.utf8()),
+        _shapes([meta.source_shape for meta in metas]),
+        _shapes([meta.shape for meta in metas]),
+    ]
+    return _SameColumns(
+        before,
+        _offsets([math.prod(meta.shape) for meta in metas]),
+        pa.array([[]] * n, pa.list_(pa.utf8())),
+        pa.array(np.full(n, math.nan)),
+    )
+
+
+def _offsets(lengths: Sequence[int]) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.array(offsets)
+
+
+def _shapes(shapes: Sequence[Sequence[int]]) -> pa.Array:
+    flat = np.fromiter((size for shape in shapes for size in shape), np.int32)
+    return pa.ListArray.from_arrays(_offsets([len(shape) for shape in shapes]), pa.array(flat))

@@ -1,0 +1,344 @@
+"""The step path: what happens to a tensor between its hook and the end of its step. Nothing here waits for anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..device import to_host
+from ..micro_batches import OUTSIDE, MicroBatches
+from ..points import ModelPoints, Shards, Source
+from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
+from .compressing.compressors import NarrowMean
+from .joining.pieces import Cut, cut_of
+from .plan import TracingPlan
+from .probes import TensorProbe, install_probes
+from .staging import StagePool
+from .values import count_nonfinite, errors_of, local_piece, parts_of
+
+__all__ = ["Capture"]
+
+_clock = time.perf_counter_ns
+_MOST_METAS = 256
+
+
+class Capture(MicroBatches):
+    """Follows a plan in the training thread: hooks, rows of the step so far, and what all that cost.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model and its trace points.
+    warn : callable
+        Takes a sentence for the user; never raises and never waits.
+    hand_over : callable
+        Takes away what has gathered, as :meth:`take` gives it; never raises and never waits.
+    """
+
+    def __init__(
+        self, points: ModelPoints, warn: Callable[[str], None], hand_over: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._points = points
+        self._place = points.place
+        self._warn = warn
+        self._hand_over = hand_over
+        self._remove: Callable[[], None] | None = None
+        self.plan = TracingPlan()
+        self.version = 0
+        """Number of the plan, the same on every rank."""
+        self.probes: list[TensorProbe] = []
+        self.errors = 0
+        self.spent_ns = 0
+        self.scope = 0
+        self.positions: int | None = None
+        self._any_active = False
+        self._order = 0
+        self._samples_in_batch = 1
+        self._rows: list[Row | RawRows] = []
+        self._nbytes = 0
+        self._on_device = False
+        self.stages = StagePool()
+        self._stage = self.stages.take()
+
+    # Set-up, between steps.
+
+    def follow(self, plan: TracingPlan) -> None:
+        """Trace what ``plan`` says from now on; an empty plan leaves no hook of ours on the model."""
+        self.release()
+        self.plan = plan
+        perturbs = plan.perturb is not None
+        # What is computed again has to be perturbed as it was the first time.
+        self.follows_backward = perturbs or any(flag.backward for flag in plan.flags.values())
+        if perturbs or any(flag.layers for flag in plan.flags.values()):
+            self.probes, self._remove = install_probes(self._points.roots, self._points.flags, plan, self)
+
+    def release(self) -> None:
+        """Take every hook of ours off the model. Safe twice."""
+        remove, self._remove = self._remove, None
+        self.probes = []
+        self.plan = TracingPlan()
+        self._any_active = self.follows_backward = False
+        self.in_forward = self.in_backward = False
+        if remove is not None:
+            remove()
+
+    # Around steps and phases.
+
+    def begin(self, step: int, phase: str, held: bool = False) -> None:
+        """Start a step, or a phase; a step that is held is not traced."""
+        super().begin(step, phase)
+        self.scope += 1
+        if phase == "train":
+            self._order = 0
+        self._activate(held)
+
+    def resume(self, saved: tuple[Any, ...], scope: int) -> None:
+        """Go back to what a phase inside of a step had interrupted."""
+        self.restore(saved)
+        self.scope = scope
+        self._activate(False)
+
+    def _activate(self, held: bool) -> None:
+        active = False
+        for flag in self.plan.flags.values():
+            if held:
+                flag.active = False
+            else:
+                active |= flag.update(self.step, self.phase)
+        self._any_active = active
+
+    def pause(self) -> None:
+        """Between steps nothing is traced."""
+        if self._any_active:
+            for flag in self.plan.flags.values():
+                flag.active = False
+        self._any_active = False
+        self.phase = OUTSIDE
+        self.in_forward = self.in_backward = False
+
+    def fired(self) -> tuple[int, int, list[str]] | None:
+        """Return how many probes fired in this step of those that were to, and the names of the others."""
+        if not self._any_active:
+            return None
+        expected = fired = 0
+        missing: list[str] = []
+        scope = self.scope
+        for probe in self.probes:
+            if probe.flag.active:
+                expected += 1
+                # A later scope is a phase inside of this step.
+                if probe.scope >= scope:
+                    fired += 1
+                elif len(missing) < 50:
+                    missing.append(probe.label)
+        return fired, expected, missing
+
+    def take(self) -> Batch:
+        """Hand over what has gathered."""
+        batch = Batch(
+            self.step,
+            self._rows,
+            self._nbytes,
+            version=self.version,
+            order=self._order,
+        )
+        self._order += 1
+        if self._stage.wanted:
+            batch.stage, self._stage = self._stage, self.stages.take()
+        if self._on_device:
+            # The producer thread waits for it, not this one.
+            batch.ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            batch.ready.record()
+            self._on_device = False
+        self._rows, self._nbytes = [], 0
+        return batch
+
+    # Inside a forward pass.
+
+    def forward_begins(self, root: int) -> None:
+        """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no new tensor."""
+        if self._any_active or self.follows_backward:
+            super().forward_begins(root)
+
+    def forward_ends(self, output: Any) -> None:
+        """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
+        super().forward_ends(output)
+        if not self._any_active:
+            return
+        if self._rows:
+            started = _clock()
+            self._hand_over()
+            self.spent_ns += _clock() - started
+        else:
+            # Ranks that hold other pieces have rows where this one has none: they all count alike.
+            self._order += 1
+
+    def add(self, probe: TensorProbe, tensor: Any) -> None:
+        """Keep what one probe saw. Never raises: an error is counted and said once."""
+        if not isinstance(tensor, Tensor):
+            self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
+            return
+        if probe.flag.backward:
+            self._await_gradient(probe, tensor, self.micro_batch)
+        if probe.flag.forward:
+            self._keep(probe, tensor, self.micro_batch, "forward")
+
+    def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
+        """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
+        if isinstance(tensor, Tensor):
+            self._await_gradient(probe, tensor, self.micro_batch)
+
+    def _await_gradient(self, probe: TensorProbe, tensor: Tensor, micro_batch: int) -> None:
+        # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
+        if not (tensor.requires_grad and torch.is_grad_enabled()):
+            return
+        scope = self.scope
+
+        def arrived(gradient: Tensor) -> None:
+            # A gradient of an earlier step or of another phase is not what was asked for.
+            if probe.flag.active and self.scope == scope:
+                self._keep(probe, gradient, micro_batch, "backward")
+
+        tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
+
+    def _keep(self, probe: TensorProbe, tensor: Tensor, micro_batch: int, side: str) -> None:
+        started = _clock()
+        try:
+            self._add(probe, tensor, micro_batch, side)
+        except Exception as error:  # A tracer's fault must not end a training step.
+            self.errors += 1
+            self._warn(f"{probe.label} could not be traced: {str(error)[:300] or type(error).__name__}")
+        self.spent_ns += _clock() - started
+
+    def _add(self, probe: TensorProbe, tensor: Tensor, micro_batch: int, side: str) -> None:
+        source, flag = probe.source, probe.flag
+        data, known = local_piece(tensor.detach())
+        if data.ndim < 2 and not source.like_ids:
+            # Ids of one sample; else one number, for all samples or for each.
+            data = data.reshape(1, -1) if flag.name == "InputTokens" else data.reshape(-1, 1, 1)
+        if source.sequence_first:
+            data = data.transpose(0, 1)
+        data = self._batched(source, data)
+        samples = data.shape[0]
+        if flag.name == "InputTokens":
+            self._samples_in_batch = samples
+        # Selected before anything is computed: what is left out costs nothing.
+        kept = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
+        cuts = probe.cuts.get(data.shape)
+        if cuts is None:
+            cuts = probe.cuts[data.shape] = self._cuts(probe, data, kept, known)
+        probe.scope = self.scope
+        if not self._place.leads and all(cut.join is None for cut in cuts):
+            # The leader has all of it.
+            return
+        if self.positions is None and side == "forward":
+            self.positions = data.shape[2 if data.ndim == 4 else 1] * (
+                cuts[0].ranks if cuts[0].axis == 1 and data.ndim == 3 else 1
+            )
+        key = (micro_batch, self.phase, side, data.shape)
+        metas = probe.metas.get(key)
+        kernel = cuts[0].kernel
+        alike = source.split is None or source.cuts is not None
+        if alike and isinstance(kernel, NarrowMean) and kept.nbytes <= RAW_BYTES and not flag.measured:
+            pieces = cuts[0].ranks if cuts[0].axis == data.ndim - 1 else 1
+            sizes = None if source.cuts is None else tuple(size // pieces for size in source.cuts)
+            tiles = kernel.tiles_of(kept, sizes)
+            if tiles is not None:
+                # One copy is the least that can be done here; the arithmetic is the producer thread's.
+                array = self._stage.room(tuple(kept.shape))
+                np.copyto(array, kept.numpy())
+                if metas is None:
+                    parts = parts_of(source, kept)
+                    shapes = [(*part.shape[:-1], tiles) for part in parts]
+                    metas = self._describe(probe, key, cuts, parts, shapes, samples)
+                self._rows.append(RawRows(metas, kernel, array))
+                self._nbytes += array.nbytes + 256
+                return
+        parts = parts_of(source, kept)
+        outputs = [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
+        counts = [count_nonfinite(part) for part in parts]
+        if metas is None:
+            shapes = [tuple(output.shape) for output in outputs]
+            metas = self._describe(probe, key, cuts, parts, shapes, samples)
+        errors: Sequence[Tensor | float] = [NO_ERROR] * len(parts)
+        if flag.measured:
+            errors = errors_of(probe, parts, outputs, cuts)
+        for meta, values, count, error in zip(metas, outputs, counts, errors, strict=True):
+            if isinstance(error, Tensor) and error.is_cuda:
+                error = to_host(error)
+            if values.is_cuda:
+                values = to_host(values)
+                self._on_device = True
+            if isinstance(count, Tensor):
+                count = to_host(count)
+            self._rows.append(Row(meta, values, count, error))
+            self._nbytes += values.nbytes + 256
+
+    def _cuts(self, probe: TensorProbe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:
+        """Decide what is done with each part of a tensor of this shape."""
+        source, flag, place = probe.source, probe.flag, self._place
+        shards = known or (source.shards(data) if callable(source.shards) else source.shards)
+        return [
+            cut_of(
+                shards,
+                part.shape,
+                features,
+                flag.compressor,
+                flag.kernel,
+                flag.vectors,
+                place.tp,
+                len(place.tp_ranks),
+                flag.error,
+            )
+            for part, features in zip_longest(parts_of(source, kept), source.features)
+        ]
+
+    def _describe(
+        self,
+        probe: TensorProbe,
+        key: Any,
+        cuts: Sequence[Cut],
+        parts: Sequence[Tensor],
+        shapes: Sequence[tuple[int, ...]],
+        samples: int,
+    ) -> list[RowMeta]:
+        micro_batch, phase, side, _ = key
+        metas = [
+            RowMeta(
+                micro_batch,
+                phase,
+                probe.layer,
+                probe.flag.name,
+                name,
+                probe.flag.text,
+                cut.whole((samples, *part.shape[1:])),
+                shape,
+                side,
+                cut.join,
+            )
+            for name, cut, part, shape in zip(probe.source.parts, cuts, parts, shapes, strict=True)
+        ]
+        if len(probe.metas) >= _MOST_METAS:
+            probe.metas.clear()
+        probe.metas[key] = metas
+        return metas
+
+    def _batched(self, source: Source, data: Tensor) -> Tensor:
+        if not source.like_ids:
+            return data
+        if data.ndim == 1:
+            data = data.unsqueeze(0)
+        return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
+
+
+def _hint(probe: TensorProbe) -> str:
+    if probe.flag.name == "RawAttentionScore_mat_mul":
+        return ": the attention returns no probabilities. Set attn_implementation='eager' or its like"
+    return ""

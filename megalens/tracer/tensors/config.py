@@ -1,0 +1,278 @@
+"""From settings as data to a plan that the hooks can follow: the tracer's half of checking a ``configure``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...protocol import (
+    Compressor,
+    Empty,
+    NoOp,
+    Projection,
+    ProtocolError,
+    Tile,
+    check_message,
+    compressor_from_setting,
+    parse_layers,
+)
+from ..flags import FLAGS
+from ..points import ModelPoints
+from .compressing.compression_error import CompressionError
+from .compressing.compressors import make_kernel
+from .compressing.vectors import load_vectors
+from .cost_reduction import CostReduction, apply_cost_reduction
+from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
+
+if TYPE_CHECKING:
+    from ..perturb import PerturbPlan
+
+__all__ = ["CONTROLS", "PHASES", "TracingPlan", "change_plan", "settings_from"]
+
+
+_OTHERS = ("perturb", "mode", "budget")
+
+
+def settings_from(
+    flags: Mapping[str, Any] | Iterable[str] | None, defaults: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a ``ConfigPatch`` from what people write.
+
+    Parameters
+    ----------
+    flags : mapping, iterable of str, or None
+        Flag names with a compressor, a ``FlagSetting`` (whose compressor may be a :class:`Compressor`), or None for off; or just names, which take
+        ``Tile(96)`` (``NoOp`` for token ids). A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
+    defaults : mapping, optional
+        ``layers``, ``every``, ``phases`` and ``samples`` where a flag does not say its own.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-message`` when it is none of these.
+    """
+    if flags is None:
+        return {"flags": {}}
+    if isinstance(flags, str):
+        flags = [flags]
+    if not isinstance(flags, Mapping):
+        flags = {name: NoOp() if name in FLAGS and FLAGS[name].exact else Tile() for name in flags}
+    others: dict[str, Any] = {}
+    if "flags" in flags and set(flags) <= {"flags", *_OTHERS} and isinstance(flags["flags"], Mapping):
+        others = {name: value for name, value in flags.items() if name != "flags"}
+        flags = flags["flags"]
+    settings: dict[str, Any] = {}
+    for name, given in flags.items():
+        if given is None:
+            settings[name] = None
+            continue
+        setting = dict(defaults or {})
+        if isinstance(given, Mapping):
+            setting.update(given)
+        else:
+            setting["compressor"] = given
+        compressor = setting.get("compressor")
+        if isinstance(compressor, Compressor):
+            setting["compressor"] = compressor.to_setting()
+        if "phases" in setting:
+            phases = setting["phases"]
+            setting["phases"] = [phases] if isinstance(phases, str) else list(phases)
+        if "layers" in setting:
+            setting["layers"] = _layers_text(setting["layers"])
+        settings[name] = setting
+    patch = {"flags": settings, **others}
+    check_message({"type": "configure", "id": "local", "patch": patch})
+    return patch
+
+
+def _layers_text(layers: Any) -> Any:
+    if isinstance(layers, int) and not isinstance(layers, bool):
+        return str(layers)
+    if isinstance(layers, Sequence) and not isinstance(layers, str):
+        return ",".join(str(layer) for layer in layers)
+    return layers
+
+
+def change_plan(
+    plan: TracingPlan,
+    patch: Mapping[str, Any],
+    points: ModelPoints,
+    folders: Sequence[Path] = (),
+    features: Callable[[str], Sequence[int | None]] | None = None,
+    controls: Sequence[str] = (),
+) -> TracingPlan:
+    """Return the plan after a patch. All of the patch is in it, or an error is raised and nothing has changed.
+
+    Parameters
+    ----------
+    plan : TracingPlan
+        What is in force.
+    patch : mapping
+        A ``ConfigPatch`` that fits its schema.
+    points : ModelPoints
+        What the model has.
+    folders : sequence of Path
+        Folders in which vector files may lie.
+    features : callable, optional
+        Gives the sizes of a flag's parts; what the adapter knows when absent.
+    controls : sequence of str
+        What the training script allows beyond looking.
+
+    Raises
+    ------
+    ProtocolError
+        With the dotted field at fault.
+    """
+    asked = dict(plan.asked)
+    for name, setting in patch["flags"].items():
+        where = f"flags.{name}"
+        if name not in FLAGS:
+            known = ", ".join(FLAGS)
+            raise ProtocolError(
+                "unknown-flag",
+                f"There is no flag {name!r:.100}. Choose one of {known}.",
+                field=where,
+                expected=known,
+                got=str(name)[:200],
+            )
+        if setting is None:
+            asked.pop(name, None)
+        else:
+            asked[name] = _flag_plan(name, setting, points, folders, features, where)
+    # Whoever asks for something else is given all of it, until it is measured anew.
+    cost_reduction = (
+        CostReduction(**patch["cost_reduction"]) if "cost_reduction" in patch else plan.cost_reduction
+    )
+    if patch["flags"] or ("budget" in patch and patch["budget"] != plan.budget):
+        cost_reduction = CostReduction(**patch.get("cost_reduction", {}))
+    less = apply_cost_reduction({name: flag.setting for name, flag in asked.items()}, cost_reduction)
+    flags = {
+        name: flag
+        if less[name] == flag.setting
+        else _flag_plan(name, less[name], points, folders, features, f"flags.{name}")
+        for name, flag in asked.items()
+    }
+    plan = replace(plan, flags=flags, asked=asked, cost_reduction=cost_reduction)
+    if "perturb" in patch:
+        plan = replace(plan, perturb=_perturb(patch["perturb"], points, controls), perturb_until=None)
+    if "mode" in patch:
+        plan = replace(plan, mode=_mode(plan.mode, patch["mode"], controls))
+    if "budget" in patch:
+        plan = replace(plan, budget=patch["budget"])
+    return plan
+
+
+def _perturb(
+    setting: Mapping[str, Any] | None, points: ModelPoints, controls: Sequence[str]
+) -> PerturbPlan | None:
+    if setting is None:
+        return None
+    _allow("perturb", "perturb", controls)
+    from ..perturb import perturb_plan
+
+    return perturb_plan(setting, points)
+
+
+def _mode(mode: ModePlan, setting: Mapping[str, Any], controls: Sequence[str]) -> ModePlan:
+    if setting.get("paused") or "steps" in setting:
+        _allow("pause", "mode.paused", controls)
+    if setting.get("while_watched"):
+        _allow("watched", "mode.while_watched", controls)
+    paused = bool(setting.get("paused", mode.paused)) or "steps" in setting
+    return ModePlan(paused, bool(setting.get("while_watched", mode.while_watched)), setting.get("steps"))
+
+
+def _allow(control: str, where: str, controls: Sequence[str]) -> None:
+    if control not in controls:
+        raise ProtocolError(
+            "refused",
+            f"The training script does not allow this. It would with megalens.trace(…, allow=[{control!r}]).",
+            field=where,
+            expected=f"allow=[{control!r}]",
+            got=f"allow={list(controls)!r}",
+        )
+
+
+def _flag_plan(
+    name: str,
+    setting: Mapping[str, Any],
+    points: ModelPoints,
+    folders: Sequence[Path],
+    features: Callable[[str], Sequence[int | None]] | None,
+    where: str,
+) -> FlagPlan:
+    here = points.flags[name]
+    elsewhere = points.place.pp_size > 1 and here.reason is None
+    if not here.layers and not elsewhere:
+        raise ProtocolError(
+            "unavailable-flag",
+            f"{FLAGS[name].title} cannot be traced in this model. {here.reason or ''}".strip(),
+            field=where,
+        )
+    # Of a pipeline every stage checks the numbers, and traces those of its own layers.
+    existing = range(points.layers + 1) if elsewhere else here.layers
+    named = parse_layers(setting.get("layers", "all"), existing, f"{where}.layers")
+    replicas = setting.get("replicas", "first")
+    traced = replicas == "all" or points.place.dp == 0
+    layers = tuple(layer for layer in named if layer in here.layers and traced)
+    compressor = compressor_from_setting(setting["compressor"], f"{where}.compressor")
+    if FLAGS[name].exact and not isinstance(compressor, (NoOp, Empty)):
+        raise ProtocolError(
+            "unknown-compressor",
+            f"{name} holds token ids, of which no average means anything. Choose NoOp or Empty.",
+            field=f"{where}.compressor.name",
+            expected="NoOp, Empty",
+            got=type(compressor).__name__,
+        )
+    vectors = None
+    passes = tuple(side for side in PASSES if side in setting.get("passes", ("forward",)))
+    if FLAGS[name].exact and "backward" in passes:
+        raise ProtocolError(
+            "bad-parameter",
+            f"{name} holds token ids, which have no gradient. Trace its forward pass only.",
+            field=f"{where}.passes",
+            expected="forward",
+            got="backward",
+        )
+    if isinstance(compressor, Projection):
+        first = next(iter(here.layers.values()), ())
+        sizes = features(name) if features else [size for source in first for size in source.features]
+        vectors = load_vectors(
+            compressor.vectors,
+            folders,
+            layers=points.layers,
+            features=sizes,
+            field=f"{where}.compressor.params.vectors",
+        )
+    every = setting.get("every", 1)
+    phases = tuple(phase for phase in PHASES if phase in setting.get("phases", ("train",)))
+    samples = setting.get("samples", 1)
+    complete = {
+        "layers": setting.get("layers", "all"),
+        "every": every,
+        "phases": list(phases),
+        "samples": samples,
+        "compressor": compressor.to_setting(),
+    }
+    # Said only where they differ from what is usual, as before there was a choice.
+    if passes != ("forward",):
+        complete["passes"] = list(passes)
+    if replicas != "first":
+        complete["replicas"] = replicas
+    return FlagPlan(
+        name,
+        complete,
+        str(compressor),
+        layers,
+        every,
+        phases,
+        samples,
+        make_kernel(compressor, vectors, f"{where}.compressor"),
+        compressor,
+        CompressionError(compressor, vectors),
+        vectors,
+        forward="forward" in passes,
+        backward="backward" in passes,
+    )

@@ -1,0 +1,187 @@
+"""The tensor tracer: the instrument that follows flags, and the perturbations that share its place in the step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..instrument import IHost, Instrument
+from ..perturb import Installed, install_perturbations
+from ..points import ModelPoints
+from .capture import Capture
+from .plan import TracingPlan
+from .sender import STREAM, LeaderSender, MemberSender
+
+__all__ = ["TensorTracer"]
+
+_clock = time.perf_counter_ns
+
+
+class TensorTracer(Instrument):
+    """Traces what a plan says of one model. Its settings are the ``Config`` of messages; they change with :meth:`follow` between two steps.
+
+    Parameters
+    ----------
+    points : ModelPoints
+        The model and its trace points.
+    decode : callable, optional
+        Text of one token id.
+    """
+
+    name = STREAM
+
+    def __init__(self, points: ModelPoints, decode: Callable[[int], str] | None = None) -> None:
+        self._points = points
+        self._decode = decode
+        self._warn: Callable[[str], None] = lambda text: None
+        self._host: IHost | None = None
+        self._sender: LeaderSender | MemberSender | None = None
+        self._perturbed: Installed | None = None
+        self._looked = self._announced = False
+        self._phases: list[tuple[tuple[Any, ...], int]] = []
+        self.capture = Capture(points, lambda text: self._warn(text), self._hand_over)
+        self.perturbed_steps = 0
+        """Steps that a perturbation has touched so far."""
+
+    @property
+    def plan(self) -> TracingPlan:
+        """What is in force."""
+        return self.capture.plan
+
+    @property
+    def positions(self) -> int | None:
+        """Length of the sequences; None before the first forward pass that is traced."""
+        return self.capture.positions
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes of pieces that other ranks sent to this one."""
+        return self._sender.piece_bytes if isinstance(self._sender, LeaderSender) else 0
+
+    def attach(self, host: IHost) -> None:
+        """Begin to send."""
+        self._host, self._warn = host, host.warn
+        stages = self.capture.stages
+        if host.place.leads:
+            self._sender = LeaderSender(host, stages, self._decode)
+        else:
+            self._sender = MemberSender(host, stages)
+
+    def follow(self, plan: TracingPlan, version: int = 0) -> None:
+        """Trace and perturb what a plan says from now on; between steps."""
+        self.capture.version = version
+        self._perturb(None)
+        self.capture.follow(plan)
+        self._perturb(plan)
+
+    def step_begins(self, step: int, held: bool) -> None:
+        """Decide what is traced in this step."""
+        self.capture.begin(step, "train", held)
+
+    def step_ends(self) -> None:
+        """Hand the step's batch over."""
+        self._flush(self.capture.fired())
+        self.capture.pause()
+        if self._perturbed is not None:
+            self._look_at_perturbed(self._perturbed)
+        if not self._announced and self.capture.positions is not None and self._host is not None:
+            # Sizes are known now.
+            self._announced = True
+            self._host.announce()
+
+    def step_abandoned(self) -> None:
+        """Hand over what there is; nothing more is traced."""
+        self._flush()
+        self.capture.pause()
+
+    def pause(self, phase: str) -> None:
+        """Trace what is traced in ``phase``."""
+        capture = self.capture
+        self._phases.append((capture.save(), capture.scope))
+        capture.begin(capture.step, phase)
+
+    def resume(self, training: bool) -> None:
+        """Go on with what the phase had interrupted."""
+        capture = self.capture
+        saved, scope = self._phases.pop()
+        if training:
+            capture.resume(saved, scope)
+        else:
+            self._flush(capture.fired())
+            capture.pause()
+
+    def release(self, closing: bool) -> None:
+        """Leave the model as it was."""
+        self._flush()
+        self._perturb(None)
+        self.capture.release()
+
+    def take_ns(self) -> int:
+        """Return what its hooks cost since this was last asked."""
+        spent, self.capture.spent_ns = self.capture.spent_ns, 0
+        return spent
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the ``Config`` of messages."""
+        return self.plan.config
+
+    def report(self, status: dict[str, Any]) -> None:
+        """Tell of probes, non-finite values and perturbations, which are the ``status`` message's own."""
+        sender = self._sender
+        if sender is None:
+            return
+        status["nonfinite"] = sender.nonfinite()
+        if sender.probes is not None:
+            fired, expected, missing = sender.probes
+            status["probes"] = {"fired": fired, "expected": expected, "missing": missing}
+        if self.perturbed_steps:
+            status["perturbed_steps"] = self.perturbed_steps
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take another rank's pieces."""
+        if isinstance(self._sender, LeaderSender):
+            self._sender.received(rank, meta, payload)
+
+    def undelivered(self) -> None:
+        """Describe pieces anew."""
+        if self._sender is not None:
+            self._sender.undelivered()
+
+    def _flush(self, probes: tuple[int, int, list[str]] | None = None) -> None:
+        capture, host, sender = self.capture, self._host, self._sender
+        batch = capture.take()
+        if sender is None or host is None or not host.sends:
+            if batch.stage is not None:
+                capture.stages.give(batch.stage)
+            return
+        batch.probes = probes
+        if batch.rows or probes is not None:
+            sender.put(batch)
+
+    def _hand_over(self) -> None:
+        """Let the producer thread begin with what a forward pass gave."""
+        # Without one, the end of the step sees to it.
+        if self._host is not None and self._host.sends and self._sender is not None:
+            self._sender.put(self.capture.take())
+
+    def _perturb(self, plan: TracingPlan | None) -> None:
+        installed, self._perturbed = self._perturbed, None
+        self._looked = False
+        if installed is not None:
+            installed()
+        if plan is not None and plan.perturb is not None:
+            self._perturbed = install_perturbations(self._points, plan.perturb, self.capture, self._warn)
+
+    def _look_at_perturbed(self, perturbed: Installed) -> None:
+        step = self.capture.step
+        self.perturbed_steps += perturbed.last_step == step
+        if not self._looked:
+            self._looked = True
+            unfired = perturbed.unfired()
+            if unfired:
+                more = f" and {len(unfired) - 5} more" if len(unfired) > 5 else ""
+                self._warn(
+                    f"Step {step} did not reach what was to be perturbed: {', '.join(unfired[:5])}{more}. "
+                    "A compiled model calls no hooks."
+                )

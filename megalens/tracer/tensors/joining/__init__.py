@@ -1,0 +1,1 @@
+"""Tensors that are cut over tensor-parallel ranks become one again."""

@@ -1,0 +1,167 @@
+"""What is in force, as the hooks follow it. Never changed: every patch makes another plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from ...protocol import Compressor
+from .compressing.compression_error import CompressionError
+from .compressing.compressors import Kernel
+from .cost_reduction import CostReduction
+
+if TYPE_CHECKING:
+    from ..perturb import PerturbPlan
+
+__all__ = ["CONTROLS", "PASSES", "PHASES", "FlagPlan", "ModePlan", "TracingPlan"]
+
+PHASES = ("train", "eval", "generate")
+PASSES = ("forward", "backward")
+CONTROLS = ("pause", "watched", "perturb")
+"""What a training script can allow viewers to do beyond looking."""
+_MEASURED = 50
+"""The compressor's error is measured in the first traced step and every so many after it."""
+
+
+@dataclass(eq=False)
+class FlagPlan:
+    """One flag in force. ``active`` is set at the start of each step and phase, everything else stays.
+
+    Attributes
+    ----------
+    setting : dict
+        The complete ``FlagSetting``, with every default written out.
+    text : str
+        Canonical text of the compressor.
+    layers : tuple of int
+        Layers to trace, of those that this process has.
+    forward, backward : bool
+        Whether values and gradients are traced.
+    measured : bool
+        Whether the compressor's error is measured in this step.
+    """
+
+    name: str
+    setting: dict[str, Any]
+    text: str
+    layers: tuple[int, ...]
+    every: int
+    phases: tuple[str, ...]
+    samples: int | None
+    kernel: Kernel
+    compressor: Compressor
+    error: CompressionError
+    vectors: Tensor | None = None
+    forward: bool = True
+    backward: bool = False
+    active: bool = False
+    measured: bool = False
+    _traced: int = 0
+
+    def update(self, step: int, phase: str) -> bool:
+        """Decide whether this flag is traced now. Every n-th counts training steps; other phases are traced whenever they come."""
+        self.active = phase in self.phases and (phase != "train" or step % self.every == 0)
+        if self.active:
+            self.measured = self._traced % _MEASURED == 0
+            self._traced += 1
+        return self.active
+
+
+@dataclass(frozen=True)
+class ModePlan:
+    """Whether the training waits.
+
+    Attributes
+    ----------
+    paused : bool
+        Before the step after ``until``; before the next one where that is None.
+    while_watched : bool
+        Whether it waits as long as no viewer is attached.
+    steps : int or None
+        How many steps to take before the pause, counted from the step at which the change applies.
+    until : int or None
+        The last of these steps, once it is known.
+    """
+
+    paused: bool = False
+    while_watched: bool = False
+    steps: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True)
+class TracingPlan:
+    """Everything that is in force. Never changed: a patch makes another plan.
+
+    Attributes
+    ----------
+    flags : mapping
+        What is traced: what was asked for, or less of it for a budget.
+    asked : mapping
+        What was asked for.
+    cost_reduction : CostReduction
+        What was given up for the budget.
+    perturb : PerturbPlan or None
+        An armed perturbation.
+    perturb_until : int or None
+        Last step that it touches; None until the step of the change is known.
+    mode : ModePlan
+        Whether the training waits.
+    budget : float or None
+        What tracing may cost, in per cent of step time.
+    """
+
+    flags: Mapping[str, FlagPlan] = field(default_factory=dict)
+    asked: Mapping[str, FlagPlan] = field(default_factory=dict)
+    cost_reduction: CostReduction = field(default_factory=CostReduction)
+    perturb: PerturbPlan | None = None
+    perturb_until: int | None = None
+    mode: ModePlan = field(default_factory=ModePlan)
+    budget: float | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The ``Config`` object that messages carry."""
+        config: dict[str, Any] = {"flags": {name: flag.setting for name, flag in self.asked.items()}}
+        if self.perturb is not None:
+            config["perturb"] = dict(self.perturb.setting)
+            if self.perturb_until is not None:
+                config["perturb"]["until"] = self.perturb_until
+        mode = {name: True for name in ("paused", "while_watched") if getattr(self.mode, name)}
+        if mode:
+            config["mode"] = mode
+        if self.budget is not None:
+            config["budget"] = self.budget
+        return config
+
+    def starting(self, step: int) -> TracingPlan:
+        """Return the plan with the steps that count from ``step``, at which it applies."""
+        plan = self
+        if self.perturb is not None and self.perturb_until is None:
+            plan = replace(plan, perturb_until=step + int(self.perturb.setting["steps"]) - 1)
+        if self.mode.steps is not None:
+            plan = replace(plan, mode=replace(plan.mode, steps=None, until=step + self.mode.steps - 1))
+        return plan
+
+    def unperturbed(self) -> TracingPlan:
+        """Return the plan without its perturbation."""
+        return replace(self, perturb=None, perturb_until=None)
+
+    def unpaused(self) -> TracingPlan:
+        """Return the plan with the training going on."""
+        return replace(self, mode=replace(self.mode, paused=False, until=None, steps=None))
+
+    def patch_from(self, step: int) -> dict[str, Any]:
+        """Return a patch that makes this plan, applied at ``step``, of the plan that a process begins with."""
+        patch: dict[str, Any] = self.config
+        if self.perturb is not None:
+            patch["perturb"].pop("until", None)
+            if self.perturb_until is not None:
+                patch["perturb"]["steps"] = max(1, self.perturb_until - step + 1)
+        mode: dict[str, Any] = {"paused": self.mode.paused, "while_watched": self.mode.while_watched}
+        if self.mode.until is not None and self.mode.until >= step:
+            mode["steps"] = self.mode.until - step + 1
+        return {**patch, "mode": mode, "budget": self.budget, "cost_reduction": asdict(self.cost_reduction)}

@@ -1,0 +1,125 @@
+"""Hooks: put on the model while a flag needs them, and taken off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..passes import IPassSink, hook_passes
+from ..points import FlagPoints, Source
+from .batch import RowMeta
+from .joining.pieces import Cut
+from .plan import FlagPlan, TracingPlan
+
+__all__ = ["IProbeSink", "TensorProbe", "install_probes"]
+
+_is_compiling = torch.compiler.is_compiling
+
+
+class TensorProbe:
+    """One hook for one flag, layer and source.
+
+    Attributes
+    ----------
+    scope : int
+        Number of the step or phase in which it last gave a tensor.
+    metas : dict
+        What its rows are of, by micro-batch, phase, pass and shape: made once, used again every step.
+    cuts : dict
+        What is done with this rank's piece of each part, by its shape.
+    """
+
+    __slots__ = ("cuts", "flag", "label", "layer", "metas", "scope", "source")
+
+    def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
+        self.flag = flag
+        self.layer = layer
+        self.source = source
+        self.scope = -1
+        self.metas: dict[Any, list[RowMeta]] = {}
+        self.cuts: dict[Any, list[Cut]] = {}
+        part = "" if alone else f" {'/'.join(source.parts)}"
+        self.label = f"{flag.name} layer {layer}{part}"
+
+
+class IProbeSink(IPassSink, Protocol):
+    """What the hooks call."""
+
+    in_forward: bool
+    in_backward: bool
+
+    def add(self, probe: TensorProbe, tensor: Any) -> None:
+        """Keep what one probe saw."""
+        ...
+
+    def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
+        """Look at a tensor that is computed again for the backward pass."""
+        ...
+
+
+def install_probes(
+    roots: Sequence[nn.Module], points: Mapping[str, FlagPoints], plan: TracingPlan, sink: IProbeSink
+) -> tuple[list[TensorProbe], Callable[[], None]]:
+    """Put the hooks of ``plan`` on the model.
+
+    Returns
+    -------
+    probes : list of TensorProbe
+        One per hook on a trace point.
+    remove : callable
+        Takes all of them off.
+    """
+    probes: list[TensorProbe] = []
+
+    def put_on() -> list[Any]:
+        for flag in plan.flags.values():
+            for layer in flag.layers:
+                sources = points[flag.name].layers[layer]
+                probes.extend(TensorProbe(flag, layer, source, len(sources) == 1) for source in sources)
+        return [_hook(probe, sink) for probe in probes]
+
+    handles = hook_passes(roots, sink, put_on)
+
+    def remove() -> None:
+        for handle in handles:
+            handle.remove()
+        handles.clear()
+
+    return probes, remove
+
+
+def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
+    """Register one hook. While torch.compile traces through it, it does nothing: it leaves no trace in the graph and is reported as not fired."""
+    flag, source = probe.flag, probe.source
+    item, keyword = source.item, source.keyword
+
+    def see(tensor: Any) -> None:
+        if sink.in_forward:
+            sink.add(probe, tensor)
+        elif flag.backward and sink.in_backward:
+            sink.recomputed(probe, tensor)
+
+    def after(module: nn.Module, args: Any, output: Any) -> None:
+        if not flag.active or _is_compiling():
+            return
+        if isinstance(output, Tensor):
+            see(output if item == 0 else None)
+        else:
+            see(output[item] if isinstance(output, (tuple, list)) and len(output) > item else None)
+
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if not flag.active or _is_compiling():
+            return
+        if keyword is not None and keyword in kwargs:
+            see(kwargs[keyword])
+        elif len(args) > item:
+            see(args[item])
+        else:
+            see(next(iter(kwargs.values()), None))
+
+    if source.side == "output":
+        return source.module.register_forward_hook(after)
+    return source.module.register_forward_pre_hook(before, with_kwargs=True)

@@ -1,0 +1,76 @@
+"""What is done with one traced tensor, whatever flag it is of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..points import Shards, Source
+from .batch import NO_COUNTS
+from .joining.pieces import Cut
+from .probes import TensorProbe
+
+__all__ = ["count_nonfinite", "errors_of", "local_piece", "parts_of"]
+
+_MEASURED_VALUES = 1 << 20
+
+
+def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
+    """Return this rank's piece of a distributed tensor, and along what it was cut; of any other tensor itself, and None."""
+    placements = getattr(data, "placements", None)
+    if placements is None:
+        return data, None
+    whole = data.ndim
+    local: Tensor = data.to_local()  # type: ignore[attr-defined]
+    axes = [placement.dim % whole for placement in placements if placement.is_shard()]
+    if not axes or axes == [0]:
+        return local, "none"
+    if axes[-1] == whole - 1:
+        return local, "features"
+    return local, "heads" if whole == 4 else "sequence"
+
+
+def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:
+    """Return the named parts of a tensor."""
+    return (data,) if source.split is None else source.split(data)
+
+
+def errors_of(
+    probe: TensorProbe, parts: Sequence[Tensor], outputs: Sequence[Tensor], cuts: Sequence[Cut]
+) -> list[Tensor]:
+    """Return how much the compressor loses of each part; of a piece what adds up over the pieces."""
+    return [
+        _error_of(probe, *_head(part, output), cut)
+        for part, output, cut in zip(parts, outputs, cuts, strict=True)
+    ]
+
+
+def _error_of(probe: TensorProbe, part: Tensor, output: Tensor, cut: Cut) -> Tensor:
+    if cut.join is None:
+        return probe.flag.error(part, output, probe.layer)
+    if cut.error is None:
+        return probe.flag.error.squares(part, None)
+    return cut.error.squares(part, output, probe.layer)
+
+
+def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
+    """Return as much of a tensor, and of what is kept of it, as is measured: a large one would cost the step seconds."""
+    if part.numel() <= _MEASURED_VALUES or part.ndim < 3:
+        return part, output
+    count = max(1, _MEASURED_VALUES // part[0, 0].numel())
+    return part[:1, :count], output[:1, :count]
+
+
+def count_nonfinite(data: Tensor) -> tuple[int, int] | Tensor:
+    """Count NaN and infinity. Any of them makes the sum non-finite, so on the CPU one pass settles the usual case."""
+    if not data.is_floating_point() or data.numel() == 0:
+        return NO_COUNTS
+    if data.is_cuda:
+        return torch.stack((data.isnan().sum(), data.isinf().sum()))
+    # On the CPU the number is already here: reading it waits for nothing.
+    if math.isfinite(float(data.sum(dtype=torch.float32))):
+        return NO_COUNTS
+    return int(data.isnan().sum()), int(data.isinf().sum())

@@ -1,0 +1,211 @@
+"""``megalens.trace``: the one line that begins it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .adapters.find import find_adapter
+from .tracer.budget.budget import parse_budget
+from .tracer.errors import TracerError
+from .tracer.flags import FLAGS
+from .tracer.instrument import Instrument
+from .tracer.place import Place
+from .tracer.points import FlagPoints, IAdapter, ModelPoints
+from .tracer.registered import instruments_from
+from .tracer.sending.hub_process import HubAddress, HubProcess, address_from
+from .tracer.sending.peers import Rendezvous
+from .tracer.tensors.config import CONTROLS, TracingPlan, change_plan, settings_from
+from .tracer.tracer import Tracer
+
+__all__ = ["model_points", "trace"]
+
+
+def trace(
+    model: nn.Module | Sequence[nn.Module],
+    *,
+    name: str | None = None,
+    flags: Mapping[str, Any] | Iterable[str] | None = None,
+    layers: str | int | Sequence[int] = "all",
+    every: int = 1,
+    phases: Sequence[str] | str = ("train",),
+    samples: int | None = 1,
+    record: str | Path | None = None,
+    hub: Any = "spawn",
+    tokenizer: Any = None,
+    adapter: IAdapter | None = None,
+    vectors_folders: Sequence[str | Path] = (),
+    linger: float = 10.0,
+    allow: Sequence[str] = (),
+    budget: Any = None,
+    instruments: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]] = (),
+    place: Place | None = None,
+    first_step: int = 1,
+    hub_host: str = "127.0.0.1",
+    hub_port: int = 0,
+) -> Tracer:
+    """Begin to trace ``model``.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or sequence of them
+        The model that is trained; its call is one forward pass. Of a pipeline stage with several model chunks, all of them.
+    name : str, optional
+        Name of the run.
+    flags : mapping, iterable of str, optional
+        What to trace from the first step on: ``{"MLP1_mat_mul": Tile(96)}``, or complete ``FlagSetting`` mappings, or just names. Nothing, and no hook, when absent:
+        viewers can switch flags on at any time.
+    layers, every, phases, samples
+        Which layers (``"all"``, ``"1-4,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (None for all), where a
+        flag does not say its own.
+    record : str or Path, optional
+        Folder into which the hub writes the run's own folder.
+    hub : {'spawn'}, None, (address, token) or path
+        Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime
+        file (again only rank 0's counts).
+    tokenizer : optional
+        Anything with ``decode([id])``: token ids then travel with their text.
+    adapter : IAdapter, optional
+        Where the trace points are. Found by itself for the demo's GPT and for Hugging Face GPT-2, Llama and Qwen.
+    vectors_folders : sequence of path
+        Folders from which viewers may load projection vectors. None when absent.
+    linger : float
+        Seconds for which our own hub stays for viewers once the training is over.
+    allow : sequence of {'pause', 'watched', 'perturb'}
+        What viewers may do to the training beyond looking: pause it (and take single steps), have it train only while a viewer is attached, perturb it. Nothing when
+        absent.
+    budget : str or float, optional
+        What tracing may cost, in per cent of step time (``"1%"``): it traces less to stay inside, and says what it gave up.
+    instruments : iterable or mapping, optional
+        What else watches the steps: instruments (:mod:`megalens.tracer.instrument`), or names of those that installed packages bring; as a mapping, with the
+        settings of each.
+    place : Place, optional
+        Where this process stands in its job, where the adapter cannot find out.
+    first_step : int
+        Number of the first step. A training that goes on from a checkpoint of step n says n + 1, on every rank, so that its steps are not counted anew.
+    hub_host : str
+        Address on which our own hub listens. Loopback unless ranks on other hosts have to reach it.
+    hub_port : int
+        Its port; any free one when 0.
+
+    Returns
+    -------
+    Tracer
+        Use ``with tracer.step():`` around each optimizer step, or ``tracer.wrap(optimizer)``.
+
+    Raises
+    ------
+    TracerError
+        When the model is not known, an argument is not as above, or the hub could not be started.
+    ProtocolError
+        When a flag setting is wrong, with the field at fault.
+    """
+    points = _placed(_points(model, adapter), place)
+    folders = [Path(folder) for folder in vectors_folders]
+    unknown = sorted(set(allow) - set(CONTROLS))
+    if unknown or isinstance(allow, str):
+        raise TracerError(f"allow takes a list out of {', '.join(CONTROLS)}; {allow!r:.100} came.")
+    if not isinstance(first_step, int) or first_step < 1:
+        raise TracerError(f"first_step is a whole number from 1 on; {first_step!r:.100} came.")
+    others = instruments_from(instruments)
+    defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
+    patch = settings_from(flags, defaults)
+    if budget is not None:
+        patch["budget"] = parse_budget(budget)
+    plan = change_plan(TracingPlan(), patch, points, folders)
+    process: HubProcess | None = None
+    address: HubAddress | None = None
+    leads = points.place.rank == 0
+    if record is not None and not (isinstance(hub, str) and hub == "spawn"):
+        raise TracerError(
+            "record= is written by a hub that this call starts. Give the folder to the hub instead."
+        )
+    if not leads:
+        pass
+    elif isinstance(hub, str) and hub == "spawn":
+        process = HubProcess(name, None if record is None else str(record), linger, hub_host, hub_port)
+        address = process.start()
+    elif hub is not None:
+        address = address_from(hub)
+    rendezvous = Rendezvous.of_job() if hub is not None else None
+    traced = address is not None or rendezvous is not None
+    tracer = Tracer(
+        points,
+        plan if traced else TracingPlan(),
+        address,
+        process,
+        rendezvous=rendezvous,
+        name=name,
+        folders=folders,
+        decode=_decoder(tokenizer),
+        controls=[control for control in CONTROLS if control in allow],
+        first_step=first_step,
+    )
+    try:
+        # Without a hub nothing is watched, as nothing is traced.
+        for instrument in others if traced else ():
+            tracer.attach(instrument)
+    except BaseException:
+        tracer.close()
+        raise
+    return tracer
+
+
+def _placed(points: ModelPoints, place: Place | None) -> ModelPoints:
+    """Return the points with this process's place in the job; every process is a replica where nobody knows better."""
+    distributed = torch.distributed
+    if place is not None:
+        return replace(points, place=place)
+    if points.place.world_size > 1 or not (distributed.is_available() and distributed.is_initialized()):
+        return points
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    return replace(points, place=Place(rank=rank, dp=rank, tp_ranks=(rank,), world_size=world, dp_size=world))
+
+
+def model_points(
+    model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None, *, lenient: bool = False
+) -> ModelPoints:
+    """Return the trace points of a model with this process's place in the job.
+
+    Parameters
+    ----------
+    model, adapter
+        As for :func:`trace`.
+    lenient : bool
+        Whether a module that no adapter knows has no trace points, where it otherwise is an error.
+    """
+    try:
+        return _placed(_points(model, adapter), None)
+    except TracerError as error:
+        if not lenient or adapter is not None or not isinstance(model, nn.Module):
+            raise
+        reason = str(error).partition(" Its modules are:")[0][:400]
+        unknown = {flag: FlagPoints(reason=reason) for flag in FLAGS}
+        described = {"name": type(model).__name__, "layers": 0}
+        return _placed(ModelPoints((model,), described, unknown), None)
+
+
+def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) -> ModelPoints:
+    chunks = model if isinstance(model, (list, tuple)) and model else [model]
+    if not all(isinstance(chunk, nn.Module) for chunk in chunks):
+        kinds = ", ".join(sorted({type(chunk).__name__ for chunk in chunks}))
+        raise TracerError(f"megalens.trace takes a torch.nn.Module, or a list of model chunks; {kinds} came.")
+    if adapter is None:
+        return find_adapter(model).points(model)  # type: ignore[arg-type]
+    points: ModelPoints = adapter.points(model)
+    return points
+
+
+def _decoder(tokenizer: Any) -> Callable[[int], str] | None:
+    if tokenizer is None:
+        return None
+    if not callable(getattr(tokenizer, "decode", None)):
+        raise TracerError(
+            f"tokenizer needs a decode method that takes ids; a {type(tokenizer).__name__} came."
+        )
+    return lambda number: str(tokenizer.decode([number]))

@@ -1,0 +1,165 @@
+"""``megalens.log_statistics``: the one line that begins it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from .adapters.find import find_moments
+from .tracer.errors import TracerError
+from .tracer.moments.hooks.loss_scale import LossScale
+from .tracer.moments.intervals import Intervals
+from .tracer.moments.jsonl import JsonlFiles
+from .tracer.moments.logger import StatisticsLogger
+from .tracer.points import IAdapter
+from .tracer.sending.peers import Rendezvous
+from .tracer.tensors.plan import TracingPlan
+from .tracer.tracer import Tracer
+from .training import model_points, trace
+
+__all__ = ["log_statistics"]
+
+
+def log_statistics(
+    model: nn.Module | Sequence[nn.Module],
+    optimizer: Any = None,
+    *,
+    param: int | None = 0,
+    grad: int | None = 0,
+    activation: int | None = 0,
+    dgrad: int | None = 0,
+    residual: int | None = 0,
+    residual_dgrad: int | None = 0,
+    tracer: Tracer | None = None,
+    loss_scale: Any = None,
+    samples: int | Callable[[], int] | None = None,
+    jsonl: str | Path | None = None,
+    adapter: IAdapter | None = None,
+    **options: Any,
+) -> StatisticsLogger:
+    """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
+
+    Parameters
+    ----------
+    model : torch.nn.Module or sequence of them
+        The model that is trained; of a pipeline stage with several model chunks, all of them.
+    optimizer : torch.optim.Optimizer or several, optional
+        What updates it. Gradients are measured before its step at the latest.
+    param, grad, activation, dgrad, residual, residual_dgrad : int or None
+        Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed.
+        Parameters are those after the step's update; gradients of parameters are unscaled and before clipping; activations are inputs and outputs of projections and embeddings, dgrads the gradients
+        there, and the residual stream is what goes from layer to layer.
+    tracer : Tracer, optional
+        Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
+    loss_scale : GradScaler, number or callable, optional
+        By what the loss is multiplied in mixed precision; it is divided out. Steps that a ``GradScaler`` leaves out have no gradients of parameters.
+    samples : int or callable, optional
+        Samples of one step, over all processes; or a function that gives how many have been consumed.
+    jsonl : str or Path, optional
+        Folder into which rank 0 also writes ``training_stats/…/rank0.jsonl``, the layout of raw-moment files.
+    adapter : IAdapter, optional
+        Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
+    **options
+        For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
+
+    Returns
+    -------
+    StatisticsLogger
+        Use ``with statistics.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+
+    Raises
+    ------
+    TracerError
+        When the model cannot have a statistic that was asked for, or an argument is wrong.
+    """
+    intervals = Intervals.of(
+        param=param,
+        grad=grad,
+        activation=activation,
+        dgrad=dgrad,
+        residual=residual,
+        residual_dgrad=residual_dgrad,
+    )
+    optimizers = _optimizers(optimizer)
+    scale = LossScale(loss_scale)
+    counted = _samples(samples)
+    points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
+    measured = find_moments(model, optimizer, points, adapter)
+    if not scale.known and measured.loss_scale is not None:
+        scale = LossScale(measured.loss_scale)
+    for stat in intervals.to_message():
+        if stat in measured.unavailable:
+            raise TracerError(measured.unavailable[stat])
+    if tracer is not None and options:
+        raise TracerError(
+            f"{', '.join(sorted(options))} are settings of a tracer; give them to megalens.trace, or leave tracer out."
+        )
+    files = None if jsonl is None or points.place.rank else JsonlFiles(Path(jsonl))
+    owned = tracer is None
+    if tracer is None:
+        if options.get("hub", "spawn") is None:
+            tracer = Tracer(
+                points,
+                TracingPlan(),
+                None,
+                rendezvous=Rendezvous.of_job(),
+                name=options.get("name"),
+                first_step=options.get("first_step", 1),
+                hubless=bool(intervals),
+            )
+        else:
+            tracer = trace(model, adapter=_Known(points), **options)
+    if files is not None:
+        files.warn = tracer.warn
+    return StatisticsLogger(
+        tracer,
+        measured,
+        points.roots,
+        optimizers,
+        intervals,
+        scale,
+        counted,
+        owns_tracer=owned,
+        keep=files,
+    )
+
+
+class _Known:
+    """An adapter whose points are known."""
+
+    def __init__(self, points: Any) -> None:
+        self._points = points
+
+    def points(self, model: Any) -> Any:
+        """Return them."""
+        return self._points
+
+
+def _optimizers(given: Any) -> list[Optimizer]:
+    """Return torch's optimizers; what only wraps one is looked through."""
+    many = list(given) if isinstance(given, Iterable) and not isinstance(given, Optimizer) else [given]
+    found = []
+    for each in many:
+        # One that chains several has no single one inside.
+        inner = each if hasattr(each, "chained_optimizers") else getattr(each, "optimizer", each)
+        if isinstance(inner, Optimizer):
+            found.append(inner)
+        elif each is not None and not hasattr(each, "step"):
+            raise TracerError(f"optimizer takes what updates the model; a {type(each).__name__} came.")
+    return found
+
+
+def _samples(given: Any) -> Callable[[int], int]:
+    if given is None:
+        return lambda step: -1
+    if callable(given):
+        return lambda step: given()
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return lambda step: step * given
+    raise TracerError(
+        f"samples takes how many one step has, or a function that gives how many were consumed; {given!r:.50} came."
+    )

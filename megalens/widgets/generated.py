@@ -1,0 +1,238 @@
+# Generated from protocol/views.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
+"""A widget class for each view of the contract."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ipywidgets import register
+from traitlets import observe
+
+from .base import View
+from .explorer import Explorer
+from .option import Option
+
+__all__ = ["VIEW_CLASSES", "Heatmap", "History", "Moments", "Scalars", "Trend"]
+
+
+@register
+class Heatmap(View):
+    """Heatmap. One tensor, position by tile."""
+
+    view_name: ClassVar[str] = "heatmap"
+
+    flag = Option(help="Trace point by name.")
+    part = Option(help="Named part (q, k, v …); the first when absent.")
+    layers = Option(help="Layers to draw, such as '1-4,7' or 'all'; more than one makes small multiples.")
+    step = Option(help="Step to draw; follows the newest when absent.")
+    sample = Option(help="Sample of the batch, counted from 0.")
+    head = Option(help="Head, where the tensor has a head axis, counted from 0.")
+    scale = Option(help="One colour scale for all layers, or one each.")
+    transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    phase = Option(help="What the model was doing.")
+    rank = Option(
+        help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
+    )
+    pass_ = Option(help="backward shows the gradients of the same tensors. Python calls it pass_.")
+
+    _sync = observe(
+        "flag",
+        "part",
+        "layers",
+        "step",
+        "sample",
+        "head",
+        "scale",
+        "transform",
+        "phase",
+        "rank",
+        "pass_",
+    )(View._option_changed)
+
+
+@register
+class Trend(View):
+    """Trend. A statistic per layer over steps."""
+
+    view_name: ClassVar[str] = "trend"
+
+    flag = Option(help="Trace point by name.")
+    part = Option(help="Named part (q, k, v …); the first when absent.")
+    layers = Option(help="Layers to draw, such as '1-4,7' or 'all'.")
+    statistic = Option(help="Over the finite traced values of a layer and step; nonfinite counts the others.")
+    kind = Option(help="A line for each layer, or layer × step cells.")
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    phase = Option(help="What the model was doing.")
+    rank = Option(
+        help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
+    )
+    pass_ = Option(help="backward shows the gradients of the same tensors. Python calls it pass_.")
+    positions = Option(
+        help="Positions that enter, counted from 0, such as '0-15,31' or 'all'. Tensors without a position axis enter whole."
+    )
+    vector = Option(help="Which vector of a projection, counted from 0. Other tensors have none.")
+    interval = Option(
+        help="Band about the mean (only with the statistic mean), over positions and samples: one standard deviation, or a 95 % confidence interval. The interval takes positions for independent, which neighbours are not: the true one is wider."
+    )
+
+    _sync = observe(
+        "flag",
+        "part",
+        "layers",
+        "statistic",
+        "kind",
+        "steps",
+        "transform",
+        "phase",
+        "rank",
+        "pass_",
+        "positions",
+        "vector",
+        "interval",
+    )(View._option_changed)
+
+
+@register
+class History(View):
+    """History. Layer by step, and the tensor at any of them."""
+
+    view_name: ClassVar[str] = "history"
+
+    flag = Option(help="Trace point by name.")
+    part = Option(help="Named part (q, k, v …); the first when absent.")
+    layers = Option(help="Layers of the map, such as '1-4,7' or 'all'.")
+    layer = Option(help="Layer whose tensor is drawn; the first when absent.")
+    step = Option(help="Step whose tensor is drawn; follows the newest when absent.")
+    statistic = Option(
+        help="Colour of the map, over the finite traced values of a layer and step; nonfinite counts the others."
+    )
+    steps = Option(help="First and last step of the map, both included; all when absent.")
+    sample = Option(help="Sample of the batch, counted from 0.")
+    head = Option(help="Head, where the tensor has a head axis, counted from 0.")
+    transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    phase = Option(help="What the model was doing.")
+    rank = Option(
+        help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
+    )
+    pass_ = Option(help="backward shows the gradients of the same tensors. Python calls it pass_.")
+
+    _sync = observe(
+        "flag",
+        "part",
+        "layers",
+        "layer",
+        "step",
+        "statistic",
+        "steps",
+        "sample",
+        "head",
+        "transform",
+        "phase",
+        "rank",
+        "pass_",
+    )(View._option_changed)
+
+
+@register
+class Moments(Explorer):
+    """Statistics. Statistics of weights, gradients and activations, grouped as you like."""
+
+    view_name: ClassVar[str] = "moments"
+
+    stat = Option(help="What was measured.")
+    statistic = Option(help="What is read of it; nonfinite is the number of NaN and infinite values.")
+    kind = Option(
+        help="lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows."
+    )
+    by = Option(
+        help="Columns that make a group: name, layer, stack, family, kind, module_type, item_type, role, expert, rank, stage, capture; an empty list is the total."
+    )
+    pattern = Option(
+        help="Regular expression whose groups are the column 'capture'; names in which it finds nothing are left out."
+    )
+    where = Option(
+        help="Which tensors take part, by the same columns, such as {'layer': '0-3', 'role': 'output', 'name': 'mlp'}."
+    )
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    step = Option(help="Step of the layer chart; follows the newest when absent.")
+    marks = Option(help="How the layer chart is drawn.")
+    x = Option(help="What the horizontal axis is.")
+    show = Option(
+        help="The numbers as they are; divided by the first of their series; minus it; or the change from it in per cent. The first is that of the whole run."
+    )
+    ratio = Option(
+        help="grad_to_param: gradients over parameters, by the same names. gain: what comes out of a module over what goes in (of dgrads in over out: the way the gradient goes)."
+    )
+    transform = Option(help="Scale of the values.")
+    smoothing = Option(help="Trailing mean over this many points; 0 draws the numbers as they are.")
+    mixed = Option(
+        help="Let inputs and outputs of modules enter one group, where the same values may count twice."
+    )
+    series = Option(
+        help="At most so many lines: those with the largest values. The caption says what is left out."
+    )
+    runs = Option(help="Other runs, or their ids, to compare with.")
+    compare = Option(
+        help="The runs over one another, or what each of the others is minus, or over, this one."
+    )
+    derive = Option(
+        help="Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group."
+    )
+    filter = Option(
+        help="Of the table: which rows it shows, as an expression of arquero, such as 'd.value > op.mean(d.value)'."
+    )
+
+    _sync = observe(
+        "stat",
+        "statistic",
+        "kind",
+        "by",
+        "pattern",
+        "where",
+        "steps",
+        "step",
+        "marks",
+        "x",
+        "show",
+        "ratio",
+        "transform",
+        "smoothing",
+        "mixed",
+        "series",
+        "runs",
+        "compare",
+        "derive",
+        "filter",
+    )(View._option_changed)
+
+
+@register
+class Scalars(View):
+    """Scalars. Loss and other numbers over steps."""
+
+    view_name: ClassVar[str] = "scalars"
+
+    names = Option(help="Names to draw; when absent every name that has 'loss' in it, or else all.")
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    x = Option(help="What the horizontal axis is.")
+    transform = Option(help="Scale of the values.")
+    smoothing = Option(help="Trailing mean over this many points; 0 draws the numbers as they are.")
+
+    _sync = observe(
+        "names",
+        "steps",
+        "x",
+        "transform",
+        "smoothing",
+    )(View._option_changed)
+
+
+VIEW_CLASSES: dict[str, type[View]] = {
+    "heatmap": Heatmap,
+    "trend": Trend,
+    "history": History,
+    "moments": Moments,
+    "scalars": Scalars,
+}
+"""Every view's class by the view's name."""

@@ -1,0 +1,118 @@
+// Bundles what runs outside of JupyterLab's page into one script each: src/report for a report's page, src/engine for V8 in the kernel.
+import { build } from 'esbuild';
+import { createHash } from 'node:crypto';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { deflateSync } from 'node:zlib';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const ENGINE = 'megalens/engine/bundle/engine.js';
+const PAGE = 'megalens/report/runtime/report-page.json';
+const MOST_BYTES = { engine: 2_000_000, page: 700_000 };
+const HOLDS =
+  '/* Holds Vega (BSD-3-Clause, University of Washington), parts of D3 (ISC, Mike Bostock), Lumino (BSD-3-Clause, Project Jupyter) and others. */';
+
+/**
+ * Vega and arquero make functions from strings: for reading CSV, as generators of code, and for comparators. With the interpreter none of them
+ * runs; the constructor is replaced all the same, so that the file holds no way to do it.
+ */
+const withoutCodeFromStrings = {
+  name: 'without-code-from-strings',
+  setup(builder) {
+    builder.onLoad({ filter: /node_modules\/.*\.m?js$/ }, async ({ path }) => {
+      const source = await readFile(path, 'utf8');
+      const refused = '(() => { throw new Error("Megalens makes no code from text here."); })';
+      return {
+        contents: source
+          .replace(/\bnew Function\(/g, `${refused}(`)
+          .replace(/(?<![\w.])Function\(/g, `${refused}(`),
+        loader: 'js'
+      };
+    });
+  }
+};
+
+/** What a report's page does in another way than JupyterLab: it computes in place, as its policy allows no worker and no code from text. */
+const inPlace = {
+  name: 'in-place',
+  setup(builder) {
+    const instead = {
+      'open-worker': 'export const openWorker = () => null;',
+      'load-tables':
+        "import { AggregateError } from './aggregate-error';" +
+        'export const loadTables = () => Promise.reject(new AggregateError("A report has no arquero. JupyterLab does this.", "frozen"));'
+    };
+    for (const [name, contents] of Object.entries(instead)) {
+      builder.onLoad({ filter: new RegExp(`src/aggregate/${name}\\.ts$`) }, () => ({ contents }));
+    }
+  }
+};
+
+/** Bundle one entry into one script without imports, or its styles into one sheet. */
+async function textOf(entry, plugins = []) {
+  const result = await build({
+    entryPoints: [entry],
+    bundle: true,
+    minify: true,
+    write: false,
+    format: 'iife',
+    target: 'es2022',
+    platform: 'browser',
+    legalComments: 'none',
+    // Only a page with workers opens one by its address.
+    define: { 'import.meta.url': '"about:blank"' },
+    charset: 'ascii',
+    logLevel: 'warning',
+    plugins: [withoutCodeFromStrings, ...plugins]
+  });
+  return result.outputFiles[0].text;
+}
+
+async function bundle(entry, outfile, name) {
+  const script = `${HOLDS}\n${await textOf(entry)}`;
+  check(name, script);
+  await mkdir(dirname(outfile), { recursive: true });
+  await writeFile(outfile, script);
+}
+
+/**
+ * What makes a report's views live: the script, the digests by which a page allows it, and the styles. The script unpacks the views' own and
+ * puts it into the page, which allows a script by its digest, whoever puts it there.
+ */
+async function bundlePage(outfile) {
+  const views = await textOf(join(root, 'src/report/runtime.ts'), [inPlace]);
+  const style = await textOf(join(root, 'src/report/page.css'));
+  const script = `${HOLDS}
+"DecompressionStream" in self && (async packed => {
+  const bytes = Uint8Array.from(atob(packed), letter => letter.charCodeAt(0));
+  const script = document.createElement("script");
+  script.textContent = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+  document.head.append(script);
+})("${deflateSync(views, { level: 9 }).toString('base64')}");`;
+  check('page', script);
+  const digests = [script, views].map(text => createHash('sha256').update(text, 'utf8').digest('base64'));
+  await mkdir(dirname(outfile), { recursive: true });
+  await writeFile(outfile, JSON.stringify({ script, digests, style }));
+}
+
+function check(name, script) {
+  const most = MOST_BYTES[name] ?? Infinity;
+  if (script.length > most) {
+    throw new Error(
+      `The ${name}'s script has ${script.length} bytes; at most ${most} were expected. See what it imports.`
+    );
+  }
+  if (/<\/script/i.test(script)) {
+    throw new Error(`The ${name}'s script holds a closing script tag, so it cannot stand inside a page.`);
+  }
+  console.log(`${name}: ${Math.round(script.length / 1000)} kB`);
+}
+
+if (process.argv[2] === undefined) {
+  await bundle(join(root, 'src/engine/index.ts'), join(root, ENGINE), 'engine');
+  await bundlePage(join(root, PAGE));
+} else {
+  // For tests: an entry of their own, and where to write it.
+  await bundle(process.argv[2], process.argv[3], 'entry');
+}

@@ -1,0 +1,10 @@
+// First, so that what follows finds what V8 lacks.
+import './polyfills';
+import { makeReport } from '../report/job';
+import { expose } from './expose';
+import { registerJob } from './jobs';
+import { drawStills } from './still-job';
+
+registerJob('still', drawStills);
+registerJob('report', makeReport);
+expose();

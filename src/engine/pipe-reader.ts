@@ -1,0 +1,82 @@
+import {
+  momentsIndexOf,
+  type IMomentsGroups,
+  type IMomentsGroupsRequest,
+  type IMomentsIndex,
+  type IMomentsRows,
+  type IMomentsRowsRequest
+} from '../client/moments-api';
+import { asArray, asObject } from '../client/rest';
+import type { IMomentsReader } from '../client/run-reader';
+import {
+  runDetailOf,
+  tensorIndexOf,
+  type IRunDetail,
+  type IStreamAnswer,
+  type IStreamQuery,
+  type ITensorIndex
+} from '../client/runs-api';
+import type { IEngineAnswer, IEngineHost, IEngineReader } from './jobs';
+
+/** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */
+export class PipeReader implements IEngineReader {
+  constructor(
+    private readonly run: string,
+    private readonly put: IEngineHost['ask']
+  ) {}
+
+  readonly moments: IMomentsReader = {
+    index: (_id, since, _wait, signal) => (since === null ? this.momentsIndex() : nothingMore(signal)),
+    rows: (_id, request) => this.momentsRows(request),
+    groups: (_id, request) => this.momentsGroups(request)
+  };
+
+  async detail(): Promise<IRunDetail> {
+    return runDetailOf(asObject((await this.ask('detail')).json));
+  }
+
+  async index(): Promise<readonly ITensorIndex[]> {
+    return asArray((await this.ask('index')).json).map(tensorIndexOf);
+  }
+
+  async stream(_id: string, stream: string, query: IStreamQuery = {}): Promise<IStreamAnswer> {
+    const { limitBytes, ...rest } = query;
+    const members = Object.entries({ ...rest, limit_bytes: limitBytes }).filter(
+      ([, value]) => value !== undefined
+    );
+    const texts = Object.fromEntries(members.map(([key, value]) => [key, String(value)]));
+    const { json, bytes } = await this.ask('stream', { stream, query: texts });
+    return { bytes: bytes ?? new Uint8Array(0), sampledEvery: Number(asObject(json).every) };
+  }
+
+  private async momentsIndex(): Promise<IMomentsIndex> {
+    return momentsIndexOf((await this.ask('moments_index')).json);
+  }
+
+  private async momentsRows(request: IMomentsRowsRequest): Promise<IMomentsRows> {
+    const { bytes } = await this.ask('moments_rows', { request });
+    return { kind: 'rows', bytes: bytes ?? new Uint8Array(0) };
+  }
+
+  private async momentsGroups(request: IMomentsGroupsRequest): Promise<IMomentsGroups> {
+    const { json, bytes } = await this.ask('moments_groups', { request });
+    const { groups, steps } = asObject(json);
+    return {
+      kind: 'groups',
+      bytes: bytes ?? new Uint8Array(0),
+      groups: Number(groups),
+      steps: Number(steps)
+    };
+  }
+
+  private ask(method: string, body: object = {}): Promise<IEngineAnswer> {
+    return this.put(method, { run: this.run, ...body });
+  }
+}
+
+/** A job sees a run as it is when it asks: nobody waits here for what comes later. */
+function nothingMore(signal: AbortSignal | undefined): Promise<null> {
+  return new Promise((_, reject) =>
+    signal?.addEventListener('abort', () => reject(signal.reason), { once: true })
+  );
+}

@@ -1,0 +1,125 @@
+const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+const CHUNK = 8192;
+
+/** `btoa`: bytes, given as the characters U+0000 to U+00FF, as base64. */
+export function toBase64(text: string): string {
+  const parts: string[] = [];
+  for (let from = 0; from < text.length; from += CHUNK * 3) {
+    let part = '';
+    for (let at = from; at < Math.min(text.length, from + CHUNK * 3); at += 3) {
+      const left = text.length - at;
+      const bits = (text.charCodeAt(at) << 16) | (code(text, at + 1) << 8) | code(text, at + 2);
+      part +=
+        LETTERS.charAt(bits >> 18) +
+        LETTERS.charAt((bits >> 12) & 63) +
+        (left > 1 ? LETTERS.charAt((bits >> 6) & 63) : '=') +
+        (left > 2 ? LETTERS.charAt(bits & 63) : '=');
+    }
+    parts.push(part);
+  }
+  return parts.join('');
+}
+
+/** `atob`. */
+export function fromBase64(text: string): string {
+  let [bits, held, out] = [0, 0, ''];
+  for (const letter of text.replace(/[\s=]/g, '')) {
+    const place = LETTERS.indexOf(letter);
+    if (place < 0) {
+      throw new Error(`Base64 has no ${JSON.stringify(letter)}.`);
+    }
+    bits = ((bits << 6) | place) & 0xffffff;
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      out += String.fromCharCode((bits >> held) & 255);
+    }
+  }
+  return out;
+}
+
+/** `TextEncoder`: UTF-8, with U+FFFD for half of a pair. */
+export class Encoder {
+  readonly encoding = 'utf-8';
+
+  encode(text = ''): Uint8Array {
+    const out = new Uint8Array(text.length * 3);
+    let at = 0;
+    for (const letter of text) {
+      let point = letter.codePointAt(0) ?? 0;
+      if (point >= 0xd800 && point <= 0xdfff) {
+        point = 0xfffd;
+      }
+      if (point < 0x80) {
+        out[at++] = point;
+      } else {
+        const more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+        out[at++] = [0, 0xc0, 0xe0, 0xf0][more]! | (point >> (6 * more));
+        for (let left = more - 1; left >= 0; left--) {
+          out[at++] = 0x80 | ((point >> (6 * left)) & 63);
+        }
+      }
+    }
+    return out.slice(0, at);
+  }
+}
+
+/** `TextDecoder` of UTF-8. What Arrow holds is valid, so anything else becomes U+FFFD, a byte at a time. */
+export class Decoder {
+  readonly encoding = 'utf-8';
+
+  decode(input?: ArrayBuffer | ArrayBufferView): string {
+    if (input === undefined) {
+      return '';
+    }
+    const bytes = ArrayBuffer.isView(input)
+      ? new Uint8Array(input.buffer, input.byteOffset, input.byteLength)
+      : new Uint8Array(input);
+    const parts: string[] = [];
+    const units: number[] = [];
+    for (let at = 0; at < bytes.length;) {
+      const [point, length] = pointAt(bytes, at);
+      at += length;
+      if (point >= 0x10000) {
+        units.push(0xd800 | ((point - 0x10000) >> 10), 0xdc00 | ((point - 0x10000) & 0x3ff));
+      } else {
+        units.push(point);
+      }
+      if (units.length >= CHUNK) {
+        parts.push(String.fromCharCode(...units.splice(0)));
+      }
+    }
+    parts.push(String.fromCharCode(...units));
+    return parts.join('');
+  }
+}
+
+function code(text: string, at: number): number {
+  return at < text.length ? text.charCodeAt(at) : 0;
+}
+
+function pointAt(bytes: Uint8Array, at: number): [point: number, length: number] {
+  const first = bytes[at]!;
+  if (first < 0x80) {
+    return [first, 1];
+  }
+  const more =
+    first >= 0xf0 && first < 0xf5
+      ? 3
+      : first >= 0xe0 && first < 0xf0
+        ? 2
+        : first >= 0xc2 && first < 0xe0
+          ? 1
+          : 0;
+  let point = first & (0x3f >> more);
+  for (let next = 1; next <= more; next++) {
+    const byte = bytes[at + next] ?? 0;
+    if ((byte & 0xc0) !== 0x80) {
+      return [0xfffd, 1];
+    }
+    point = (point << 6) | (byte & 63);
+  }
+  const least = [Infinity, 0x80, 0x800, 0x10000][more]!;
+  const whole = point >= least && point <= 0x10ffff && !(point >= 0xd800 && point <= 0xdfff);
+  return whole ? [point, more + 1] : [0xfffd, 1];
+}

@@ -1,0 +1,48 @@
+import * as React from 'react';
+import { formatInteger } from '../../charts/format';
+import { authorText } from '../shell/author-text';
+import type { PanelModel } from '../shell/panel-model';
+import { perturbText } from '../../views/shared/perturb-text';
+
+/** Says over the whole panel that the training is perturbed, until it is not. */
+export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  const armed = open?.perturb.armed ?? null;
+  if (open === null || armed === null) {
+    return null;
+  }
+  const { perturb, control, source } = open;
+  const { left, touched } = perturb;
+  const who = authorText(control.author('perturb'), trans);
+  const busy = perturb.asked.kind === 'sent';
+  return (
+    <div className="jp-MegalensArmed" role="region" aria-label={trans.__('Perturbation')}>
+      <p role="status">
+        <strong>{trans.__('This training is perturbed.')}</strong>{' '}
+        {perturbText(armed, source.hello?.sites ?? [])}
+        {' · '}
+        {trans.__('seed %1', armed.seed ?? 0)}
+        {who !== '' && ` · ${trans.__('armed %1', who)}`}
+      </p>
+      <div className="jp-MegalensArmed-line">
+        <p className="jp-MegalensArmed-count">
+          {[
+            ...(armed.until === undefined ? [] : [trans.__('ends at step %1', formatInteger(armed.until))]),
+            ...(left === null ? [] : [trans._n('%2 step left', '%2 steps left', left, formatInteger(left))]),
+            trans.__('%1 touched so far', formatInteger(touched))
+          ].join(' · ')}
+        </p>
+        {control.controls.includes('perturb') && (
+          <button
+            type="button"
+            className="jp-MegalensButton"
+            aria-disabled={!perturb.writable || busy}
+            onClick={() => perturb.writable && !busy && void perturb.disarm()}
+          >
+            {trans.__('Disarm')}
+          </button>
+        )}
+      </div>
+    </div>
+  );
+}

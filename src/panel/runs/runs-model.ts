@@ -1,0 +1,215 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import { ClientError } from '../../client/client-error';
+import type { IForeignHub, IRunList } from '../../client/runs-api';
+import type { IMegalensRuns, IRunEntry } from '../../tokens';
+
+/** How the list of runs stands. */
+export type ListState =
+  | { kind: 'loading' }
+  | { kind: 'ready' }
+  /** The Jupyter server does not answer. */
+  | { kind: 'offline'; message: string }
+  /** The Jupyter server answers and has no Megalens. */
+  | { kind: 'missing'; message: string }
+  /** The Jupyter server refuses. */
+  | { kind: 'forbidden'; message: string };
+
+/** What the list can be told to do differently. */
+export interface IRunsModelOptions {
+  /** Choose the newest live run when nothing else was chosen. */
+  chooseNewest: boolean;
+  /** Milliseconds between two looks at the server while the panel is visible. */
+  refreshEvery: number;
+}
+
+/**
+ * The runs that the server lists, and which one is chosen.
+ *
+ * It asks the server while `watching`; a person's choice is kept, otherwise the newest live run is chosen.
+ */
+export class RunsModel {
+  constructor(
+    private readonly runs: Pick<IMegalensRuns, 'listAll' | 'rename' | 'connect' | 'openStatistics'>,
+    public options: IRunsModelOptions = { chooseNewest: true, refreshEvery: 2000 }
+  ) {}
+
+  /** Emitted when the list, its state or the choice changes. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** Newest first. */
+  get entries(): readonly IRunEntry[] {
+    return this._entries;
+  }
+
+  /** Sentences on folders that cannot be read, as of the last answer. */
+  get warnings(): readonly string[] {
+    return this._warnings;
+  }
+
+  get state(): ListState {
+    return this._state;
+  }
+
+  /** The chosen run's entry, or null. */
+  get chosen(): IRunEntry | null {
+    return this._entries.find(entry => entry.id === this._chosen) ?? null;
+  }
+
+  /** The chosen run's id, also before the list names it. */
+  get chosenId(): string | null {
+    return this._chosen;
+  }
+
+  /** Whether a person made the choice, now or before a reload. */
+  get chosenByHand(): boolean {
+    return this._byHand;
+  }
+
+  /** Whether the server is asked again and again. */
+  get watching(): boolean {
+    return this._watching;
+  }
+
+  set watching(on: boolean) {
+    if (on === this._watching || this._disposed) {
+      return;
+    }
+    this._watching = on;
+    clearTimeout(this._timer);
+    if (on) {
+      void this.refresh();
+    }
+  }
+
+  /** Choose a run; null chooses none and keeps it so. */
+  choose(id: string | null): void {
+    this._byHand = true;
+    this._setChosen(id);
+  }
+
+  /** Choose what was chosen before a reload, as long as the server still has it. */
+  restore(id: string): void {
+    this._restoring = id;
+  }
+
+  /** Ask the server now. Never rejects: what went wrong is in `state`. */
+  async refresh(): Promise<void> {
+    clearTimeout(this._timer);
+    const turn = ++this._turn;
+    try {
+      const list = await this.runs.listAll();
+      if (turn !== this._turn || this._disposed) {
+        return;
+      }
+      this._take(list);
+    } catch (error) {
+      if (turn !== this._turn || this._disposed) {
+        return;
+      }
+      this._setState(listFault(error));
+    }
+    if (this._watching) {
+      this._timer = setTimeout(() => void this.refresh(), this.options.refreshEvery);
+    }
+  }
+
+  /** Rename a run and show the new name. Rejects with the server's answer. */
+  async rename(id: string, name: string): Promise<void> {
+    await this.runs.rename(id, name);
+    await this.refresh();
+  }
+
+  /** Reach a hub elsewhere and choose its run. Rejects with the server's answer. */
+  async connect(address: string, token: string, foreign: IForeignHub | null): Promise<void> {
+    const entry = await this.runs.connect(address, token, foreign);
+    await this.refresh();
+    this.choose(entry.id);
+  }
+
+  /** Open a tree of raw-moment files, choose its first run, and return sentences on what was left out. Rejects with the server's answer. */
+  async openStatistics(path: string): Promise<readonly string[]> {
+    const {
+      runs: [first],
+      warnings
+    } = await this.runs.openStatistics(path);
+    await this.refresh();
+    if (first !== undefined) {
+      this.choose(first.id);
+    }
+    return warnings;
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  /** Stop asking. Safe twice. */
+  dispose(): void {
+    this._disposed = true;
+    this._watching = false;
+    clearTimeout(this._timer);
+    Signal.clearData(this);
+  }
+
+  private _take({ runs, warnings }: IRunList): void {
+    const before = JSON.stringify([this._entries, this._state, this._chosen, this._warnings]);
+    this._entries = [...runs].sort((a, b) => b.started - a.started);
+    this._warnings = warnings;
+    this._state = { kind: 'ready' };
+    if (this._restoring !== null && !this._byHand && this._entries.some(({ id }) => id === this._restoring)) {
+      this._chosen = this._restoring;
+      this._byHand = true;
+    }
+    this._restoring = null;
+    const live = this._entries.find(entry => entry.state === 'live');
+    if (!this._byHand && this.options.chooseNewest && this.chosen === null && live !== undefined) {
+      this._chosen = live.id;
+    }
+    if (JSON.stringify([this._entries, this._state, this._chosen, this._warnings]) !== before) {
+      this._changed.emit();
+    }
+  }
+
+  private _setState(state: ListState): void {
+    if (JSON.stringify(state) !== JSON.stringify(this._state)) {
+      this._state = state;
+      this._changed.emit();
+    }
+  }
+
+  private _setChosen(id: string | null): void {
+    if (id !== this._chosen) {
+      this._chosen = id;
+      this._changed.emit();
+    }
+  }
+
+  private readonly _changed = new Signal<this, void>(this);
+  private _entries: readonly IRunEntry[] = [];
+  private _warnings: readonly string[] = [];
+  private _state: ListState = { kind: 'loading' };
+  private _chosen: string | null = null;
+  private _restoring: string | null = null;
+  private _byHand = false;
+  private _watching = false;
+  private _disposed = false;
+  private _turn = 0;
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+}
+
+/** Read an error of the server as a state: refused, without Megalens, or not there. */
+function listFault(error: unknown): ListState {
+  const message = error instanceof Error ? error.message : String(error);
+  const status = error instanceof ClientError ? error.status : undefined;
+  switch (status) {
+    case 401:
+    case 403:
+      return { kind: 'forbidden', message };
+    case 404:
+      return { kind: 'missing', message };
+    default:
+      return { kind: 'offline', message };
+  }
+}

@@ -1,0 +1,21 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import type { ConnectionState } from '../../../store/source';
+import { runNotice } from '../notice';
+import { openRun } from '../open-run';
+import { MemoryRun } from './memory-run';
+
+const trans = nullTranslator.load('megalens');
+
+function said(step: number, connection: ConnectionState = { kind: 'live' }): string | undefined {
+  const run = new MemoryRun();
+  run.connection = connection;
+  run.hello!.config.flags['MLP1_mat_mul'] = { compressor: { name: 'Tile' } };
+  run.status = { type: 'status', state: 'idle', step };
+  return runNotice(openRun('run-1', run), null, trans)?.sentence;
+}
+
+it('tells a training that has not taken its first step from one that pauses', () => {
+  expect(said(0)).toBe('The training has joined and takes its first step. Charts begin with it.');
+  expect(said(0, { kind: 'stale', since: 0 })).toContain('Training pauses after step 0.');
+  expect(said(12)).toBe('Training pauses after step 12. Charts go on when the next step comes.');
+});

@@ -1,0 +1,41 @@
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import type { IStateDB } from '@jupyterlab/statedb';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { IMegalensRuns, IMegalensViews } from '../../tokens';
+import { createPanelHost } from './panel-host';
+import { PanelModel } from './panel-model';
+import { MegalensPanel } from './panel-widget';
+
+const CHOICE = 'megalens:chosen-run';
+
+/** What the panel is made of. */
+export interface ICreatePanelOptions {
+  commands: CommandRegistry;
+  runs: IMegalensRuns;
+  views: IMegalensViews;
+  trans: TranslationBundle;
+  /** Where the choice is kept over a reload. */
+  state: IStateDB | null;
+  settings: ISettingRegistry.ISettings | null;
+}
+
+/** Make the panel with what was chosen before the reload. */
+export async function createPanel(options: ICreatePanelOptions): Promise<MegalensPanel> {
+  const { commands, runs, views, trans, state, settings } = options;
+  const remember = (run: string | null) => void state?.save(CHOICE, run);
+  const model = new PanelModel(runs, createPanelHost({ commands, views, trans, remember }), trans);
+  const read = () => {
+    model.runs.options = {
+      chooseNewest: settings?.get('chooseNewest').composite !== false,
+      refreshEvery: Number(settings?.get('refreshSeconds').composite ?? 2) * 1000
+    };
+  };
+  read();
+  settings?.changed.connect(read);
+  const kept = await state?.fetch(CHOICE);
+  if (typeof kept === 'string') {
+    model.runs.restore(kept);
+  }
+  return new MegalensPanel(model);
+}

@@ -1,0 +1,119 @@
+import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { ReactWidget } from '@jupyterlab/ui-components';
+import * as React from 'react';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { toCode } from '../../views/code';
+import type { IReportRequest, IRunEntry } from '../../tokens';
+import { HubForm, type IHubAddress } from '../runs/hub-form';
+
+/** Ask for a new name; null when cancelled. */
+export async function askName(now: string, trans: TranslationBundle): Promise<string | null> {
+  const { button, value } = await InputDialog.getText({
+    title: trans.__('Rename run'),
+    label: trans.__('Name'),
+    text: now,
+    okLabel: trans.__('Rename')
+  });
+  return button.accept ? value : null;
+}
+
+/** Ask where raw-moment files are; null when cancelled. */
+export async function askStatistics(trans: TranslationBundle): Promise<string | null> {
+  const { button, value } = await InputDialog.getText({
+    title: trans.__('Open statistics'),
+    label: trans.__(
+      'Folder with raw-moment JSONL files (training_stats), one above several of them, or one file. Below the folder in which Jupyter was started:'
+    ),
+    placeholder: trans.__('runs/my-run'),
+    okLabel: trans.__('Open')
+  });
+  return button.accept ? value : null;
+}
+
+/** Ask where a hub is; null when cancelled. The token is typed as a password and goes to the server only. */
+export async function askHub(trans: TranslationBundle): Promise<IHubAddress | null> {
+  let answer: IHubAddress | null = null;
+  const { button } = await showDialog({
+    title: trans.__('Connect to a hub'),
+    body: new Body(<HubForm trans={trans} change={now => (answer = now)} />),
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Connect') })]
+  });
+  return button.accept ? answer : null;
+}
+
+/** Ask what a report shall hold; null when cancelled or when nothing was chosen. */
+export async function askReport(
+  run: IRunEntry,
+  views: readonly ViewOptions[],
+  trans: TranslationBundle
+): Promise<IReportRequest | null> {
+  const chosen = new Set(views.keys());
+  const answer: { format: 'html' | 'ipynb'; title: string } = { format: 'html', title: run.name };
+  const formats = [
+    ['html', trans.__('Web page (HTML): one file, opens anywhere')],
+    ['ipynb', trans.__('Notebook: the views’ own code with pictures')]
+  ] as const;
+  const body = new Body(
+    <>
+      <label>
+        {trans.__('Title')}
+        <input
+          className="jp-mod-styled"
+          type="text"
+          maxLength={200}
+          defaultValue={answer.title}
+          onChange={event => (answer.title = event.target.value)}
+        />
+      </label>
+      <fieldset>
+        <legend>{trans.__('Views')}</legend>
+        {views.map((view, i) => (
+          <label key={i} className="jp-mod-choice">
+            <input
+              type="checkbox"
+              defaultChecked
+              onChange={event => (event.target.checked ? chosen.add(i) : chosen.delete(i))}
+            />
+            <code>{toCode(view)}</code>
+          </label>
+        ))}
+      </fieldset>
+      <fieldset>
+        <legend>{trans.__('Format')}</legend>
+        {formats.map(([format, label]) => (
+          <label key={format} className="jp-mod-choice">
+            <input
+              type="radio"
+              name="jp-Megalens-format"
+              defaultChecked={format === answer.format}
+              onChange={() => (answer.format = format)}
+            />
+            {label}
+          </label>
+        ))}
+      </fieldset>
+    </>
+  );
+  const { button } = await showDialog({
+    title: trans.__('Export a report of %1', run.name),
+    body,
+    buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Export') })]
+  });
+  const kept = views.filter((_, i) => chosen.has(i));
+  if (!button.accept || kept.length === 0) {
+    return null;
+  }
+  return { format: answer.format, views: kept, title: answer.title.trim() || run.name };
+}
+
+class Body extends ReactWidget {
+  constructor(private readonly content: React.ReactElement) {
+    super();
+    this.addClass('jp-MegalensDialog');
+  }
+
+  protected override render(): React.ReactElement {
+    return this.content;
+  }
+}

@@ -1,0 +1,59 @@
+import type { ISignal } from '@lumino/signaling';
+import type { IRunSource } from '../../store/source';
+import { ControlModel } from '../summary/control-model';
+import { PerturbModel } from '../perturb/perturb-model';
+import { SummaryModel } from '../summary/summary-model';
+import { TraceModel } from '../trace/trace-model';
+import { Unfolded } from './unfolded';
+
+/** A chosen run with its models. */
+export interface IOpenRun {
+  readonly id: string;
+  readonly source: IRunSource;
+  readonly summary: SummaryModel;
+  readonly trace: TraceModel;
+  readonly control: ControlModel;
+  readonly perturb: PerturbModel;
+  /** Whether the processes are shown one by one. */
+  readonly ranks: Unfolded;
+  /** Whether what tracing costs is shown in detail. */
+  readonly cost: Unfolded;
+}
+
+/** What every model of a run has. */
+interface IPart {
+  readonly changed: ISignal<unknown, void>;
+  dispose(): void;
+}
+
+/** Make the models of a run. */
+export function openRun(id: string, source: IRunSource): IOpenRun {
+  const control = new ControlModel(source);
+  return {
+    id,
+    source,
+    summary: new SummaryModel(source),
+    trace: new TraceModel(source),
+    control,
+    perturb: new PerturbModel(source, control),
+    ranks: new Unfolded(),
+    cost: new Unfolded()
+  };
+}
+
+/** A run's models, each of which tells of its changes and is let go of. */
+export function partsOf({ summary, trace, control, perturb, ranks, cost }: IOpenRun): readonly IPart[] {
+  return [summary, trace, control, perturb, ranks, cost];
+}
+
+/** Whether a run has, or may soon have, rows of a stream. What is not known here is not ruled out. */
+export function hasRows(open: IOpenRun, stream: string): boolean {
+  switch (stream) {
+    case 'tensors':
+      return open.trace.tracing;
+    case 'moments':
+      return open.source.hello?.statistics !== undefined;
+    default:
+      return true;
+  }
+}

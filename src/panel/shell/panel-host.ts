@@ -1,0 +1,82 @@
+import { Clipboard, Notification, showErrorMessage } from '@jupyterlab/apputils';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IMegalensViews, IReportRequest, IRunEntry } from '../../tokens';
+import { askHub, askName, askReport, askStatistics } from './dialogs';
+import type { IHubAddress } from '../runs/hub-form';
+
+/** What the panel asks of the application around it. */
+export interface IPanelHost {
+  openView(run: string, options: ViewOptions): Promise<void>;
+  /** Options of the run's open views, for the report and for Copy as code. */
+  openViews(run: string): readonly ViewOptions[];
+  copy(text: string): void;
+  revealFolder(path: string): Promise<void>;
+  reloadPage(): void;
+  /** Ask what the report shall hold; null when cancelled. */
+  askReport(run: IRunEntry, views: readonly ViewOptions[]): Promise<IReportRequest | null>;
+  /** Ask where another hub is; null when cancelled. */
+  askHub(): Promise<IHubAddress | null>;
+  /** Ask where raw-moment files are, below the server's root; null when cancelled. */
+  askStatistics(): Promise<string | null>;
+  /** Ask for a new name; null when cancelled. */
+  askName(now: string): Promise<string | null>;
+  /** Give the user a file. */
+  save(name: string, content: Blob): void;
+  /** Tell the user that something failed. */
+  tell(title: string, error: unknown): Promise<void>;
+  /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
+  progress<T>(label: string, work: Promise<T>, cancel: () => void): Promise<T>;
+  /** Keep the choice over a reload. */
+  remember(run: string | null): void;
+}
+
+/** What of JupyterLab the panel uses. */
+export interface IPanelHostOptions {
+  commands: CommandRegistry;
+  views: IMegalensViews;
+  trans: TranslationBundle;
+  remember: (run: string | null) => void;
+}
+
+/** The panel's hands in JupyterLab. */
+export function createPanelHost({ commands, views, trans, remember }: IPanelHostOptions): IPanelHost {
+  return {
+    remember,
+    openView: (run, options) => views.open(run, options),
+    openViews: run => views.of(run),
+    reloadPage: () => window.location.reload(),
+    askReport: (run, options) => askReport(run, options, trans),
+    askHub: () => askHub(trans),
+    askStatistics: () => askStatistics(trans),
+    askName: now => askName(now, trans),
+    copy: text => {
+      Clipboard.copyToSystem(text);
+      Notification.info(trans.__('Copied'), { autoClose: 1500 });
+    },
+    revealFolder: async path => {
+      await commands.execute('filebrowser:open-path', { path });
+    },
+    save: (name, content) => {
+      const link = document.createElement('a');
+      link.href = URL.createObjectURL(content);
+      link.download = name;
+      link.click();
+      // The browser has taken its own reference by the next turn.
+      setTimeout(() => URL.revokeObjectURL(link.href), 0);
+    },
+    tell: (title, error) => showErrorMessage(title, error instanceof Error ? error.message : String(error)),
+    progress: async (label, work, cancel) => {
+      const id = Notification.emit(label, 'in-progress', {
+        autoClose: false,
+        actions: [{ label: trans.__('Cancel'), callback: cancel }]
+      });
+      try {
+        return await work;
+      } finally {
+        Notification.dismiss(id);
+      }
+    }
+  };
+}

@@ -1,0 +1,391 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import { Signal, type ISignal } from '@lumino/signaling';
+import { viewInfo, viewInfos } from '../../protocol/view-info';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { IMegalensRuns, IRunEntry, IRunLease, IViewReference } from '../../tokens';
+import { Coalesced } from './coalesced';
+import { DemoModel } from '../runs/demo-model';
+import { isAvailable } from '../trace/draft';
+import { helloOf } from './hello-wait';
+import {
+  ENABLE_COMMAND,
+  listNotice,
+  RECORD_SNIPPET,
+  runNotice,
+  SNIPPET,
+  UPDATE_COMMAND,
+  type INotice,
+  type NoticeAction
+} from './notice';
+import { nonFiniteView } from '../summary/non-finite-view';
+import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
+import { panelCode } from './panel-code';
+import type { IPanelHost } from './panel-host';
+import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
+
+/**
+ * The panel's whole state. Components read it and call it; they hold no logic of their own.
+ */
+export class PanelModel {
+  constructor(
+    private readonly service: IMegalensRuns,
+    readonly host: IPanelHost,
+    readonly trans: TranslationBundle,
+    options?: IRunsModelOptions
+  ) {
+    this.runs = new RunsModel(service, options);
+    this.runs.changed.connect(this._onRuns, this);
+    this.demo = new DemoModel(service, () => void this.runs.refresh());
+    this.demo.changed.connect(this._emit, this);
+  }
+
+  readonly runs: RunsModel;
+  readonly demo: DemoModel;
+
+  /** Emitted when anything shown may have changed. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  /** The chosen run, once its source is there. */
+  get open(): IOpenRun | null {
+    return this._open;
+  }
+
+  /** Why the chosen run could not be opened, or null. */
+  get openFault(): string | null {
+    return this._openFault;
+  }
+
+  /** What stands under the list of runs. */
+  get listNotice(): INotice | null {
+    return listNotice(this.runs.state, this.runs.entries, this.trans);
+  }
+
+  /** What stands above the chosen run's numbers. */
+  get runNotice(): INotice | null {
+    if (this._openFault !== null) {
+      return {
+        tone: 'error',
+        sentence: this.trans.__('This run could not be opened.'),
+        detail: this._openFault,
+        action: { id: 'reopen', label: this.trans.__('Try again') }
+      };
+    }
+    const open = this._open;
+    return open === null ? null : runNotice(open, this.runs.chosen, this.trans);
+  }
+
+  /** Whether the panel is looked at: only then is the server asked and are times counted. */
+  set visible(on: boolean) {
+    this.runs.watching = on;
+    this.demo.watching = on;
+    clearInterval(this._clock);
+    if (on) {
+      this._clock = setInterval(() => {
+        if (this._open?.source.connection.kind === 'stale') {
+          this._changed.emit();
+        }
+      }, 1000);
+    }
+  }
+
+  /** Resolves when a run is chosen and has said what it is, or when there is none. For commands that come before the panel was seen. */
+  async ready(): Promise<void> {
+    if (this._open === null) {
+      await this.runs.refresh();
+      await this._opening;
+    }
+    if (this._open !== null) {
+      await helloOf(this._open.source);
+    }
+  }
+
+  /** Do what a notice offers. */
+  async act(action: NoticeAction): Promise<void> {
+    switch (action) {
+      case 'retry':
+        return this.runs.refresh();
+      case 'reload-page':
+        return this.host.reloadPage();
+      case 'copy-snippet':
+        return this.host.copy(`import megalens\n${SNIPPET}`);
+      case 'copy-update':
+        return this.host.copy(UPDATE_COMMAND);
+      case 'copy-enable':
+        return this.host.copy(ENABLE_COMMAND);
+      case 'copy-record':
+        return this.host.copy(RECORD_SNIPPET);
+      case 'open-recording':
+      case 'reopen':
+        await this.runs.refresh();
+        return this._reopen();
+      case 'close-run':
+        return this.runs.choose(null);
+      case 'trace-first': {
+        const first = this._open?.source.hello?.flags.find(isAvailable);
+        return first && this._open?.trace.toggle(first.name, true);
+      }
+      case 'open-scalars':
+        return this.openScalars();
+      case 'export-report':
+        return this.exportReport();
+      case 'show-ranks':
+        return this._open?.ranks.unfold();
+    }
+  }
+
+  /** A view of the chosen run on what is traced now, or null where there is nothing to show. */
+  viewOf(view: string, options: Partial<ViewOptions> = {}): IViewReference | null {
+    const open = this._open;
+    if (open === null) {
+      return null;
+    }
+    const { needs, first } = viewInfo(view) ?? {};
+    // One that is open stays as it was left.
+    const isOpen = this.host.openViews(open.id).some(each => each.view === view);
+    const known = { view, ...(isOpen ? {} : first), ...options } as ViewOptions;
+    if (needs?.flag !== true) {
+      return { run: open.id, options: known };
+    }
+    const flag = Object.keys(open.trace.config.flags)[0] ?? open.source.hello?.flags.find(isAvailable)?.name;
+    return flag === undefined ? null : { run: open.id, options: { flag, ...known } as ViewOptions };
+  }
+
+  /** Open a view of the chosen run on what is traced now. */
+  async openView(view: string, options: Partial<ViewOptions> = {}): Promise<void> {
+    const found = this.viewOf(view, options);
+    if (found !== null) {
+      await this.host.openView(found.run, found.options);
+    }
+  }
+
+  /** Open the view of the stream that the loss is in. */
+  async openScalars(): Promise<void> {
+    const view = viewInfos().find(({ needs }) => needs.streams.includes('scalars'));
+    return view && this.openView(view.name);
+  }
+
+  /** Show the first value of traced tensors, or of statistics, that was not finite. */
+  async openNonFinite(of: 'tensors' | 'moments' = 'tensors'): Promise<void> {
+    const options = nonFiniteView(this._open?.source.status ?? null, of);
+    if (this._open !== null && options !== null) {
+      await this.host.openView(this._open.id, options);
+    }
+  }
+
+  /** Ask for a new name and give it. */
+  async rename(entry: IRunEntry): Promise<void> {
+    const name = await this.host.askName(entry.name);
+    if (name !== null && name.trim() !== '' && name !== entry.name) {
+      await this._told(
+        this.trans.__('The run could not be renamed'),
+        this.runs.rename(entry.id, name.trim())
+      );
+    }
+  }
+
+  /** Ask for an address and connect to the hub there. */
+  async connect(): Promise<void> {
+    const answer = await this.host.askHub();
+    if (answer !== null) {
+      await this._told(
+        this.trans.__('The hub could not be reached'),
+        this.runs.connect(answer.address, answer.token, answer.foreign)
+      );
+    }
+  }
+
+  /** Ask for a path and open the raw-moment files there. */
+  async openStatistics(): Promise<void> {
+    const path = await this.host.askStatistics();
+    if (path !== null && path.trim() !== '') {
+      const opened = this.runs.openStatistics(path.trim());
+      await this._told(this.trans.__('The statistics could not be opened'), opened);
+      const left = await opened.catch(() => []);
+      if (left.length > 0) {
+        await this.host.tell(this.trans.__('Some folders were left out'), left.join(' '));
+      }
+    }
+  }
+
+  /** Ask what a report shall hold, have the server make it and hand it over. */
+  async exportReport(run = this.runs.chosenId, views = this.reportViews()): Promise<void> {
+    const entry = this.runs.entries.find(({ id }) => id === run);
+    if (entry === undefined) {
+      return;
+    }
+    const request = await this.host.askReport(entry, views);
+    if (request === null) {
+      return;
+    }
+    const abort = new AbortController();
+    const work = this.service.report(entry.id, request, abort.signal);
+    try {
+      const file = await this.host.progress(this.trans.__('Making the report…'), work, () => abort.abort());
+      this.host.save(file.name, file.content);
+    } catch (error) {
+      if (!abort.signal.aborted) {
+        await this.host.tell(this.trans.__('The report could not be made'), error);
+      }
+    }
+  }
+
+  /** Views that a report can hold: the open ones, or else one of each kind on what is traced. */
+  reportViews(): readonly ViewOptions[] {
+    const open = this._open;
+    if (open === null) {
+      return [];
+    }
+    const views = this.host.openViews(open.id);
+    if (views.length > 0) {
+      return views;
+    }
+    const files = this.runs.chosen?.kind === 'statistics';
+    const fits = (stream: string): boolean => (files ? stream === 'moments' : hasRows(open, stream));
+    const chosen = viewInfos()
+      .filter(({ report, needs }) => report !== undefined && needs.streams.every(fits))
+      .sort((a, b) => (a.report?.order ?? 0) - (b.report?.order ?? 0))
+      .map(({ name, report, needs }) => ({ flag: needs.flag, options: { view: name, ...report?.options } }));
+    const once = chosen.filter(({ flag }) => !flag).map(({ options }) => options as ViewOptions);
+    const each = chosen.filter(({ flag }) => flag);
+    const flags = Object.keys(open.trace.config.flags).slice(0, 3);
+    return [
+      ...once,
+      ...flags.flatMap(flag => each.map(({ options }) => ({ ...options, flag }) as ViewOptions))
+    ];
+  }
+
+  /** Python that does in a cell what the panel shows. */
+  code(): string {
+    const open = this._open;
+    const entry = this.runs.chosen;
+    return open === null || entry === null
+      ? ''
+      : panelCode(
+          entry,
+          open.trace.config,
+          this.host.openViews(open.id),
+          open.source.hello?.compressors ?? []
+        );
+  }
+
+  copyCode(): void {
+    this.host.copy(this.code());
+  }
+
+  get isDisposed(): boolean {
+    return this._disposed;
+  }
+
+  /** Let go of the run and stop asking. Safe twice. */
+  dispose(): void {
+    this._disposed = true;
+    clearInterval(this._clock);
+    this._gate.dispose();
+    this._close();
+    this.runs.dispose();
+    this.demo.dispose();
+    Signal.clearData(this);
+  }
+
+  private _onRuns(): void {
+    const id = this.runs.chosenId;
+    if (id !== this._wanted) {
+      // The newest live run is chosen anew after a reload; only a person's choice outlives it.
+      if (this.runs.chosenByHand) {
+        this.host.remember(id);
+      }
+      this._opening = this._openRun(id);
+    }
+    this._changed.emit();
+  }
+
+  private async _reopen(): Promise<void> {
+    this._wanted = null;
+    this._opening = this._openRun(this.runs.chosenId);
+    await this._opening;
+  }
+
+  private async _openRun(id: string | null): Promise<void> {
+    this._wanted = id;
+    this._close();
+    const turn = ++this._turn;
+    if (id === null) {
+      this._changed.emit();
+      return;
+    }
+    try {
+      const lease = await this.service.acquire(id);
+      if (turn !== this._turn || this._disposed) {
+        lease.dispose();
+        return;
+      }
+      this._take(id, lease);
+    } catch (error) {
+      if (turn === this._turn) {
+        this._openFault = error instanceof Error ? error.message : String(error);
+      }
+    }
+    this._changed.emit();
+  }
+
+  private _take(id: string, lease: IRunLease): void {
+    const { source } = lease;
+    const open = openRun(id, source);
+    source.changed.connect(this._onSource, this);
+    for (const part of partsOf(open)) {
+      part.changed.connect(this._emit, this);
+    }
+    this._open = open;
+    this._lease = lease;
+  }
+
+  private _close(): void {
+    const open = this._open;
+    this._open = null;
+    this._openFault = null;
+    open?.source.changed.disconnect(this._onSource, this);
+    if (open !== null) {
+      partsOf(open).forEach(part => part.dispose());
+    }
+    this._lease?.dispose();
+    this._lease = null;
+  }
+
+  private _onSource(_: IRunSource, change: SourceChange): void {
+    if (change.kind === 'connection') {
+      // The list says sooner than its next turn whether a recording is there.
+      if (this._open?.source.connection.kind === 'closed') {
+        void this.runs.refresh();
+      }
+    }
+    if (change.kind !== 'rows') {
+      this._gate.note();
+    }
+  }
+
+  private _emit(): void {
+    this._changed.emit();
+  }
+
+  private async _told(title: string, work: Promise<unknown>): Promise<void> {
+    try {
+      await work;
+    } catch (error) {
+      await this.host.tell(title, error);
+    }
+  }
+
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _gate = new Coalesced(() => this._changed.emit());
+  private _open: IOpenRun | null = null;
+  private _openFault: string | null = null;
+  private _lease: IRunLease | null = null;
+  private _wanted: string | null = null;
+  private _opening: Promise<void> = Promise.resolve();
+  private _turn = 0;
+  private _disposed = false;
+  private _clock: ReturnType<typeof setInterval> | undefined;
+}

@@ -1,0 +1,145 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
+import { Coalesced } from '../shell/coalesced';
+
+/** A scalar's newest value. */
+export interface IReading {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+  readonly step: number;
+}
+
+/** Points of the sparkline, x by step, at most `SPARK_POINTS` of them. */
+export interface ISpark {
+  readonly steps: readonly number[];
+  readonly values: readonly number[];
+}
+
+const SPARK_POINTS = 60;
+const READ_EVERY = 500;
+
+/** The chosen run's numbers: newest readings and the loss's sparkline. Names are those of `protocol/streams.json`. */
+export class SummaryModel {
+  constructor(private readonly source: IRunSource) {
+    source.changed.connect(this._onSource, this);
+    void this._read();
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get loss(): IReading | null {
+    return this._readings.get(this._lossName) ?? null;
+  }
+
+  get heldOut(): IReading | null {
+    return this._readings.get('held_out_loss') ?? null;
+  }
+
+  get tokensPerSecond(): IReading | null {
+    return this._readings.get('tokens_per_second') ?? null;
+  }
+
+  get spark(): ISpark {
+    return this._spark;
+  }
+
+  /** Why the scalars could not be read, or null. */
+  get fault(): string | null {
+    return this._fault;
+  }
+
+  /** Whether any scalar came. */
+  get hasScalars(): boolean {
+    return this._readings.size > 0;
+  }
+
+  /** Seconds since the last frame, or null unless the source is stale. */
+  staleFor(now = Date.now()): number | null {
+    const { connection } = this.source;
+    return connection.kind === 'stale' ? Math.max(0, (now - connection.since) / 1000) : null;
+  }
+
+  dispose(): void {
+    this._disposed = true;
+    this._gate.dispose();
+    this.source.changed.disconnect(this._onSource, this);
+    Signal.clearData(this);
+  }
+
+  private _onSource(_: IRunSource, change: SourceChange): void {
+    if (change.kind === 'rows' && change.stream === 'scalars') {
+      void this._read();
+    } else if (change.kind === 'hello' || change.kind === 'status' || change.kind === 'connection') {
+      if (change.kind === 'connection' && this._readings.size === 0) {
+        void this._read();
+      }
+      this._gate.note();
+    }
+  }
+
+  private async _read(): Promise<void> {
+    if (this._reading) {
+      this._again = true;
+      return;
+    }
+    this._reading = true;
+    try {
+      do {
+        this._again = false;
+        const columns = await this.source.scalars(null);
+        if (this._disposed) {
+          return;
+        }
+        this._take(columns);
+        if (this._again) {
+          this._changed.emit();
+          // People read at most twice a second; a long run's columns are not walked more often.
+          await new Promise(resolve => setTimeout(resolve, READ_EVERY));
+        }
+      } while (this._again && !this._disposed);
+      this._fault = null;
+    } catch (error) {
+      this._fault = error instanceof Error ? error.message : String(error);
+    } finally {
+      this._reading = false;
+    }
+    this._changed.emit();
+  }
+
+  private _take(columns: IScalarColumns): void {
+    const { name, step, value, units } = columns;
+    this._readings.clear();
+    for (let i = 0; i < name.length; i++) {
+      const key = name[i]!;
+      this._readings.set(key, { name: key, value: value[i]!, unit: units[key] ?? '', step: step[i]! });
+    }
+    this._lossName = this._readings.has('loss')
+      ? 'loss'
+      : ([...this._readings.keys()].find(key => key.includes('loss') && key !== 'held_out_loss') ?? 'loss');
+    const points = [...name.keys()].filter(i => name[i] === this._lossName);
+    this._spark = thinned(
+      points.map(i => step[i]!),
+      points.map(i => value[i]!)
+    );
+  }
+
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _gate = new Coalesced(() => this._changed.emit());
+  private readonly _readings = new Map<string, IReading>();
+  private _lossName = 'loss';
+  private _spark: ISpark = { steps: [], values: [] };
+  private _fault: string | null = null;
+  private _reading = false;
+  private _again = false;
+  private _disposed = false;
+}
+
+/** Keep the newest value of each of equally many neighbouring points: a sparkline shows shape, the scalars view every point. */
+function thinned(steps: readonly number[], values: readonly number[]): ISpark {
+  const stride = Math.max(1, Math.ceil(steps.length / SPARK_POINTS));
+  const keep = (_: number, i: number) => (steps.length - 1 - i) % stride === 0;
+  return { steps: steps.filter(keep), values: values.filter(keep) };
+}

@@ -1,0 +1,102 @@
+import * as React from 'react';
+import { formatBytes, formatInteger } from '../../charts/format';
+import type { Status } from '../../protocol/messages.generated';
+import { CostBox, CostTerm } from './cost-box';
+import type { IOpenRun } from '../shell/open-run';
+import type { PanelModel } from '../shell/panel-model';
+import { Term } from './term';
+
+/** How far the numbers can be trusted, and what tracing costs. */
+export function TrustLines(props: { status: Status; model: PanelModel; open: IOpenRun }): React.ReactElement {
+  const { status, model, open } = props;
+  const { trans } = model;
+  const { probes, dropped, nonfinite, recording } = status;
+  const lost = dropped === undefined ? 0 : dropped.producer + dropped.viewer + dropped.recorder;
+  return (
+    <>
+      <p>
+        <CostTerm open={open} trans={trans} />
+        {probes !== undefined && (
+          <Term
+            name={trans.__('probes')}
+            value={`${formatInteger(probes.fired)}/${formatInteger(probes.expected)}`}
+            warn={probes.fired < probes.expected}
+            title={
+              probes.missing.length > 0
+                ? trans.__('Did not fire in the last traced step: %1', probes.missing.join(', '))
+                : trans.__('Probes that fired in the last traced step')
+            }
+          />
+        )}
+        {status.bytes_per_step !== undefined && status.bytes_per_step > 0 && (
+          <Term
+            name=""
+            value={trans.__('%1/step', formatBytes(status.bytes_per_step))}
+            title={trans.__('Measured size of the last frames')}
+          />
+        )}
+      </p>
+      <CostBox open={open} trans={trans} />
+      {probes !== undefined && probes.missing.length > 0 && (
+        <p className="jp-MegalensFigures-warning">
+          {trans.__('Did not fire: %1', probes.missing.join(', '))}
+        </p>
+      )}
+      <p>
+        {dropped !== undefined && (
+          <Term
+            name={trans.__('dropped')}
+            value={formatInteger(lost)}
+            warn={lost > 0}
+            title={trans.__(
+              'Rows given up: %1 by the tracer, %2 on the way to this page, %3 by the recording',
+              formatInteger(dropped.producer),
+              formatInteger(dropped.viewer),
+              formatInteger(dropped.recorder)
+            )}
+          />
+        )}
+        {nonfinite !== undefined && nonfinite.count === 0 && nonfinite.moments === undefined && (
+          <Term name={trans.__('non-finite')} value="0" />
+        )}
+        {nonfinite !== undefined && nonfinite.count > 0 && (
+          <button
+            type="button"
+            className="jp-MegalensNonFinite"
+            disabled={nonfinite.first === undefined}
+            onClick={() => void model.openNonFinite()}
+          >
+            {trans.__('non-finite %1', formatInteger(nonfinite.count))}
+            {nonfinite.first !== undefined &&
+              trans.__(
+                ', first at step %1, layer %2, %3',
+                formatInteger(nonfinite.first.step),
+                nonfinite.first.layer,
+                nonfinite.first.flag
+              )}
+          </button>
+        )}
+        {nonfinite?.moments !== undefined && (
+          <button
+            type="button"
+            className="jp-MegalensNonFinite"
+            onClick={() => void model.openNonFinite('moments')}
+          >
+            {trans.__(
+              'non-finite in statistics %1, first at step %2, %3',
+              formatInteger(nonfinite.moments.count),
+              formatInteger(nonfinite.moments.first.step),
+              nonfinite.moments.first.name
+            )}
+          </button>
+        )}
+        {recording?.state === 'on' && open.trace.writable && <Term name="" value={trans.__('recording')} />}
+      </p>
+      {recording?.state === 'failed' && (
+        <p className="jp-MegalensFigures-warning" role="status">
+          {recording.message ?? trans.__('The recording failed; what was written until then can be read.')}
+        </p>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,163 @@
+import { ProtocolError } from '../../../protocol/protocol-error';
+import { TraceModel } from '../trace-model';
+import { HELLO, MemoryRun } from '../../shell/__tests__/memory-run';
+
+const TILE = { name: 'Tile', params: { tiles: 96, reduction: 'mean' } };
+
+function applied(trace: TraceModel): unknown {
+  return trace.apply;
+}
+
+describe('TraceModel', () => {
+  it('offers the flags of hello, in its order, and greys what the model lacks', () => {
+    const trace = new TraceModel(new MemoryRun());
+    expect(trace.rows.map(row => [row.info.name, row.available])).toEqual([
+      ['MLP1_mat_mul', true],
+      ['QKV_mat_mul', true],
+      ['RawAttentionScore_mat_mul', false]
+    ]);
+  });
+
+  it('switches a flag on with the first compressor that needs no answer', () => {
+    const trace = new TraceModel(new MemoryRun());
+    trace.toggle('MLP1_mat_mul', true);
+    expect(trace.rows[0]?.setting?.compressor).toEqual(TILE);
+    expect(trace.rows[0]?.edited).toBe(true);
+    expect(trace.dirty).toBe(true);
+  });
+
+  it('sends only what differs, and goes from accepted to applied', async () => {
+    const run = new MemoryRun();
+    run.hello!.config.flags['QKV_mat_mul'] = { compressor: TILE, layers: '1-2' };
+    const trace = new TraceModel(run);
+    const states: unknown[] = [];
+    trace.changed.connect(() => states.push(trace.apply));
+    trace.toggle('MLP1_mat_mul', true);
+    await trace.submit();
+    expect(run.patches).toEqual([{ flags: { MLP1_mat_mul: { compressor: TILE } } }]);
+    expect(states).toContainEqual({ kind: 'accepted', step: 1243 });
+    expect(applied(trace)).toEqual({ kind: 'applied', step: 1243 });
+    expect(trace.dirty).toBe(false);
+    expect(Object.keys(trace.config.flags)).toEqual(['QKV_mat_mul', 'MLP1_mat_mul']);
+  });
+
+  it('takes its own answer not for that of another viewer', async () => {
+    const trace = new TraceModel(new MemoryRun());
+    trace.toggle('MLP1_mat_mul', true);
+    await trace.submit();
+    expect(trace.foreign).toBeNull();
+  });
+
+  it('tells who changed what when another viewer did, even under the same id', async () => {
+    const run = new MemoryRun();
+    const trace = new TraceModel(run);
+    trace.toggle('MLP1_mat_mul', true);
+    await trace.submit();
+    run.hello!.config = trace.config;
+    const message = run.configured({ flags: { MLP1_mat_mul: null } }, 'panel-1');
+    run.changed.emit({
+      kind: 'configured',
+      message: { ...message, by: { name: 'kernel', version: '1', user: 'Ada' }, time: 1_790_000_100 }
+    });
+    expect(trace.foreign).toEqual({
+      who: 'Ada',
+      time: 1_790_000_100,
+      step: 1243,
+      count: 1,
+      flags: { MLP1_mat_mul: null }
+    });
+    trace.dismissForeign();
+    expect(trace.foreign).toBeNull();
+  });
+
+  it('puts a refusal at the field and column that the hub named, and keeps the edits', async () => {
+    const run = new MemoryRun();
+    run.answer = () =>
+      Promise.reject(
+        new ProtocolError('bad-reduction', 'There is no function foo.', {
+          field: 'flags.MLP1_mat_mul.compressor.params.reduction',
+          column: 6
+        })
+      );
+    const trace = new TraceModel(run);
+    trace.toggle('MLP1_mat_mul', true);
+    trace.changeParameter('MLP1_mat_mul', 'reduction', 'data.foo()');
+    await trace.submit();
+    expect(trace.rows[0]?.faults).toEqual(
+      new Map([['compressor.params.reduction', { message: 'There is no function foo.', column: 6 }]])
+    );
+    expect(trace.rows[1]?.faults.size).toBe(0);
+    expect(trace.dirty).toBe(true);
+    trace.changeParameter('MLP1_mat_mul', 'reduction', 'max');
+    expect(trace.rows[0]?.faults.size).toBe(0);
+  });
+
+  it('keeps an edit that was made while an Apply was under way', async () => {
+    const run = new MemoryRun();
+    const trace = new TraceModel(run);
+    trace.toggle('MLP1_mat_mul', true);
+    const answer = run.answer;
+    run.answer = async (patch, accepted) => {
+      trace.toggle('QKV_mat_mul', true);
+      return answer(patch, accepted);
+    };
+    await trace.submit();
+    expect(trace.rows.map(row => row.edited)).toEqual([false, true, false]);
+  });
+
+  it('forgets edits on revert and remembers a setting that was switched off and on', () => {
+    const trace = new TraceModel(new MemoryRun());
+    trace.toggle('MLP1_mat_mul', true);
+    trace.change('MLP1_mat_mul', { every: 5, layers: '1-2' });
+    trace.toggle('MLP1_mat_mul', false);
+    expect(trace.dirty).toBe(false);
+    trace.toggle('MLP1_mat_mul', true);
+    expect(trace.rows[0]?.setting).toMatchObject({ every: 5, layers: '1-2' });
+    trace.revert();
+    expect(trace.rows[0]?.setting).toBeNull();
+  });
+
+  it('estimates the bytes of a step from what hello says', () => {
+    const trace = new TraceModel(new MemoryRun());
+    trace.toggle('MLP1_mat_mul', true);
+    // 4 layers × (128 positions × 96 tiles × 4 bytes + the row itself)
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 96 * 4 + 160), complete: true });
+    trace.change('MLP1_mat_mul', { every: 2, layers: '3' });
+    expect(trace.estimate.bytes).toBe((128 * 96 * 4 + 160) / 2);
+    trace.change('MLP1_mat_mul', { samples: null });
+    expect(trace.estimate).toEqual({ bytes: 0, complete: false });
+  });
+
+  it('knows a flag’s size from the positions that another flag told', () => {
+    const run = new MemoryRun();
+    run.hello!.flags[1]!.bytes_per_layer = null;
+    const trace = new TraceModel(run);
+    trace.toggle('QKV_mat_mul', true);
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 96 * 3 * 4 + 3 * 160), complete: true });
+    run.hello!.flags[0]!.bytes_per_layer = null;
+    expect(trace.estimate).toEqual({ bytes: 0, complete: false });
+  });
+
+  it('takes no changes when the run is recorded or over', () => {
+    const run = new MemoryRun();
+    const trace = new TraceModel(run);
+    expect(trace.writable).toBe(true);
+    run.status = { type: 'status', state: 'finished', step: 3 };
+    expect(trace.writable).toBe(false);
+    run.status = null;
+    run.connection = { kind: 'recorded' };
+    expect(trace.writable).toBe(false);
+  });
+
+  it('lets go of the source when disposed, twice too', () => {
+    const run = new MemoryRun();
+    const trace = new TraceModel(run);
+    let told = 0;
+    trace.changed.connect(() => told++);
+    trace.dispose();
+    trace.dispose();
+    run.hello = structuredClone(HELLO);
+    run.changed.emit({ kind: 'hello' });
+    expect(told).toBe(0);
+  });
+});

@@ -1,0 +1,104 @@
+import type {
+  CompressorInfo,
+  CompressorSetting,
+  Config,
+  ConfigPatch,
+  FlagInfo,
+  FlagSetting
+} from '../../protocol/messages.generated';
+
+/** A setting with every member written out, as the form edits it. */
+export interface IFullSetting {
+  layers: string;
+  every: number;
+  samples: number | null;
+  phases: NonNullable<FlagSetting['phases']>;
+  passes: NonNullable<FlagSetting['passes']>;
+  replicas: NonNullable<FlagSetting['replicas']>;
+  compressor: CompressorSetting;
+}
+
+/** Settings being edited: a flag that is not there is as it is in force. */
+export type Draft = ReadonlyMap<string, FlagSetting | null>;
+
+/** Write out the defaults of a setting. */
+export function fullSetting(setting: FlagSetting): IFullSetting {
+  return {
+    layers: setting.layers ?? 'all',
+    every: setting.every ?? 1,
+    samples: setting.samples === undefined ? 1 : setting.samples,
+    phases: setting.phases ?? ['train'],
+    passes: setting.passes ?? ['forward'],
+    replicas: setting.replicas ?? 'first',
+    compressor: { name: setting.compressor.name, params: { ...setting.compressor.params } }
+  };
+}
+
+/** What a flag gets when it is switched on: the first compressor that needs no further answer. */
+export function firstSetting(compressors: readonly CompressorInfo[]): FlagSetting | null {
+  const choice =
+    compressors.find(info => requiredOf(info).every(name => defaultsOf(info)[name] !== undefined)) ??
+    compressors[0];
+  return choice === undefined ? null : { compressor: compressorWithDefaults(choice) };
+}
+
+/** A compressor, or whatever else is chosen by name, with the defaults of its parameters. */
+export function compressorWithDefaults(info: Pick<CompressorInfo, 'name' | 'schema'>): CompressorSetting {
+  return { name: info.name, params: defaultsOf(info) };
+}
+
+/** The setting that a flag would have after Apply; null is off. */
+export function effective(flag: string, draft: Draft, config: Config): FlagSetting | null {
+  const edited = draft.get(flag);
+  return edited !== undefined ? edited : (config.flags[flag] ?? null);
+}
+
+/** The patch that brings the configuration in force to the draft; null when they are the same. */
+export function patchOf(draft: Draft, config: Config): ConfigPatch | null {
+  const flags: ConfigPatch['flags'] = {};
+  for (const [flag, setting] of draft) {
+    if (!sameSetting(setting, config.flags[flag] ?? null)) {
+      flags[flag] = setting;
+    }
+  }
+  return Object.keys(flags).length > 0 ? { flags } : null;
+}
+
+/** Whether two settings mean the same, defaults written out or not. */
+export function sameSetting(a: FlagSetting | null, b: FlagSetting | null): boolean {
+  return a === null || b === null ? a === b : canonical(a) === canonical(b);
+}
+
+/** Flags that can be traced at all. */
+export function isAvailable(info: FlagInfo): boolean {
+  return info.reason === undefined && info.layers.length > 0;
+}
+
+function canonical(setting: FlagSetting): string {
+  const full = fullSetting(setting);
+  const params = Object.entries(full.compressor.params ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([
+    full.layers,
+    full.every,
+    full.samples,
+    [...full.phases].sort(),
+    [...full.passes].sort(),
+    full.replicas,
+    full.compressor.name,
+    params
+  ]);
+}
+
+function requiredOf(info: CompressorInfo): string[] {
+  const required = (info.schema as { required?: unknown }).required;
+  return Array.isArray(required) ? required.filter((name): name is string => typeof name === 'string') : [];
+}
+
+function defaultsOf(info: Pick<CompressorInfo, 'schema'>): Record<string, unknown> {
+  const properties = (info.schema as { properties?: Record<string, { default?: unknown }> }).properties ?? {};
+  return Object.fromEntries(
+    Object.entries(properties).flatMap(([name, spec]) =>
+      spec.default === undefined ? [] : [[name, spec.default]]
+    )
+  );
+}

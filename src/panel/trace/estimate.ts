@@ -1,0 +1,73 @@
+import type { FlagInfo, FlagSetting } from '../../protocol/messages.generated';
+import { countLayers } from '../summary/layers';
+
+/** Arrow's cost of one row beside its values: names, shapes, offsets. Measured on frames of the demo model. */
+const ROW_BYTES = 160;
+
+/**
+ * Positions of a sample, as any flag whose sizes are known has them; null before the first traced step.
+ *
+ * @param flags - all flags of hello
+ */
+export function positionsOf(flags: readonly FlagInfo[]): number | null {
+  const known = flags.find(
+    info => info.bytes_per_layer !== null && info.features && info.axes[0] === 'position'
+  );
+  return known?.bytes_per_layer && known.features ? known.bytes_per_layer / (4 * known.features) : null;
+}
+
+/**
+ * Bytes that one flag is expected to send per training step, or null where the hub did not say enough.
+ *
+ * It starts from the flag's uncompressed bytes per sample and layer; one micro-batch is assumed.
+ *
+ * @param info - the flag as hello advertises it
+ * @param setting - the setting that would be applied
+ * @param positions - positions of a sample, where another flag told them
+ * @param replicas - data-parallel replicas of the job
+ */
+export function estimateBytes(
+  info: FlagInfo,
+  setting: FlagSetting,
+  positions: number | null,
+  replicas = 1
+): number | null {
+  const layers = countLayers(setting.layers ?? 'all', info.layers);
+  const samples = setting.samples === undefined ? 1 : setting.samples;
+  const whole =
+    info.bytes_per_layer ??
+    (info.features && positions !== null && info.axes[0] === 'position'
+      ? 4 * positions * info.features
+      : null);
+  if (whole === null || samples === null) {
+    return null;
+  }
+  const parts = Math.max(1, info.parts.length);
+  const kept = keptShare(info, setting, parts);
+  if (kept === null) {
+    return null;
+  }
+  // The gradient of a tensor has its shape.
+  const copies = (setting.passes ?? ['forward']).length * (setting.replicas === 'all' ? replicas : 1);
+  return (copies * layers * (samples * whole * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
+}
+
+/** Share of the values that a compressor keeps, or null when it cannot be known here. */
+function keptShare(info: FlagInfo, setting: FlagSetting, parts: number): number | null {
+  const { name, params = {} } = setting.compressor;
+  const features = info.features ?? null;
+  switch (name) {
+    case 'NoOp':
+      return 1;
+    case 'Empty':
+      return 0;
+    case 'Tile': {
+      const tiles = Number(params['tiles'] ?? NaN);
+      return features === null || !(tiles >= 1) ? null : Math.min(1, (tiles * parts) / features);
+    }
+    case 'Projection':
+      return features === null ? null : Math.min(1, parts / features);
+    default:
+      return null;
+  }
+}

@@ -1,0 +1,8 @@
+import { isOver } from '../../store/is-over';
+import type { IRunSource } from '../../store/source';
+
+/** Whether a run takes changes now: it is live and its training has not ended. */
+export function takesChanges(source: IRunSource): boolean {
+  const { kind } = source.connection;
+  return (kind === 'live' || kind === 'stale') && !isOver(source);
+}

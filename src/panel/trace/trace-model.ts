@@ -1,0 +1,318 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import type {
+  Config,
+  ConfigPatch,
+  Configured,
+  FlagInfo,
+  FlagSetting,
+  Hello
+} from '../../protocol/messages.generated';
+import type { IRunSource, SourceChange } from '../../store/source';
+import { faultsIn, isUnderWay, refusalOf, type ApplyState, type IFault } from '../shell/apply-state';
+import { Coalesced } from '../shell/coalesced';
+import {
+  compressorWithDefaults,
+  effective,
+  firstSetting,
+  fullSetting,
+  isAvailable,
+  patchOf,
+  type Draft,
+  type IFullSetting
+} from './draft';
+import { estimateBytes, positionsOf } from './estimate';
+import { takesChanges } from './takes-changes';
+
+/** Settings that other viewers changed since it was last noted. */
+export interface IForeignChange {
+  /** Who made the last change. */
+  readonly who: string;
+  /** Seconds since the epoch. */
+  readonly time: number | null;
+  readonly step: number;
+  /** How many changes there were. */
+  readonly count: number;
+  /** Flags that differ, with their new setting; null is off. */
+  readonly flags: Readonly<Record<string, FlagSetting | null>>;
+}
+
+/** One flag as the panel shows it. */
+export interface IFlagRow {
+  readonly info: FlagInfo;
+  readonly available: boolean;
+  /** Setting after Apply, null when off. */
+  readonly setting: IFullSetting | null;
+  readonly edited: boolean;
+  /** Fault that the hub found in this flag, by field within the flag. */
+  readonly faults: ReadonlyMap<string, IFault>;
+}
+
+/**
+ * What a run traces, and the changes being written.
+ *
+ * Everything that can be picked comes from `hello`. Edits gather in a draft; `apply` sends only what differs from the
+ * configuration in force, so that two viewers do not undo each other.
+ */
+export class TraceModel {
+  constructor(private readonly source: IRunSource) {
+    this._config = source.hello?.config ?? { flags: {} };
+    source.changed.connect(this._onSource, this);
+  }
+
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get hello(): Hello | null {
+    return this.source.hello;
+  }
+
+  /** The configuration in force. */
+  get config(): Config {
+    return this._config;
+  }
+
+  get apply(): ApplyState {
+    return this._apply;
+  }
+
+  /** What others changed, until dismissed. */
+  get foreign(): IForeignChange | null {
+    return this._foreign;
+  }
+
+  /** Whether there is something to apply. */
+  get dirty(): boolean {
+    return patchOf(this._draft, this._config) !== null;
+  }
+
+  /** Whether the run takes changes now. */
+  get writable(): boolean {
+    return takesChanges(this.source);
+  }
+
+  /** Whether anything is traced now. */
+  get tracing(): boolean {
+    return Object.keys(this._config.flags).length > 0;
+  }
+
+  /** One row per flag of hello, in its order. */
+  get rows(): readonly IFlagRow[] {
+    return (this.hello?.flags ?? []).map(info => {
+      const setting = effective(info.name, this._draft, this._config);
+      return {
+        info,
+        available: isAvailable(info),
+        setting: setting === null ? null : fullSetting(setting),
+        edited: patchOf(new Map([[info.name, setting]]), this._config) !== null,
+        faults: faultsIn(this._apply, `flags.${info.name}`)
+      };
+    });
+  }
+
+  /** Data-parallel replicas of the job. */
+  get replicas(): number {
+    return this.hello?.layout?.dp ?? 1;
+  }
+
+  /** Bytes per step that the draft is expected to send; `complete` is false when a flag's size is not known yet. */
+  get estimate(): { bytes: number; complete: boolean } {
+    let bytes = 0;
+    let complete = true;
+    const positions = positionsOf(this.hello?.flags ?? []);
+    for (const { info, setting } of this.rows) {
+      if (setting !== null) {
+        const size = estimateBytes(info, setting, positions, this.replicas);
+        bytes += size ?? 0;
+        complete &&= size !== null;
+      }
+    }
+    return { bytes, complete };
+  }
+
+  /** What is in force, with the bytes per step that it is expected to send, largest first; null where that is not known yet. */
+  get costs(): readonly { flag: string; bytes: number | null }[] {
+    const flags = this.hello?.flags ?? [];
+    const positions = positionsOf(flags);
+    return Object.entries(this._config.flags)
+      .map(([flag, setting]) => {
+        const info = flags.find(({ name }) => name === flag);
+        const bytes = info ? estimateBytes(info, setting, positions, this.replicas) : null;
+        return { flag, bytes };
+      })
+      .sort((a, b) => (b.bytes ?? -1) - (a.bytes ?? -1));
+  }
+
+  /** Switch a flag on with its last or the first setting, or off. */
+  toggle(flag: string, on: boolean): void {
+    if (!on) {
+      const last = effective(flag, this._draft, this._config);
+      if (last !== null) {
+        this._last.set(flag, last);
+      }
+      this._edit(flag, null);
+      return;
+    }
+    const setting =
+      this._last.get(flag) ?? this._config.flags[flag] ?? firstSetting(this.hello?.compressors ?? []);
+    if (setting !== null) {
+      this._edit(flag, setting);
+    }
+  }
+
+  /** Change members of a flag's setting. */
+  change(flag: string, members: Partial<FlagSetting>): void {
+    const now = effective(flag, this._draft, this._config);
+    if (now !== null) {
+      this._edit(flag, { ...now, ...members });
+    }
+  }
+
+  /** Choose a flag's compressor, with the defaults that hello names. */
+  chooseCompressor(flag: string, name: string): void {
+    const info = this.hello?.compressors.find(candidate => candidate.name === name);
+    if (info !== undefined) {
+      this.change(flag, { compressor: compressorWithDefaults(info) });
+    }
+  }
+
+  /** Change one parameter of a flag's compressor; undefined leaves it out. */
+  changeParameter(flag: string, name: string, value: unknown): void {
+    const compressor = effective(flag, this._draft, this._config)?.compressor;
+    if (compressor !== undefined) {
+      const params: Record<string, unknown> = { ...compressor.params };
+      if (value === undefined) {
+        delete params[name];
+      } else {
+        params[name] = value;
+      }
+      this.change(flag, { compressor: { name: compressor.name, params } });
+    }
+  }
+
+  /** Forget the edits. */
+  revert(): void {
+    this._draft = new Map();
+    this._apply = { kind: 'idle' };
+    this._changed.emit();
+  }
+
+  /** Send the edits. Never rejects: what came of it is in `apply`. */
+  async submit(): Promise<void> {
+    const patch = patchOf(this._draft, this._config);
+    if (patch === null || isUnderWay(this._apply)) {
+      return;
+    }
+    const sent = this._draft;
+    this._setApply({ kind: 'sent' });
+    try {
+      const applied = await this.source.configure(patch, message => {
+        this._own.add(message.id);
+        this._setApply({ kind: 'accepted', step: message.step });
+      });
+      this._config = applied.config;
+      if (this._before !== null) {
+        // What others changed is told without what was changed here.
+        this._before = merged(this._before, patch);
+      }
+      // Edits made while it was under way stay.
+      this._draft = new Map([...this._draft].filter(([flag, setting]) => sent.get(flag) !== setting));
+      this._setApply({ kind: 'applied', step: applied.step });
+    } catch (error) {
+      this._setApply(refusalOf(error));
+    }
+  }
+
+  /** Stop showing what another viewer changed. */
+  dismissForeign(): void {
+    this._foreign = null;
+    this._before = null;
+    this._changed.emit();
+  }
+
+  /** Let go of the source. Safe twice. */
+  dispose(): void {
+    this._disposed = true;
+    this._gate.dispose();
+    this.source.changed.disconnect(this._onSource, this);
+    Signal.clearData(this);
+  }
+
+  private _onSource(_: IRunSource, change: SourceChange): void {
+    if (change.kind === 'hello') {
+      this._config = this.source.hello?.config ?? this._config;
+      this._gate.note();
+    } else if (change.kind === 'configured' && change.message.applied) {
+      // Another page's viewer may count its ids as this one does: each of ours is met once.
+      if (!this._own.delete(change.message.id)) {
+        this._takeForeign(change.message);
+      }
+    } else if (change.kind === 'status' || change.kind === 'connection') {
+      this._gate.note();
+    }
+  }
+
+  private _takeForeign(message: Configured): void {
+    const before = this._before ?? this._config;
+    const flags = differences(before, message.config);
+    if (Object.keys(differences(this._config, message.config)).length > 0) {
+      const who = message.by === undefined ? '' : (message.by.user ?? message.by.name);
+      const count = (this._foreign?.count ?? 0) + 1;
+      this._foreign = { who, time: message.time ?? null, step: message.step, count, flags };
+      this._before = before;
+    }
+    this._config = message.config;
+    this._gate.note();
+  }
+
+  private _edit(flag: string, setting: FlagSetting | null): void {
+    this._draft = new Map(this._draft).set(flag, setting);
+    if (this._apply.kind === 'refused' || this._apply.kind === 'applied') {
+      this._apply = { kind: 'idle' };
+    }
+    this._changed.emit();
+  }
+
+  private _setApply(state: ApplyState): void {
+    if (!this._disposed) {
+      this._apply = state;
+      this._changed.emit();
+    }
+  }
+
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _gate = new Coalesced(() => this._changed.emit());
+  private readonly _own = new Set<string>();
+  private readonly _last = new Map<string, FlagSetting>();
+  private _config: Config;
+  private _draft: Draft = new Map();
+  private _apply: ApplyState = { kind: 'idle' };
+  private _foreign: IForeignChange | null = null;
+  // What was in force when the first change that is told was made.
+  private _before: Config | null = null;
+  private _disposed = false;
+}
+
+/** Flags whose setting differs, with the later one; null is off. */
+function differences(before: Config, after: Config): Record<string, FlagSetting | null> {
+  const names = new Set([...Object.keys(before.flags), ...Object.keys(after.flags)]);
+  return Object.fromEntries(
+    [...names].flatMap(name => {
+      const next = after.flags[name] ?? null;
+      return patchOf(new Map([[name, next]]), before) === null ? [] : [[name, next]];
+    })
+  );
+}
+
+/** A configuration with a patch's flags. */
+function merged(config: Config, patch: ConfigPatch): Config {
+  const flags = { ...config.flags };
+  for (const [name, setting] of Object.entries(patch.flags)) {
+    if (setting === null) {
+      delete flags[name];
+    } else {
+      flags[name] = setting;
+    }
+  }
+  return { ...config, flags };
+}

@@ -1,0 +1,90 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type { Widget } from '@lumino/widgets';
+import { viewInfo, viewTitle } from '../../protocol/view-info';
+import type { IMegalensPanel, IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
+import { codeOf, isNotebook } from './notebooks';
+import { viewCell } from './view-cell';
+import { dragView } from './view-drag';
+
+/** What the inserter needs of the page. */
+export interface IViewInserterOptions {
+  readonly runs: Pick<IMegalensRuns, 'list'>;
+  readonly views: Pick<IMegalensViews, 'at'>;
+  readonly panel: Pick<IMegalensPanel, 'model'>;
+  /** What stands in the main area. */
+  notebooks(): Iterable<Widget>;
+  /** What is in front there. */
+  current(): Widget | null;
+  execute(command: string, args?: { text: string }): Promise<unknown>;
+  /** Tell the user why nothing happened. */
+  tell(sentence: string): void;
+  readonly trans: TranslationBundle;
+}
+
+/** Puts views into notebooks as cells: what is dragged there, and what a command names. */
+export class ViewInserter {
+  constructor(private readonly _page: IViewInserterOptions) {}
+
+  /** The view that an element of the page stands for: a button of the panel, or something in a view's tab; null for all else. */
+  async subject(node: Element | null): Promise<IViewReference | null> {
+    const name = node?.closest<HTMLElement>('.jp-MegalensViews [data-view]')?.dataset['view'];
+    return name !== undefined && viewInfo(name) !== undefined
+      ? (await this._page.panel.model()).viewOf(name)
+      : this._page.views.at(node?.closest('.jp-MegalensViewTab')?.id ?? '');
+  }
+
+  /** Begin to drag a view by something that stands for it. */
+  async press(event: PointerEvent, handle: Element): Promise<void> {
+    // What the drop needs is asked for while the hand still moves; what was known before will do.
+    void this._page.runs.list().then(
+      entries => (this._entries = entries),
+      () => undefined
+    );
+    const subject = await this.subject(handle);
+    if (subject !== null) {
+      dragView(event, {
+        label: viewTitle(subject.options, title => this._page.trans.__(title)),
+        code: target => this._cell(subject, this._notebookAt(target))
+      });
+    }
+  }
+
+  /** Add a cell with a view's code below the active cell of the notebook that was last in use. */
+  async insert(subject: IViewReference | null): Promise<void> {
+    const { notebooks, current, execute, tell, trans, runs } = this._page;
+    if (subject === null) {
+      return tell(trans.__('There is no view to insert. Open one first.'));
+    }
+    if (![...notebooks()].some(isNotebook)) {
+      return tell(trans.__('There is no open notebook to insert the view into. Open one first.'));
+    }
+    this._entries = await runs.list().catch(() => this._entries);
+    // It activates the notebook that was last in use, and its new cell.
+    await execute('notebook:insert-cell-below');
+    const notebook = current();
+    if (isNotebook(notebook)) {
+      await execute('notebook:replace-selection', { text: this._cell(subject, notebook) });
+    }
+  }
+
+  private _cell({ run, options }: IViewReference, notebook: Widget | null): string {
+    const known = this._entries.find(({ id }) => id === run);
+    const entry: IRunEntry = known ?? {
+      id: run,
+      name: run,
+      state: 'live',
+      started: 0,
+      ended: null,
+      step: null,
+      folder: null
+    };
+    const newest = this._entries.find(({ state }) => state === 'live')?.id ?? null;
+    return viewCell(entry, options, newest, codeOf(notebook));
+  }
+
+  private _notebookAt(target: Element | null): Widget | null {
+    return [...this._page.notebooks()].find(each => isNotebook(each) && each.node.contains(target)) ?? null;
+  }
+
+  private _entries: readonly IRunEntry[] = [];
+}

@@ -1,0 +1,57 @@
+import * as React from 'react';
+import { viewInfos, type IViewInfo } from '../../protocol/view-info';
+import { hasRows } from '../shell/open-run';
+import type { PanelModel } from '../shell/panel-model';
+import { Section } from '../shell/section';
+
+/** Opens views as tabs, and takes what they show elsewhere. */
+export function ViewsSection({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  if (open === null || open.source.hello === null) {
+    return null;
+  }
+  const views = viewInfos().filter(({ offer }) => offer.includes('panel'));
+  // Why a view would be empty now, or null.
+  const lacking = ({ needs: { streams, absent } }: IViewInfo): string | null => {
+    if (model.runs.chosen?.kind === 'statistics') {
+      return streams.includes('moments') ? null : trans.__('These files hold statistics only');
+    }
+    return streams.every(stream => hasRows(open, stream))
+      ? null
+      : trans.__(absent ?? 'This run has no rows of it');
+  };
+  return (
+    <Section name="views" title={trans.__('Views')}>
+      <div className="jp-MegalensViews">
+        {views.map(info => (
+          <button
+            key={info.name}
+            type="button"
+            className="jp-MegalensButton"
+            data-view={info.name}
+            title={
+              lacking(info) ??
+              trans.__('%1. Click for a tab, or drag into a notebook', trans.__(info.summary))
+            }
+            onClick={() => void model.openView(info.name)}
+          >
+            {trans.__(info.title)}
+          </button>
+        ))}
+      </div>
+      <div className="jp-MegalensViews">
+        <button type="button" className="jp-MegalensButton" onClick={() => void model.exportReport()}>
+          {trans.__('Export report…')}
+        </button>
+        <button
+          type="button"
+          className="jp-MegalensButton"
+          title={trans.__('Python that does in a cell what is shown here')}
+          onClick={() => model.copyCode()}
+        >
+          {trans.__('Copy as code')}
+        </button>
+      </div>
+    </Section>
+  );
+}

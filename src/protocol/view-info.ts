@@ -1,0 +1,98 @@
+import type { Schema } from '@cfworker/json-schema';
+import { ProtocolError } from './protocol-error';
+import { VIEWS } from './view-table.generated';
+
+/** Where a view is offered before one of its kind is open. */
+export type ViewPlace = 'panel' | 'palette' | 'launcher';
+
+/** What is known of a view before its code is loaded: `x-view` of `protocol/views.schema.json`. */
+export interface IViewInfo {
+  /** As `view` in its options. */
+  readonly name: string;
+  /** The run's method in Python; absent where only `run.view(name, …)` makes it. */
+  readonly method?: string;
+  /** Word of buttons and tabs. */
+  readonly title: string;
+  /** One line on what it shows. */
+  readonly summary: string;
+  /** Text of its command. */
+  readonly label: string;
+  /** Id of its command, `megalens:open-…` of our own. */
+  readonly command: string;
+  /** Name of a JupyterLab icon. */
+  readonly icon?: string;
+  readonly offer: readonly ViewPlace[];
+  readonly needs: {
+    /** Streams without which it is empty. */
+    readonly streams: readonly string[];
+    /** Whether it shows one trace point, its option `flag`. */
+    readonly flag: boolean;
+    /** What is told where a run has none of these. */
+    readonly absent?: string;
+  };
+  /** Options of a first tab, beside the defaults. */
+  readonly first?: Readonly<Record<string, unknown>>;
+  /** Its place in a report that nobody chose the views of, once or for each of the first flags; absent is none. */
+  readonly report?: { readonly order: number; readonly options?: Readonly<Record<string, unknown>> };
+}
+
+/** A view of another package. */
+export interface IViewDescriptor extends IViewInfo {
+  /** JSON Schema of its options, an object without `view`; `default` of each property is filled in. */
+  readonly options: Schema;
+}
+
+const others = new Map<string, IViewDescriptor>();
+const NAME = /^[a-z][a-z0-9_]*$/;
+
+/** Every view, our own first, in the order in which they are offered. */
+export function viewInfos(): readonly IViewInfo[] {
+  return [...Object.values(VIEWS), ...others.values()];
+}
+
+/** What is known of a view; undefined where nobody brought one of that name. */
+export function viewInfo(name: string): IViewInfo | undefined {
+  return Object.hasOwn(VIEWS, name) ? VIEWS[name as keyof typeof VIEWS] : others.get(name);
+}
+
+/** A view of another package by its name. */
+export function otherView(name: string): IViewDescriptor | undefined {
+  return others.get(name);
+}
+
+/** What a view is called, and what it is about. */
+export function viewTitle(
+  options: { readonly view: string },
+  translate: (text: string) => string = text => text
+): string {
+  const title = translate(viewInfo(options.view)?.title ?? options.view);
+  return 'flag' in options && typeof options.flag === 'string' ? `${title} · ${options.flag}` : title;
+}
+
+/**
+ * Make a view of another package known.
+ *
+ * @returns Takes it back; safe twice.
+ * @throws {ProtocolError} When the name is no name, or is taken.
+ */
+export function addView(descriptor: IViewDescriptor): () => void {
+  const { name } = descriptor;
+  if (!NAME.test(name)) {
+    throw new ProtocolError(
+      'bad-parameter',
+      `The name of a view must be small letters, digits and _, got ${JSON.stringify(name).slice(0, 100)}.`,
+      { field: 'name' }
+    );
+  }
+  if (viewInfo(name) !== undefined) {
+    throw new ProtocolError('bad-parameter', `There is a view ${name} already. Choose another name.`, {
+      field: 'name'
+    });
+  }
+  others.set(name, descriptor);
+  return () => {
+    if (others.get(name) === descriptor) {
+      others.delete(name);
+    }
+  };
+}

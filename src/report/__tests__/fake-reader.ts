@@ -1,0 +1,79 @@
+import type { IMomentsReader, IRunReader } from '../../client/run-reader';
+import type { IRunDetail, IStreamQuery } from '../../client/runs-api';
+import type { Hello } from '../../protocol/messages.generated';
+import type { ITensorRow } from '../../store/source';
+import { TensorStore } from '../../store/tensor-store';
+import { HELLO, rowOf } from '../../views/__tests__/run';
+import { bytesOf } from '../tensor-rows';
+import { scalarBytes } from '../page-data';
+
+export { rowOf };
+
+/** A recorded run whose rows are in memory, read as from a server. */
+export function fakeReader(
+  rows: readonly ITensorRow[],
+  scalars: readonly (readonly [number, string, number])[] = [],
+  moments: IMomentsReader = noMoments
+): IRunReader {
+  const store = new TensorStore(Infinity);
+  rows.forEach(row => store.add(row));
+  const flags = [...new Set(rows.map(row => row.flag))];
+  return {
+    moments,
+    index: () =>
+      Promise.resolve(
+        flags.map(flag => {
+          const shape = store.shapeOf(flag);
+          return {
+            flag,
+            phase: 'train',
+            pass: 'forward' as const,
+            parts: shape.parts,
+            layers: shape.layers,
+            ranks: shape.ranks ?? [0],
+            steps: store.steps(flag)
+          };
+        })
+      ),
+    stream: (_, stream, query: IStreamQuery = {}) => {
+      if (stream === 'scalars') {
+        const columns = {
+          step: Float64Array.from(scalars, each => each[0]),
+          time: Float64Array.from(scalars, each => 1_790_000_000 + each[0]),
+          value: Float64Array.from(scalars, each => each[2]),
+          name: scalars.map(each => each[1]),
+          units: {}
+        };
+        return Promise.resolve({ bytes: scalarBytes(columns), sampledEvery: 1 });
+      }
+      const { flag = '', first = -Infinity, last = Infinity, layers, measured } = query;
+      const wanted = layers?.split(',').flatMap(text => {
+        const [from = 0, to = from] = text.split('-').map(Number);
+        return Array.from({ length: to - from + 1 }, (__, at) => from + at);
+      });
+      const found = store.query({
+        flag,
+        steps: [first, last],
+        ...(wanted ? { layers: wanted } : {}),
+        ...(measured ? { measured } : {})
+      });
+      return Promise.resolve({ bytes: bytesOf(found.rows), sampledEvery: 1 });
+    }
+  };
+}
+
+const noMoments: IMomentsReader = {
+  index: () =>
+    Promise.resolve({ version: '1', stats: [], namesFrom: 0, names: [], samples: false, warnings: [] }),
+  rows: () => Promise.reject(new Error('There are none.')),
+  groups: () => Promise.reject(new Error('There are none.'))
+};
+
+/** What is said of a run. */
+export function detailOf(more: Partial<Hello> = {}): IRunDetail {
+  return {
+    hello: { ...HELLO, ...more },
+    status: { type: 'status', state: 'finished', step: 9 },
+    truncated: []
+  };
+}

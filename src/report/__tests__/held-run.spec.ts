@@ -1,0 +1,161 @@
+/** @jest-environment node */
+
+import { zlibSync } from 'fflate';
+import { momentsOf } from '../../store/row-moments';
+import type { ITensorQuery } from '../../store/source';
+import { readPageRun, writePageRun } from '../page-data';
+import { Recorder } from '../recorder';
+import type { HeldRun } from '../held-run';
+import { detailOf, fakeReader, rowOf } from './fake-reader';
+
+const deflate = (bytes: Uint8Array): Uint8Array => zlibSync(bytes);
+const FLAG = 'MLP1_mat_mul';
+const LAYERS: ITensorQuery = { flag: FLAG, phase: 'train', pass: 'forward', rank: 'lowest', layers: [1, 2] };
+const ROWS = [1, 2, 3, 4, 5].flatMap(step =>
+  [1, 2, 3].map(layer =>
+    rowOf({
+      step,
+      layer,
+      compressor: "Projection(vectors='/home/u/x.npy')",
+      compressionError: step === 2 ? 0.25 : NaN,
+      values: Float32Array.from([0.123456, 1, 10, 11, 20, 21], value => value * layer + step)
+    })
+  )
+);
+
+function record(): Recorder {
+  const recorder = Recorder.of(
+    'r1',
+    detailOf(),
+    fakeReader(ROWS, [
+      [1, 'loss', 5],
+      [2, 'loss', NaN]
+    ]),
+    0
+  );
+  recorder.begin(0, false);
+  return recorder;
+}
+
+const opened = (recorder: Recorder): Promise<HeldRun> =>
+  readPageRun(writePageRun(recorder, recorder.heldScalars, deflate));
+
+describe('the rows that a report holds', () => {
+  it('are those that its views asked for, with three digits', async () => {
+    const recorder = record();
+    await recorder.steps(FLAG, 'train', { layers: [1, 2], rank: 'lowest' });
+    await recorder.tensors({ ...LAYERS, steps: [3, 3] });
+    const run = await opened(recorder);
+    expect(await run.steps(FLAG, 'train', { layers: [1, 2], rank: 'lowest' })).toEqual([3]);
+    const { rows } = await run.tensors({ ...LAYERS, steps: [3, 3] });
+    expect(rows.map(row => [row.step, row.layer])).toEqual([
+      [3, 1],
+      [3, 2]
+    ]);
+    expect([...(rows[0]?.values ?? [])]).toEqual([3.12, 4, 13, 14, 23, 24].map(Math.fround));
+    expect(rows[0]?.compressor).toBe("Projection(vectors='…/x.npy')");
+  });
+
+  it('are held at other steps of a slider, and only as many as are kept', async () => {
+    const recorder = record();
+    await recorder.steps(FLAG, 'train', { layers: [1, 2] });
+    await recorder.tensors({ ...LAYERS, steps: [5, 5] });
+    const { slide } = recorder;
+    expect(slide).toMatchObject({ step: 5, steps: [1, 2, 3, 4, 5], bytes: 2 * 6 * 4 });
+    if (slide === null) {
+      throw new Error('There is a slider.');
+    }
+    await recorder.fetch(slide, 1);
+    await recorder.fetch(slide, 3);
+    expect(await (await opened(recorder)).steps(FLAG, 'train', { layers: [1] })).toEqual([1, 3, 5]);
+    recorder.keep(0, slide, new Set([1, 5]));
+    expect(await (await opened(recorder)).steps(FLAG, 'train', { layers: [1] })).toEqual([1, 5]);
+  });
+
+  it('are sums where no view draws the values: of the values as they were', async () => {
+    const recorder = record();
+    await recorder.tensors({ ...LAYERS, reduced: true });
+    const run = await opened(recorder);
+    const { rows } = await run.tensors({ ...LAYERS, reduced: true });
+    expect(rows).toHaveLength(10);
+    const [row] = rows;
+    const [exact] = ROWS;
+    expect(row).toMatchObject({ step: 1, layer: 1, reduced: true, shape: [1, 3, 2] });
+    expect(row?.values).toHaveLength(0);
+    const known = momentsOf(row?.values ?? new Float32Array());
+    const expected = momentsOf(exact?.values ?? new Float32Array());
+    expect(known.count).toBe(6);
+    expect(Math.abs(known.sum / expected.sum - 1)).toBeLessThan(1e-6);
+    expect(Math.abs(known.deviation / expected.deviation - 1)).toBeLessThan(1e-6);
+  });
+
+  it('know the newest measured error up to a step', async () => {
+    const recorder = record();
+    await recorder.tensors({ ...LAYERS, steps: [5, 5] });
+    await recorder.tensors({ ...LAYERS, steps: [0, 5], measured: true });
+    const run = await opened(recorder);
+    const { rows } = await run.tensors({ ...LAYERS, steps: [0, 5], measured: true });
+    expect(rows.map(row => [row.layer, row.step, row.compressionError])).toEqual([
+      [1, 2, 0.25],
+      [2, 2, 0.25]
+    ]);
+    expect((await run.tensors({ ...LAYERS, steps: [2, 2] })).rows).toEqual([]);
+  });
+
+  it('are not those of another layer, flag, pass or phase: the page says so', async () => {
+    const recorder = record();
+    await recorder.shapeOf(FLAG);
+    await recorder.tensors({ ...LAYERS, steps: [5, 5] });
+    const run = await opened(recorder);
+    const says = /does not hold these rows/;
+    await expect(run.tensors({ ...LAYERS, layers: [3], steps: [5, 5] })).rejects.toThrow(says);
+    await expect(run.tensors({ ...LAYERS, pass: 'backward' })).rejects.toThrow(says);
+    await expect(run.tensors({ ...LAYERS, phase: 'eval' })).rejects.toThrow(says);
+    await expect(run.steps('QKV_mat_mul')).rejects.toThrow(says);
+    await expect(run.shapeOf('QKV_mat_mul')).rejects.toThrow(says);
+    await expect(run.scalars()).rejects.toThrow('holds no scalars');
+    expect((await run.tensors({ ...LAYERS, layers: [2], steps: [5, 5] })).rows).toHaveLength(1);
+    expect((await run.shapeOf(FLAG)).layers).toEqual([1, 2, 3]);
+  });
+
+  it('are scalars in full, by name', async () => {
+    const recorder = record();
+    await recorder.scalars(null);
+    const run = await opened(recorder);
+    const { step, value, name } = await run.scalars(['loss']);
+    expect([[...step], [...value], name]).toEqual([
+      [1, 2],
+      [5, NaN],
+      ['loss', 'loss']
+    ]);
+    expect((await run.scalars(['speed'])).name).toEqual([]);
+  });
+
+  it('are the extremes of long lines', async () => {
+    const rows = Array.from({ length: 5000 }, (_, at) =>
+      rowOf({ step: at, values: Float32Array.from({ length: 6 }, () => (at === 1234 ? 1e6 : Math.sin(at))) })
+    );
+    const recorder = Recorder.of('r1', detailOf(), fakeReader(rows), 0);
+    recorder.begin(0, false);
+    await recorder.tensors({ flag: FLAG, layers: [1], reduced: true });
+    const thinned = recorder.thin('max', 1);
+    expect(thinned?.of).toBe(5000);
+    const run = await opened(recorder);
+    const held = (await run.tensors({ flag: FLAG, layers: [1], reduced: true })).rows;
+    expect(held.length).toBe(thinned?.kept);
+    expect(held.length).toBeLessThan(800);
+    expect(held.map(row => row.step)).toContain(1234);
+  });
+
+  it('are every so many steps where a part of each tensor enters', async () => {
+    const recorder = record();
+    recorder.begin(0, true);
+    await recorder.tensors({ ...LAYERS, reduced: true });
+    recorder.thin('mean', 100);
+    const run = await opened(recorder);
+    const { rows, sampledEvery } = await run.tensors({ ...LAYERS, reduced: true });
+    expect(sampledEvery).toBe(3);
+    expect(rows.map(row => row.step)).toEqual([1, 1, 4, 4]);
+    expect(rows.every(row => row.values.length === 6)).toBe(true);
+  });
+});

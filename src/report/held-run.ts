@@ -1,0 +1,130 @@
+import type { IRunDetail } from '../client/runs-api';
+import type { IMomentsReader, IRunReader } from '../client/run-reader';
+import { ClientError } from '../client/client-error';
+import type { Phase } from '../protocol/messages.generated';
+import { RecordedRun } from '../store/recorded-run';
+import type {
+  IScalarColumns,
+  ITensorQuery,
+  ITensorResult,
+  ITensorRow,
+  ITensorShape,
+  StepsQuery
+} from '../store/source';
+import { StoreError } from '../store/store-error';
+import { compareRows } from '../store/tensor-rows';
+import type { IHeldRows } from './held';
+
+/** What the file holds of a run. */
+export interface IHeldRun extends IHeldRows {
+  readonly id: string;
+  readonly detail: IRunDetail;
+  readonly scalars: IScalarColumns | null;
+  readonly moments: IMomentsReader;
+}
+
+/** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
+export class HeldRun extends RecordedRun {
+  constructor(private readonly held: IHeldRun) {
+    const { id, detail, moments } = held;
+    super(id, detail, { index: notHere, stream: notHere, moments } satisfies IRunReader);
+  }
+
+  override async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
+    const query = { flag, ...(phase ? { phase } : {}), ...of };
+    this.require(query);
+    const rows = this.rows(query);
+    const drawn = rows.filter(row => !row.reduced);
+    return [...new Set((drawn.length > 0 ? drawn : rows).map(row => row.step))].sort((a, b) => a - b);
+  }
+
+  override shapeOf(flag: string): Promise<ITensorShape> {
+    const shape = this.held.shapes[flag];
+    return shape === undefined ? Promise.reject(this.lacks(flag)) : Promise.resolve(shape);
+  }
+
+  override async tensors(query: ITensorQuery): Promise<ITensorResult> {
+    const sampledEvery = this.require(query);
+    const [first, last] = query.steps ?? [-Infinity, Infinity];
+    const rows = this.rows(query).filter(row => row.step >= first && row.step <= last);
+    if (query.measured) {
+      const newest = new Map<number, ITensorRow>();
+      rows.filter(row => Number.isFinite(row.compressionError)).forEach(row => newest.set(row.layer, row));
+      return { rows: [...newest.values()].sort(compareRows), evictedRows: 0, sampledEvery: 1 };
+    }
+    return { rows: rows.filter(row => query.reduced || !row.reduced), evictedRows: 0, sampledEvery };
+  }
+
+  override scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
+    const { scalars } = this.held;
+    if (scalars === null) {
+      return Promise.reject(new StoreError('unavailable', `This file holds no scalars of ${this.name}.`));
+    }
+    const wanted = names ?? Object.keys(scalars.units);
+    const kept = scalars.name.flatMap((name, at) => (wanted.includes(name) ? [at] : []));
+    const pick = (column: Float64Array): Float64Array => Float64Array.from(kept, at => column[at] ?? NaN);
+    return Promise.resolve({
+      ...scalars,
+      step: pick(scalars.step),
+      time: pick(scalars.time),
+      value: pick(scalars.value),
+      name: kept.map(at => scalars.name[at] ?? ''),
+      units: Object.fromEntries(Object.entries(scalars.units).filter(([name]) => wanted.includes(name)))
+    });
+  }
+
+  /** Rows of any step, ordered. */
+  private rows({ flag, part, layers, phase, pass, rank }: ITensorQuery): ITensorRow[] {
+    const found = this.held.rows.filter(
+      row =>
+        row.flag === flag &&
+        (part === undefined || row.part === part) &&
+        (layers === undefined || layers.includes(row.layer)) &&
+        (phase === undefined || row.phase === phase) &&
+        (pass === undefined || row.pass === pass) &&
+        (rank === undefined || rank === 'lowest' || row.rank === rank)
+    );
+    const lowest = new Map<number, number>();
+    found.forEach(row => lowest.set(row.layer, Math.min(row.rank, lowest.get(row.layer) ?? Infinity)));
+    return found.filter(row => rank !== 'lowest' || row.rank === lowest.get(row.layer)).sort(compareRows);
+  }
+
+  /** Throw unless the views of the report asked for as much; return how many steps were left out. */
+  private require(query: ITensorQuery): number {
+    const layers = query.layers;
+    const fitting = this.held.asked.filter(
+      ({ query: asked }) =>
+        asked.flag === query.flag &&
+        same(asked.part, query.part) &&
+        same(asked.phase, query.phase) &&
+        same(asked.pass, query.pass) &&
+        same(asked.rank, query.rank) &&
+        (query.reduced === true || asked.reduced !== true || query.measured === true) &&
+        (layers === undefined ||
+          asked.layers === undefined ||
+          layers.every(layer => asked.layers?.includes(layer)))
+    );
+    if (fitting.length === 0) {
+      throw this.lacks(query.flag, layers);
+    }
+    return Math.min(...fitting.map(each => each.sampledEvery));
+  }
+
+  private lacks(flag: string, layers?: readonly number[]): StoreError {
+    const title = this.hello.flags.find(({ name }) => name === flag)?.title ?? flag;
+    const which = layers === undefined || layers.length === 0 ? '' : ` for layers ${layers.join(', ')}`;
+    return new StoreError(
+      'unavailable',
+      `This file does not hold these rows of ${title}${which}. It holds what its views drew when it was made: choose that again, or open the run.`
+    );
+  }
+}
+
+/** Whether what was asked for is what is wanted, or more. */
+function same<T>(asked: T | undefined, wanted: T | undefined): boolean {
+  return asked === undefined || wanted === undefined || asked === wanted;
+}
+
+function notHere(): Promise<never> {
+  return Promise.reject(new ClientError('unreachable', 'This file holds what its views drew, and no more.'));
+}

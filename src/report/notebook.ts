@@ -1,0 +1,112 @@
+import type { ViewOptions } from '../protocol/views.generated';
+import { toCode } from '../views/code';
+import { dateText, type IFacts } from './facts';
+import { visible } from './page';
+
+/** A picture as a notebook shows it. */
+export interface ICellPicture {
+  readonly title: string;
+  readonly caption: readonly string[];
+  /** Empty where there is nothing to draw, as the caption says. */
+  readonly svg: string;
+  readonly spec: object | null;
+}
+
+/** A view of a notebook. */
+export interface ICell {
+  readonly options: ViewOptions;
+  readonly pictures: readonly ICellPicture[];
+}
+
+const MIME = 'application/vnd.vegalite.v5+json';
+const SCHEMA = 'https://vega.github.io/schema/vega-lite/v5.json';
+
+/**
+ * Write a notebook of format 4.5: the views' own code, and pictures that show anywhere.
+ *
+ * @param opening - The Python expression that opens the same run again.
+ * @param made - Seconds since the epoch.
+ */
+export function notebookText(
+  facts: IFacts,
+  cells: readonly ICell[],
+  title: string,
+  opening: string,
+  made: number
+): string {
+  const tables = tablesText(facts);
+  const all = [
+    markdown(introduction(facts, title, made)),
+    code(`import megalens\n\nrun = ${opening}`),
+    ...cells.map(({ options, pictures }, place) => {
+      const outputs = pictures.map((picture, at) => output(picture, at === 0 ? place + 1 : null));
+      return code(toCode(options), place + 1, outputs);
+    }),
+    ...(tables ? [markdown(tables)] : [])
+  ];
+  const notebook = {
+    cells: all.map((cell, place) => ({ id: `megalens-${place}`, ...cell })),
+    metadata: {
+      kernelspec: { display_name: 'Python 3', language: 'python', name: 'python3' },
+      language_info: { name: 'python' }
+    },
+    nbformat: 4,
+    nbformat_minor: 5
+  };
+  return `${JSON.stringify(notebook, null, 1)}\n`;
+}
+
+function markdown(source: string): object {
+  return { cell_type: 'markdown', metadata: {}, source };
+}
+
+function code(source: string, count: number | null = null, outputs: readonly object[] = []): object {
+  return { cell_type: 'code', execution_count: count, metadata: {}, outputs, source };
+}
+
+function output({ title, caption, svg, spec }: ICellPicture, count: number | null): object {
+  const data = {
+    ...(spec === null ? {} : { [MIME]: { $schema: SCHEMA, ...spec }, 'image/svg+xml': visible(svg) }),
+    'text/plain': `${title}. ${caption.join(' ')}`.trim()
+  };
+  return count === null
+    ? { output_type: 'display_data', data, metadata: {} }
+    : { output_type: 'execute_result', data, execution_count: count, metadata: {} };
+}
+
+function introduction({ name, id, facts }: IFacts, title: string, made: number): string {
+  return [
+    `# ${plain(title)}`,
+    '',
+    `Run ${plain(name)}, \`${id}\`. Made ${dateText(made)} with Megalens.`,
+    '',
+    ...table(['', ''], facts)
+  ].join('\n');
+}
+
+function tablesText({ traced, changes }: IFacts): string {
+  return [
+    ...(traced.length > 0
+      ? ['## What was traced', '', ...table(['trace point', 'layers', 'compressor', 'steps'], traced), '']
+      : []),
+    ...(changes.length > 0
+      ? ['## Changes during the run', '', ...table(['from step', 'change'], changes)]
+      : [])
+  ]
+    .join('\n')
+    .trim();
+}
+
+function table(head: readonly string[], rows: readonly (readonly string[])[]): string[] {
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  return [line(head), `|${head.map(() => '---').join('|')}|`, ...rows.map(row => line(row.map(plain)))];
+}
+
+/** Return text that Markdown shows as it is. */
+function plain(text: string): string {
+  return text
+    .replace(/[\\`*_[\]<>#|]/g, letter => `\\${letter}`)
+    .split(/\s+/)
+    .filter(Boolean)
+    .join(' ');
+}

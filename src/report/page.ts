@@ -1,0 +1,165 @@
+import { formatInteger } from '../charts/format';
+import type { ViewOptions } from '../protocol/views.generated';
+import { toCode } from '../views/code';
+import type { IStill } from '../views/still';
+import { dateText, type IFacts } from './facts';
+import type { IPageData } from './held';
+
+/** What `npm run build:report` made for pages: the script that mounts the views, and the digests by which a page allows it. */
+export interface IPageParts {
+  readonly script: string;
+  /** SHA-256 in base64: of the script, and of what it unpacks. */
+  readonly digests: readonly string[];
+  readonly style: string;
+}
+
+/** A still with its pictures as SVG; `dark` where it cannot follow the page's colours by itself. */
+export interface IDrawn extends Omit<IStill, 'recipe'> {
+  readonly light: string;
+  readonly dark: string | null;
+}
+
+/** A view of a report. */
+export interface IFigure {
+  readonly options: ViewOptions;
+  readonly stills: readonly IDrawn[];
+  /** What the file holds of it. */
+  readonly notes: readonly string[];
+}
+
+/** What a page is made of. */
+export interface IPage {
+  readonly title: string;
+  readonly facts: IFacts;
+  readonly figures: readonly IFigure[];
+  readonly data: IPageData;
+  readonly parts: IPageParts;
+  readonly version: string;
+  /** Seconds since the epoch. */
+  readonly made: number;
+}
+
+/** Write a page that is readable without its script, live with it, and asks for nothing from anywhere. */
+export function pageText({ title, facts, figures, data, parts, version, made }: IPage): string {
+  const digests = parts.digests.map(digest => `'sha256-${digest}'`).join(' ');
+  const policy = [
+    "default-src 'none'",
+    `script-src ${digests}`,
+    "style-src 'unsafe-inline'",
+    'img-src data: blob:',
+    "base-uri 'none'",
+    "form-action 'none'"
+  ].join('; ');
+  const madeBy = `Made ${dateText(made)} with Megalens ${escape(version)}.`;
+  const terms = facts.facts
+    .map(([term, text]) => `<dt>${escape(term)}</dt><dd>${escape(text)}</dd>`)
+    .join('');
+  return `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="generator" content="Megalens ${escape(version)}">
+<title>${escape(title)}</title>
+<style>
+${parts.style}</style>
+</head>
+<body>
+<main>
+<header>
+<h1>${escape(title)}</h1>
+<p>Run ${escape(facts.name)}, <code>${escape(facts.id)}</code>. ${madeBy}</p>
+</header>
+<dl class="facts">${terms}</dl>
+${figures.map(figureText).join('')}
+${tracedText(facts)}${changesText(facts)}
+<footer>${madeBy} This page holds all that it shows: it asks nothing of a network or a kernel. Values of tensors have three digits in it,
+statistics nine.</footer>
+</main>
+<script type="application/json" id="megalens-data">${jsonText(data)}</script>
+<script>${parts.script}</script>
+</body>
+</html>
+`;
+}
+
+/** Write JSON so that it can stand inside a script element. */
+export function jsonText(value: unknown): string {
+  return JSON.stringify(value)
+    .replace(/</g, '\\u003c')
+    .replace(/\u2028/g, '\\u2028')
+    .replace(/\u2029/g, '\\u2029');
+}
+
+/** Write text as HTML, in elements and in attributes. Control characters, which a page may not hold, become visible ones. */
+export function escape(text: string): string {
+  const names: Record<string, string> = {
+    '&': '&amp;',
+    '<': '&lt;',
+    '>': '&gt;',
+    '"': '&quot;',
+    "'": '&#x27;'
+  };
+  return visible(text).replace(/[&<>"']/g, letter => names[letter] ?? letter);
+}
+
+/** Write control characters as their pictures, such as ␀; the white space stays. */
+export function visible(text: string): string {
+  // eslint-disable-next-line no-control-regex
+  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, letter =>
+    String.fromCharCode(0x2400 + letter.charCodeAt(0))
+  );
+}
+
+/** Say which steps of a view a file holds. */
+export function heldWords(held: readonly number[], all: number): string {
+  const steps = held.map(formatInteger);
+  const last = steps.pop() ?? '';
+  const words = steps.length === 0 ? `step ${last}` : `steps ${steps.join(', ')} and ${last}`;
+  return `This page holds ${words}, ${held.length} of ${formatInteger(all)} traced steps; the others were left out.`;
+}
+
+function figureText({ options, stills, notes }: IFigure, place: number): string {
+  const code = `<details><summary>Code of this view</summary><code>${escape(toCode(options))}</code></details>`;
+  const held = notes.length > 0 ? `<p class="caption">${escape(notes.join(' '))}</p>` : '';
+  return `<figure id="view-${place}"><div class="still">${stills.map(stillText).join('')}</div>${held}${code}</figure>\n`;
+}
+
+function stillText({ title, caption, summary, light, dark }: IDrawn): string {
+  const head = `<figcaption><h2>${escape(title)}</h2></figcaption>`;
+  const lines = escape(caption.join(' '));
+  if (light === '') {
+    return `${head}<p class="nothing">${lines}</p>`;
+  }
+  const picture =
+    dark === null ? light : `<div class="on-light">${light}</div><div class="on-dark">${dark}</div>`;
+  return [
+    head,
+    `<div class="picture" role="img" aria-label="${escape(summary)}">${visible(picture)}</div>`,
+    lines && `<p class="caption">${lines}</p>`,
+    summary && `<p class="summary">${escape(summary)}</p>`
+  ].join('');
+}
+
+function tracedText({ traced }: IFacts): string {
+  return traced.length === 0
+    ? ''
+    : `<section><h2>What was traced</h2><div class="wide">${tableText(['Trace point', 'Layers', 'Compressor', 'Steps'], traced)}</div></section>\n`;
+}
+
+function changesText({ changes, events }: IFacts): string {
+  if (changes.length === 0 && events === '') {
+    return '';
+  }
+  const table = changes.length > 0 ? tableText(['From step', 'Change'], changes) : '';
+  const also = events === '' ? '' : `<p class="caption">Also: ${escape(events)}.</p>`;
+  return `<section><h2>Changes during the run</h2>${table}${also}</section>\n`;
+}
+
+function tableText(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[], tag: string): string =>
+    `<tr>${cells.map(cell => `<${tag}>${escape(cell)}</${tag}>`).join('')}</tr>`;
+  return `<table>${line(head, 'th')}${rows.map(row => line(row, 'td')).join('')}</table>`;
+}

@@ -1,0 +1,252 @@
+import { byLayer, decimate, layoutOf, trend, type Statistic } from '../aggregate';
+import type { IRunDetail } from '../client/runs-api';
+import type { IRunReader } from '../client/run-reader';
+import type { Phase } from '../protocol/messages.generated';
+import { RecordedRun } from '../store/recorded-run';
+import { momentsOf, remember } from '../store/row-moments';
+import type {
+  IScalarColumns,
+  ITensorQuery,
+  ITensorResult,
+  ITensorRow,
+  ITensorShape,
+  StepsQuery
+} from '../store/source';
+import { cleanPaths } from '../views/shared/clean-paths';
+import { cleaned } from './clean';
+import type { IAsked, IHeldRows } from './held';
+import { MomentsRecorder } from './record-moments';
+
+/** Most points of one line that a file holds. */
+const MOST_POINTS = 600;
+/** A line's rows are left as they are where those of all lines are not more than this. */
+const FEW_ROWS = 4000;
+
+/** A row, and the views that draw its values; of a row that no view does only the sums are needed. */
+interface IEntry {
+  readonly row: ITensorRow;
+  readonly drawnBy: Set<number>;
+  summed: boolean;
+}
+
+/** What one view read. */
+interface IReading {
+  readonly singles: ITensorQuery[];
+  readonly lists: (readonly number[])[];
+  readonly spans: { readonly query: ITensorQuery; readonly rows: readonly ITensorRow[] }[];
+}
+
+/** A view that draws one step at a time, and the steps that it may draw. */
+export interface ISlide {
+  /** The step that it draws first. */
+  readonly step: number;
+  /** All that there are. */
+  readonly steps: readonly number[];
+  /** What it asked for that step. */
+  readonly queries: readonly ITensorQuery[];
+  /** Bytes of values of that step. */
+  readonly bytes: number;
+}
+
+/**
+ * A recorded run that remembers what views ask of it, and what it answered: that is what a report's file holds. Texts are cleaned of what
+ * says something of the machine.
+ */
+export class Recorder extends RecordedRun {
+  /**
+   * @param room - Bytes of page for rows of statistics.
+   */
+  static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
+    const moments = new MomentsRecorder(reader.moments, room);
+    return new Recorder(id, cleaned(detail), { ...methodsOf(reader), moments }, moments);
+  }
+
+  private constructor(
+    id: string,
+    readonly about: IRunDetail,
+    reader: IRunReader,
+    readonly recordedMoments: MomentsRecorder
+  ) {
+    super(id, about, reader);
+  }
+
+  /** Everything that is asked from now on is asked by this view. */
+  begin(view: number, needsValues: boolean): void {
+    this._view = view;
+    this._needsValues = needsValues;
+    this._reading = { singles: [], lists: [], spans: [] };
+  }
+
+  /** What there is to draw one step at a time of; null where the view drew none so. */
+  get slide(): ISlide | null {
+    const { singles, lists } = this._reading;
+    const step = singles[0]?.steps?.[0];
+    const steps = lists.filter(list => step !== undefined && list.includes(step)).at(-1);
+    if (step === undefined || steps === undefined) {
+      return null;
+    }
+    const queries = singles.filter(query => query.steps?.[0] === step);
+    const drawn = [...this._entries.values()].filter(
+      ({ row, drawnBy }) => row.step === step && drawnBy.has(this._view)
+    );
+    return { step, steps, queries, bytes: drawn.reduce((sum, { row }) => sum + row.values.byteLength, 0) };
+  }
+
+  /** Ask again for another step what was asked for the one that is drawn. */
+  async fetch(slide: ISlide, step: number): Promise<void> {
+    for (const query of slide.queries) {
+      await this.tensors({ ...query, steps: [step, step] });
+    }
+  }
+
+  /** Hold of the steps of a slide only these. */
+  keep(view: number, slide: ISlide, steps: ReadonlySet<number>): void {
+    for (const { row, drawnBy } of this._entries.values()) {
+      if (!steps.has(row.step) && slide.steps.includes(row.step)) {
+        drawnBy.delete(view);
+      }
+    }
+  }
+
+  /**
+   * Leave of what the view drew over steps as much as fits: of lines the extremes, of tensors of which a part enters every so many steps.
+   *
+   * @param room - Bytes of page for values.
+   * @returns How many steps there were and are, of the longest line; null where nothing was left out.
+   */
+  thin(statistic: Statistic, room: number): { of: number; kept: number } | null {
+    let result: { of: number; kept: number } | null = null;
+    for (const { query, rows } of this._reading.spans) {
+      if (this._needsValues) {
+        const bytes = rows.reduce((sum, row) => sum + row.values.byteLength, 0);
+        const every = Math.max(1, Math.ceil(bytes / room));
+        const steps = [...new Set(rows.map(row => row.step))];
+        const kept = new Set(steps.filter((_, at) => at % every === 0));
+        this._asked.set(JSON.stringify(query), { query, sampledEvery: every });
+        this._forget(
+          rows.filter(row => !kept.has(row.step)),
+          true
+        );
+      } else if (rows.length > FEW_ROWS) {
+        for (const { layer, steps, values } of byLayer(trend(rows, statistic))) {
+          const { kept } = decimate(Float64Array.from(steps), Float64Array.from(values), MOST_POINTS);
+          const stay = new Set(Array.from(kept, at => steps[at]));
+          this._forget(
+            rows.filter(row => row.layer === layer && !stay.has(row.step)),
+            false
+          );
+          if (stay.size < steps.length && steps.length > (result?.of ?? 0)) {
+            result = { of: steps.length, kept: stay.size };
+          }
+        }
+      }
+    }
+    return result;
+  }
+
+  /** What the file holds of tensors. */
+  get held(): IHeldRows {
+    const rows = [...this._entries.values()].map(({ row, drawnBy, summed }): ITensorRow => {
+      if (drawnBy.size > 0 || row.reduced) {
+        return row;
+      }
+      const values = new Float64Array(0);
+      const reduced = { ...row, values: new Float32Array(values), labels: [], reduced: true as const };
+      if (summed) {
+        remember(reduced.values, momentsOf(row.values));
+      }
+      return reduced;
+    });
+    return { rows, asked: [...this._asked.values()], shapes: Object.fromEntries(this._shapes) };
+  }
+
+  /** Scalars that were asked for; null where nobody asked. */
+  get heldScalars(): IScalarColumns | null {
+    return this._scalars;
+  }
+
+  override async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
+    const steps = await super.steps(flag, phase, of);
+    this._reading.lists.push(steps);
+    this._ask({ flag, ...(phase ? { phase } : {}), ...of });
+    return steps;
+  }
+
+  override async shapeOf(flag: string): Promise<ITensorShape> {
+    const shape = await super.shapeOf(flag);
+    this._shapes.set(flag, shape);
+    return shape;
+  }
+
+  override async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
+    const result = await super.tensors(query, signal);
+    // Of a projection a statistic is of one vector.
+    this._needsValues ||= query.reduced === true && result.rows.some(row => layoutOf(row, []).vectors > 1);
+    const rows = result.rows.map(row =>
+      this._take(query, { ...row, compressor: cleanPaths(row.compressor) })
+    );
+    this._ask(query, result.sampledEvery);
+    const { steps } = query;
+    if (steps !== undefined && steps[0] === steps[1]) {
+      this._reading.singles.push(query);
+    } else if (!query.measured) {
+      this._reading.spans.push({ query, rows });
+    }
+    return { ...result, rows };
+  }
+
+  override async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
+    this._scalars = await super.scalars();
+    return super.scalars(names);
+  }
+
+  private _take(query: ITensorQuery, row: ITensorRow): ITensorRow {
+    const { flag, part, phase, pass, rank, layer, step, microBatch } = row;
+    const key = [flag, part, phase, pass, rank, layer, step, microBatch].join('\n');
+    const entry: IEntry = this._entries.get(key) ?? { row, drawnBy: new Set(), summed: false };
+    this._entries.set(key, entry);
+    if (query.reduced && !this._needsValues) {
+      entry.summed = true;
+      momentsOf(row.values);
+    } else if (!query.measured) {
+      entry.drawnBy.add(this._view);
+    }
+    return entry.row;
+  }
+
+  private _ask(query: ITensorQuery, sampledEvery = 1): void {
+    this._asked.set(JSON.stringify(query), { query, sampledEvery });
+  }
+
+  /** Hold rows no more for the view that is read, by its values or by their sums. */
+  private _forget(rows: readonly ITensorRow[], byValues: boolean): void {
+    const gone = new Set(rows);
+    for (const [key, entry] of this._entries) {
+      if (gone.has(entry.row)) {
+        entry.summed &&= byValues;
+        if (byValues) {
+          entry.drawnBy.delete(this._view);
+        }
+        if (entry.drawnBy.size === 0 && !entry.summed) {
+          this._entries.delete(key);
+        }
+      }
+    }
+  }
+
+  private _view = 0;
+  private _needsValues = false;
+  private _reading: IReading = { singles: [], lists: [], spans: [] };
+  private _scalars: IScalarColumns | null = null;
+  private readonly _entries = new Map<string, IEntry>();
+  private readonly _asked = new Map<string, IAsked>();
+  private readonly _shapes = new Map<string, ITensorShape>();
+}
+
+/** A reader's own methods, which a spread of a class's object would lose. */
+function methodsOf(reader: IRunReader): Pick<IRunReader, 'index' | 'stream'> {
+  return {
+    index: (...asked) => reader.index(...asked),
+    stream: (...asked) => reader.stream(...asked)
+  };
+}

@@ -1,0 +1,304 @@
+import type { Statistic } from '../aggregate';
+import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/theme';
+import { drawSVG, vegaLiteSpec } from '../charts/still';
+import type { IRunReader } from '../client/run-reader';
+import type { IRunDetail } from '../client/runs-api';
+import { streamTable } from '../protocol/frame-table';
+import type { ViewOptions } from '../protocol/views.generated';
+import { RecordedRun } from '../store/recorded-run';
+import type { IRunSource } from '../store/source';
+import { readView, type IStill } from '../views/still';
+import type { IViewRuns } from '../views/view';
+import { cleaned } from './clean';
+import { defaultViews } from './defaults';
+import { factsOf, type IAuditRow, type IFacts, type ITraced } from './facts';
+import type { IPageData } from './held';
+import { HeldRun } from './held-run';
+import { notebookText } from './notebook';
+import { heldWords, jsonText, pageText, type IDrawn, type IPageParts } from './page';
+import { fewScalars, writePageRun } from './page-data';
+import { Recorder, type ISlide } from './recorder';
+import { spread } from './spread';
+
+/** What a page with four views takes at most; the steps that it holds are chosen to stay below. */
+export const MOST_BYTES = 2_000_000;
+/** Most steps that a slider of a page has. */
+const MOST_STEPS = 24;
+/** Bytes for words and pictures, before these are drawn. */
+const PICTURES = 300_000;
+/** Bytes of page for each byte of values: half of them, deflated, as text. */
+const PACKED = 0.66;
+/** Part of the page's room that statistics may take. */
+const MOMENTS_SHARE = 0.6;
+const OVERHEAD = 'megalens_overhead';
+
+/** What a report is asked for. */
+export interface IReportRequest {
+  readonly run: string;
+  /** Checked options; null chooses them here. */
+  readonly views: readonly ViewOptions[] | null;
+  /** The run's name when null. */
+  readonly title: string | null;
+  readonly format: 'html' | 'ipynb';
+  /** The Python expression that opens the run again. */
+  readonly opening: string;
+  /** Seconds since the epoch. */
+  readonly made: number;
+  readonly version: string;
+  readonly traced: readonly ITraced[];
+  readonly parts: IPageParts;
+}
+
+/** What a report needs of where it is made. */
+export interface IReportHost {
+  /** Open a run by its id; rejects where it cannot be read. */
+  open(id: string): Promise<{ readonly detail: IRunDetail; readonly reader: IRunReader }>;
+  progress(done: number, total: number, words: string): void;
+  /** Pack bytes in the format `deflate`. */
+  deflate(bytes: Uint8Array): Uint8Array;
+}
+
+/** A view as it was read. */
+interface IRead {
+  readonly options: ViewOptions;
+  readonly stills: readonly IStill[];
+  readonly slide: ISlide | null;
+  /** Steps of the slide that are held, ascending. */
+  held: readonly number[];
+  readonly notes: readonly string[];
+}
+
+/** Make a report: the text of the whole file. */
+export async function buildReport(request: IReportRequest, host: IReportHost): Promise<string> {
+  const { detail, reader } = await host.open(request.run);
+  const plain = new RecordedRun(request.run, detail, reader);
+  const views = request.views ?? (await defaultViews(plain, request.traced));
+  const total = 2 * views.length;
+  const room = request.format === 'html' ? MOST_BYTES - request.parts.script.length - PICTURES : MOST_BYTES;
+  const recorder = Recorder.of(request.run, detail, reader, room * MOMENTS_SHARE);
+  const others = new OthersOf(host, room * MOMENTS_SHARE);
+  const read: IRead[] = [];
+  for (const [place, options] of views.entries()) {
+    await tell(host, place, total, `Reading ${'flag' in options ? options.flag : options.view}`);
+    read.push(await readOne(recorder, others, options, place, request.format === 'html' ? room : 0));
+  }
+  const facts = factsOf(
+    cleaned(detail),
+    request.traced,
+    await auditOf(reader, request.run),
+    await overheads(plain)
+  );
+  const title = request.title ?? facts.name;
+  const text =
+    request.format === 'html'
+      ? await page(request, host, { read, recorder, others, facts, title })
+      : await notebook(request, host, read, facts, title);
+  await tell(host, total, total, 'Done');
+  return text;
+}
+
+/** Say how far the report is, and let it be heard before the work goes on. */
+async function tell(host: IReportHost, done: number, total: number, words: string): Promise<void> {
+  host.progress(done, total, words);
+  await new Promise(resolve => setTimeout(resolve));
+}
+
+async function readOne(
+  recorder: Recorder,
+  others: OthersOf,
+  options: ViewOptions,
+  place: number,
+  room: number
+): Promise<IRead> {
+  const partly = needsValues(options);
+  recorder.begin(place, partly);
+  const stills = await readView(recorder, options, { runs: others.runs });
+  const { slide } = recorder;
+  let held: readonly number[] = [];
+  if (slide !== null) {
+    const count = Math.floor(room / Math.max(1, slide.bytes * PACKED));
+    held = spread(slide.steps, slide.step, Math.min(MOST_STEPS, count));
+    for (const step of held.filter(each => each !== slide.step)) {
+      await recorder.fetch(slide, step);
+    }
+  }
+  const thinned =
+    'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, room) : null;
+  if (thinned === null) {
+    return { options, stills, slide, held, notes: [] };
+  }
+  // What is drawn is what is held.
+  const drawn = await readView(heldRun(recorder), options, { runs: others.runs });
+  return { options, stills: drawn, slide, held, notes: [thinned] };
+}
+
+function thin(recorder: Recorder, statistic: Statistic | undefined, room: number): string | null {
+  const left = recorder.thin(statistic ?? 'rms', room / PACKED);
+  return left === null
+    ? null
+    : `Drawn from ${left.of} points a line, keeping every minimum and maximum; the others were left out.`;
+}
+
+/** Whether a view takes statistics of a part of each tensor, so that its sums do not suffice. */
+function needsValues(options: ViewOptions): boolean {
+  const { positions = 'all', interval = 'none' } = options.view === 'trend' ? options : {};
+  return positions.trim() !== 'all' || interval !== 'none';
+}
+
+function heldRun(recorder: Recorder): HeldRun {
+  const { id, about, held, heldScalars, recordedMoments } = recorder;
+  return new HeldRun({ id, detail: about, ...held, scalars: heldScalars, moments: recordedMoments });
+}
+
+interface IParts {
+  readonly read: readonly IRead[];
+  readonly recorder: Recorder;
+  readonly others: OthersOf;
+  readonly facts: IFacts;
+  readonly title: string;
+}
+
+async function page(
+  { parts, version, made }: IReportRequest,
+  host: IReportHost,
+  { read, recorder, others, facts, title }: IParts
+): Promise<string> {
+  const drawn: { read: IRead; stills: IDrawn[] }[] = [];
+  for (const [place, each] of read.entries()) {
+    await tell(host, read.length + place, 2 * read.length, `Drawing ${each.stills[0]?.title ?? ''}`);
+    drawn.push({ read: each, stills: await Promise.all(each.stills.map(drawStill)) });
+  }
+  const scalars = fewScalars(recorder.heldScalars);
+  for (;;) {
+    const data: IPageData = {
+      format: 2,
+      views: read.map(each => each.options),
+      runs: [
+        writePageRun(recorder, scalars, host.deflate),
+        ...others.opened.map(each => writePageRun(each, fewScalars(each.heldScalars), host.deflate))
+      ]
+    };
+    const figures = drawn.map(({ read: each, stills }) => ({
+      options: each.options,
+      stills,
+      notes: [
+        ...each.notes,
+        ...(each.slide && each.held.length < each.slide.steps.length
+          ? [heldWords(each.held, each.slide.steps.length)]
+          : [])
+      ]
+    }));
+    const text = pageText({ title, facts, figures, data, parts, version, made });
+    const over = new TextEncoder().encode(text).length - MOST_BYTES;
+    if (over <= 0 || !fewer(recorder, read, over / jsonText(data).length)) {
+      return text;
+    }
+  }
+}
+
+/** Give up a part of the steps that sliders have; false where each has only the one that is drawn. */
+function fewer(recorder: Recorder, read: readonly IRead[], part: number): boolean {
+  let less = false;
+  read.forEach((each, place) => {
+    const { slide, held } = each;
+    if (slide !== null && held.length > 1) {
+      const count = Math.max(1, Math.min(held.length - 1, Math.floor(held.length * (1 - part) - 0.5)));
+      each.held = spread(held, slide.step, count);
+      recorder.keep(place, slide, new Set(each.held));
+      less = true;
+    }
+  });
+  return less;
+}
+
+async function notebook(
+  { opening, made }: IReportRequest,
+  host: IReportHost,
+  read: readonly IRead[],
+  facts: IFacts,
+  title: string
+): Promise<string> {
+  const cells = [];
+  for (const [place, { options, stills }] of read.entries()) {
+    await tell(host, read.length + place, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
+    const pictures = stills.map(async ({ recipe, title: heading, caption }) => {
+      const words = { title: heading, caption };
+      const look = { theme: LIGHT_THEME, words };
+      return recipe === null
+        ? { ...words, svg: '', spec: null }
+        : { ...words, svg: await drawSVG(recipe, look), spec: vegaLiteSpec(recipe, look) };
+    });
+    cells.push({ options, pictures: await Promise.all(pictures) });
+  }
+  return notebookText(facts, cells, title, opening, made);
+}
+
+/** Colours that are the page's own, and follow it from light to dark. */
+function pageTheme(base: ITheme): ITheme {
+  const own = (name: string): string => `var(--${name})`;
+  return {
+    ...base,
+    text: own('text'),
+    muted: own('muted'),
+    line: own('line'),
+    grid: own('grid'),
+    background: 'transparent'
+  };
+}
+
+async function drawStill({ title, caption, summary, recipe }: IStill): Promise<IDrawn> {
+  const draw = async (theme: ITheme): Promise<string> =>
+    recipe === null ? '' : drawSVG(recipe, { theme: pageTheme(theme) });
+  const [light, dark] = [await draw(LIGHT_THEME), await draw(DARK_THEME)];
+  return { title, caption, summary, light, dark: unnumbered(dark) === unnumbered(light) ? null : dark };
+}
+
+/** A picture without the numbers of its clips, which are of the whole page. */
+function unnumbered(svg: string): string {
+  return svg.replace(/clip\d+/g, 'clip');
+}
+
+async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {
+  const { bytes } = await reader.stream(id, 'audit');
+  const table = streamTable('audit', bytes);
+  const column = (name: string): { at(row: number): unknown } => table.getChild(name);
+  const [step, who, action, detail] = ['step', 'who', 'action', 'detail'].map(column);
+  return Array.from({ length: table.numRows }, (_, row) => ({
+    step: Number(step?.at(row)),
+    who: String(who?.at(row)),
+    action: String(action?.at(row)),
+    detail: String(detail?.at(row))
+  }));
+}
+
+async function overheads(run: IRunSource): Promise<number[]> {
+  return run.status?.overhead ? [] : Array.from((await run.scalars([OVERHEAD])).value);
+}
+
+/** The runs that views compare with, each opened once. */
+class OthersOf {
+  constructor(
+    private readonly host: IReportHost,
+    private readonly room: number
+  ) {}
+
+  readonly runs: IViewRuns = {
+    list: () => Promise.resolve([]),
+    acquire: async id => {
+      const opened = this._opened.get(id) ?? this._open(id);
+      this._opened.set(id, opened);
+      return { source: await opened, dispose: () => undefined };
+    }
+  };
+
+  readonly opened: Recorder[] = [];
+
+  private async _open(id: string): Promise<Recorder> {
+    const { detail, reader } = await this.host.open(id);
+    const recorder = Recorder.of(id, detail, reader, this.room);
+    this.opened.push(recorder);
+    return recorder;
+  }
+
+  private readonly _opened = new Map<string, Promise<Recorder>>();
+}

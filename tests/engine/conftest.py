@@ -1,0 +1,27 @@
+"""An engine whose jobs behave badly on purpose."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from megalens.engine import Engine
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory):
+    """tests/engine/jobs.ts as the engine loads it."""
+    out = tmp_path_factory.mktemp("engine") / "engine.js"
+    subprocess.run(
+        ["node", "scripts/build-bundles.mjs", "tests/engine/jobs.ts", str(out)], cwd=ROOT, check=True
+    )
+    return out
+
+
+@pytest.fixture(scope="module")
+def engine(bundle):
+    engine = Engine(bundle)
+    yield engine
+    engine.close()
