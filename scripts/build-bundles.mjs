@@ -39,8 +39,9 @@ const inPlace = {
   setup(builder) {
     const instead = {
       'open-worker': 'export const openWorker = () => null;',
-      'load-arquero':
-        'export const loadArquero = () => Promise.reject(new Error("A report makes no code from text, which this needs. Open the run to do it."));'
+      'load-tables':
+        "import { AggregateError } from './aggregate-error';" +
+        'export const loadTables = () => Promise.reject(new AggregateError("A report has no arquero. JupyterLab does this.", "frozen"));'
     };
     for (const [name, contents] of Object.entries(instead)) {
       builder.onLoad({ filter: new RegExp(`src/aggregate/${name}\\.ts$`) }, () => ({ contents }));

@@ -32,7 +32,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tables", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer groups and blocks")
     quick = parser.parse_args().quick
-    keys, steps, blocks = (50, 200, 3) if quick else (100, 1_000, 8)
+    keys, steps, blocks = (50, 100, 3) if quick else (500, 200, 5)
     turns = [(way, what) for what in _WHAT for way in _WAYS]
     times: dict[tuple[str, str], list[float]] = {turn: [] for turn in turns}
     with NodeSide(Path(__file__).parent / "ways.mjs", str(keys), str(steps)) as node:

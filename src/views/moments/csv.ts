@@ -1,4 +1,4 @@
-import { nameFilter, readRanges } from '../../aggregate';
+import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { parseName } from '../../protocol/tensor-name';
 import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
 
@@ -6,13 +6,8 @@ import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
 export function rowFilter(rows: IMomentRows, where: IMomentFilter): (at: number) => boolean {
   const named = nameFilter(where);
   const taken = rows.names.map(name => named(name, parseName(name)));
-  const [rank, stage] = [readRanges(where.rank, 'rank'), readRanges(where.stage, 'stage')];
-  const known = (value: number | undefined): number | null =>
-    value === undefined || value < 0 ? null : value;
-  return at =>
-    taken[rows.nameId[at] ?? -1] === true &&
-    (rank === null || rank(known(rows.rank[at]))) &&
-    (stage === null || stage(known(rows.stage[at])));
+  const placed = placeFilter(rows, where);
+  return at => taken[rows.nameId[at] ?? -1] === true && placed(at);
 }
 
 /** Write the rows themselves as comma-separated values: the columns of the stream. */
