@@ -6,7 +6,8 @@ export default tseslint.config(
     ignores: [
       'node_modules/',
       '.venv/',
-      'lib/',
+      '**/lib/',
+      'examples/extension/labextension/',
       'megalens/',
       'coverage/',
       '.demo/',
@@ -17,7 +18,7 @@ export default tseslint.config(
   },
   ...tseslint.configs.recommended,
   {
-    files: ['src/**/*.{ts,tsx}', 'ui-tests/**/*.ts', 'bench/**/*.ts'],
+    files: ['src/**/*.{ts,tsx}', 'examples/extension/src/**/*.ts', 'ui-tests/**/*.ts', 'bench/**/*.ts'],
     plugins: { jupyter },
     rules: {
       '@typescript-eslint/naming-convention': [

@@ -48,6 +48,7 @@ module.exports = {
   moduleNameMapper: {
     '\\.(css|svg)$': '<rootDir>/jest.stub.js',
     // jsdom picks the browser stub of ws, and vega-canvas has no browser condition for require.
+    '^megalens$': '<rootDir>/src/index.ts',
     '^ws$': '<rootDir>/node_modules/ws/index.js',
     '^vega-canvas$': '<rootDir>/node_modules/vega-canvas/build/vega-canvas.browser.js'
   },

@@ -19,6 +19,7 @@ NAMES = (
     "statistics",
     "wire",
     "moments_grouping",
+    "tables",
     "browser",
     "hub_load",
     "megatron",

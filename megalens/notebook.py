@@ -134,7 +134,7 @@ class NotebookRun(NotebookViews):
     def view(self, name: str, **options: Any) -> View:
         """Show any view by its name: one of Megalens's own, or one that a JupyterLab extension brings.
 
-        ``run.view("heatmap", flag="HiddenStates")`` is ``run.heatmap("HiddenStates")``.
+        ``run.view("weight_norms")`` shows the view of that name; of a view of our own it does what its method does.
 
         Parameters
         ----------

@@ -58,6 +58,7 @@ CHECKS = (
     Check("tsc strict", ("tsc", "--noEmit")),
     Check("tsc strict, tests", ("tsc", "-p", "tsconfig.test.json")),
     Check("generated types", ("node", "scripts/generate-protocol.mjs", "--check")),
+    Check("example extension", ("npm", "run", "--silent", "build:example"), fast=False),
     Check("generated types, Python", (PYTHON, "-m", "scripts.message_types", "--check")),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),
     Check("jest", ("jest", "--forceExit"), 600, fast=False, suite=True),

@@ -29,13 +29,13 @@ class Tables:
         self._streams = streams
         self._read = read
 
-    def __call__(self, name: str, steps: StepChoice = None, **where: str | int) -> pa.Table:
+    def __call__(self, stream: str, /, steps: StepChoice = None, **where: str | int) -> pa.Table:
         """Return rows of a stream.
 
         Parameters
         ----------
-        name : str
-            Of the stream.
+        stream : str
+            Its name.
         steps : int, (first, last) or range, optional
             One step, inclusive bounds, or a range.
         **where
@@ -46,9 +46,9 @@ class Tables:
         ClientError
             ``bad-parameter``, naming the argument.
         """
-        if name not in self._streams:
-            raise _bad("name", f"one of {', '.join(self._streams)}", name)
-        schema = self._streams[name].schema
+        if stream not in self._streams:
+            raise _bad("stream", f"one of {', '.join(self._streams)}", stream)
+        schema = self._streams[stream].schema
         known = {
             field.name: str if pa.types.is_string(field.type) else int
             for field in schema
@@ -59,7 +59,7 @@ class Tables:
                 raise _bad(column, f"of one of the columns {', '.join(known)}", value)
             if type(value) is not known[column]:
                 raise _bad(column, "text" if known[column] is str else "a whole number", value)
-        return self._read(name, replace(Query.of(steps=steps), where=tuple(where.items())))
+        return self._read(stream, replace(Query.of(steps=steps), where=tuple(where.items())))
 
     def __getattr__(self, name: str) -> pa.Table:
         if name.startswith("_") or name not in self._streams:

@@ -146,6 +146,9 @@ class Recorder:
         self._finish()
 
     def _write(self, body: CheckedBody, step: int, size: int) -> None:
+        if self._redescribe and body.declared.name not in self._folder.streams:
+            # What a crash leaves of a stream can be read where run.json declares the stream.
+            self._describe_now()
         if self.state == "on":
             try:
                 self._folder.append(body)

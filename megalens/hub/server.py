@@ -369,6 +369,8 @@ class Hub:
             detail["config"] = message["config"]
         self.audit(session.peer["name"], "connect", detail)
         self.describe()
+        if fresh and self.recorder:
+            self.recorder.describe(self.state.description())
         if self.entry and self.entry.name != self.state.run["name"]:
             self.entry = HubEntry(**{**vars(self.entry), "name": str(self.state.run["name"])})
             with contextlib.suppress(HubError):

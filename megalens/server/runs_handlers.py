@@ -8,12 +8,15 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..client.answers import Selection, StreamQuery, read_selection, tensor_index
+from ..protocol import STREAMS, Streams
 from .base_handler import MegalensHandler
 from .errors import ServerError
 
 __all__ = ["IndexHandler", "RunHandler", "RunsHandler", "StreamHandler"]
 
 ARROW = "application/vnd.apache.arrow.stream"
+# What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
+_PARAMETERS = {"equal": "{}", "equal_or_lowest": "{}", "ranges": "{}s", "newest_finite": "measured"}
 
 
 class RunsHandler(MegalensHandler):
@@ -91,11 +94,16 @@ class StreamHandler(MegalensHandler):
             # What Jupyter itself reads of any request.
             if name not in ("no_track_activity", "t", "token")
         }
-        asked = StreamQuery.of_texts(stream, texts, self.settings["megalens_limit_bytes"])
+        # Whatever every run may have needs no look at this one.
+        streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
+        asked = StreamQuery.of_texts(streams, stream, texts, self.settings["megalens_limit_bytes"])
         selection = await self.in_thread(self._read, run_id, asked)
         if selection.every > 1:
             self.set_header("X-Megalens-Sampled-Every", str(selection.every))
         self.finish(selection.body.to_pybytes(), set_content_type=ARROW)
+
+    def _streams(self, run_id: str) -> Streams:
+        return self.registry.rows(run_id).streams
 
     def _read(self, run_id: str, asked: StreamQuery) -> Selection:
         return read_selection(self.registry.rows(run_id), asked, self.cancelled)

@@ -4,6 +4,10 @@ export type AggregateErrorCode =
   | 'invalid'
   /** Inputs and outputs of modules would enter one group: choose a role or allow it. */
   | 'mixed'
+  /** A line below a table cannot be followed; the message names the place. */
+  | 'line'
+  /** The page makes no code from text, as reports do not: what a person wrote below a table is not followed there. */
+  | 'frozen'
   /** The worker lost what it knew; asking again helps. */
   | 'lost';
 

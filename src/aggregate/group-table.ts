@@ -3,7 +3,7 @@ import { AggregateError } from './aggregate-error';
 import { aq } from './arquero';
 import { readDerive, readFilter, type TableColumns } from './table-expression';
 
-export { readDerive, readFilter };
+export { aq, readDerive, readFilter };
 
 /** A table of arquero's. */
 export type Table = ReturnType<typeof aq.table>;
@@ -29,6 +29,9 @@ export function groupTable(groups: IMomentGroups, by: readonly MomentColumn[]): 
   return aq.table([...keys, ...Object.entries({ step, samples, value, count, nonfinite, error })]);
 }
 
+/** Most rows that expressions go over: a line's length and this bound the time. */
+const MOST_ROWS = 1_000_000;
+
 /** What the columns of such a table hold. */
 export function tableColumns(by: readonly MomentColumn[]): TableColumns {
   const keys = by.map(column => [column, COUNTED.has(column) ? 'number' : 'text'] as const);
@@ -38,7 +41,7 @@ export function tableColumns(by: readonly MomentColumn[]): TableColumns {
 /**
  * Derive columns and filter rows as a person wrote it. Functions of several rows go over the rows of one group, by step.
  *
- * @throws AggregateError that names the place.
+ * @throws AggregateError `line`, which names the place; `frozen` where no code may be made from text.
  */
 export function shapeTable(
   table: Table,
@@ -49,17 +52,29 @@ export function shapeTable(
   const made = derive?.trim() ? readDerive(derive, columns) : [];
   const all = { ...columns, ...Object.fromEntries(made.map(({ name, type }) => [name, type])) };
   const test = filter?.trim() ? readFilter(filter, all) : null;
+  if (made.length === 0 && test === null) {
+    return table;
+  }
+  if (table.numRows() > MOST_ROWS) {
+    throw new AggregateError(
+      `Derived columns and filters take tables of at most ${MOST_ROWS} rows, got ${table.numRows()}. Choose fewer steps or series.`,
+      'line'
+    );
+  }
   try {
     let shaped = by.length > 0 ? table.groupby(...by) : table;
     // One after the other: each may name those before it.
     for (const { name, code } of made) {
       shaped = shaped.derive({ [name]: code });
     }
-    return (test === null ? shaped : shaped.filter(test.code)).ungroup().reify();
+    return (test === null ? shaped : shaped.filter(test.code)).ungroup();
   } catch (error) {
-    throw new AggregateError(
-      `These columns cannot be derived. ${error instanceof Error ? error.message : String(error)}`
-    );
+    const why = error instanceof Error ? error.message : String(error);
+    // What browsers, Node and the script of a report say where functions are made of text.
+    if (error instanceof EvalError || /code (generation )?from (text|strings)|unsafe-eval/i.test(why)) {
+      throw new AggregateError('This page makes no code from text.', 'frozen');
+    }
+    throw new AggregateError(`These columns cannot be derived. ${why}`, 'line');
   }
 }
 

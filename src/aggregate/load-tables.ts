@@ -1,6 +1,15 @@
-/** Tables of arquero, loaded on first use: a static import would cost every JupyterLab start 238 KB. A report, which makes no code from text, never does. */
+import { AggregateError } from './aggregate-error';
+
+/**
+ * Tables of arquero, loaded on first use: a static import would cost every JupyterLab start 238 KB.
+ *
+ * @throws AggregateError `frozen` where they cannot be had: a report may come without them.
+ */
 export function loadTables(): Promise<typeof import('./group-table')> {
-  loading ??= import('./group-table');
+  loading ??= import('./group-table').catch((cause: unknown) => {
+    loading = undefined;
+    throw new AggregateError(`Tables of arquero could not be loaded. ${String(cause)}`, 'frozen');
+  });
   return loading;
 }
 

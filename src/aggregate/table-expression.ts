@@ -137,7 +137,10 @@ export function readDerive(line: string, columns: TableColumns): ITableExpressio
     return { name, code: `d => ${code}`, type };
   });
   if (made.length > MOST_NEW) {
-    throw new AggregateError(`A table takes at most ${MOST_NEW} derived columns, got ${made.length}.`);
+    throw new AggregateError(
+      `A table takes at most ${MOST_NEW} derived columns, got ${made.length}.`,
+      'line'
+    );
   }
   return made;
 }
@@ -151,7 +154,7 @@ export function readFilter(line: string, columns: TableColumns): ITableExpressio
   const statements = statementsOf(line, 'filter');
   const [statement] = statements;
   if (statement === undefined || statements.length > 1) {
-    throw new AggregateError(`The filter must be one expression, got ${statements.length}.`);
+    throw new AggregateError(`The filter must be one expression, got ${statements.length}.`, 'line');
   }
   const [code, type] = new Writer(columns, refuser(line, 'filter')).write(bodyOf(statement));
   return { name: '', code: `d => ${code}`, type };
@@ -189,7 +192,10 @@ type Refuse = (node: { start: number; end: number }, why: string) => AggregateEr
 function refuser(line: string, what: string): Refuse {
   return ({ start, end }, why) => {
     const piece = line.slice(start, Math.min(end, start + 40)) || 'the end';
-    return new AggregateError(`The ${what} cannot have ‘${piece}’ at character ${start + 1}: ${why}.`);
+    return new AggregateError(
+      `The ${what} cannot have ‘${piece}’ at character ${start + 1}: ${why}.`,
+      'line'
+    );
   };
 }
 

@@ -171,6 +171,8 @@ export class Chart implements IDisposable {
 
   /** Resolves when everything asked so far is drawn. Calls of one moment share one pass. */
   settled(): Promise<void> {
+    // Everything that is set within one turn of the event loop is one pass of Vega. The pass begins when it runs: what is set while it
+    // does is the next one's.
     this._pass ??= Promise.resolve().then(async () => {
       this._pass = null;
       await this._result?.view.runAsync();
@@ -231,6 +233,7 @@ export class Chart implements IDisposable {
   }
 
   private async _embed(): Promise<void> {
+    // Whoever embeds last wins: an earlier one that is still compiling must not replace it.
     const turn = ++this._turn;
     const { embed, vega, interpreter } = await loadVega();
     if (this._isDisposed || turn !== this._turn) {

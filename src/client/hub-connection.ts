@@ -1,9 +1,10 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
-import { decodeFrame, isKnownStream, type IFrame } from '../protocol/frame';
+import { decodeFrame, type IFrame } from '../protocol/frame';
 import { SUBPROTOCOL, decodeMessage, encodeMessage } from '../protocol/messages';
 import type { ConfigPatch, Configured, Hello, Join, Peer, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
+import { readableStreams, type StreamMap } from '../protocol/streams';
 import { backOff } from './back-off';
 import { ClientError } from './client-error';
 import { breakOf, endOf, type ILastWords } from './close-codes';
@@ -69,7 +70,12 @@ export class HubConnection implements IDisposable {
     return this._state;
   }
 
-  /** Frames of streams that this version does not know. */
+  /** The streams of the run that can be read here, as the newest hello names them. */
+  get streams(): StreamMap {
+    return this._streams;
+  }
+
+  /** Frames of streams that cannot be read here: nobody declared them, or their columns are of a later version. */
   get skippedFrames(): number {
     return this._skippedFrames;
   }
@@ -223,6 +229,7 @@ export class HubConnection implements IDisposable {
       this.framed = Date.now();
       this.setState({ kind: 'live' });
     }
+    this._streams = readableStreams(hello.streams);
     this._event.emit({ kind: 'hello', hello, fresh });
   }
 
@@ -234,7 +241,7 @@ export class HubConnection implements IDisposable {
     if (!this.sequence.accept(frame)) {
       return;
     }
-    if (isKnownStream(frame.stream)) {
+    if (this._streams.has(frame.stream)) {
       this._event.emit({ kind: 'frame', frame });
     } else {
       this._skippedFrames += 1;
@@ -333,6 +340,7 @@ export class HubConnection implements IDisposable {
   private deadline = 0;
   private ticked = Date.now();
   private _state: HubState = { kind: 'connecting' };
+  private _streams: StreamMap = readableStreams(undefined);
   private _skippedFrames = 0;
   private _isDisposed = false;
 }

@@ -76,6 +76,8 @@ export interface IStreamQuery {
   layers?: string;
   first?: number;
   last?: number;
+  /** Columns that the stream's policy lets be asked for, and what they must equal. */
+  where?: Readonly<Record<string, string | number>>;
   /** Bytes that the answer may have; the server thins steps out to fit. */
   limitBytes?: number;
 }
@@ -136,9 +138,10 @@ export class RunsApi implements IRunReader {
     query: IStreamQuery = {},
     signal?: AbortSignal
   ): Promise<IStreamAnswer> {
-    const { limitBytes, ...rest } = query;
+    const { limitBytes, where, ...rest } = query;
     const parameters = new URLSearchParams();
-    for (const [key, value] of Object.entries({ ...rest, limit_bytes: limitBytes })) {
+    const more = { where: where && JSON.stringify(where), limit_bytes: limitBytes };
+    for (const [key, value] of Object.entries({ ...rest, ...more })) {
       if (value !== undefined) {
         parameters.set(key, String(value));
       }

@@ -10,8 +10,9 @@ import {
   utf8,
   type DataType
 } from '@uwdata/flechette';
-import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame, isKnownStream } from './frame';
-import { STREAMS, type FieldType } from './streams.generated';
+import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame } from './frame';
+import { readableStreams, type StreamMap } from './streams';
+import type { FieldType } from './streams.generated';
 
 /** The header of a frame that is to be written. */
 export interface IFrameHeader {
@@ -24,6 +25,8 @@ export interface IFrameHeader {
   /** Header bits; none when absent. */
   bits?: number;
 }
+
+const OWN = readableStreams(undefined);
 
 const TYPES: Readonly<Record<FieldType, () => DataType>> = {
   int32: () => int32(),
@@ -41,20 +44,23 @@ const TYPES: Readonly<Record<FieldType, () => DataType>> = {
  * @param stream - Stream name.
  * @param columns - One array per column of the stream, all of one length.
  * @param header - What the header says.
+ * @param streams - The streams of its run, where they are more than those of this version.
  * @throws ProtocolError `bad-frame` when the columns are not the stream's.
  */
 export function encodeFrame(
   stream: string,
   columns: Readonly<Record<string, ArrayLike<unknown>>>,
-  header: IFrameHeader
+  header: IFrameHeader,
+  streams: StreamMap = OWN
 ): Uint8Array {
-  if (!isKnownStream(stream)) {
+  const info = streams.get(stream);
+  if (info === undefined) {
     throw badFrame(`There is no stream ${stream}.`, {
-      expected: Object.keys(STREAMS).join(', '),
+      expected: [...streams.keys()].join(', '),
       got: stream
     });
   }
-  const { fields } = STREAMS[stream];
+  const { fields } = info;
   const expected = fields.map(info => info.name);
   const got = Object.keys(columns);
   const lengths = new Set(Object.values(columns).map(column => column.length));

@@ -1,5 +1,4 @@
 import { ProtocolError, type IProtocolErrorDetails } from './protocol-error';
-import { STREAMS, type StreamName } from './streams.generated';
 
 /** Size of a frame's header in bytes. */
 export const HEADER_BYTES = 64;
@@ -32,11 +31,6 @@ export interface IFrame {
   readonly bits: number;
   /** The Arrow IPC stream: a view, at a multiple of 8 bytes in its buffer. */
   readonly body: Uint8Array;
-}
-
-/** Whether this version knows the stream. */
-export function isKnownStream(name: string): name is StreamName {
-  return Object.prototype.hasOwnProperty.call(STREAMS, name);
 }
 
 /**

@@ -8,6 +8,7 @@ export * from './moment-statistics';
 export * from './natural-order';
 export * from './protocol-error';
 export * from './ranges';
+export * from './streams';
 export * from './streams.generated';
 export * from './tensor-name';
 export * from './view-info';

@@ -1,6 +1,7 @@
 import type { Schema } from '@cfworker/json-schema';
 import { ProtocolError } from './protocol-error';
 import { VIEWS } from './view-table.generated';
+import type { ViewOptions } from './views.generated';
 
 /** Where a view is offered before one of its kind is open. */
 export type ViewPlace = 'panel' | 'palette' | 'launcher';
@@ -67,6 +68,23 @@ export function viewTitle(
 ): string {
   const title = translate(viewInfo(options.view)?.title ?? options.view);
   return 'flag' in options && typeof options.flag === 'string' ? `${title} · ${options.flag}` : title;
+}
+
+/**
+ * The views of a report that nobody chose: one of each kind that has something to show, and for each flag those that show one flag.
+ *
+ * @param has Whether the run has rows of a stream.
+ */
+export function reportViews(has: (stream: string) => boolean, flags: readonly string[]): ViewOptions[] {
+  const chosen = viewInfos()
+    .filter(({ report, needs }) => report !== undefined && needs.streams.every(has))
+    .sort((a, b) => (a.report?.order ?? 0) - (b.report?.order ?? 0));
+  const made = ({ name, report }: IViewInfo, flag: object = {}): ViewOptions =>
+    ({ view: name, ...flag, ...report?.options }) as ViewOptions;
+  return [
+    ...chosen.filter(({ needs }) => !needs.flag).map(info => made(info)),
+    ...flags.flatMap(flag => chosen.filter(({ needs }) => needs.flag).map(info => made(info, { flag })))
+  ];
 }
 
 /**

@@ -1,3 +1,4 @@
+import { reportViews } from '../protocol/view-info';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
 import type { ITraced } from './facts';
@@ -7,7 +8,7 @@ const TOKENS = 'InputTokens';
 /** A heatmap shows all layers where there are not more. */
 const MOST_LAYERS = 9;
 
-/** Return the views of a report that nobody chose: scalars and statistics where there are some, trend and heatmap of the first traced flag. */
+/** Return the views of a report that nobody chose: those that `report` of the table of views names, of the first traced flag. */
 export async function defaultViews(run: IRunSource, traced: readonly ITraced[]): Promise<ViewOptions[]> {
   const index = await run.moments?.index();
   const logged = index?.stats.some(({ rows }) => rows > 0) ?? false;
@@ -16,18 +17,14 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const has = new Set(traced.map(({ flag }) => flag).filter(flag => flag !== TOKENS));
   const first = flags.find(({ name }) => has.has(name)) ?? [...has].map(name => ({ name, layers: [] }))[0];
   const layers = first?.layers ?? [];
-  return [
-    ...(logged && scalars.step.length === 0 ? [] : [{ view: 'scalars' } as const]),
-    ...(logged ? [{ view: 'moments' } as const] : []),
-    ...(first === undefined
-      ? []
-      : [
-          { view: 'trend', flag: first.name } as const,
-          {
-            view: 'heatmap',
-            flag: first.name,
-            layers: layers.length <= MOST_LAYERS ? 'all' : String(layers[0])
-          } as const
-        ])
-  ];
+  const counts = { moments: logged, scalars: !logged || scalars.step.length > 0 };
+  const views = reportViews(
+    stream => counts[stream as keyof typeof counts] ?? true,
+    first === undefined ? [] : [first.name]
+  );
+  return layers.length <= MOST_LAYERS
+    ? views
+    : views.map(view =>
+        'layers' in view && view.layers === 'all' ? { ...view, layers: String(layers[0]) } : view
+      );
 }

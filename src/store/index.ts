@@ -4,6 +4,7 @@ export * from './moment-source';
 export * from './moment-store';
 export * from './recorded-run';
 export * from './row-moments';
+export * from './row-store';
 export * from './run-link';
 export * from './runs';
 export * from './scalar-store';

@@ -2,12 +2,15 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { HubConnection, type HubEvent, type IHubConnectionOptions } from '../client/hub-connection';
 import { BIT_CAUGHT_UP, type IFrame } from '../protocol/frame';
 import { frameTable } from '../protocol/frame-table';
+import { STREAMS } from '../protocol/streams.generated';
+import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
 import { LiveMoments } from './live-moments';
 import { MomentStore } from './moment-store';
+import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import type { ServerMoments } from './server-moments';
@@ -21,7 +24,7 @@ import type {
   SourceChange,
   StepsQuery
 } from './source';
-import { StoreError } from './store-error';
+import { StoreError, noStream } from './store-error';
 import { tensorRows } from './tensor-rows';
 import { TensorStore } from './tensor-store';
 
@@ -33,9 +36,9 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   name?: string;
   /** What its views tell one another; a link of its own when absent. */
   link?: RunLink;
-  /** Bytes of tensors to keep; 128 MiB when absent. */
+  /** Bytes of tensors to keep; as the stream's policy says when absent. */
   tensorBytes?: number;
-  /** Bytes of scalars to keep; 64 MiB when absent. */
+  /** Bytes of scalars to keep; as the stream's policy says when absent. */
   scalarBytes?: number;
   /** Rows of statistics to keep; 1.5 million when absent. */
   momentRows?: number;
@@ -43,7 +46,8 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   recording?: ServerMoments;
 }
 
-const MIB = 1 << 20;
+/** Takes a frame's rows in: first and last step, or null when nothing was new. */
+type Append = (frame: IFrame, again: boolean) => [number, number] | null;
 
 /** A run that is going on: what its hub sends, kept in bounded memory. */
 export class LiveRun implements IRunSource {
@@ -51,8 +55,8 @@ export class LiveRun implements IRunSource {
     this.link = options.link ?? new RunLink();
     this._id = options.id ?? '';
     this._name = options.name ?? options.id ?? '';
-    this.tensorStore = new TensorStore(options.tensorBytes ?? 128 * MIB);
-    this.scalarStore = new ScalarStore(options.scalarBytes ?? 64 * MIB);
+    this.tensorStore = new TensorStore(options.tensorBytes ?? pageBytes(STREAMS.tensors));
+    this.scalarStore = new ScalarStore(options.scalarBytes ?? pageBytes(STREAMS.scalars));
     this.moments = new LiveMoments(new MomentStore(options.momentRows), options.recording ?? null);
     this.gate = new ChangeGate(change => this._changed.emit(change));
     this.hub = new HubConnection(options);
@@ -108,7 +112,8 @@ export class LiveRun implements IRunSource {
 
   /** Bytes kept now. */
   get bytes(): number {
-    return this.tensorStore.bytes + this.scalarStore.bytes + this.moments.bytes;
+    const others = [...this.rowStores.values()].reduce((sum, store) => sum + store.bytes, 0);
+    return this.tensorStore.bytes + this.scalarStore.bytes + this.moments.bytes + others;
   }
 
   async steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {
@@ -126,6 +131,15 @@ export class LiveRun implements IRunSource {
 
   async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
     return this.alive().scalarStore.columns(names);
+  }
+
+  async table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows> {
+    signal?.throwIfAborted();
+    const info = this.alive().hub.streams.get(stream);
+    if (info === undefined || Object.hasOwn(STREAMS, stream)) {
+      throw noStream(stream, this.hub.streams.keys());
+    }
+    return (this.rowStores.get(stream) ?? new RowStore(info)).rows(query);
   }
 
   async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
@@ -148,6 +162,7 @@ export class LiveRun implements IRunSource {
     this.gate.dispose();
     this.tensorStore.clear();
     this.scalarStore.clear();
+    this.rowStores.clear();
     this.moments.dispose();
   }
 
@@ -194,6 +209,7 @@ export class LiveRun implements IRunSource {
         this.scalarStore.clear();
         this.moments.clear();
         this.auditLog.clear();
+        this.rowStores.clear();
         this._status = null;
       }
     }
@@ -205,20 +221,9 @@ export class LiveRun implements IRunSource {
 
   private onFrame(frame: IFrame): void {
     let span: [number, number] | null = null;
-    const caughtUp = (frame.bits & BIT_CAUGHT_UP) !== 0;
+    const again = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
-      if (frame.stream === 'tensors') {
-        const rows = tensorRows(frameTable(frame));
-        rows.forEach(row => this.tensorStore.add(row));
-        const steps = rows.map(row => row.step);
-        span = rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
-      } else if (frame.stream === 'scalars') {
-        span = this.scalarStore.append(frameTable(frame), this.again && caughtUp);
-      } else if (frame.stream === 'moments') {
-        span = this.moments.append(frameTable(frame), frame.step, this.again && caughtUp);
-      } else if (frame.stream === 'audit') {
-        span = this.auditLog.append(frameTable(frame));
-      }
+      span = (this.stores[frame.stream] ?? this.appendRows)(frame, again);
     } catch (error) {
       if (!(error instanceof ProtocolError)) {
         throw error;
@@ -229,6 +234,18 @@ export class LiveRun implements IRunSource {
       this.gate.note(frame.stream, ...span);
     }
   }
+
+  /** Take in rows of a stream that has no store of its own. */
+  private readonly appendRows: Append = (frame, again) => {
+    const table = frameTable(frame, this.hub.streams);
+    const info = this.hub.streams.get(frame.stream);
+    let store = this.rowStores.get(frame.stream);
+    if (store === undefined && info !== undefined) {
+      store = new RowStore(info);
+      this.rowStores.set(frame.stream, store);
+    }
+    return store?.append(table, again) ?? null;
+  };
 
   private warnings(): string[] {
     const warnings: string[] = [];
@@ -254,6 +271,19 @@ export class LiveRun implements IRunSource {
   private readonly hub: HubConnection;
   private readonly gate: ChangeGate;
   private readonly auditLog = new AuditLog();
+  /** Streams that are kept for what their views ask; every other one is kept row by row. */
+  private readonly stores: Readonly<Partial<Record<string, Append>>> = {
+    tensors: frame => {
+      const rows = tensorRows(frameTable(frame));
+      rows.forEach(row => this.tensorStore.add(row));
+      const steps = rows.map(row => row.step);
+      return rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
+    },
+    scalars: (frame, again) => this.scalarStore.append(frameTable(frame), again),
+    moments: (frame, again) => this.moments.append(frameTable(frame), frame.step, again),
+    audit: frame => this.auditLog.append(frameTable(frame))
+  };
+  private readonly rowStores = new Map<string, RowStore>();
   private readonly tensorStore: TensorStore;
   private readonly scalarStore: ScalarStore;
   private _id: string;

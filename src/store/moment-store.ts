@@ -1,11 +1,13 @@
 import type { StreamTable } from '../protocol/frame-table';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
+import { pageBytes } from '../protocol/streams';
+import { STREAMS } from '../protocol/streams.generated';
 import { joinRows, MomentColumns, MOMENT_ROW_BYTES, type MomentRow } from './moment-columns';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
 import { thinSteps } from './moment-thinning';
 
 /** Rows that are kept when nobody says otherwise. */
-export const MOMENT_ROWS = 1_500_000;
+export const MOMENT_ROWS = Math.floor(pageBytes(STREAMS.moments) / MOMENT_ROW_BYTES);
 
 interface IStat {
   readonly columns: MomentColumns;

@@ -2,9 +2,12 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail, ITensorIndex } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
+import { pageBytes, readableStreams } from '../protocol/streams';
+import { STREAMS } from '../protocol/streams.generated';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { rangesText } from '../protocol/ranges';
 import { RowCache } from './row-cache';
+import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import { ServerMoments } from './server-moments';
@@ -18,12 +21,12 @@ import type {
   SourceChange,
   StepsQuery
 } from './source';
-import { StoreError, storeError } from './store-error';
+import { StoreError, noStream, storeError } from './store-error';
 import { compareRows, tensorRows } from './tensor-rows';
 
 /** Bounds of a recorded run in the browser. */
 export interface IRecordedRunOptions {
-  /** Bytes of tensors to keep; 128 MiB when absent. */
+  /** Bytes of tensors to keep; as the stream's policy says when absent. */
   cacheBytes?: number;
   /** Bytes that one answer may have; beyond, the server thins steps out. 32 MiB when absent. */
   limitBytes?: number;
@@ -48,7 +51,7 @@ export class RecordedRun implements IRunSource {
     private readonly options: IRecordedRunOptions = {}
   ) {
     this.link = options.link ?? new RunLink();
-    this.answers = new RowCache(options.cacheBytes ?? 128 * MIB, sizeOf);
+    this.answers = new RowCache(options.cacheBytes ?? pageBytes(STREAMS.tensors), sizeOf);
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
@@ -125,6 +128,27 @@ export class RecordedRun implements IRunSource {
     });
   }
 
+  table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
+    return this.guarded(async () => {
+      const streams = readableStreams(this.hello.streams);
+      const info = streams.get(stream);
+      if (info === undefined || Object.hasOwn(STREAMS, stream)) {
+        throw noStream(stream, streams.keys());
+      }
+      const { steps, where } = query;
+      const asked = {
+        first: steps?.[0],
+        last: steps?.[1],
+        where,
+        limitBytes: this.options.limitBytes ?? 32 * MIB
+      };
+      const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
+      const store = new RowStore(info);
+      store.append(streamTable(stream, bytes, streams), false);
+      return { ...store.rows(query), sampledEvery };
+    });
+  }
+
   configure(): Promise<Configured> {
     return Promise.reject(
       new StoreError(
@@ -183,7 +207,7 @@ export class RecordedRun implements IRunSource {
   }
 
   private async loadScalars(): Promise<ScalarStore> {
-    const store = new ScalarStore(64 * MIB);
+    const store = new ScalarStore(pageBytes(STREAMS.scalars));
     const { bytes } = await this.api.stream(this.id, 'scalars');
     store.append(streamTable('scalars', bytes), false);
     return store;

@@ -2,6 +2,7 @@ import type { ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
 import type { IMomentSource } from './moment-source';
+import type { IRowsQuery, IStreamRows } from './row-store';
 import type { RunLink } from './run-link';
 
 /** How a source stands to its run, as the user is told. */
@@ -145,6 +146,8 @@ export interface IRunSource {
   shapeOf(flag: string): Promise<ITensorShape>;
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
+  /** Rows of a stream that has no method of its own, by its name in `hello.streams`. */
+  table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
   /**
    * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
    * Rejects with the hub's typed error.

@@ -1,5 +1,6 @@
 import { ClientError } from '../client/client-error';
 import { ProtocolError } from '../protocol/protocol-error';
+import { STREAMS } from '../protocol/streams.generated';
 
 /** Why a source could not answer. */
 export type StoreErrorCode =
@@ -7,6 +8,8 @@ export type StoreErrorCode =
   | 'disposed'
   /** A recorded run cannot be changed. */
   | 'recorded'
+  /** The run has no such stream, or it is answered by a method of its own. */
+  | 'no-stream'
   /** There is no such run any more. */
   | 'gone'
   /** The server did not answer or refused; `cause` says more. */
@@ -25,6 +28,18 @@ export class StoreError extends Error {
   }
 
   override readonly name = 'StoreError';
+}
+
+/** What a source rejects with when it is asked for rows of a stream that it cannot give. */
+export function noStream(stream: string, known: Iterable<string>): StoreError {
+  const own = Object.keys(STREAMS);
+  const others = [...known].filter(name => !own.includes(name));
+  return new StoreError(
+    'no-stream',
+    own.includes(stream)
+      ? `The rows of ${stream} are asked for by a method of their own.`
+      : `This run has no stream ${stream}. It has ${others.join(', ') || 'none beside those of Megalens'}.`
+  );
 }
 
 /**

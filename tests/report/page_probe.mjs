@@ -91,7 +91,8 @@ async function use(page) {
 }
 
 function control(page, place, label) {
-  return page.locator(`#view-${place} .live`).getByLabel(label, { exact: true }).first();
+  const named = `#view-${place} .jp-MegalensControl:has(> span:text-is("${label}"))`;
+  return page.locator(`${named} select, ${named} input`).first();
 }
 
 async function tipAt(page, stage, x, y) {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from explored_run import BAD, BAD_STEP, moment_row, values_of_tensor, write_explored_run
+from explored_run import BAD, BAD_STEP, SPIKE_STEP, moment_row, values_of_tensor, write_explored_run
 from recorded_run import RUN_ID, write, write_run
 
 from megalens.client import open_run
@@ -54,6 +54,27 @@ def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
     assert "layer 1, step" in cells or "layer 2, step" in cells
     assert bars.startswith("layer ")
     assert "mlp" in bars
+
+
+def test_rows_are_grouped_filtered_and_put_in_order_with_no_network(run, tmp_path):
+    views = [{"view": "moments"}, {"view": "moments", "kind": "table"}]
+    page = write_report(run, tmp_path / "report.html", views)
+    row, by_value = "#view-1 tbody tr:first-child", "#view-1 th:nth-child(3) button"
+    done = [
+        ["choose", 0, "By", "family"],
+        ["until", "#view-0 .jp-MegalensView-title", "Gradient L2 by family"],
+        ["choose", 0, "Statistic", "kurtosis"],
+        ["until", "#view-0 .jp-MegalensView-title", "Gradient kurtosis by family"],
+        ["click", by_value],
+        ["click", by_value],
+        ["until", f"{row} td:nth-child(2)", f"^{SPIKE_STEP}$"],
+        ["press", 1, "More"],
+        ["write", 1, "Layers", "1"],
+        ["until", "#view-1:has(tbody tr:nth-child(40):last-child)", "Gradient L2 by layer"],
+    ]
+    found = probe(page, "--do", json.dumps(done))
+    assert (found["requests"], found["messages"]) == ([], [])
+    assert len(found["did"]) == len(done)
 
 
 def test_the_page_is_readable_without_its_script(page):

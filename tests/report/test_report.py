@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 from recorded_run import RUN_ID, values_of, write_run
 
@@ -56,11 +57,38 @@ def test_a_page_is_live_in_a_browser_with_no_network_and_asks_for_nothing(page):
     scalars, cell, lines, block = found["tips"]
     assert re.match(r"step \d+\n", scalars)
     assert "layer 4" in lines
-    assert re.match(r"layer \d, step \d+\nvalue", block)
+    assert re.match(r"step \d+\nlayer \d\n\d", block)
     tip = re.fullmatch(r"layer (\d)\nvalue\n(.+)\nposition\n(\d+)(?: “.”)?\ntile\n(\d+)\nstep\n30", cell)
     layer, position, tile = int(tip[1]), int(tip[3]), int(tip[4])
     expected = float(values_of(30, layer)[0, position, tile])
     assert float(tip[2].replace("−", "-")) == pytest.approx(expected, rel=5e-3)
+
+
+def test_a_page_answers_what_its_views_hold_and_says_what_it_does_not(page):
+    state = ".jp-MegalensState"
+    done = [
+        ["hover", 2, 0.5, 0.4],
+        ["until", "#view-3:has(.jp-MegalensLinked)", "maximum"],
+        ["choose", 2, "Statistic", "mean"],
+        ["until", "#view-2 .jp-MegalensView-title", "mean of layers 1 to 4"],
+        ["write", 1, "Layers", "2"],
+        ["until", "#view-1 .jp-MegalensView-title", "layer 2, step 30"],
+        ["choose", 1, "Flag", "Queries, keys and values"],
+        ["until", f"#view-1 {state}", "does not hold these rows of Queries, keys and values"],
+        ["color", "#view-3 .role-axis-label text"],
+        ["dark"],
+        ["until", "#view-3:has(text[fill='#a3abb3'])", "maximum"],
+        ["color", "#view-3 .role-axis-label text"],
+    ]
+    found = probe(page, "--do", json.dumps(done))
+    assert (found["requests"], found["messages"]) == ([], [])
+    assert len(found["did"]) == len(done)
+    step, *layers = re.findall(r"(?:step|layer) \d+", found["did"][0])
+    tip = dict(zip(layers, map(float, re.findall(r"\n(\d\.\d+)", found["did"][0])), strict=True))
+    for layer in range(1, 5):
+        values = values_of(int(step.split()[1]), layer).astype(float)
+        assert tip[f"layer {layer}"] == pytest.approx(float(np.sqrt((values**2).mean())), rel=1e-7)
+    assert found["did"][8] != found["did"][-1]
 
 
 def test_a_page_is_live_on_a_dark_screen_as_well(page):

@@ -99,13 +99,13 @@ def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run)
     [
         (
             {"stat": "dgrad"},
-            "Activation gradients were not logged in this run; there are activations, gradients",
+            "Activation gradients were not logged in this run; there are parameters, gradients",
         ),
         ({"stat": "activation"}, "would hold both inputs and outputs of modules"),
         ({"where": {"layer": 77}}, "No tensor of this run matches the filter"),
-        ({"kind": "layers", "where": {"name": "embedding"}}, "No tensor of a layer matches the filter"),
+        ({"kind": "layers", "where": {"name": "embedding"}}, "Nothing here lies in layers"),
         ({"pattern": "(", "by": "capture"}, "no regular expression"),
-        ({"by": "capture"}, "give one such as"),
+        ({"by": "capture"}, "needs a pattern, such as"),
         ({"ratio": "gain"}, "Choose activation or dgrad"),
     ],
 )

@@ -214,7 +214,7 @@ def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
     bundle = run.heatmap("HiddenStates")._repr_mimebundle_()
     assert "This run holds no train step of Layer output." in bundle["text/html"]
     unknown = run.heatmap("NoSuchFlag")._repr_mimebundle_()
-    assert "no flag &#x27;NoSuchFlag&#x27;" in unknown["text/html"]
+    assert "This model has no NoSuchFlag." in unknown["text/html"]
 
 
 def test_the_run_in_the_notebook_is_the_run_with_views(run):
@@ -234,3 +234,59 @@ def test_neither_ipywidgets_nor_the_painter_is_loaded_before_a_view_is_made():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_any_view_is_made_by_its_name(run):
+    assert run.view("heatmap", flag="MLP1_mat_mul", pass_="backward").options == (
+        run.heatmap("MLP1_mat_mul", pass_="backward").options
+    )
+    assert run.view("moments", stat="kurtosis").options == run.explore(stat="kurtosis").options
+    with pytest.raises(WidgetError, match="no option 'colour'"):
+        run.view("scalars", colour="red")
+
+
+def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(run):
+    widget = run.view("weight_norms", relative=True)
+    assert widget.options == {"view": "weight_norms", "relative": True}
+    assert widget.relative is True
+    bundle = widget._repr_mimebundle_()
+    assert bundle[VIEW_MIME]["options"] == widget.options
+    assert bundle[VIEW_MIME]["run"]["id"] == RUN_ID
+    assert bundle["text/plain"] == "OtherView(gpt-demo: view='weight_norms', relative=True)"
+    widget.set_state({"options": {"view": "weight_norms", "relative": False}})
+    assert widget.relative is False
+    with pytest.raises(AttributeError):
+        widget.colour  # noqa: B018
+    with pytest.raises(WidgetError, match="names must be what JSON can hold, got"):
+        run.view("weight_norms", names={1, 2})
+
+
+def test_help_and_completion_show_every_argument_with_its_type():
+    from megalens.notebook import NotebookRun
+
+    shown = inspect.signature(NotebookRun.heatmap)
+    assert str(shown.parameters["layers"]) == "layers: 'Layers' = '1'"
+    assert shown.parameters["scale"].annotation == "Literal['shared', 'own']"
+    assert shown.parameters["flag"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert shown.parameters["step"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert [
+        name
+        for name, p in inspect.signature(NotebookRun.explore).parameters.items()
+        if p.kind is not p.KEYWORD_ONLY
+    ] == [
+        "self",
+        "stat",
+        "statistic",
+        "kind",
+    ]
+    for method in (
+        NotebookRun.heatmap,
+        NotebookRun.trend,
+        NotebookRun.scalars_view,
+        NotebookRun.history,
+        NotebookRun.explore,
+    ):
+        text = inspect.getdoc(method)
+        for name in inspect.signature(method).parameters:
+            assert name == "self" or f"\n{name} : " in text
+        assert "WidgetError" in text

@@ -115,6 +115,10 @@ export class SyntheticRun implements IRunSource {
     };
   }
 
+  table(): ReturnType<IRunSource['table']> {
+    return Promise.reject(new Error('this run has no other streams'));
+  }
+
   configure(_patch: ConfigPatch): Promise<Configured> {
     return Promise.reject(new Error('The synthetic run takes no settings.'));
   }

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ...protocol import Streams
 from ..errors import ClientError
 from ..query import Query
 from ..run import Run
@@ -66,7 +67,7 @@ class RunAnswers:
 
     def stream(self, name: str, query: Mapping[str, str]) -> Selection:
         """Return rows of a stream; ``query`` is that of :meth:`StreamQuery.of_texts`."""
-        asked = StreamQuery.of_texts(name, query, self._limit_bytes)
+        asked = StreamQuery.of_texts(self._rows.streams, name, query, self._limit_bytes)
         return read_selection(self._rows, asked, self._cancelled)
 
     def moments_index(self) -> dict[str, Any]:
@@ -113,6 +114,10 @@ class _Received:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+
+    @property
+    def streams(self) -> Streams:
+        return self._run._streams
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None

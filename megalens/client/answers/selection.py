@@ -11,20 +11,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...protocol import stream_schema
+from ...protocol import STREAMS, Stream, Streams, stream_schema
 from ..errors import ClientError
 from ..query import Query
 from .stream_query import StreamQuery
 
 __all__ = ["NoRows", "Selection", "StreamRows", "read_selection", "tensor_index"]
 
-# What a row costs beside its values: the other columns, their offsets and validity.
-_ROW_BYTES = {"tensors": 160, "moments": 256, "scalars": 64, "audit": 256}
 _ENVELOPE_BYTES = 8192
 
 
 class StreamRows(Protocol):
     """Where the rows of a run lie: a :class:`RunFolder`, the memory of a live run, or nowhere."""
+
+    @property
+    def streams(self) -> Streams:
+        """The streams that the run may have."""
+        ...
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
@@ -35,6 +38,8 @@ class StreamRows(Protocol):
 
 class NoRows:
     """A run that has statistics and nothing else."""
+
+    streams = STREAMS
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
@@ -81,10 +86,9 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
     kept = steps[::-1][::every][::-1]
     if every > 1:
         query = replace(query, first=int(kept[0]), last=int(kept[-1]))
-    schema = stream_schema(stream)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        for batch in rows.batches(stream, query):
+    with pa.ipc.new_stream(sink, stream.schema) as writer:
+        for batch in rows.batches(stream.name, query):
             _check(cancelled)
             if every > 1:
                 batch = batch.filter(pc.is_in(batch.column("step"), pa.array(kept, pa.int64())))
@@ -147,16 +151,19 @@ def _distinct(pieces: list[pa.Table], columns: list[str]) -> pa.Table:
     return pa.concat_tables(pieces).group_by(columns).aggregate([])
 
 
-def _step_sizes(rows: StreamRows, stream: str, query: Query, cancelled: threading.Event) -> tuple[Any, Any]:
+def _step_sizes(
+    rows: StreamRows, stream: Stream, query: Query, cancelled: threading.Event
+) -> tuple[Any, Any]:
     """Return the distinct steps, ascending, and the bytes of each."""
     steps: list[Any] = []
     sizes: list[Any] = []
-    columns = ["step", "shape"] if stream == "tensors" else ["step"]
-    for batch in rows.batches(stream, query, columns):
+    policy = stream.policy
+    columns = ["step"] if policy.shape is None else ["step", policy.shape]
+    for batch in rows.batches(stream.name, query, columns):
         _check(cancelled)
         step = batch.column(0).to_numpy()
-        size = np.full(len(step), float(_ROW_BYTES[stream]))
-        if stream == "tensors":
+        size = np.full(len(step), float(policy.row_bytes))
+        if policy.shape is not None:
             size += 4.0 * _entries(batch.column(1))
         distinct, where = np.unique(step, return_inverse=True)
         steps.append(distinct)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...protocol import STREAM_NAMES, read_ranges
+import pyarrow as pa
+
+from ...protocol import Stream, Streams, read_ranges
 from ..errors import ClientError
 from ..query import Query
 
 __all__ = ["StreamQuery"]
 
-_TENSORS = frozenset({"flag", "part", "layers", "phase", "pass", "rank", "measured"})
-_ALL = frozenset({"first", "last", "limit_bytes"})
+# What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
+_PARAMETERS = {"equal": "{}", "equal_or_lowest": "{}", "ranges": "{}s", "newest_finite": "measured"}
+_ALL = frozenset({"where", "first", "last", "limit_bytes"})
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,8 @@ class StreamQuery:
 
     Attributes
     ----------
-    stream : str
-        Its name.
+    stream : Stream
+        The stream.
     query : Query
         Which rows.
     limit_bytes : int
@@ -31,22 +35,24 @@ class StreamQuery:
         Of each layer only the rows of the lowest rank that has it.
     """
 
-    stream: str
+    stream: Stream
     query: Query
     limit_bytes: int
     lowest: bool
 
     @classmethod
-    def of_texts(cls, stream: str, texts: Mapping[str, str], most_bytes: int) -> StreamQuery:
+    def of_texts(cls, streams: Streams, name: str, texts: Mapping[str, str], most_bytes: int) -> StreamQuery:
         """Check a request.
 
         Parameters
         ----------
-        stream : str
+        streams : Streams
+            The streams that the run may have.
+        name : str
             The stream that is asked.
         texts : mapping
-            ``flag``, ``part``, ``layers``, ``phase``, ``pass``, ``rank`` (a number or ``lowest``) and ``measured`` of tensors; ``first``, ``last`` and
-            ``limit_bytes`` of every stream.
+            The columns that the stream's policy lets be asked for; ``where`` (a JSON object of further ones), ``first``, ``last`` and ``limit_bytes`` of
+            every stream.
         most_bytes : int
             Bound of ``limit_bytes``.
 
@@ -55,16 +61,18 @@ class StreamQuery:
         ClientError
             ``not-found`` for a stream that there is not, ``bad-parameter`` naming what is at fault.
         """
-        if stream not in STREAM_NAMES:
-            known = ", ".join(STREAM_NAMES)
+        if name not in streams:
+            known = ", ".join(streams)
             raise ClientError(
-                f"There is no stream {stream!r:.100}. The streams are {known}.",
+                f"There is no stream {name!r:.100}. The streams are {known}.",
                 code="not-found",
                 field="stream",
             )
-        for name in texts:
-            if name not in _ALL and not (stream == "tensors" and name in _TENSORS):
-                raise _bad(name[:100], f"The stream {stream} cannot be asked for {name!r:.100}.")
+        stream = streams[name]
+        columns = {_PARAMETERS[how].format(column) for column, how in stream.policy.ask.items()}
+        for asked in texts:
+            if asked not in _ALL and asked not in columns:
+                raise _bad(asked[:100], f"The stream {name} cannot be asked for {asked!r:.100}.")
         first, last, limit = (_integer(texts, name) for name in ("first", "last", "limit_bytes"))
         if limit is not None and limit < 1:
             raise _bad("limit_bytes", "limit_bytes must be a whole number from 1.")
@@ -87,8 +95,28 @@ class StreamQuery:
             query,
             layers=read_ranges(texts.get("layers"), "layers"),
             measured=texts.get("measured") == "true",
+            where=_where(texts.get("where", "{}"), stream),
         )
         return cls(stream, query, most_bytes if limit is None else min(limit, most_bytes), lowest)
+
+
+def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:
+    """Return the columns that a stream is asked for by, and what they must equal."""
+    try:
+        where = json.loads(text)
+    except (ValueError, RecursionError):
+        where = None
+    if not isinstance(where, dict):
+        raise _bad("where", f"where must be a JSON object, and {text!r:.100} came.")
+    for column, value in where.items():
+        if stream.policy.ask.get(column) != "equal":
+            raise _bad("where", f"The stream {stream.name} cannot be asked for {column!r:.100}.")
+        text_wanted = pa.types.is_string(stream.schema.field(column).type)
+        fits = isinstance(value, str) if text_wanted else type(value) is int and abs(value) < 2**53
+        if not fits:
+            kind = "text" if text_wanted else "a whole number"
+            raise _bad("where", f"{column} must be {kind}, and {value!r:.50} came.")
+    return tuple(where.items())
 
 
 def _integer(texts: Mapping[str, str], name: str) -> int | None:

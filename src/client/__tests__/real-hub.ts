@@ -8,6 +8,7 @@ import {
   decodeMessage,
   encodeFrame,
   encodeMessage,
+  readableStreams,
   type Announce,
   type Configure,
   type Message
@@ -194,9 +195,21 @@ export class Road {
 }
 
 /** What a producer of these tests announces. */
-export function announcement(): Announce {
-  const text = readFileSync(join(ROOT, 'protocol/fixtures/messages/announce.json'), 'utf8');
+export function announcement(fixture = 'announce'): Announce {
+  const text = readFileSync(join(ROOT, `protocol/fixtures/messages/${fixture}.json`), 'utf8');
   return decodeMessage(text, ['announce']);
+}
+
+/** Two rows of a stream that this version does not know, as `announce-streams.json` declares it; the second is infinite at step 5. */
+export function normsFrame(step: number): Uint8Array {
+  const value = [step, step === 5 ? Infinity : step + 0.5];
+  const row = { step: [step, step], name: ['embedding', 'lm_head'], value };
+  return encodeFrame(
+    'weight_norms',
+    row,
+    { step },
+    readableStreams(announcement('announce-streams').streams)
+  );
 }
 
 /** One loss. */

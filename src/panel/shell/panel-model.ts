@@ -1,6 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
-import { viewInfo, viewInfos } from '../../protocol/view-info';
+import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunEntry, IRunLease, IViewReference } from '../../tokens';
@@ -244,17 +244,7 @@ export class PanelModel {
     }
     const files = this.runs.chosen?.kind === 'statistics';
     const fits = (stream: string): boolean => (files ? stream === 'moments' : hasRows(open, stream));
-    const chosen = viewInfos()
-      .filter(({ report, needs }) => report !== undefined && needs.streams.every(fits))
-      .sort((a, b) => (a.report?.order ?? 0) - (b.report?.order ?? 0))
-      .map(({ name, report, needs }) => ({ flag: needs.flag, options: { view: name, ...report?.options } }));
-    const once = chosen.filter(({ flag }) => !flag).map(({ options }) => options as ViewOptions);
-    const each = chosen.filter(({ flag }) => flag);
-    const flags = Object.keys(open.trace.config.flags).slice(0, 3);
-    return [
-      ...once,
-      ...flags.flatMap(flag => each.map(({ options }) => ({ ...options, flag }) as ViewOptions))
-    ];
+    return reportViews(fits, Object.keys(open.trace.config.flags).slice(0, 3));
   }
 
   /** Python that does in a cell what the panel shows. */

@@ -1,14 +1,6 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  STREAMS,
-  decodeFrame,
-  decodeMessage,
-  encodeFrame,
-  encodeMessage,
-  frameTable,
-  isKnownStream
-} from '..';
+import { STREAMS, decodeFrame, decodeMessage, encodeFrame, encodeMessage, frameTable } from '..';
 
 const fixtures = join(__dirname, '../../../protocol/fixtures');
 const frames = readdirSync(join(fixtures, 'frames')).filter(name => name.endsWith('.frame'));
@@ -56,9 +48,6 @@ describe('golden frames', () => {
 
   it.each(frames)('%s comes back the same after encoding it here', name => {
     const frame = decodeFrame(readFrame(name));
-    if (!isKnownStream(frame.stream)) {
-      throw new Error(`no stream ${frame.stream}`);
-    }
     const columns = frameTable(frame).toColumns();
     const again = encodeFrame(frame.stream, columns, frame);
     expect(rowsOf(again)).toEqual(rowsOf(readFrame(name)));

@@ -1,7 +1,7 @@
 /** @jest-environment node */
 import { execFileSync } from 'child_process';
 import { buildSync } from 'esbuild';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'fs';
 import { tmpdir } from 'os';
 import { join, resolve } from 'path';
 import { groupMoments } from '../../aggregate';
@@ -97,7 +97,7 @@ describe('code for arquero', () => {
   const folder = mkdtempSync(join(tmpdir(), 'megalens-arquero-'));
   afterAll(() => rmSync(folder, { recursive: true }));
 
-  it('gives in Node the table that the explorer shows, whatever was chosen', async () => {
+  beforeAll(() => {
     const room = join(folder, 'node_modules/megalens');
     mkdirSync(room, { recursive: true });
     for (const name of ['arquero', 'acorn', '@uwdata']) {
@@ -116,6 +116,21 @@ describe('code for arquero', () => {
       outfile: join(room, 'aggregate.mjs')
     });
     writeFileSync(join(folder, 'moments.arrows'), arrowOf(ROWS));
+  });
+
+  const node = (file: string): string =>
+    execFileSync(process.execPath, [file], { cwd: folder, maxBuffer: 1 << 28 }).toString();
+
+  it('runs as the documentation says', () => {
+    const code = /```ts\n([^]*?)```/.exec(readFileSync('docs/statistics.md', 'utf8'))?.[1] ?? '';
+    writeFileSync(join(folder, 'documented.mjs'), code);
+    const [head, first, ...rest] = node('documented.mjs').trim().split('\n');
+    expect(head).toBe('layer,step,rms,kurtosis,off');
+    expect(first).toMatch(/^0,1,[\d.]+,[\d.]+,0$/);
+    expect(rest).toHaveLength(47);
+  });
+
+  it('gives in Node the table that the explorer shows, whatever was chosen', async () => {
     const codes = await Promise.all(CASES.map(options => toArquero(full(options))));
     codes.forEach((code, at) =>
       writeFileSync(join(folder, `case-${at}.mjs`), `${code}\nexport default table.objects();\n`)
@@ -129,7 +144,7 @@ describe('code for arquero', () => {
        const plain = (_, value) => typeof value === 'number' && !Number.isFinite(value) ? { is: String(value) } : value;
        process.stdout.write(JSON.stringify(all, plain));`
     );
-    const said = execFileSync(process.execPath, ['all.mjs'], { cwd: folder, maxBuffer: 1 << 28 }).toString();
+    const said = node('all.mjs');
     const numbers = (_: string, value: { is?: string } | null): unknown =>
       value !== null && typeof value === 'object' && typeof value.is === 'string' ? Number(value.is) : value;
     const found = JSON.parse(said, numbers) as object[][];

@@ -81,6 +81,38 @@ describe('other kinds', () => {
     expect(page.text('tbody tr')).toMatch(/^1\d/);
     await expect(page.view?.toSVG()).rejects.toThrow('A table has no picture');
   });
+
+  it('derives columns and filters rows of a table by what a person writes, and names the place of what it refuses', async () => {
+    page.run.log(...grads(2, 60));
+    await page.show({
+      kind: 'table',
+      statistic: 'std',
+      by: ['layer'],
+      derive: 'share = d.value / op.max(d.value)',
+      filter: 'd.layer === 1 && d.step > 50'
+    });
+    expect(page.text('thead tr')).toMatch(/share$/);
+    expect(document.querySelectorAll('tbody tr')).toHaveLength(10);
+    page.button('share').click();
+    expect(page.text('tbody tr td:last-child')).toBe('1');
+    expect(page.caption()).not.toContain('left out here');
+    await page.view?.update({ filter: 'd.layer === globalThis' } as Partial<ViewOptions>);
+    expect(page.state()).toContain('The filter cannot have ‘globalThis’ at character 13');
+    await page.click('Clear derived columns');
+    expect(document.querySelectorAll('tbody tr')).toHaveLength(100);
+  });
+
+  it('offers the table as code for arquero beside the code for Python', async () => {
+    page.run.log(...grads(2, 5));
+    const copied = new Promise<string>(resolve =>
+      Object.assign(navigator, { clipboard: { writeText: async (text: string) => resolve(text) } })
+    );
+    await page.show({ statistic: 'kurtosis', by: ['layer'] });
+    document.querySelector<HTMLButtonElement>('[aria-label="More actions"]')?.click();
+    await page.click('Copy as arquero');
+    expect(await copied).toContain("import { aq, moments } from 'megalens/aggregate';");
+    expect(await copied).toContain('value: moments.kurtosis()');
+  });
 });
 
 describe('comparing runs', () => {

@@ -2,7 +2,8 @@ import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
 import { lineColors } from '../moments/colors';
 import { compareLines } from '../moments/compare';
-import { groupsCsv, rowFilter, rowsCsv } from '../moments/csv';
+import { rowFilter, rowsCsv } from '../moments/csv';
+import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../moments/detail';
 import type { IMomentLine } from '../moments/line';
 import { cellsOf } from '../moments/map-cells';
@@ -62,7 +63,7 @@ function lineOf(x: number[], value: number[], key: MomentKey = [], run = 0): IMo
 
 it('writes groups and rows with all their digits, and names with commas in quotes', async () => {
   const groups = groupsOf([[0.1, NaN]], [['a,"b"', 3]], { 1: 2 });
-  expect(groupsCsv(groups, ['name', 'layer'], 'l2')).toBe(
+  expect(tableCsv(groupTable(groups, ['name', 'layer']), { value: 'l2' })).toBe(
     'name,layer,step,samples,l2,count,nonfinite,error\n"a,""b""",3,1,10,0.1,5,0,0\n"a,""b""",3,2,20,nan,0,2,0\n'
   );
   const moments = new MemoryMoments();

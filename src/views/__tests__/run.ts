@@ -96,6 +96,10 @@ export class MemoryRun implements IRunSource {
     });
   }
 
+  table(): ReturnType<IRunSource['table']> {
+    return Promise.reject(new Error('this run has no other streams'));
+  }
+
   configure(patch: ConfigPatch): Promise<Configured> {
     this.patches.push(patch);
     return Promise.resolve({ type: 'configured', id: '1', applied: true, step: 1, config: { flags: {} } });

@@ -24,6 +24,7 @@ import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { readStep } from './read-step';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
+import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
 
 /** Trace point that carries the texts of positions. */
@@ -230,17 +231,10 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   private _scaleControl(): Control {
-    return {
-      kind: 'select',
-      id: 'scale',
-      label: this.t('Scale'),
-      value: this.options.scale,
-      options: [
-        { value: 'shared', text: this.t('shared') },
-        { value: 'own', text: this.t('own') }
-      ],
-      change: value => this.choose({ scale: value === 'own' ? 'own' : 'shared' })
-    };
+    const words = { shared: this.t('shared'), own: this.t('own') };
+    return selectControl('scale', this.t('Scale'), this.options.scale, words, scale =>
+      this.choose({ scale })
+    );
   }
 
   private _cellOf(

@@ -31,7 +31,7 @@ export class HistoryMap extends TrendView {
     this.env.place();
   }
 
-  pinned(): IMark | null {
+  override pinned(): IMark | null {
     const { _choice: choice } = this;
     return choice && this.series.some(each => each.layer === choice.layer)
       ? this.markOf(choice.step, choice.layer)
@@ -57,7 +57,7 @@ export class HistoryMap extends TrendView {
     return [...tierWords(result, this.t), ...omissionWords({ sampledEvery: result.sampledEvery }, this.t)];
   }
 
-  clicked(mark: IMark): void {
+  override clicked(mark: IMark): void {
     const { layer, step } = this.pointedBy(mark);
     if (layer !== null && step !== null) {
       this._wanted = { layer, step };

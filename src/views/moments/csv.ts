@@ -1,21 +1,6 @@
 import { nameFilter, readRanges } from '../../aggregate';
 import { parseName } from '../../protocol/tensor-name';
-import type { IMomentFilter, IMomentGroups, IMomentRows, MomentColumn } from '../../store/moment-source';
-
-/** Write groups as comma-separated values, all their digits, with the statistic under its name. */
-export function groupsCsv(groups: IMomentGroups, by: readonly MomentColumn[], statistic: string): string {
-  const head = [...by, 'step', 'samples', statistic, 'count', 'nonfinite', 'error'];
-  const lines = Array.from(groups.step, (step, at) => [
-    ...(groups.keys[groups.group[at] ?? 0] ?? []).map(cell),
-    step,
-    groups.samples[at] ?? -1,
-    number(groups.value[at]),
-    number(groups.count[at]),
-    number(groups.nonFinite[at]),
-    number(groups.error[at])
-  ]);
-  return [head, ...lines].map(line => line.join(',')).join('\n') + '\n';
-}
+import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
 
 /** Say which rows a filter takes: a source may bring more than these. */
 export function rowFilter(rows: IMomentRows, where: IMomentFilter): (at: number) => boolean {

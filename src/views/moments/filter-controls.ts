@@ -3,18 +3,39 @@ import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
 import { isLayerText } from '../shared/layers';
 import type { Control } from '../shared/control';
+import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import type { IControlFacts } from './moment-controls';
 
-const SHOWS = ['raw', 'relative', 'delta', 'percent'] as const;
-const RATIOS = ['none', 'grad_to_param', 'gain'] as const;
-const COMPARES = ['overlay', 'difference', 'ratio'] as const;
 const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
+/** As the options' schema says. */
+const MOST_CHARACTERS = 500;
 const SERIES = [5, 10, 20, 40, 100, 200, 500];
 
 /** The line that folds: which tensors take part, what their numbers are shown beside, and other runs. */
 export function filterControls(facts: IControlFacts, t: Translate): Control[] {
-  return [...whichTensors(facts, t), ...howShown(facts, t), ...otherRuns(facts, t)];
+  return [...whichTensors(facts, t), ...howShown(facts, t), ...tableLines(facts, t), ...otherRuns(facts, t)];
+}
+
+/** What a person writes about a table's columns. */
+function tableLines({ options, choose }: IControlFacts, t: Translate): Control[] {
+  if (options.kind !== 'table') {
+    return [];
+  }
+  const line = (id: 'derive' | 'filter', label: string, suggestions: readonly string[]): Control => ({
+    kind: 'text',
+    id,
+    label,
+    value: options[id] ?? '',
+    suggestions,
+    spaced: true,
+    valid: text => text.length <= MOST_CHARACTERS,
+    change: text => choose({ [id]: text.trim() === '' ? null : text })
+  });
+  return [
+    line('derive', t('Derive'), ['share = d.value / op.max(d.value)', 'moved = d.value - op.lag(d.value)']),
+    line('filter', t('Filter rows'), ['d.value > op.mean(d.value)', 'd.nonfinite > 0'])
+  ];
 }
 
 function whichTensors({ options, names, choose }: IControlFacts, t: Translate): Control[] {
@@ -112,17 +133,6 @@ function whichTensors({ options, names, choose }: IControlFacts, t: Translate): 
 }
 
 function howShown({ options, index, choose }: IControlFacts, t: Translate): Control[] {
-  const shows = {
-    raw: t('as they are'),
-    relative: t('times the first'),
-    delta: t('minus the first'),
-    percent: t('change in %')
-  };
-  const ratios = {
-    none: t('none'),
-    grad_to_param: t('gradient over parameter'),
-    gain: t('gain of a module')
-  };
   const has = (stat: string): boolean =>
     index?.stats.some(each => each.stat === stat && each.rows > 0) ?? false;
   const gains = options.stat === 'activation' || options.stat === 'dgrad';
@@ -130,45 +140,48 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
   const numbers = (known: readonly number[], now: number): number[] =>
     [...new Set([...known, now])].sort((a, b) => a - b);
   return [
-    {
-      kind: 'select',
-      id: 'ratio',
-      label: t('Ratio'),
-      value: options.ratio,
-      options: RATIOS.map(value => ({
+    selectControl(
+      'ratio',
+      t('Ratio'),
+      options.ratio,
+      [
+        { value: 'none', text: t('none') },
+        {
+          value: 'grad_to_param',
+          text: t('gradient over parameter'),
+          disabled: options.ratio !== 'grad_to_param' && !(has('grad') && has('param'))
+        },
+        { value: 'gain', text: t('gain of a module'), disabled: options.ratio !== 'gain' && !gains }
+      ],
+      ratio => choose({ ratio })
+    ),
+    selectControl(
+      'show',
+      t('Values'),
+      options.show,
+      {
+        raw: t('as they are'),
+        relative: t('times the first'),
+        delta: t('minus the first'),
+        percent: t('change in %')
+      },
+      show => choose({ show })
+    ),
+    selectControl(
+      'smoothing',
+      t('Smoothing'),
+      options.smoothing,
+      numbers(SMOOTHINGS, options.smoothing).map(value => ({
         value,
-        text: ratios[value],
-        disabled:
-          value !== options.ratio &&
-          ((value === 'gain' && !gains) || (value === 'grad_to_param' && !(has('grad') && has('param'))))
+        text: value < 2 ? t('none') : t('%1 points', value)
       })),
-      change: value => choose({ ratio: RATIOS.find(each => each === value) ?? 'none' })
-    },
-    {
-      kind: 'select',
-      id: 'show',
-      label: t('Values'),
-      value: options.show,
-      options: SHOWS.map(value => ({ value, text: shows[value] })),
-      change: value => choose({ show: SHOWS.find(each => each === value) ?? 'raw' })
-    },
-    {
-      kind: 'select',
-      id: 'smoothing',
-      label: t('Smoothing'),
-      value: String(options.smoothing),
-      options: numbers(SMOOTHINGS, options.smoothing).map(each => ({
-        value: String(each),
-        text: each < 2 ? t('none') : t('%1 points', each)
-      })),
-      change: value => choose({ smoothing: Number(value) })
-    },
-    {
-      kind: 'select',
-      id: 'x',
-      label: t('Over'),
-      value: options.x,
-      options: [
+      smoothing => choose({ smoothing })
+    ),
+    selectControl(
+      'x',
+      t('Over'),
+      options.x,
+      [
         { value: 'step', text: t('steps') },
         {
           value: 'samples',
@@ -176,34 +189,22 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
           disabled: index !== null && !index.samples && options.x === 'step'
         }
       ],
-      change: value => choose({ x: value === 'samples' ? 'samples' : 'step' })
-    },
+      x => choose({ x })
+    ),
     ...(options.kind === 'layers'
       ? [
-          {
-            kind: 'select',
-            id: 'marks',
-            label: t('As'),
-            value: options.marks,
-            options: [
-              { value: 'lines', text: t('lines') },
-              { value: 'bars', text: t('bars') }
-            ],
-            change: value => choose({ marks: value === 'bars' ? 'bars' : 'lines' })
-          } satisfies Control
+          selectControl('marks', t('As'), options.marks, { lines: t('lines'), bars: t('bars') }, marks =>
+            choose({ marks })
+          )
         ]
       : []),
-    {
-      kind: 'select',
-      id: 'series',
-      label: t('At most'),
-      value: String(options.series),
-      options: numbers(SERIES, options.series).map(each => ({
-        value: String(each),
-        text: t('%1 series', each)
-      })),
-      change: value => choose({ series: Number(value) })
-    },
+    selectControl(
+      'series',
+      t('At most'),
+      options.series,
+      numbers(SERIES, options.series).map(value => ({ value, text: t('%1 series', value) })),
+      series => choose({ series })
+    ),
     ...(steps === null
       ? []
       : [
@@ -224,7 +225,6 @@ function otherRuns({ options, runs, source, choose }: IControlFacts, t: Translat
   }
   const known = runs ?? [];
   const nameOf = (id: string): string => known.find(each => each.id === id)?.name ?? id;
-  const compares = { overlay: t('drawn over it'), difference: t('minus it'), ratio: t('over it') };
   return [
     {
       kind: 'select',
@@ -249,14 +249,13 @@ function otherRuns({ options, runs, source, choose }: IControlFacts, t: Translat
     ...(options.runs.length === 0
       ? []
       : [
-          {
-            kind: 'select',
-            id: 'compare',
-            label: t('Others are'),
-            value: options.compare,
-            options: COMPARES.map(value => ({ value, text: compares[value] })),
-            change: value => choose({ compare: COMPARES.find(each => each === value) ?? 'overlay' })
-          } satisfies Control
+          selectControl(
+            'compare',
+            t('Others are'),
+            options.compare,
+            { overlay: t('drawn over it'), difference: t('minus it'), ratio: t('over it') },
+            compare => choose({ compare })
+          )
         ])
   ];
 }

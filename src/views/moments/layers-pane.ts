@@ -35,7 +35,7 @@ export class LayersPane extends MomentPane {
     return { marks: layer === null ? [] : [markOf(layer)] };
   }
 
-  protected override get by(): readonly MomentColumn[] {
+  override get by(): readonly MomentColumn[] {
     return ['layer', ...super.by.filter(column => column !== 'layer')];
   }
 

@@ -43,14 +43,14 @@ export class LinesPane extends MomentPane {
     };
   }
 
-  stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis {
     return {
       stepsIn: span => this._axis.stepsIn(span),
       spanOf: ([first, last]) => [this._axis.xOf(first), this._axis.xOf(last)]
     };
   }
 
-  protected override get by(): readonly MomentColumn[] {
+  override get by(): readonly MomentColumn[] {
     return this.options.kind === 'tensors' ? ['name'] : super.by;
   }
 
@@ -63,7 +63,7 @@ export class LinesPane extends MomentPane {
     return true;
   }
 
-  zoomed(): void {
+  override zoomed(): void {
     this.env.refresh(false);
   }
 
@@ -81,6 +81,7 @@ export class LinesPane extends MomentPane {
         return { state: { kind: 'empty', sentence, action } };
       }
       const versions = [reader, ...this.otherRuns.map(each => each.reader)].map(each => each?.version);
+      // Lines that were drawn before the total is known are drawn again with it: their words say more then.
       const early = this.total === null;
       const key = JSON.stringify([question, options, versions, this.env.isDark, this.index?.warnings, early]);
       // What is drawn already stays the same object, so that it is not painted again.

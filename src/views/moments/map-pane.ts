@@ -56,7 +56,7 @@ export class MapPane extends MomentPane {
     };
   }
 
-  stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis {
     return {
       stepsIn: span => this._axis.stepsIn(span),
       spanOf: ([first, last]) => {
@@ -66,7 +66,7 @@ export class MapPane extends MomentPane {
     };
   }
 
-  protected override get by(): readonly MomentColumn[] {
+  override get by(): readonly MomentColumn[] {
     return [this.options.kind === 'layer_map' ? 'layer' : 'item_type'];
   }
 
@@ -150,7 +150,7 @@ export class MapPane extends MomentPane {
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
-  zoomed(): void {
+  override zoomed(): void {
     this.env.refresh(false);
   }
 

@@ -3,6 +3,7 @@ import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
 import { stepsControl, transformControl } from '../shared/controls';
 import type { Control } from '../shared/control';
+import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import type { INameFacts } from './name-facts';
 import { byWords, capital, STATISTICS, STATS, statisticWords, statsWords, type MomentOptions } from './words';
@@ -50,44 +51,29 @@ export function mainControls(
   const { source, options, index, choose } = facts;
   return [
     { kind: 'name', id: 'run', text: source.name },
-    {
-      kind: 'select',
-      id: 'stat',
-      label: t('Of'),
-      value: options.stat,
-      options: STATS.map(stat => {
-        const known = index?.stats.some(each => each.stat === stat && each.rows > 0) ?? true;
-        const words = statsWords(stat, t);
-        return {
-          value: stat,
-          text: words,
-          disabled: !known,
-          ...(known ? {} : { title: t('Not logged in this run') })
-        };
+    selectControl(
+      'stat',
+      t('Of'),
+      options.stat,
+      STATS.map(value => {
+        const known = index?.stats.some(each => each.stat === value && each.rows > 0) ?? true;
+        const why = known ? {} : { disabled: true, title: t('Not logged in this run') };
+        return { value, text: statsWords(value, t), ...why };
       }),
-      change: value => {
-        const stat = STATS.find(each => each === value) ?? 'grad';
+      stat => {
         const gains = stat === 'activation' || stat === 'dgrad';
         choose({ stat, ...(options.ratio === 'gain' && !gains ? { ratio: 'none' } : {}) });
       }
-    },
-    {
-      kind: 'select',
-      id: 'statistic',
-      label: t('Statistic'),
-      value: options.statistic,
-      options: STATISTICS.map(value => ({ value, text: statisticWords(value, t) })),
-      change: value => choose({ statistic: STATISTICS.find(each => each === value) ?? 'l2' })
-    },
+    ),
+    selectControl(
+      'statistic',
+      t('Statistic'),
+      options.statistic,
+      STATISTICS.map(value => ({ value, text: statisticWords(value, t) })),
+      statistic => choose({ statistic })
+    ),
     ...byControl(facts, t),
-    {
-      kind: 'select',
-      id: 'kind',
-      label: t('Draw'),
-      value: options.kind,
-      options: KINDS.map(value => ({ value, text: kindWords(value, t) })),
-      change: value => choose({ kind: KINDS.find(each => each === value) ?? 'lines' })
-    },
+    selectControl('kind', t('Draw'), options.kind, kindWords(t), kind => choose({ kind })),
     ...(options.kind === 'table'
       ? []
       : [transformControl(t('Scale'), options.transform, transform => choose({ transform }), t)]),
@@ -105,10 +91,8 @@ export function mainControls(
   ];
 }
 
-const KINDS = ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'] as const;
-
-function kindWords(kind: (typeof KINDS)[number], t: Translate): string {
-  const words: Record<(typeof KINDS)[number], string> = {
+function kindWords(t: Translate): Record<MomentOptions['kind'], string> {
+  return {
     overview: t('overview'),
     lines: t('lines'),
     layers: t('layers at a step'),
@@ -117,7 +101,6 @@ function kindWords(kind: (typeof KINDS)[number], t: Translate): string {
     tensors: t('single tensors'),
     table: t('table')
   };
-  return words[kind];
 }
 
 function byControl({ options, choose }: IControlFacts, t: Translate): Control[] {
@@ -127,15 +110,11 @@ function byControl({ options, choose }: IControlFacts, t: Translate): Control[] 
   const now = options.by ?? [];
   const known = [...GROUPINGS, ...(options.pattern === null ? [] : [['capture'] as const])];
   const groupings = known.some(each => each.join() === now.join()) ? known : [...known, now];
+  const choices = groupings.map(by => ({ value: by.join(), text: byWords(by, t), by }));
   return [
-    {
-      kind: 'select',
-      id: 'by',
-      label: t('By'),
-      value: now.join(),
-      options: groupings.map(by => ({ value: by.join(), text: byWords(by, t) })),
-      change: value => choose({ by: [...(groupings.find(each => each.join() === value) ?? [])] })
-    }
+    selectControl('by', t('By'), now.join(), choices, value =>
+      choose({ by: [...(choices.find(each => each.value === value)?.by ?? [])] })
+    )
   ];
 }
 

@@ -3,6 +3,7 @@ import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
 import type { IComposition, ICompositionEnvironment, IPart } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
+import { toArquero } from './arquero-code';
 import { filterControls } from './filter-controls';
 import { LayersPane } from './layers-pane';
 import { LinesPane } from './lines-pane';
@@ -110,6 +111,11 @@ export class MomentsView implements IComposition {
       main: [...mainControls(facts, this._isOpen, fold, t), ...of(this.zoomed)],
       folded: { label: t('Filters'), controls: this._isOpen ? filterControls(facts, t) : null }
     };
+  }
+
+  arquero(): Promise<string> {
+    const { options } = this._env;
+    return toArquero({ ...options, by: [...(this._panes.get(this.zoomed)?.by ?? options.by ?? [])] });
   }
 
   dispose(): void {

@@ -65,7 +65,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     return concerned;
   }
 
-  restyled(): void {
+  override restyled(): void {
     this.env.refresh();
   }
 
@@ -73,7 +73,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   protected abstract fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded>;
 
   /** Columns that make a group in this pane. */
-  protected get by(): readonly MomentColumn[] {
+  get by(): readonly MomentColumn[] {
     return this.options.by ?? [];
   }
 

@@ -1,8 +1,10 @@
+import { AggregateError, loadTables } from '../../aggregate';
 import { formatCount, formatFull, formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { INote, Loaded } from '../shared/content';
+import type { IState } from '../shared/states';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
-import { groupsCsv, rowFilter, rowsCsv } from './csv';
+import { rowFilter, rowsCsv } from './csv';
 import type { ITableColumn } from '../shared/table';
 import { titleWords } from './line-words';
 import { MomentPane } from './pane';
@@ -23,15 +25,28 @@ export class TablePane extends MomentPane {
     if (groups.step.length === 0) {
       return { state: this.nothing() };
     }
+    const lines = await this._lines(groups);
+    if ('state' in lines) {
+      return lines;
+    }
+    const { columns, rows, caption } = lines;
+    const at = (column: ITableColumn): ITableColumn => ({
+      ...column,
+      text: row => column.text(rows[row] ?? -1),
+      ...(column.sortBy ? { sortBy: (row: number) => column.sortBy?.(rows[row] ?? -1) ?? '' } : {})
+    });
     const title = titleWords(options, by, groups.step, t);
     const saveGroups: INote = {
-      text: t('Groups: %1 rows.', formatInteger(groups.step.length)),
+      text: t('Groups: %1 rows.', formatInteger(rows.length)),
       action: {
         label: t('Download as CSV'),
         run: () =>
-          void this._save('groups', async () =>
-            groupsCsv(await reader.groups(question), by, options.statistic)
-          )
+          void this._save('groups', async () => {
+            const { groupTable, shapeTable, tableCsv } = await loadTables();
+            const table = groupTable(await reader.groups(question), by);
+            const followed = caption.length > 0 ? {} : options;
+            return tableCsv(shapeTable(table, by, followed), { value: options.statistic });
+          })
       }
     };
     const saveRows: INote = {
@@ -44,20 +59,53 @@ export class TablePane extends MomentPane {
     return {
       content: {
         recipe: null,
-        body: { columns: columnsOf(groups, by, options, t), rows: groups.step.length },
+        body: { columns: [...columnsOf(groups, by, options, t), ...columns].map(at), rows: rows.length },
         extent: { x: [0, 1], y: [0, 1] },
         title,
         caption: [
+          ...caption,
           ...omittedWords(groups, t('groups'), t),
           ...optionWords(options, this.index, t),
           ...(options.runs.length > 0 ? [t('This table shows %1 only.', this.source.name)] : []),
           ...nonFiniteWords(groups, t, false),
           ...trustWords(groups, { ...options, by: [...by] }, t)
         ],
-        summary: t('%1: a table of %2 rows.', title, formatInteger(groups.step.length)),
+        summary: t('%1: a table of %2 rows.', title, formatInteger(rows.length)),
         notes: [...(await this.notes(reader, signal)), saveGroups, saveRows]
       }
     };
+  }
+
+  /** What a person wrote below the table: derived columns, and the rows of the groups that stay. */
+  private async _lines(
+    groups: IMomentGroups
+  ): Promise<{ columns: ITableColumn[]; rows: ArrayLike<number>; caption: string[] } | { state: IState }> {
+    const { options, by, t } = this;
+    const all = { columns: [], rows: Array.from(groups.step.keys()), caption: [] };
+    if (options.derive === null && options.filter === null) {
+      return all;
+    }
+    try {
+      const { groupTable, shapeTable } = await loadTables();
+      const table = groupTable(groups, by);
+      const shaped = shapeTable(table, by, options);
+      const made = shaped.columnNames().filter(name => !table.columnNames().includes(name));
+      const columns = made.map(name => derivedColumn(name, row => shaped.column(name)?.at(row)));
+      return { columns, rows: shaped.indices(), caption: [] };
+    } catch (reason) {
+      if (reason instanceof AggregateError && reason.code === 'frozen') {
+        const why = t(
+          'Derived columns and the filter of rows are left out here: this page makes no code from text. JupyterLab shows them.'
+        );
+        return { ...all, caption: [why] };
+      }
+      if (reason instanceof AggregateError && reason.code === 'line') {
+        const label = t('Clear derived columns and filter of rows');
+        const run = (): void => this.choose({ derive: null, filter: null });
+        return { state: { kind: 'error', sentence: reason.message, action: { label, run } } };
+      }
+      throw reason;
+    }
   }
 
   private async _rows(): Promise<string> {
@@ -82,6 +130,23 @@ export class TablePane extends MomentPane {
       this.env.fail(reason);
     }
   }
+}
+
+/** A column that a person derived: numbers, texts, or true and false. */
+function derivedColumn(name: string, read: (row: number) => unknown): ITableColumn {
+  const isNumber = (value: unknown): value is number => typeof value === 'number';
+  return {
+    title: name,
+    isNumber: true,
+    text: row => {
+      const value = read(row);
+      return isNumber(value) ? formatFull(Number(value.toPrecision(9))) : String(value ?? '–');
+    },
+    sortBy: row => {
+      const value = read(row);
+      return isNumber(value) ? value : String(value ?? '');
+    }
+  };
 }
 
 function columnsOf(

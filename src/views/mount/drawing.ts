@@ -1,4 +1,7 @@
-/** A drawing that was asked for and others wait for. */
+/**
+ * A drawing that was asked for and others wait for. One promise serves every request until all is drawn: an export, a test or the kernel that
+ * waits meanwhile sees the newest picture and not the one that happened to be under way.
+ */
 export class Drawing {
   /** Resolves when everything asked for is drawn. */
   get ended(): Promise<void> {
@@ -16,6 +19,7 @@ export class Drawing {
   /** It goes on with what is not there yet, whether that comes or fails. */
   async until(rest: Promise<unknown>): Promise<void> {
     this._waitsFor += 1;
+    // A failure is told by the drawing that asks for the same again.
     await rest.catch(() => undefined);
     this._waitsFor -= 1;
   }

@@ -60,6 +60,7 @@ export class LinePaper implements ILinePaper {
       return false;
     }
     const [before, now] = [painting.shown[1] - painting.shown[0], next.shown[1] - next.shown[0]];
+    // By identity, not by value: lines that were read again are other ones, and comparing their points would cost as much as painting.
     const same =
       painting.lines === next.lines &&
       painting.colors === next.colors &&

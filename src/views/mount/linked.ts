@@ -3,7 +3,7 @@ import { formatInteger, type Chart, type Zoom } from '../../charts';
 import type { LinkChange, RunLink, StepRange } from '../../store/run-link';
 import type { SourceChange } from '../../store/source';
 import type { IStepAxis, Span } from '../shared/links';
-import type { IViewModel } from '../shared/view-model';
+import type { ViewModel } from '../shared/view-model';
 import { Brush } from './brush';
 import { drawTrace } from './draw-trace';
 import type { IMark } from '../shared/content';
@@ -27,7 +27,7 @@ export class Linked implements IDisposable {
   constructor(
     private readonly _link: RunLink | undefined,
     private readonly _shell: Shell,
-    private readonly _view: Pick<IViewModel, 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'>,
+    private readonly _view: Pick<ViewModel, 'marksOf' | 'pinned' | 'pointedBy' | 'stepAxis'>,
     private readonly _refresh: () => void,
     private readonly _t: Translate
   ) {
@@ -54,6 +54,7 @@ export class Linked implements IDisposable {
   /** Steps that this view must keep to: those chosen in another view. */
   get filter(): StepRange | null {
     const filter = this._link?.filter;
+    // Who chose goes on to show all: the band that marks the chosen steps would otherwise fill it, and could not be moved.
     return filter && filter.by !== this ? filter.steps : null;
   }
 
@@ -93,6 +94,7 @@ export class Linked implements IDisposable {
     if (!this.canChoose || end === null) {
       return null;
     }
+    // The first place stays while Shift is held, so that the range can also grow smaller again.
     this._anchor ??= start ?? end;
     const steps: StepRange = [Math.min(this._anchor, end), Math.max(this._anchor, end)];
     this._link?.choose(this, steps);
@@ -206,6 +208,7 @@ export class Linked implements IDisposable {
     if (!pointed || pointed.by === this || !chart || !zoom) {
       return [];
     }
+    // Drawn over the chart, not in it: the pointer moves up to 60 times a second, and a chart takes longer than a frame.
     const { marks, traces = [] } = this._view.marksOf(pointed.at);
     return [
       ...traces.flatMap(trace => drawTrace(trace, chart, zoom, this._shell.stage)),

@@ -38,7 +38,8 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
       () => {
         const zoomed = this._parts.find(({ part }) => part.key === this._whole.zoomed);
         const actions = zoomed?.view.menu ?? { exportReport: _host.exportReport };
-        return viewMenu(this, `${_source.name}-${options.view}`, this._plain, actions, t);
+        const arquero = this._whole.arquero?.bind(this._whole);
+        return viewMenu(this, `${_source.name}-${options.view}`, this._plain, { ...actions, arquero }, t);
       },
       reason => this._fail(reason)
     );

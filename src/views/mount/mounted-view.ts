@@ -11,7 +11,7 @@ import { withOrigin } from '../shared/origin-words';
 import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
 import { untranslated, type Translate } from '../shared/translate';
 import { ViewError } from '../shared/view-error';
-import type { IViewEnvironment, IViewModel } from '../shared/view-model';
+import type { IViewEnvironment, ViewModel } from '../shared/view-model';
 import type { IView, IViewHost } from '../view';
 import { Cursor } from './cursor';
 import { copyText, saveText } from './dom';
@@ -87,7 +87,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
   }
 
   /** What is shown, without the page. */
-  readonly model: IViewModel;
+  readonly model: ViewModel;
 
   get options(): Readonly<Required<O>> {
     return this._options;
@@ -264,6 +264,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
       this._pace.request();
       return;
     }
+    // The options that this drawing is of: others may be chosen while it reads.
     const options = this._options;
     this._abort = new AbortController();
     const { signal } = this._abort;
@@ -276,6 +277,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     }, SLOW);
     try {
       const loaded = await this.model.load(signal);
+      // The view may have gone while the source answered; the page is not ours any more.
       if (this._isDisposed) {
         return;
       }
@@ -294,6 +296,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     }
     this._showControls([...this.model.controls(), ...this._linked.controls()]);
     renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
+    // Otherwise the next run, which `update` asked for, draws the newer ones; who waits goes on waiting.
     if (options === this._options) {
       this._drawing.drawn();
     }

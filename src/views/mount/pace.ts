@@ -20,9 +20,12 @@ export class Pace implements IDisposable {
       return;
     }
     this._wanted = true;
+    // While a run goes on nothing is queued: whatever comes is one more run when it ends. A source that is faster than the drawing so
+    // costs no memory, and what is drawn next is always the newest.
     if (this._running || (this._timer !== null && !now)) {
       return;
     }
+    // Counted from the beginning of the last run: a drawing that takes longer than the interval is followed by the next at once.
     const wait = now ? 0 : Math.max(0, this._last + LEAST_INTERVAL - performance.now());
     clearTimeout(this._timer ?? undefined);
     this._timer = setTimeout(() => this._frame(), wait);
@@ -35,6 +38,7 @@ export class Pace implements IDisposable {
   }
 
   private _frame(): void {
+    // First the timer, then the frame: the frame alone would come 60 times a second, the timer alone also where nobody looks.
     const run = (): void => void this._run();
     if (typeof requestAnimationFrame === 'function') {
       requestAnimationFrame(run);
@@ -48,6 +52,7 @@ export class Pace implements IDisposable {
     if (this._isDisposed || this._running) {
       return;
     }
+    // Before the task, not after it: what is asked for while it reads may not be in what it read.
     this._wanted = false;
     this._running = true;
     this._last = performance.now();

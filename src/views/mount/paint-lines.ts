@@ -68,11 +68,13 @@ function paintLine(
   const [low, span] = [y[0], y[1] - y[0]];
   const heightAt = (each: number): number =>
     linear ? height - ((each - low) / span) * height : heightOf(each, y, scale) * height;
+  // One point more on either side, so that a line runs on to the edge.
   const start = Math.max(0, placeBefore(x, from));
   const end = Math.min(x.length - 1, placeBefore(x, to) + 1);
   const pen = new Pen(context);
   for (let at = start; at <= end; at += 1) {
     const each = value[at] as number;
+    // NaN and both infinities give NaN here: one cheap test, for it is made of every point at every painting.
     if (each - each !== 0) {
       pen.lift();
     } else {
@@ -91,6 +93,8 @@ class Pen {
 
   to(x: number, y: number): void {
     const column = Math.floor(x);
+    // Within one column of pixels only the extremes can be seen. They are drawn as one stroke down and up when the column ends, which
+    // paints the same pixels as every point would: thousands of segments a column are what makes a canvas slow.
     if (column === this._column) {
       this._last = y;
       this._least = y < this._least ? y : this._least;

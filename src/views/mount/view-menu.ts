@@ -18,6 +18,8 @@ export interface IMenuActions {
   /** Choose the steps that are shown, for the run's other views. */
   chooseShown?: (() => void) | undefined;
   exportReport?: ((options: ViewOptions) => void) | undefined;
+  /** The picture's table as code for arquero. */
+  arquero?: (() => Promise<string>) | undefined;
 }
 
 /**
@@ -30,11 +32,12 @@ export function viewMenu(
   view: IMenuSubject,
   name: string,
   options: ViewOptions,
-  { resetZoom, chooseShown, exportReport }: IMenuActions,
+  { resetZoom, chooseShown, exportReport, arquero }: IMenuActions,
   t: Translate
 ): IMenuItem[] {
   return [
     { label: t('Copy as code'), run: () => copyText(view.code()) },
+    ...(arquero ? [{ label: t('Copy as arquero'), run: async () => copyText(await arquero()) }] : []),
     { label: t('Copy summary'), run: () => copyText(view.summary()) },
     {
       label: t('Save picture as SVG'),

@@ -13,6 +13,7 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
 import type { IState } from '../shared/states';
 import type { Control } from '../shared/control';
+import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
 
 /** Most points that one line is drawn with. */
@@ -58,36 +59,23 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     const smoothings = [...new Set([...SMOOTHINGS, options.smoothing])].sort((a, b) => a - b);
     return [
       { kind: 'name', id: 'run', text: this.source.name },
-      {
-        kind: 'select',
-        id: 'names',
-        label: t('Scalars'),
-        value: chosen,
-        options: choices.filter((each, at) => choices.findIndex(other => other.value === each.value) === at),
-        change: value => this.choose({ names: value === '' ? null : value.split('\n') })
-      },
-      {
-        kind: 'select',
-        id: 'smoothing',
-        label: t('Smoothing'),
-        value: String(options.smoothing),
-        options: smoothings.map(each => ({
-          value: String(each),
-          text: each === 0 ? t('none') : t('%1 points', each)
-        })),
-        change: value => this.choose({ smoothing: Number(value) })
-      },
-      {
-        kind: 'select',
-        id: 'x',
-        label: t('Over'),
-        value: options.x,
-        options: [
-          { value: 'step', text: t('steps') },
-          { value: 'time', text: t('time') }
-        ],
-        change: value => this.choose({ x: value === 'time' ? 'time' : 'step' })
-      },
+      selectControl(
+        'names',
+        t('Scalars'),
+        chosen,
+        choices.filter((each, at) => choices.findIndex(other => other.value === each.value) === at),
+        value => this.choose({ names: value === '' ? null : value.split('\n') })
+      ),
+      selectControl(
+        'smoothing',
+        t('Smoothing'),
+        options.smoothing,
+        smoothings.map(value => ({ value, text: value === 0 ? t('none') : t('%1 points', value) })),
+        smoothing => this.choose({ smoothing })
+      ),
+      selectControl('x', t('Over'), options.x, { step: t('steps'), time: t('time') }, x =>
+        this.choose({ x })
+      ),
       transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
     ];
   }
@@ -152,7 +140,7 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     return { marks: x === null ? [] : [{ facet: null, x: [x, x], y: null }] };
   }
 
-  stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis {
     return {
       stepsIn: ([from, to]) =>
         rangeOf(

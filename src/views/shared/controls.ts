@@ -1,11 +1,9 @@
-import type { layoutOf, Statistic } from '../../aggregate';
 import { formatInteger } from '../../charts';
 import type { Hello, Phase } from '../../protocol/messages.generated';
-import type { TrendOptions } from '../../protocol/views.generated';
 import type { ConnectionState } from '../../store/source';
 import { isLayerText } from './layers';
 import type { Control } from './control';
-import { STATISTIC_NAMES, statisticWords } from '../trend/trend-words';
+import { selectControl } from './select-control';
 import type { Translate } from './translate';
 
 /** The flag picker, built from hello. */
@@ -25,7 +23,7 @@ export function flagControl(
   if (!flags.some(info => info.name === flag)) {
     options.unshift({ value: flag, text: flag, disabled: false });
   }
-  return { kind: 'select', id: 'flag', label: t('Flag'), value: flag, options, change };
+  return selectControl('flag', t('Flag'), flag, options, change);
 }
 
 /** The picker of a flag's named parts; nothing where it has none. */
@@ -39,14 +37,13 @@ export function partControl(
   return named.length < 2
     ? []
     : [
-        {
-          kind: 'select',
-          id: 'part',
-          label: t('Part'),
-          value: part ?? named[0] ?? '',
-          options: named.map(name => ({ value: name, text: name })),
+        selectControl(
+          'part',
+          t('Part'),
+          part ?? named[0] ?? '',
+          named.map(value => ({ value, text: value })),
           change
-        }
+        )
       ];
 }
 
@@ -83,14 +80,13 @@ export function phaseControl(
   return offered.length < 2
     ? []
     : [
-        {
-          kind: 'select',
-          id: 'phase',
-          label: t('Phase'),
-          value: phase,
-          options: offered.map(each => ({ value: each, text: t(each) })),
-          change: value => change(offered.find(each => each === value) ?? 'train')
-        }
+        selectControl(
+          'phase',
+          t('Phase'),
+          phase,
+          offered.map(value => ({ value, text: t(value) })),
+          change
+        )
       ];
 }
 
@@ -128,76 +124,6 @@ export function stepsControl(
   };
 }
 
-/** The picker of a statistic. */
-export function statisticControl(
-  statistic: Statistic,
-  change: (statistic: Statistic) => void,
-  t: Translate
-): Control {
-  return {
-    kind: 'select',
-    id: 'statistic',
-    label: t('Statistic'),
-    value: statistic,
-    options: STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) })),
-    change: value => change(STATISTIC_NAMES.find(each => each === value) ?? 'rms')
-  };
-}
-
-/**
- * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
- *
- * @param layout Of the newest row; undefined while there is none.
- */
-export function selectionControls(
-  options: Required<TrendOptions>,
-  layout: ReturnType<typeof layoutOf> | undefined,
-  change: (options: Partial<TrendOptions>) => void,
-  t: Translate
-): Control[] {
-  const { positions, vector, interval, kind } = options;
-  const controls: Control[] = [];
-  if (layout && (layout.hasPositions || positions !== 'all')) {
-    controls.push({
-      kind: 'text',
-      id: 'positions',
-      label: t('Positions'),
-      value: positions,
-      suggestions: ['all', '0', ...(layout.length > 1 ? [String(layout.length - 1)] : [])],
-      valid: isLayerText,
-      change: value => change({ positions: value })
-    });
-  }
-  if (layout && layout.vectors > 1) {
-    controls.push({
-      kind: 'number',
-      id: 'vector',
-      label: t('Vector'),
-      value: vector,
-      least: 0,
-      most: layout.vectors - 1,
-      change: value => change({ vector: value })
-    });
-  }
-  if (kind === 'lines') {
-    const names = ['none', 'std', 'ci95'] as const;
-    const texts = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };
-    controls.push({
-      kind: 'select',
-      id: 'interval',
-      label: t('Band'),
-      value: interval,
-      options: names.map(value => ({ value, text: texts[value] })),
-      change: value => {
-        const chosen = names.find(each => each === value) ?? 'none';
-        // A band is about a mean.
-        change({ interval: chosen, ...(chosen === 'none' ? {} : { statistic: 'mean' }) });
-      }
-    });
-  }
-  return controls;
-}
-
 /** Choose between a linear and a logarithmic scale. */
 export function transformControl(
   label: string,
@@ -205,15 +131,6 @@ export function transformControl(
   choose: (transform: 'linear' | 'log') => void,
   t: Translate
 ): Control {
-  return {
-    kind: 'select',
-    id: 'transform',
-    label,
-    value,
-    options: [
-      { value: 'linear', text: t('linear') },
-      { value: 'log', text: t('log') }
-    ],
-    change: chosen => choose(chosen === 'log' ? 'log' : 'linear')
-  };
+  const words = { linear: t('linear'), log: t('log') };
+  return selectControl('transform', label, value, words, choose);
 }

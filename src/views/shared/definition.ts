@@ -3,13 +3,13 @@ import type { IRunSource } from '../../store/source';
 import type { IViewRuns } from '../view';
 import type { Control } from './control';
 import type { Translate } from './translate';
-import type { IViewEnvironment, IViewModel } from './view-model';
+import type { IViewEnvironment, ViewModel } from './view-model';
 
 /** Makes a picture of a run. */
 export type Create<O extends ViewOptions = ViewOptions> = (
   source: IRunSource,
   env: IViewEnvironment<O>
-) => IViewModel;
+) => ViewModel;
 
 /**
  * What the folder of a view gives, as `view` of its `index.ts`: how its picture is made, or how it is composed of several. None of it
@@ -45,7 +45,7 @@ export interface IPart {
   readonly options: Required<ViewOptions>;
   /** Whether it is left out of exported pictures, being none. */
   readonly unpictured?: boolean;
-  create(source: IRunSource, env: IViewEnvironment): IViewModel;
+  create(source: IRunSource, env: IViewEnvironment): ViewModel;
 }
 
 /** Several pictures of a run under one toolbar, without the page around them. */
@@ -75,5 +75,7 @@ export interface IComposition {
     readonly main: readonly Control[];
     readonly folded?: { readonly label: string; readonly controls: readonly Control[] | null };
   };
+  /** The rows that are shown as code for arquero; absent where there is none. */
+  arquero?(): Promise<string>;
   dispose?(): void;
 }

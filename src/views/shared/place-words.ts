@@ -2,6 +2,7 @@ import type { Hello, Pass } from '../../protocol/messages.generated';
 import type { ITensorRow, ITensorShape } from '../../store/source';
 import { listWords } from './layers';
 import type { Control } from './control';
+import { selectControl } from './select-control';
 import type { Translate } from './translate';
 
 /** Name a rank with its place in the parallel layout: `rank 2 (dp 1)`. */
@@ -52,17 +53,16 @@ export function rankControl(
   return offered.length < 2 && rank === null
     ? []
     : [
-        {
-          kind: 'select',
-          id: 'rank',
-          label: t('Rank'),
-          value: rank === null ? '' : String(rank),
-          options: [
+        selectControl(
+          'rank',
+          t('Rank'),
+          rank === null ? '' : String(rank),
+          [
             { value: '', text: t('lowest of each layer') },
             ...offered.map(each => ({ value: String(each), text: rankName(each, hello, t) }))
           ],
-          change: value => change(value === '' ? null : Number(value))
-        }
+          value => change(value === '' ? null : Number(value))
+        )
       ];
 }
 
@@ -78,17 +78,13 @@ export function passControl(
   const there = [...(shape.passes ?? []), ...(hello?.config.flags[flag]?.passes ?? []), pass];
   return there.includes('backward')
     ? [
-        {
-          kind: 'select',
-          id: 'pass',
-          label: t('Pass'),
-          value: pass,
-          options: [
-            { value: 'forward', text: t('forward, values') },
-            { value: 'backward', text: t('backward, gradients') }
-          ],
-          change: value => change(value === 'backward' ? 'backward' : 'forward')
-        }
+        selectControl(
+          'pass',
+          t('Pass'),
+          pass,
+          { forward: t('forward, values'), backward: t('backward, gradients') },
+          change
+        )
       ]
     : [];
 }

@@ -58,31 +58,61 @@ export interface IViewEnvironment<O extends ViewOptions = ViewOptions> {
 
 /**
  * One picture of a run without the page around it: what it reads, draws, says and answers. It runs in the page, in Node and in a bare
- * JavaScript engine alike.
+ * JavaScript engine alike. Unless a view says otherwise there is nothing to set and nothing to point at.
  */
-export interface IViewModel {
+export abstract class ViewModel<O extends ViewOptions = ViewOptions> {
+  constructor(
+    protected readonly source: IRunSource,
+    protected readonly env: IViewEnvironment<O>
+  ) {}
+
   /** Which axes zoom. */
-  readonly zooms: IZoomOptions;
+  readonly zooms: IZoomOptions = { axes: 'x', least: 4 };
+
   /** What is looked at, in words, whether or not there is something of it to draw. */
-  readonly subject: string;
-  /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
-  readonly drawsWhileDragged: boolean;
+  abstract readonly subject: string;
+
   /** Ask the source and shape what it answers. */
-  load(signal: AbortSignal): Promise<Loaded>;
-  /** The toolbar's controls as things are now. */
-  controls(): Control[];
+  abstract load(signal: AbortSignal): Promise<Loaded>;
+
   /** Whether news from the run changes the picture. */
-  concerns(change: SourceChange): boolean;
+  abstract concerns(change: SourceChange): boolean;
+
+  /** Whether a picture drawn anew shows the same place, so that it may be drawn under a hand that drags. */
+  get drawsWhileDragged(): boolean {
+    return false;
+  }
+
+  /** The toolbar's controls as things are now. */
+  controls(): Control[] {
+    return [];
+  }
+
   /** What is under the pointer. */
-  probe(place: IPlace): IMark | null;
+  probe(_place: IPlace): IMark | null {
+    return null;
+  }
+
   /** What to say of a mark as the data are now; null when it is gone. */
-  tipOf(mark: IMark): ITip | null;
+  tipOf(_mark: IMark): ITip | null {
+    return null;
+  }
+
   /** Answer a key; null when it means nothing here. */
-  move(key: string): IMoved | null;
+  move(_key: string): IMoved | null {
+    return null;
+  }
+
   /** What one of the view's own marks points at. */
-  pointedBy(mark: IMark): IPointed;
+  pointedBy(_mark: IMark): IPointed {
+    return { step: null, layer: null };
+  }
+
   /** What the view shows of something that another view points at. */
-  marksOf(at: IPointed): ILinkedMarks;
+  marksOf(_at: IPointed): ILinkedMarks {
+    return { marks: [] };
+  }
+
   /** What is marked until something else is chosen; absent where nothing can be. */
   pinned?(): IMark | null;
   /** A mark was clicked at; absent where that means nothing. */
@@ -93,50 +123,6 @@ export interface IViewModel {
   zoomed?(): void;
   /** The page has another theme; for pictures whose colours are not the chart's own. */
   restyled?(): void;
-}
-
-/** What views share: their environment at hand, and nothing to point at unless they say otherwise. */
-export abstract class ViewModel<O extends ViewOptions> implements IViewModel {
-  constructor(
-    protected readonly source: IRunSource,
-    protected readonly env: IViewEnvironment<O>
-  ) {}
-
-  readonly zooms: IZoomOptions = { axes: 'x', least: 4 };
-
-  abstract readonly subject: string;
-
-  abstract load(signal: AbortSignal): Promise<Loaded>;
-
-  abstract concerns(change: SourceChange): boolean;
-
-  get drawsWhileDragged(): boolean {
-    return false;
-  }
-
-  controls(): Control[] {
-    return [];
-  }
-
-  probe(_place: IPlace): IMark | null {
-    return null;
-  }
-
-  tipOf(_mark: IMark): ITip | null {
-    return null;
-  }
-
-  move(_key: string): IMoved | null {
-    return null;
-  }
-
-  pointedBy(_mark: IMark): IPointed {
-    return { step: null, layer: null };
-  }
-
-  marksOf(_at: IPointed): ILinkedMarks {
-    return { marks: [] };
-  }
 
   protected get options(): Readonly<Required<O>> {
     return this.env.options;

@@ -6,15 +6,7 @@ import type { ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../.
 import { ViewModel } from '../shared/view-model';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { changeWords } from '../shared/change-words';
-import {
-  flagControl,
-  layersControl,
-  partControl,
-  phaseControl,
-  selectionControls,
-  statisticControl,
-  transformControl
-} from '../shared/controls';
+import { flagControl, layersControl, partControl, phaseControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { LayerLines } from './layer-lines';
 import { layerWords, layersIn } from '../shared/layers';
@@ -23,7 +15,9 @@ import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { emptyFlag, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
+import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
+import { selectionControls, statisticControl } from './trend-controls';
 import { trendHeatmap, trendLines } from './trend-recipe';
 import { intervalWords, selectionWords, statisticWords } from './trend-words';
 
@@ -110,17 +104,13 @@ export class TrendView extends ViewModel<TrendOptions> {
         change => this.choose(change),
         t
       ),
-      {
-        kind: 'select',
-        id: 'kind',
-        label: t('Draw'),
-        value: options.kind,
-        options: [
-          { value: 'lines', text: t('lines') },
-          { value: 'heatmap', text: t('layer × step') }
-        ],
-        change: value => this.choose({ kind: value === 'heatmap' ? 'heatmap' : 'lines' })
-      },
+      selectControl(
+        'kind',
+        t('Draw'),
+        options.kind,
+        { lines: t('lines'), heatmap: t('layer × step') },
+        kind => this.choose({ kind })
+      ),
       transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
     ];
   }
@@ -201,7 +191,7 @@ export class TrendView extends ViewModel<TrendOptions> {
     return { marks: [...rule, row] };
   }
 
-  stepAxis(): IStepAxis {
+  override stepAxis(): IStepAxis {
     const half = this._spacing / 2;
     return {
       stepsIn: ([from, to]) => rangeOf(this.steps.filter(step => step >= from && step <= to)),

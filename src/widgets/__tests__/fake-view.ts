@@ -33,6 +33,9 @@ export class MemorySource implements IRunSource {
     const none = new Float64Array(0);
     return Promise.resolve({ step: none, time: none, value: none, name: [], units: {} });
   }
+  table(): ReturnType<IRunSource['table']> {
+    return Promise.reject(new Error('this run has no other streams'));
+  }
   configure(): ReturnType<IRunSource['configure']> {
     return Promise.reject(new Error('a run in memory cannot be configured'));
   }

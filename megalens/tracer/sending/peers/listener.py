@@ -14,7 +14,7 @@ from .channel import Channel, ChannelError, Message, MessageKind
 from .handshake import Handshake
 from .rendezvous import Rendezvous
 
-__all__ = ["Listener"]
+__all__ = ["PeerListener"]
 
 log = logging.getLogger("megalens")
 
@@ -24,7 +24,7 @@ _ANSWER_SECONDS = 5.0
 _CONNECT_SECONDS = 2.0
 
 
-class Listener:
+class PeerListener:
     """Opens connections to those whom this process needs, and takes connections of those who need it, until both sides have proved themselves.
 
     Everything is called in the peers' thread.

@@ -17,7 +17,7 @@ from ....protocol import ProtocolError
 from ...place import Place
 from .agreement import Agreement, Proposal
 from .channel import Channel, ChannelError, Message, MessageKind
-from .listener import Listener
+from .listener import PeerListener
 from .members import Members
 from .outbox import Outbox
 from .rendezvous import Rendezvous
@@ -84,7 +84,7 @@ class Peers:
         self._selector.register(self._wake, selectors.EVENT_READ)
         self._links: dict[int, Channel] = {}
         self._wanted = {rank for rank in (0, place.tp_ranks[0]) if rank != place.rank}
-        self._listener = Listener(
+        self._listener = PeerListener(
             place,
             rendezvous,
             self._selector,

@@ -126,6 +126,10 @@ export class MemoryRun implements IRunSource {
     return { type: 'configured', id, applied: true, step: 1243, config };
   }
 
+  table(): ReturnType<IRunSource['table']> {
+    return Promise.reject(new Error('this run has no other streams'));
+  }
+
   configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
     this.patches.push(patch);
     return this.answer(patch, accepted);

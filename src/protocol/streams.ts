@@ -1,0 +1,55 @@
+import type { Hello } from './messages.generated';
+import { STREAMS, type FieldType, type IStreamField, type IStreamInfo } from './streams.generated';
+
+/** Streams by name. */
+export type StreamMap = ReadonlyMap<string, IStreamInfo>;
+
+const NAME = /^[a-z][a-z0-9_]{0,23}$/;
+const MOST = 64;
+
+const TYPES: ReadonlySet<string> = new Set(
+  Object.values(STREAMS).flatMap(({ fields }) => fields.map(field => field.type))
+);
+
+const OWN = Object.entries(STREAMS);
+
+/**
+ * The streams of a run that this side can read: those of this version, and what the hub or the recording declares beside them.
+ *
+ * A declaration that cannot be read, such as one with a column of a type of a later version, is left out: its frames are skipped and
+ * counted, and everything else goes on.
+ *
+ * @param told - The `streams` of `hello`.
+ */
+export function readableStreams(told: Hello['streams']): StreamMap {
+  const streams = new Map<string, IStreamInfo>(OWN);
+  for (const [name, { fields, ...info }] of Object.entries(told ?? {})) {
+    const known = fields.filter(isReadable);
+    const first = known[0];
+    const names = new Set(known.map(field => field.name));
+    const { identity = [], newer = 'step' } = info.policy;
+    if (
+      !streams.has(name) &&
+      NAME.test(name) &&
+      names.size === fields.length &&
+      first?.name === 'step' &&
+      first.type === 'int64' &&
+      [...identity, newer].every(column => names.has(column)) &&
+      streams.size < MOST
+    ) {
+      streams.set(name, { ...info, fields: known });
+    }
+  }
+  return streams;
+}
+
+function isReadable<T extends { readonly type: string }>(
+  field: T
+): field is T & { type: FieldType } & IStreamField {
+  return TYPES.has(field.type);
+}
+
+/** Bytes of a stream's rows that a page keeps. */
+export function pageBytes({ policy }: IStreamInfo): number {
+  return policy.page_bytes ?? 32 << 20;
+}

@@ -1,0 +1,64 @@
+import type { layoutOf, Statistic } from '../../aggregate';
+import type { TrendOptions } from '../../protocol/views.generated';
+import type { Control } from '../shared/control';
+import { isLayerText } from '../shared/layers';
+import { selectControl } from '../shared/select-control';
+import type { Translate } from '../shared/translate';
+import { STATISTIC_NAMES, statisticWords } from './trend-words';
+
+/** The picker of a statistic. */
+export function statisticControl(
+  statistic: Statistic,
+  change: (statistic: Statistic) => void,
+  t: Translate
+): Control {
+  const choices = STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) }));
+  return selectControl('statistic', t('Statistic'), statistic, choices, change);
+}
+
+/**
+ * What of a tensor enters a trend and what band is drawn: positions and vectors where there are several.
+ *
+ * @param layout Of the newest row; undefined while there is none.
+ */
+export function selectionControls(
+  options: Required<TrendOptions>,
+  layout: ReturnType<typeof layoutOf> | undefined,
+  change: (options: Partial<TrendOptions>) => void,
+  t: Translate
+): Control[] {
+  const { positions, vector, interval, kind } = options;
+  const controls: Control[] = [];
+  if (layout && (layout.hasPositions || positions !== 'all')) {
+    controls.push({
+      kind: 'text',
+      id: 'positions',
+      label: t('Positions'),
+      value: positions,
+      suggestions: ['all', '0', ...(layout.length > 1 ? [String(layout.length - 1)] : [])],
+      valid: isLayerText,
+      change: value => change({ positions: value })
+    });
+  }
+  if (layout && layout.vectors > 1) {
+    controls.push({
+      kind: 'number',
+      id: 'vector',
+      label: t('Vector'),
+      value: vector,
+      least: 0,
+      most: layout.vectors - 1,
+      change: value => change({ vector: value })
+    });
+  }
+  if (kind === 'lines') {
+    const words = { none: t('none'), std: t('± std'), ci95: t('95 % of the mean') };
+    controls.push(
+      // A band is about a mean.
+      selectControl('interval', t('Band'), interval, words, chosen =>
+        change({ interval: chosen, ...(chosen === 'none' ? {} : { statistic: 'mean' }) })
+      )
+    );
+  }
+  return controls;
+}

@@ -1,0 +1,22 @@
+import { drawSVG } from '../../src/charts/still';
+import { LIGHT_THEME } from '../../src/charts/theme';
+import type { IEngineHost, IJobResult } from '../../src/engine/jobs';
+import { runsOf, type IStillJob } from '../../src/engine/still-job';
+import { readView } from '../../src/views/still';
+
+/** What a view reads and draws, whole: titles, captions, recipes with their rows, and the drawings. */
+export async function recipes(args: unknown, host: IEngineHost): Promise<IJobResult> {
+  const { run, options } = args as IStillJob;
+  const runs = runsOf(host);
+  const { source, dispose } = await runs.acquire(run);
+  try {
+    const stills = await readView(source, options, { runs });
+    const drawings = [];
+    for (const { recipe } of stills) {
+      drawings.push(recipe && (await drawSVG(recipe, { theme: LIGHT_THEME })));
+    }
+    return { json: { stills, drawings } };
+  } finally {
+    dispose();
+  }
+}
