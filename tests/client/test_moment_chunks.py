@@ -1,5 +1,6 @@
 """Large recordings are read a chunk of whole steps at a time: the answers are those of rows in memory."""
 
+import dataclasses
 import math
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from megalens.client import ClientError
 from megalens.client.moments import MomentQuery, MomentSource, RecordedRows, TableRows
 from megalens.client.moments.rows.packed_chunks import PackedChunks
 from megalens.hub import packing
-from megalens.protocol import MOMENT_INDEX, MOMENT_SAME, MomentIndex, stream_schema
+from megalens.protocol import MOMENT_INDEX, MOMENT_SAME, STREAMS, MomentIndex, stream_schema
 
 QUERIES = [
     {"by": ["layer"]},
@@ -80,17 +81,27 @@ def in_memory(table):
     return MomentSource(in_memory_rows(table))
 
 
-def packed(folder, table, rows_a_group):
+def packed(folder, table, rows_a_group, stream=STREAMS["moments"]):
     with (
         pa.OSFile(str(folder / "moments.arrows"), "wb") as file,
         pa.ipc.new_stream(file, table.schema) as writer,
     ):
         for batch in table.to_batches(rows_a_group):
             writer.write_batch(batch)
-    packing.pack_stream(folder / "moments.arrows", "moments")
+    packing.pack_stream(folder / "moments.arrows", stream)
     source = MomentSource(RecordedRows(folder))
     source.refresh()
     return source
+
+
+@pytest.fixture(scope="module")
+def small_groups(tmp_path_factory):
+    """The run, and a packed recording of it whose row groups are smaller than a step."""
+    table, folder = rows_of_a_run(), tmp_path_factory.mktemp("packed")
+    declared = STREAMS["moments"]
+    policy = dataclasses.replace(declared.policy, group_rows=7)
+    packed(folder, table, 7, dataclasses.replace(declared, policy=policy)).close()
+    return table, folder
 
 
 def same(one, other):
@@ -110,25 +121,24 @@ def same(one, other):
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 @pytest.mark.parametrize("lean", [False, True])
-def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, tmp_path, monkeypatch):
-    table = rows_of_a_run()
+def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, small_groups, monkeypatch):
+    table, folder = small_groups
     expected = (
         MomentQuery.of_members({"stat": "grad", **query})
         if lean
         else MomentQuery.of(**{"stat": "grad", **query})
     )
-    wanted = in_memory(table).groups(expected)
-    monkeypatch.setitem(packing._GROUP_ROWS, "moments", 7)
+    memory = in_memory(table)
+    wanted = memory.groups(expected)
+    assert PackedChunks(folder / "moments.parquet").ordered
     for chunk_rows, piece in ((1, 1), (40, 30), (1_000_000, 25), (1_000_000, 3)):
         monkeypatch.setattr("megalens.client.moments.grouping.cells._PIECE_ROWS", piece)
         monkeypatch.setattr("megalens.client.moments.rows.packed_chunks._CHUNK_ROWS", chunk_rows)
-        folder = tmp_path / f"{chunk_rows}-{piece}"
-        folder.mkdir()
-        source = packed(folder, table, 7)
-        assert PackedChunks(folder / "moments.parquet").ordered
+        source = MomentSource(RecordedRows(folder))
+        source.refresh()
         same(source.groups(expected), wanted)
         monkeypatch.setattr("megalens.client.moments.rows.sql_chunks._CHUNK_ROWS", chunk_rows)
-        same(in_memory(table).groups(expected), wanted)
+        same(memory.groups(expected), wanted)
 
 
 def test_rows_that_are_not_in_the_order_of_their_steps_are_answered_the_same(tmp_path):

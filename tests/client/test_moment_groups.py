@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from grouped_moments import READ, ask, model, row, values
+from grouped_moments import ask, model, row, values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from megalens.client import ClientError
 from megalens.client.moments import MomentQuery
-from megalens.protocol import MOMENT_COLUMNS, merge_moments, read_moments
+from megalens.protocol import MOMENT_COLUMNS, MOMENT_READINGS, merge_moments, read_moments
 
 GOLDEN = Path(__file__).parents[2] / "protocol" / "fixtures" / "moments"
 
@@ -21,7 +21,7 @@ CASES = json.loads((GOLDEN / "merge.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["doc"])
-@pytest.mark.parametrize("statistic", READ)
+@pytest.mark.parametrize("statistic", MOMENT_READINGS)
 def test_groups_have_the_statistics_of_the_golden_cases(case, statistic):
     rows = [
         row(f"{entry['group']}.{at}", **{k: float(v) for k, v in entry.items() if k != "group"})

@@ -5,12 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from grouped_moments import READ, ask, row, source, spiky, values
+from grouped_moments import ask, row, source, spiky, values
 
 from megalens.client.moments import MomentQuery
 from megalens.client.moments.grouping.parts import Part
 from megalens.client.moments.grouping.thinning import Thinner
 from megalens.client.trailing_mean import trailing_mean
+from megalens.protocol import MOMENT_READINGS
 
 
 def test_decimation_keeps_ends_extremes_and_every_step_that_is_not_finite():
@@ -102,7 +103,7 @@ def test_a_grid_is_thinned_as_its_cells_are_group_by_group(odd):
     assert 6 * 2 * across <= len(kept[0]) < cells
 
 
-@pytest.mark.parametrize("statistic", READ)
+@pytest.mark.parametrize("statistic", MOMENT_READINGS)
 def test_a_lean_answer_has_the_same_values_errors_and_counts(statistic):
     rows = spiky(60)
     rows[10] |= {"nan_count": 1.0}
