@@ -110,7 +110,7 @@ class Broadcaster:
         if viewers:
             shared = self._shared_status()
             for viewer in list(self._viewers.values()):
-                viewer.post(self.status(viewer, shared))
+                viewer.enqueue(self.status(viewer, shared))
         return True
 
     def _shared_status(self) -> str:
@@ -133,7 +133,7 @@ class Broadcaster:
         if self._viewers:
             text = self.hello()
             for viewer in list(self._viewers.values()):
-                viewer.post(text)
+                viewer.enqueue(text)
 
     def _tell_producers(self) -> None:
         state = self._state

@@ -143,7 +143,7 @@ class Changes:
         change.refuse(session.number)
         viewer = self._viewers.get(change.viewer)
         if first and viewer is not None:
-            viewer.post(encode_message({**message, "reply_to": change.viewer_id}))
+            viewer.enqueue(encode_message({**message, "reply_to": change.viewer_id}))
         self._progress(change, message)
 
     def forget(self, producer: int) -> None:
@@ -166,7 +166,7 @@ class Changes:
             for_others = encode_message({**news, "id": change.id})
             for viewer in list(self._viewers.values()):
                 own = viewer.number == change.viewer
-                viewer.post(encode_message({**news, "id": change.viewer_id}) if own else for_others)
+                viewer.enqueue(encode_message({**news, "id": change.viewer_id}) if own else for_others)
         if not change.finished:
             return
         known = self._changes.pop(change.id, None)
@@ -178,7 +178,7 @@ class Changes:
                 "message": "The training process went, or reads nothing, before it applied the change.",
                 "reply_to": change.viewer_id,
             }
-            asker.post(encode_message(error))
+            asker.enqueue(encode_message(error))
 
 
 def _some(ranks: list[int]) -> str:

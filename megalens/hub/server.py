@@ -257,7 +257,7 @@ class Hub:
                 "last_step": backlog.last_step,
             }
         self._viewers[session.number] = session
-        session.post(self._broadcaster.status(session))
+        session.enqueue(self._broadcaster.status(session))
         self._changed.set()
         return self._broadcaster.hello(resumed), backlog
 
@@ -335,7 +335,7 @@ class Hub:
         if self.recorder:
             self.recorder.put(body, frame.step, len(data))
         for viewer in list(self._viewers.values()):
-            viewer.post(frame)
+            viewer.enqueue(frame)
         self._changed.set()
 
     async def _make_way(self, session: Session, message: dict[str, Any]) -> None:

@@ -141,7 +141,7 @@ class Session:
         """Whether this producer answers changes, for itself or for others too."""
         return self.rank is not None and self._host.leads(self.rank)
 
-    def post(self, item: str | LiveFrame) -> None:
+    def enqueue(self, item: str | LiveFrame) -> None:
         """Queue the text of a message, or a frame, for a viewer."""
         if self._closing is None and not self.queue.put(item):
             self._host.leave(self)
@@ -271,7 +271,7 @@ class Session:
         if error.field is not None:
             error.field = error.field.removeprefix("patch.")
         if self.role == "viewer":
-            self.post(encode_message(error.to_message(reply_to)))
+            self.enqueue(encode_message(error.to_message(reply_to)))
         else:
             await self._say(error.to_message(reply_to))
 

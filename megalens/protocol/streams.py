@@ -287,7 +287,7 @@ def parse_stream(name: str, value: Mapping[str, Any], field: str = "", *, strict
     unknown = [member for member in given if member not in StreamPolicy.__dataclass_fields__]
     if strict and unknown:
         raise _bad(f"{field}.policy.{unknown[0]}", "a member of StreamPolicy", repr(unknown[0]))
-    settings = {
+    settings: dict[str, Any] = {
         member: tuple(entry) if isinstance(entry, list) else entry
         for member, entry in given.items()
         if member not in unknown
