@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .errors import DialectError
     from .gateway import Gateway
     from .hosted_run import HostedRun
-    from .plan import Plan
+    from .translation import Translation
     from .translator import Translator
 
-__all__ = ["DIALECTS", "Dialect", "DialectError", "Gateway", "HostedRun", "Plan", "Translator"]
+__all__ = ["DIALECTS", "Dialect", "DialectError", "Gateway", "HostedRun", "Translation", "Translator"]
 
 _HOMES = {
     "DIALECTS": ".dialect",
@@ -24,7 +24,7 @@ _HOMES = {
     "DialectError": ".errors",
     "Gateway": ".gateway",
     "HostedRun": ".hosted_run",
-    "Plan": ".plan",
+    "Translation": ".translation",
     "Translator": ".translator",
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .translation import Translation
 
 __all__ = ["add_commands", "ask_to_stop", "start_lightly"]
 
@@ -141,11 +141,11 @@ def _run(arguments: argparse.Namespace, record: Path | None) -> int:
     return 0
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def _plan(arguments: argparse.Namespace) -> Translation:
     from ..protocol import ProtocolError, check_message
     from .dialect import DIALECTS
     from .peer_request import chosen_config
-    from .plan import Plan
+    from .translation import Translation
 
     dialect = DIALECTS[arguments.dialect] if arguments.dialect else None
     config: dict[str, Any] | None = None
@@ -162,7 +162,7 @@ def _plan(arguments: argparse.Namespace) -> Plan:
             )
         config = chosen_config(dialect, arguments.flag, arguments.tiles, arguments.reduction)
     name = arguments.name or f"{arguments.dialect or 'foreign'} {arguments.address.partition('://')[2]}"
-    return Plan(
+    return Translation(
         address=arguments.address,
         dialect=dialect,
         config=config,

@@ -11,7 +11,7 @@ from ..demo.state_line import StateLine
 from ..hub.options import HubOptions
 from .cli import ask_to_stop
 from .hosted_run import HostedRun
-from .plan import Plan
+from .translation import Translation
 from .translator import Translator
 
 __all__ = ["follow", "stdin_closed"]
@@ -19,12 +19,12 @@ __all__ = ["follow", "stdin_closed"]
 _LINE_SECONDS = 0.25
 
 
-async def follow(plan: Plan, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
+async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
     """Translate until the peer ends or somebody asks to stop, and close the recording.
 
     Parameters
     ----------
-    plan : Plan
+    plan : Translation
         What is asked.
     record : Path or None
         Where the run folder is made.

@@ -19,10 +19,10 @@ from .pass_counter import PassCounter
 from .peer_link import MOST_BYTES, detect, open_peer
 from .peer_message import BadMessage, TensorRow, read_message, read_prompts, read_update
 from .peer_request import compressor_text, default_config, peer_request
-from .plan import Plan
 from .rows import PlacedRow, note_table, tensors_table
 from .standing_config import StandingConfig
 from .tally import Tally
+from .translation import Translation
 
 __all__ = ["Translator"]
 
@@ -40,11 +40,11 @@ class Translator:
 
     Parameters
     ----------
-    plan : Plan
+    plan : Translation
         What is asked.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Translation) -> None:
         self._plan = plan
         self._host: HostedRun | None = None
         self._dialect = plan.dialect

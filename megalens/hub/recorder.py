@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ..protocol import CheckedBody
 from .errors import HubError
-from .run_folder import RunFolder
+from .recording_folder import RecordingFolder
 from .step_ranges import StepRanges
 
 __all__ = ["Recorder"]
@@ -54,7 +54,7 @@ class Recorder:
         self._redescribe = False
         self._closing = False
         try:
-            self._folder = RunFolder(path)
+            self._folder = RecordingFolder(path)
             self._folder.write_description(self._full_description())
         except OSError as error:
             raise HubError(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..protocol import STREAMS, SUBPROTOCOL, CheckedBody, Streams
-from .job import Job
+from .announcements import Announcements
 from .live_frame import LiveFrame
 from .ranks import Ranks
 from .reports import Reports
@@ -53,7 +53,7 @@ class RunState:
         self.ended: float | None = None
         self.config: dict[str, Any] = {"flags": {}}
         self.streams = Streams(STREAMS.values())
-        self.job = Job()
+        self.job = Announcements()
         self.ranks = Ranks(idle_seconds)
         self.attached: set[int] = set()
         self.warnings: deque[str] = deque(maxlen=20)

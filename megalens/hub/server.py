@@ -1,4 +1,4 @@
-"""The hub: producers in, viewers out, the recording beside."""
+"""The hub: frames of producers in, to viewers and to the recording out."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..protocol import (
 from ..protocol.version import own_versions
 from .announcement_check import check_announcement
 from .batch_connection import BatchConnection
-from .change_desk import ChangeDesk
+from .broadcaster import Broadcaster
+from .changes import Changes
 from .discovery import HubEntry, remove_entry, write_entry
-from .door import door, select_subprotocol
 from .errors import HubError
-from .herald import Herald
+from .handshake import check_upgrade, select_subprotocol
 from .history import Backlog, History
 from .live_frame import admit_frame
 from .open_files import most_connections
@@ -69,9 +69,9 @@ class Hub:
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
         self._producers: dict[int, Session] = {}
-        self.herald = Herald(self)
+        self._broadcaster = Broadcaster(self.state, self._viewers, self.leaders, lambda: self.recorder)
         self._count = 0
-        self._changes = ChangeDesk(self)
+        self._changes = Changes(self.state, self._viewers, self.leaders, self._applied)
         self._skipped: dict[str, int] = {}
         self.recorder: Recorder | None = None
         self._record_closing: asyncio.Task[None] | None = None
@@ -100,7 +100,7 @@ class Hub:
                 self._handle,
                 options.host,
                 options.port,
-                process_request=door(self._token, lambda: self._most_sessions - len(self._sessions)),
+                process_request=check_upgrade(self._token, lambda: self._most_sessions - len(self._sessions)),
                 select_subprotocol=select_subprotocol,
                 compression=None,
                 max_size=options.max_producer_bytes,
@@ -148,7 +148,7 @@ class Hub:
                     self.state.ranks.forgive(now - last)
                 last = now
                 self._watch()
-                if self.herald.tick(changed=self._changed.is_set()):
+                if self._broadcaster.tick(changed=self._changed.is_set()):
                     self._changed.clear()
                 if self._describe_due and self.recorder:
                     self._describe_due = False
@@ -219,7 +219,7 @@ class Hub:
     async def _handle(self, connection: ServerConnection) -> None:
         assert isinstance(connection, BatchConnection)
         self._count += 1
-        session = Session(self, connection, self._count)
+        session = Session(self, self.options, self.state.streams, connection, self._count)
         self._sessions[session.number] = session
         try:
             await session.run()
@@ -237,7 +237,7 @@ class Hub:
         del self._producers[rank]
         self.state.detach(rank, finished=session.said_goodbye)
         why = "finished" if session.said_goodbye else "lost"
-        self.audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
+        self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
 
     def welcome(self, session: Session, join: dict[str, Any]) -> tuple[str, Backlog]:
@@ -257,9 +257,9 @@ class Hub:
                 "last_step": backlog.last_step,
             }
         self._viewers[session.number] = session
-        session.post(self.herald.status(session))
+        session.enqueue(self._broadcaster.status(session))
         self._changed.set()
-        return self.herald.hello(resumed), backlog
+        return self._broadcaster.hello(resumed), backlog
 
     @property
     def viewers(self) -> dict[int, Session]:
@@ -269,6 +269,18 @@ class Hub:
     def leaders(self) -> list[Session]:
         """Return the producers that answer changes, for themselves or for others too."""
         return [session for session in self._producers.values() if session.leads]
+
+    def leads(self, rank: int) -> bool:
+        """Return whether the producer of this rank answers changes, for itself or for others too."""
+        return self.state.job.leader(rank) == rank
+
+    def short_hello(self) -> str:
+        """Return the text of ``hello`` for a producer."""
+        return self._broadcaster.short_hello()
+
+    def warn(self, text: str) -> None:
+        """Have a sentence told to everybody."""
+        self.state.warn(text)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -323,7 +335,7 @@ class Hub:
         if self.recorder:
             self.recorder.put(body, frame.step, len(data))
         for viewer in list(self._viewers.values()):
-            viewer.post(frame)
+            viewer.enqueue(frame)
         self._changed.set()
 
     async def _make_way(self, session: Session, message: dict[str, Any]) -> None:
@@ -367,8 +379,8 @@ class Hub:
         detail = {"rank": rank, "model": message["model"]["name"]}
         if session.leads:
             detail["config"] = message["config"]
-        self.audit(session.peer["name"], "connect", detail)
-        self.describe()
+        self._audit(session.peer["name"], "connect", detail)
+        self._describe_due = True
         if fresh and self.recorder:
             self.recorder.describe(self.state.description())
         if self.entry and self.entry.name != self.state.run["name"]:
@@ -376,19 +388,19 @@ class Hub:
             with contextlib.suppress(HubError):
                 write_entry(self.entry)
         # The first frame of a stream may come right behind its announcement.
-        self.herald.announce(at_once=fresh)
+        self._broadcaster.announce(at_once=fresh)
 
     # -- what the hub itself says ----------------------------------------------------------------------------------
 
-    def audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
+    def _audit(self, who: str, action: str, detail: dict[str, Any], step: int | None = None) -> None:
         """Add a row to the run's ``audit`` stream."""
         step = self.state.step if step is None else step
         text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
         row = {"step": step, "time": time.time(), "who": who, "action": action, "detail": text}
         self.publish(encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step))
 
-    def describe(self) -> None:
-        """Have ``run.json`` say what the run is now, soon."""
+    def _applied(self, who: str, action: str, detail: dict[str, Any], step: int) -> None:
+        self._audit(who, action, detail, step)
         self._describe_due = True
 
 

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
-from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from ..protocol import SUBPROTOCOL, ProtocolError, Streams, decode_message, encode_message
 from .batch_connection import BatchConnection
 from .history import Backlog
 from .live_frame import LiveFrame
+from .options import HubOptions
 from .pace import Pace
 from .viewer_queue import ViewerQueue
 
-if TYPE_CHECKING:
-    from .server import Hub
-
-__all__ = ["Session"]
+__all__ = ["Session", "SessionHost"]
 
 _BATCH_BYTES = 128 * 1024
 _UNREAD_BYTES = 256 * 1024
@@ -40,27 +38,64 @@ class _Refused(Exception):
         self.error = error
 
 
+class SessionHost(Protocol):
+    """What a session needs of its hub."""
+
+    def short_hello(self) -> str:
+        """Return the text of ``hello`` for a producer."""
+
+    def welcome(self, session: Session, join: dict[str, Any]) -> tuple[str, Backlog]:
+        """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
+
+    def leave(self, session: Session) -> None:
+        """Count a client out, with a goodbye or without. Safe for one that never joined."""
+
+    def leads(self, rank: int) -> bool:
+        """Return whether the producer of this rank answers changes, for itself or for others too."""
+
+    async def take(self, session: Session, message: dict[str, Any]) -> None:
+        """Act on one checked message; raises ``ProtocolError`` with what the sender is told."""
+
+    def publish(self, data: bytes, rank: int | None = None) -> None:
+        """Check a frame and pass it on to everybody; raises ``ProtocolError``."""
+
+    def warn(self, text: str) -> None:
+        """Have a sentence told to everybody."""
+
+
 class Session:
     """What the hub knows about one client.
 
     Parameters
     ----------
-    hub : Hub
+    host : SessionHost
         Where messages and frames go.
+    options : HubOptions
+        Bounds and waits.
+    streams : Streams
+        The run's.
     connection : BatchConnection
         The open WebSocket.
     number : int
         Unique in this hub.
     """
 
-    def __init__(self, hub: Hub, connection: BatchConnection, number: int) -> None:
-        self.hub = hub
+    def __init__(
+        self,
+        host: SessionHost,
+        options: HubOptions,
+        streams: Streams,
+        connection: BatchConnection,
+        number: int,
+    ) -> None:
+        self._host = host
+        self._options = options
         self.number = number
         self.role = ""
         self.peer: dict[str, Any] = {"name": "", "version": ""}
         self.rank: int | None = None
         self.said_goodbye = False
-        self.queue = ViewerQueue(hub.options.viewer_queue_bytes, hub.state.streams)
+        self.queue = ViewerQueue(options.viewer_queue_bytes, streams)
         self.pace = Pace(_CHANGES_AT_ONCE, _CHANGES_A_SECOND)
         self._connection = connection
         self._bad_messages = 0
@@ -74,7 +109,7 @@ class Session:
             join = await self._handshake()
             if self.role == "viewer":
                 # Without a pause between these lines: what is not in the backlog will be in the queue.
-                hello, backlog = self.hub.welcome(self, join)
+                hello, backlog = self._host.welcome(self, join)
                 sender = asyncio.create_task(self._send_queue(hello, backlog))
             await self._receive()
         except _Refused as refused:
@@ -83,7 +118,7 @@ class Session:
         except ConnectionClosed:
             pass
         except Exception as error:
-            self.hub.state.warn(f"The hub met an error of its own: {type(error).__name__}. Please report it.")
+            self._host.warn(f"The hub met an error of its own: {type(error).__name__}. Please report it.")
             await self._say(
                 {
                     "type": "error",
@@ -93,7 +128,7 @@ class Session:
             )
             await self.close(1011, "internal")
         finally:
-            self.hub.leave(self)
+            self._host.leave(self)
             if sender is not None:
                 sender.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -104,12 +139,12 @@ class Session:
     @property
     def leads(self) -> bool:
         """Whether this producer answers changes, for itself or for others too."""
-        return self.rank is not None and self.hub.state.job.leader(self.rank) == self.rank
+        return self.rank is not None and self._host.leads(self.rank)
 
-    def post(self, item: str | LiveFrame) -> None:
+    def enqueue(self, item: str | LiveFrame) -> None:
         """Queue the text of a message, or a frame, for a viewer."""
         if self._closing is None and not self.queue.put(item):
-            self.hub.leave(self)
+            self._host.leave(self)
             self.close_soon(4429, "too slow")
 
     def tell(self, text: str) -> bool:
@@ -150,12 +185,12 @@ class Session:
         if offered != SUBPROTOCOL:
             raise _Refused(4406, _version_error(offered or "no subprotocol"))
         try:
-            text = await asyncio.wait_for(self._connection.recv(), self.hub.options.join_seconds)
+            text = await asyncio.wait_for(self._connection.recv(), self._options.join_seconds)
         except asyncio.TimeoutError:
-            raise _Refused(4408, _join_error(f"nothing in {self.hub.options.join_seconds:g} s")) from None
+            raise _Refused(4408, _join_error(f"nothing in {self._options.join_seconds:g} s")) from None
         if isinstance(text, bytes):
             raise _Refused(4400, _join_error("a data frame"))
-        self._check_size(text, self.hub.options.max_viewer_bytes)
+        self._check_size(text, self._options.max_viewer_bytes)
         try:
             join = decode_message(text)
         except ProtocolError as error:
@@ -167,15 +202,11 @@ class Session:
         self.role = join["role"]
         self.peer = join["peer"]
         if self.role == "producer":
-            self.tell(self.hub.herald.short_hello())
+            self.tell(self._host.short_hello())
         return join
 
     async def _receive(self) -> None:
-        limit = (
-            self.hub.options.max_viewer_bytes
-            if self.role == "viewer"
-            else self.hub.options.max_producer_bytes
-        )
+        limit = self._options.max_viewer_bytes if self.role == "viewer" else self._options.max_producer_bytes
         allowed = _MAY_SEND[self.role]
         self._connection.message_done()
         if self.role == "producer":
@@ -196,7 +227,7 @@ class Session:
     def _take_at_once(self, data: bytes) -> bool:
         """Take a producer's frame where it is read. A fault waits for its turn in :meth:`_receive`, which acts on it."""
         try:
-            self.hub.publish(data, self.rank)
+            self._host.publish(data, self.rank)
         except Exception as error:
             self._fault = error
             return False
@@ -211,14 +242,14 @@ class Session:
         try:
             if self._fault is not None:
                 raise self._fault
-            self.hub.publish(data, self.rank)
+            self._host.publish(data, self.rank)
         except ProtocolError as error:
             raise _Refused(4400, error) from error
 
     async def _take_text(self, text: str, allowed: tuple[str, ...]) -> None:
         try:
             message = decode_message(text, allowed)
-            await self.hub.take(self, message)
+            await self._host.take(self, message)
         except ProtocolError as error:
             if error.code == "forbidden":
                 raise _Refused(4403, error) from error
@@ -226,7 +257,7 @@ class Session:
                 raise _Refused(4409, error) from error
             if error.code == "bad-message":
                 self._bad_messages += 1
-                if self._bad_messages >= self.hub.options.max_bad_messages:
+                if self._bad_messages >= self._options.max_bad_messages:
                     raise _Refused(4400, error) from error
             await self._answer(error, text)
 
@@ -240,7 +271,7 @@ class Session:
         if error.field is not None:
             error.field = error.field.removeprefix("patch.")
         if self.role == "viewer":
-            self.post(encode_message(error.to_message(reply_to)))
+            self.enqueue(encode_message(error.to_message(reply_to)))
         else:
             await self._say(error.to_message(reply_to))
 

@@ -136,7 +136,7 @@ export class LiveRun implements IRunSource {
   async table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows> {
     signal?.throwIfAborted();
     const info = this.alive().hub.streams.get(stream);
-    if (info === undefined || Object.hasOwn(STREAMS, stream)) {
+    if (info === undefined || this.stores[stream] !== undefined) {
       throw noStream(stream, this.hub.streams.keys());
     }
     return (this.rowStores.get(stream) ?? new RowStore(info)).rows(query);

@@ -135,7 +135,7 @@ export class RecordedRun implements IRunSource {
     return this.guarded(async () => {
       const streams = readableStreams(this.hello.streams);
       const info = streams.get(stream);
-      if (info === undefined || Object.hasOwn(STREAMS, stream)) {
+      if (info === undefined) {
         throw noStream(stream, streams.keys());
       }
       const { steps, where } = query;

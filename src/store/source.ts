@@ -146,7 +146,7 @@ export interface IRunSource {
   shapeOf(flag: string): Promise<ITensorShape>;
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
-  /** Rows of a stream that has no method of its own, by its name in `hello.streams`. */
+  /** Rows of a stream by its name in `hello.streams`; a live run gives those of streams without a method of their own. */
   table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
   /**
    * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.

@@ -1,6 +1,5 @@
 import { ClientError } from '../client/client-error';
 import { ProtocolError } from '../protocol/protocol-error';
-import { STREAMS } from '../protocol/streams.generated';
 
 /** Why a source could not answer. */
 export type StoreErrorCode =
@@ -32,13 +31,12 @@ export class StoreError extends Error {
 
 /** What a source rejects with when it is asked for rows of a stream that it cannot give. */
 export function noStream(stream: string, known: Iterable<string>): StoreError {
-  const own = Object.keys(STREAMS);
-  const others = [...known].filter(name => !own.includes(name));
+  const names = [...known];
   return new StoreError(
     'no-stream',
-    own.includes(stream)
+    names.includes(stream)
       ? `The rows of ${stream} are asked for by a method of their own.`
-      : `This run has no stream ${stream}. It has ${others.join(', ') || 'none beside those of Megalens'}.`
+      : `This run has no stream ${stream}. It has ${names.join(', ')}.`
   );
 }
 

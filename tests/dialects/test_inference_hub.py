@@ -6,7 +6,7 @@ import pytest
 from peers import Peer, say, t1_layer, update, values
 from translation import plan, translate
 
-from megalens.dialects import DIALECTS, DialectError, Plan, Translator
+from megalens.dialects import DIALECTS, DialectError, Translation, Translator
 
 CANDIDATES = 20
 
@@ -130,4 +130,4 @@ def test_what_the_hub_refuses_is_said(tmp_path, code):
 
 def test_an_inference_hub_needs_a_prompt():
     with pytest.raises(DialectError, match="--prompt"):
-        Translator(Plan("ws://127.0.0.1:1", DIALECTS["inference"]))
+        Translator(Translation("ws://127.0.0.1:1", DIALECTS["inference"]))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from peers import Peer, say
 
 from megalens.client import RunFolder
-from megalens.dialects import DIALECTS, HostedRun, Plan, Translator
+from megalens.dialects import DIALECTS, HostedRun, Translation, Translator
 from megalens.hub.options import HubOptions
 
 WAIT = 30
@@ -33,7 +33,7 @@ def small(dialect, *others):
 
 
 def plan(peer, dialect, **changes):
-    base = Plan(
+    base = Translation(
         address=peer if isinstance(peer, str) else peer.address,
         dialect=DIALECTS[dialect] if dialect else None,
         config=small(dialect) if dialect else None,

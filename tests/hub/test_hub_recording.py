@@ -189,11 +189,11 @@ def test_half_a_message_is_never_left_at_the_end_of_a_stream(tmp_path):
 import resource, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from megalens.hub.run_folder import RunFolder
+from megalens.hub.recording_folder import RecordingFolder
 from megalens.protocol import FrameChecker, decode_frame, encode_frame, stream_schema
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
-folder = RunFolder(Path(sys.argv[1]))
+folder = RecordingFolder(Path(sys.argv[1]))
 row = {"step": 1, "time": 1.0, "rank": 0, "name": "x" * 1000, "value": 1.0, "unit": ""}
 data = encode_frame("scalars", pa.Table.from_pylist([row], stream_schema("scalars")), step=1)
 body = FrameChecker().check(decode_frame(data), data)

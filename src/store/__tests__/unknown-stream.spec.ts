@@ -7,8 +7,13 @@ import {
   normsFrame,
   until
 } from '../../client/__tests__/real-hub';
-import { frameTable, decodeFrame, readableStreams } from '../../protocol';
-import { LiveRun, RowStore } from '..';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { MomentsApi } from '../../client/moments-api';
+import { Rest } from '../../client/rest';
+import type { IStreamQuery } from '../../client/runs-api';
+import { HEADER_BYTES, decodeFrame, decodeMessage, frameTable, readableStreams } from '../../protocol';
+import { LiveRun, RecordedRun, RowStore } from '..';
 
 const peer = { name: 'jest', version: '0.1.0' };
 const streams = readableStreams(announcement('announce-streams').streams);
@@ -16,6 +21,8 @@ const declared = streams.get('weight_norms');
 if (declared === undefined) {
   throw new Error('the fixture declares weight_norms');
 }
+const fixture = (name: string) =>
+  readFileSync(join(__dirname, `../../../protocol/fixtures/messages/${name}.json`), 'utf8');
 const rowsAt = (step: number) => frameTable(decodeFrame(normsFrame(step)), streams);
 
 jest.setTimeout(30_000);
@@ -105,6 +112,32 @@ describe('the store of its rows', () => {
     [1, 2, 3].forEach(step => store.append(rowsAt(step), false));
     expect([2, 3, 4].map(step => store.append(rowsAt(step), true))).toEqual([null, null, [4, 4]]);
     expect([...(store.rows().columns.step ?? [])]).toEqual([1, 1, 2, 2, 3, 3, 4, 4]);
+  });
+});
+
+describe('a recorded run', () => {
+  it('asks its reader for the rows of a stream that only the recording declares', async () => {
+    const hello = decodeMessage(fixture('hello-streams'), ['hello']);
+    const status = decodeMessage(fixture('status-streams'), ['status']);
+    const asked: unknown[] = [];
+    const reader = {
+      index: () => Promise.resolve([]),
+      stream: (_: string, stream: string, query?: IStreamQuery) => {
+        asked.push([stream, query?.where, query?.first]);
+        return Promise.resolve({ bytes: normsFrame(5).slice(HEADER_BYTES), sampledEvery: 2 });
+      },
+      moments: new MomentsApi(
+        new Rest({ baseUrl: 'http://nowhere/', fetch: () => Promise.reject(new Error('nowhere')) })
+      )
+    };
+    const run = new RecordedRun('r1', { hello, status, truncated: [] }, reader);
+    const where = { name: 'lm_head' };
+    const rows = await run.table('weight_norms', { steps: [5, 5], where });
+    expect(asked).toEqual([['weight_norms', where, 5]]);
+    expect([rows.length, rows.sampledEvery, rows.columns.value?.[0]]).toEqual([1, 2, Infinity]);
+    // Its columns are of a type of a later version.
+    await expect(run.table('odd')).rejects.toMatchObject({ code: 'no-stream' });
+    run.dispose();
   });
 });
 

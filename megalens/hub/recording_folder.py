@@ -10,7 +10,7 @@ from typing import Any
 from ..protocol import CheckedBody, Stream
 from .packing import pack_stream, sync_folder
 
-__all__ = ["RunFolder", "StreamFile"]
+__all__ = ["RecordingFolder", "StreamFile"]
 
 
 class StreamFile:
@@ -85,8 +85,8 @@ class StreamFile:
         self.bytes += len(view)
 
 
-class RunFolder:
-    """A run folder that is being written.
+class RecordingFolder:
+    """The run folder that a recorder writes.
 
     Parameters
     ----------

@@ -7,13 +7,13 @@ from typing import Any
 
 from ..protocol import compressor_infos
 
-__all__ = ["Job"]
+__all__ = ["Announcements"]
 
 _SIZES = ("world_size", "tp", "pp", "dp")
 _MODEL = ("name", "layers", "hidden")
 
 
-class Job:
+class Announcements:
     """Announcements by rank. Each process may hold other layers of the model; rank 0 knows the layout of all."""
 
     def __init__(self) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import check_message, encode_message
 
 if TYPE_CHECKING:
-    from .server import Hub
+    from .recorder import Recorder
+    from .run_state import RunState
     from .session import Session
 
-__all__ = ["Herald"]
+__all__ = ["Broadcaster"]
 
 _HELLO_SECONDS = 0.5
 _LEAST_SECONDS = 0.5
@@ -22,7 +24,7 @@ _OWN_NUMBER = -1
 _OWN = str(_OWN_NUMBER)
 
 
-class Herald:
+class Broadcaster:
     """Tells viewers and producers what the hub knows.
 
     A job of a thousand processes announces itself a thousand times within seconds: viewers are told of the first at once, and then of all that came
@@ -30,12 +32,27 @@ class Herald:
 
     Parameters
     ----------
-    hub : Hub
-        Whose viewers, producers and run they are.
+    state : RunState
+        What is known about the run.
+    viewers : mapping of int to Session
+        The viewers that are attached; it changes as they come and go.
+    leaders : callable
+        Returns the producers that answer changes.
+    recorder : callable
+        Returns what records the run, or None.
     """
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        state: RunState,
+        viewers: Mapping[int, Session],
+        leaders: Callable[[], list[Session]],
+        recorder: Callable[[], Recorder | None],
+    ) -> None:
+        self._state = state
+        self._viewers = viewers
+        self._leaders = leaders
+        self._recorder = recorder
         self._hello: tuple[int, str] = (-1, "")
         self._short_hello: tuple[float, str] = (float("-inf"), "")
         self._hello_due = False
@@ -46,7 +63,7 @@ class Herald:
 
     def hello(self, resumed: dict[str, Any] | None = None) -> str:
         """Return the text of ``hello`` as of now."""
-        state = self._hub.state
+        state = self._state
         if self._hello[0] != state.version:
             self._hello = (state.version, _without_seq(state.hello()))
         more = f',"resumed":{json.dumps(resumed)}' if resumed else ""
@@ -56,12 +73,12 @@ class Herald:
         """Return the text of ``hello`` for a producer, which asks neither for flags nor for the places of others."""
         now = time.monotonic()
         if now - self._short_hello[0] > _HELLO_SECONDS:
-            hello = self._hub.state.hello()
+            hello = self._state.hello()
             layout = hello["layout"] and {k: v for k, v in hello["layout"].items() if k != "ranks"}
             for member in ("sites", "streams"):
                 hello.pop(member, None)
             self._short_hello = (now, _without_seq({**hello, "layout": layout, "flags": []}))
-        return f'{self._short_hello[1][:-1]},"seq":{self._hub.state.seq}}}'
+        return f'{self._short_hello[1][:-1]},"seq":{self._state.seq}}}'
 
     def announce(self, *, at_once: bool = False) -> None:
         """Have viewers told what the run is now; ``at_once`` where they cannot read what follows without it."""
@@ -72,7 +89,7 @@ class Herald:
     def status(self, viewer: Session, shared: str | None = None) -> str:
         """Return the text of ``status`` for one viewer; ``shared`` is what it has in common with the others'."""
         shared = shared or self._shared_status()
-        streams = _json(self._hub.state.stream_figures(viewer.queue.dropped))
+        streams = _json(self._state.stream_figures(viewer.queue.dropped))
         return f'{shared[:-1].replace(_OWN, str(viewer.queue.dropped_rows), 1)},"streams":{streams}}}'
 
     def tick(self, *, changed: bool) -> bool:
@@ -80,31 +97,31 @@ class Herald:
         now = time.monotonic()
         if self._hello_due and now - self._hello_told >= _HELLO_SECONDS:
             self._tell_hello()
-        viewers = len(self._hub.viewers)
+        viewers = len(self._viewers)
         if viewers != self._viewers_told or now - self._producers_told >= _MOST_SECONDS:
             self._viewers_told, self._producers_told = viewers, now
             self._tell_producers()
         # What a thousand processes do is a hundred kB.
-        many = len(self._hub.state.attached) > _MANY_RANKS
+        many = len(self._state.attached) > _MANY_RANKS
         least = 2 * _LEAST_SECONDS if many else _LEAST_SECONDS
         if now - self._status_told < (least if changed else _MOST_SECONDS):
             return False
         self._status_told = now
         if viewers:
             shared = self._shared_status()
-            for viewer in list(self._hub.viewers.values()):
-                viewer.post(self.status(viewer, shared))
+            for viewer in list(self._viewers.values()):
+                viewer.enqueue(self.status(viewer, shared))
         return True
 
     def _shared_status(self) -> str:
-        hub = self._hub
-        status = hub.state.status()
-        status["viewers"] = len(hub.viewers)
-        status["recording"] = hub.recorder.status() if hub.recorder else {"state": "off"}
+        recorder = self._recorder()
+        status = self._state.status()
+        status["viewers"] = len(self._viewers)
+        status["recording"] = recorder.status() if recorder else {"state": "off"}
         dropped = {
             "viewer": _OWN_NUMBER,
-            "producer": hub.state.producer_drops(),
-            "recorder": hub.recorder.dropped_rows if hub.recorder else 0,
+            "producer": self._state.producer_drops(),
+            "recorder": recorder.dropped_rows if recorder else 0,
         }
         # First, so that no text of anybody's can come before the number that is put in for each viewer.
         status = {"type": "status", "dropped": dropped, **status}
@@ -113,17 +130,17 @@ class Herald:
 
     def _tell_hello(self) -> None:
         self._hello_due, self._hello_told = False, time.monotonic()
-        if self._hub.viewers:
+        if self._viewers:
             text = self.hello()
-            for viewer in list(self._hub.viewers.values()):
-                viewer.post(text)
+            for viewer in list(self._viewers.values()):
+                viewer.enqueue(text)
 
     def _tell_producers(self) -> None:
-        state = self._hub.state
+        state = self._state
         text = encode_message(
-            {"type": "status", "state": state.state, "step": state.step, "viewers": len(self._hub.viewers)}
+            {"type": "status", "state": state.state, "step": state.step, "viewers": len(self._viewers)}
         )
-        for producer in self._hub.leaders():
+        for producer in self._leaders():
             producer.tell(text)
 
 

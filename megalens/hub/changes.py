@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import ProtocolError, encode_message
@@ -12,25 +13,40 @@ from .config_check import check_patch
 from .control_check import check_controls
 
 if TYPE_CHECKING:
-    from .server import Hub
+    from .run_state import RunState
     from .session import Session
 
-__all__ = ["ChangeDesk"]
+__all__ = ["Changes"]
 
 _MOST_WAITING = 16
 
 
-class ChangeDesk:
+class Changes:
     """Carries every ``configure`` from its viewer to the producers, and their answers back to all viewers.
 
     Parameters
     ----------
-    hub : Hub
-        Whose viewers, producers and run they are.
+    state : RunState
+        What is known about the run.
+    viewers : mapping of int to Session
+        The viewers that are attached; it changes as they come and go.
+    leaders : callable
+        Returns the producers that answer changes.
+    applied : callable
+        Told of every change that took effect: who asked, what was done, the detail and the step, as a row of ``audit`` has them.
     """
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        state: RunState,
+        viewers: Mapping[int, Session],
+        leaders: Callable[[], list[Session]],
+        applied: Callable[[str, str, dict[str, Any], int], None],
+    ) -> None:
+        self._state = state
+        self._viewers = viewers
+        self._all_leaders = leaders
+        self._applied = applied
         self._changes: dict[str, Change] = {}
 
     def ask(self, session: Session, message: dict[str, Any]) -> None:
@@ -41,10 +57,9 @@ class ChangeDesk:
         ProtocolError
             ``no-producer``, ``refused``, or what is wrong with the patch.
         """
-        hub = self._hub
         self._check_pace(session, message)
         leaders = self._leaders()
-        job = hub.state.job.merged()
+        job = self._state.job.merged()
         check_patch(message["patch"], job["flags"], job["compressors"])
         check_controls(message["patch"], job.get("controls", ()), job.get("sites", []))
         change = Change(
@@ -72,16 +87,17 @@ class ChangeDesk:
 
     def _leaders(self) -> list[Session]:
         """Return the producers that answer a change."""
-        hub = self._hub
-        leaders = hub.leaders()
-        missing = sorted({hub.state.job.leader(rank) for rank in hub.state.attached} - hub.state.attached)
+        leaders = self._all_leaders()
+        missing = sorted(
+            {self._state.job.leader(rank) for rank in self._state.attached} - self._state.attached
+        )
         if missing:
             raise ProtocolError(
                 "no-producer",
-                f"{hub.state.ranks.name(missing[0], at_start=True)}, which agrees on changes with all other processes, is not attached. "
+                f"{self._state.ranks.name(missing[0], at_start=True)}, which agrees on changes with all other processes, is not attached. "
                 "Try again when it is back.",
                 expected=f"rank {missing[0]}",
-                got=f"ranks {_some(sorted(hub.state.attached))}",
+                got=f"ranks {_some(sorted(self._state.attached))}",
             )
         if not leaders:
             raise ProtocolError(
@@ -114,7 +130,7 @@ class ChangeDesk:
                 message["id"], message["id"], session.number, session.peer, {"flags": {}}, {session.number}
             )
             if message["applied"]:
-                change.patch = difference(self._hub.state.config, message["config"])
+                change.patch = difference(self._state.config, message["config"])
         change.answer(session.number, message)
         self._progress(change, message)
 
@@ -125,9 +141,9 @@ class ChangeDesk:
             return
         first = not change.refused
         change.refuse(session.number)
-        viewer = self._hub.viewers.get(change.viewer)
+        viewer = self._viewers.get(change.viewer)
         if first and viewer is not None:
-            viewer.post(encode_message({**message, "reply_to": change.viewer_id}))
+            viewer.enqueue(encode_message({**message, "reply_to": change.viewer_id}))
         self._progress(change, message)
 
     def forget(self, producer: int) -> None:
@@ -138,25 +154,23 @@ class ChangeDesk:
 
     def _progress(self, change: Change, message: dict[str, Any] | None) -> None:
         """Tell viewers what has become of a change."""
-        hub = self._hub
         for news in change.news():
             news = {**news, "by": change.peer, "time": time.time()}
             if news["applied"]:
-                hub.state.configure(news["config"])
+                self._state.configure(news["config"])
                 for action, part in audit_actions(change.patch):
                     detail = {"patch": {"flags": {}, **part}}
                     # A person's name says more than that of the program.
                     who = change.peer.get("user") or change.peer["name"]
-                    hub.audit(who, action, detail, news["step"])
-                hub.describe()
+                    self._applied(who, action, detail, news["step"])
             for_others = encode_message({**news, "id": change.id})
-            for viewer in list(hub.viewers.values()):
+            for viewer in list(self._viewers.values()):
                 own = viewer.number == change.viewer
-                viewer.post(encode_message({**news, "id": change.viewer_id}) if own else for_others)
+                viewer.enqueue(encode_message({**news, "id": change.viewer_id}) if own else for_others)
         if not change.finished:
             return
         known = self._changes.pop(change.id, None)
-        asker = hub.viewers.get(change.viewer)
+        asker = self._viewers.get(change.viewer)
         if known and message is None and asker and not change.refused and True not in change.told:
             error = {
                 "type": "error",
@@ -164,7 +178,7 @@ class ChangeDesk:
                 "message": "The training process went, or reads nothing, before it applied the change.",
                 "reply_to": change.viewer_id,
             }
-            asker.post(encode_message(error))
+            asker.enqueue(encode_message(error))
 
 
 def _some(ranks: list[int]) -> str:

@@ -12,10 +12,10 @@ from websockets.typing import Subprotocol
 
 from ..protocol import SUBPROTOCOL
 
-__all__ = ["door", "select_subprotocol"]
+__all__ = ["check_upgrade", "select_subprotocol"]
 
 
-def door(
+def check_upgrade(
     own_token: str, places: Callable[[], int] = lambda: 1
 ) -> Callable[[ServerConnection, Request], Response | None]:
     """Return the check of a handshake: no browser, the right token, the one path, a place left. It answers with what to refuse with, or None."""

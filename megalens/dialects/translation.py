@@ -7,11 +7,11 @@ from typing import Any
 
 from .dialect import Dialect
 
-__all__ = ["Plan"]
+__all__ = ["Translation"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Translation:
     """One translation.
 
     Attributes
