@@ -139,6 +139,7 @@ def _run(
     say: Callable[..., None],
 ) -> None:
     """Run one job: what it says goes out, and when it has nothing to do it is given the next answer."""
+    say({"type": "begun"})
     engine.begin(str(job["name"]), _ascii(job["args"]))
     while True:
         waits = False

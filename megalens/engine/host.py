@@ -98,9 +98,17 @@ class Engine:
             Why it did not finish.
         """
         with self._lock:
+            again = self._process is not None
             process = self._ready()
             try:
-                return _run(process, name, args, asked, progress, cancelled, timeout)
+                try:
+                    return _run(process, name, args, asked, progress, cancelled, timeout)
+                except _NeverBegun:
+                    if not again:
+                        raise
+                    # It was ended while it waited, which does not show at once.
+                    self._drop()
+                    return _run(self._ready(), name, args, asked, progress, cancelled, timeout)
             except _JobFailed as failed:
                 raise failed.error from None
             except BaseException:
@@ -142,6 +150,10 @@ class _JobFailed(Exception):
         self.error = error
 
 
+class _NeverBegun(EngineError):
+    """The child ended before it took the job."""
+
+
 def _run(
     process: EngineProcess,
     name: str,
@@ -152,10 +164,15 @@ def _run(
     timeout: float,
 ) -> tuple[Any, bytes]:
     process.send({"type": "job", "name": name, "args": args})
-    left = timeout
+    left, begun = timeout, False
     while True:
         began = time.monotonic()
-        frame = process.receive(min(left, _LOOK_SECONDS))
+        try:
+            frame = process.receive(min(left, _LOOK_SECONDS))
+        except EngineError as error:
+            if not begun and error.code == "ended":
+                raise _NeverBegun(error.message, code="ended") from error
+            raise
         left -= time.monotonic() - began
         if cancelled is not None and cancelled.is_set():
             raise EngineError("The job was cancelled.", code="cancelled")
@@ -168,7 +185,9 @@ def _run(
             continue
         message, body = frame
         kind = message.get("type")
-        if kind == "ask":
+        if kind == "begun":
+            begun = True
+        elif kind == "ask":
             _answer(process, message, asked)
         elif kind == "progress" and progress is not None:
             progress(int(message["done"]), int(message["total"]), str(message["words"]))
