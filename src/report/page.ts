@@ -107,7 +107,6 @@ export function escape(text: string): string {
 
 /** Write control characters as their pictures, such as ␀; the white space stays. */
 export function visible(text: string): string {
-  // eslint-disable-next-line no-control-regex
   return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, letter =>
     String.fromCharCode(0x2400 + letter.charCodeAt(0))
   );

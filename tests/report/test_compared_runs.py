@@ -52,7 +52,7 @@ def test_another_run_is_drawn_over_this_one_with_dashes_of_its_own(pictures):
     # Both hold the same tensors: up to the end of the shorter one they are the same line.
     own, other = lines.values()
     assert (own[:30], len(own), len(other)) == (other, 40, 30)
-    assert "gpt-demo (this run): solid. gpt-wide: dashed." in shown.caption
+    assert "gpt-demo (this run): solid. gpt-wide: dashed." in " ".join(shown.caption)
     assert shown.params["keyText"] == ["gpt-demo", "gpt-wide"]
     assert len({row["color"] for row in shown.datasets["rows"]}) == 2
     (layers,) = pictures(OTHER, by=["layer"])
@@ -111,10 +111,12 @@ def test_runs_that_are_not_there_or_have_nothing_to_compare_are_named(pictures):
     total, families = pictures(OTHER, kind="overview")
     assert len(by_run(total)) == 2
     assert len(by_run(families)) == 2 * len(families.params["keyText"])
-    # A chart of layers, and maps, show this run alone, and say so.
-    for kind in ("layers", "layer_map", "item_map"):
+    (single,) = pictures(OTHER, kind="layers", by=["layer"])
+    assert "gpt-wide is at step 30, the nearest one." in single.caption
+    # Maps show this run alone, and say so.
+    for kind in ("layer_map", "item_map"):
         (single,) = pictures(OTHER, kind=kind, by=["layer"])
-        assert "Only this run is drawn here; the live view compares it with others." in single.caption
+        assert any("This map shows gpt-demo only" in line for line in single.caption)
 
 
 @pytest.mark.slow

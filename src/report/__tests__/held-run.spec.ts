@@ -23,11 +23,11 @@ const ROWS = [1, 2, 3, 4, 5].flatMap(step =>
   )
 );
 
-function record(): Recorder {
+function record(rows = ROWS): Recorder {
   const recorder = Recorder.of(
     'r1',
     detailOf(),
-    fakeReader(ROWS, [
+    fakeReader(rows, [
       [1, 'loss', 5],
       [2, 'loss', NaN]
     ]),
@@ -73,7 +73,7 @@ describe('the rows that a report holds', () => {
   });
 
   it('are sums where no view draws the values: of the values as they were', async () => {
-    const recorder = record();
+    const recorder = record(ROWS.map(row => ({ ...row, compressor: 'Tile(tiles=2)' })));
     await recorder.tensors({ ...LAYERS, reduced: true });
     const run = await opened(recorder);
     const { rows } = await run.tensors({ ...LAYERS, reduced: true });
