@@ -33,7 +33,7 @@ const withoutCodeFromStrings = {
   }
 };
 
-/** What a report's page does in another way than JupyterLab: it computes in place, as its policy allows no worker and no code from text. */
+/** What a report's page and the kernel's engine do in another way than JupyterLab: they compute in place, without a worker and without code from text. */
 const inPlace = {
   name: 'in-place',
   setup(builder) {
@@ -69,8 +69,8 @@ async function textOf(entry, plugins = []) {
   return result.outputFiles[0].text;
 }
 
-async function bundle(entry, outfile, name) {
-  const script = `${HOLDS}\n${await textOf(entry)}`;
+async function bundle(entry, outfile, name, plugins = []) {
+  const script = `${HOLDS}\n${await textOf(entry, plugins)}`;
   check(name, script);
   await mkdir(dirname(outfile), { recursive: true });
   await writeFile(outfile, script);
@@ -110,7 +110,7 @@ function check(name, script) {
 }
 
 if (process.argv[2] === undefined) {
-  await bundle(join(root, 'src/engine/index.ts'), join(root, ENGINE), 'engine');
+  await bundle(join(root, 'src/engine/index.ts'), join(root, ENGINE), 'engine', [inPlace]);
   await bundlePage(join(root, PAGE));
 } else {
   // For tests: an entry of their own, and where to write it.
