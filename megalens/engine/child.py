@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, IO
 
 __all__ = ["MOST_BYTES", "FrameError", "main", "pack_frame", "read_frame"]
 
@@ -38,7 +38,7 @@ def pack_frame(message: dict[str, Any], body: bytes | memoryview = b"") -> bytes
     return b"".join((_HEAD.pack(len(head), len(body)), head, body))
 
 
-def read_frame(pipe: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+def read_frame(pipe: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
     """Read one message; None at the end, within a message too."""
     lengths = pipe.read(_HEAD.size)
     if len(lengths) < _HEAD.size:
@@ -161,7 +161,7 @@ def _run(
                 engine.refuse(message["ask"], _ascii(message))
 
 
-def _listen(pipe: BinaryIO, inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
+def _listen(pipe: IO[bytes], inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
     with suppress(Exception):
         while (frame := read_frame(pipe)) is not None:
             inbox.put(frame)
