@@ -26,7 +26,7 @@ NAMES = (
     "moments_kernel",
     "opening",
     "explorer",
-    "engine",
+    "pictures",
     "soak",
 )
 
