@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..client import Run
+from ..client.run_words import unknown_flag
 from ..protocol import ProtocolError, check_view_options
 from .errors import ReportError
 
@@ -32,7 +33,6 @@ def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
         raise ReportError(f"{where}: {error.message}", view=where, field=error.field) from error
     flag = checked.get("flag")
     if flag is not None and run.flags and flag not in run.flags:
-        known = ", ".join(run.flags)
-        message = f"{where}: this run has no flag {flag!r:.100}. It has {known}."
+        message = f"{where}: {unknown_flag(flag, run.flags)}"
         raise ReportError(message, view=where, field=f"{where}.flag")
     return checked

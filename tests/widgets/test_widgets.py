@@ -214,7 +214,7 @@ def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
     bundle = run.heatmap("HiddenStates")._repr_mimebundle_()
     assert "This run holds no train step of Layer output." in bundle["text/html"]
     unknown = run.heatmap("NoSuchFlag")._repr_mimebundle_()
-    assert "This model has no NoSuchFlag." in unknown["text/html"]
+    assert "no flag &#x27;NoSuchFlag&#x27;. It has InputTokens, " in unknown["text/html"]
 
 
 def test_the_run_in_the_notebook_is_the_run_with_views(run):
