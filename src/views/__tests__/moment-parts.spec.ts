@@ -73,6 +73,20 @@ it('writes groups and rows with all their digits, and names with commas in quote
   expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,1', '']);
 });
 
+it('takes the chosen steps where a source brings more than these', async () => {
+  const moments = new MemoryMoments();
+  moments.add(...[1, 2, 3, 4].map(step => ({ step, name: 'a.weight' })));
+  const rows = await moments.rows(['grad']);
+  const steps = (chosen: [number, number] | null): string[] =>
+    (rows ? rowsCsv(rows, rowFilter(rows, {}, chosen)) : '')
+      .trim()
+      .split('\n')
+      .slice(1)
+      .map(line => line.split(',')[0] ?? '');
+  expect(steps([2, 3])).toEqual(['2', '3']);
+  expect(steps(null)).toEqual(['1', '2', '3', '4']);
+});
+
 it('compares lines at each other’s places, and between points where they do not meet', () => {
   const own = [lineOf([1, 2, 4], [10, 20, 40], ['a']), lineOf([1], [1], ['b'])];
   const other = [lineOf([1, 3, 5], [11, 33, 55], ['a'], 1), lineOf([1], [1], ['c'], 1)];
