@@ -7,14 +7,14 @@ from typing import Any
 
 from ..client import Run
 from ..client.run_words import unknown_flag
-from ..protocol import ProtocolError, check_view_options
+from ..protocol import VIEW_NAMES, ProtocolError, check_view_options
 from .errors import ReportError
 
 __all__ = ["check_views"]
 
 
 def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
-    """Return the views with every default filled in.
+    """Return the views with every default filled in: of options objects, or of what holds them as ``options``, as widgets do.
 
     Raises
     ------
@@ -27,6 +27,11 @@ def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
 
 
 def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
+    options = getattr(options, "options", options)
+    view = options.get("view") if isinstance(options, Mapping) else None
+    if isinstance(view, str) and view not in VIEW_NAMES:
+        message = f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another package is drawn in JupyterLab only."
+        raise ReportError(message, view=where, field=f"{where}.view")
     try:
         checked = check_view_options(options, where)
     except ProtocolError as error:

@@ -193,6 +193,12 @@ def test_a_view_with_nothing_to_show_says_so_in_the_page(run):
         ([{"view": "heatmap"}], "views[0]", "views[0].flag", "needs flag"),
         ([{"view": "heatmap", "flag": "Nope"}], "views[0]", "views[0].flag", "no flag 'Nope'"),
         (["scalars"], "views[0]", "views[0].view", "no view"),
+        (
+            [{"view": "scalars"}, {"view": "weight_norms", "relative": True}],
+            "views[1]",
+            "views[1].view",
+            "got 'weight_norms'. A view of another package is drawn in JupyterLab only.",
+        ),
         ({"view": "scalars"}, None, "views", "must be a list"),
     ],
 )
