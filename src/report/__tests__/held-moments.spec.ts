@@ -5,7 +5,13 @@ import type { IMomentsGroupsRequest } from '../../client/moments-api';
 import type { IMomentGroups, IMomentQuery, IMomentSource } from '../../store/moment-source';
 import { HeldMoments } from '../held-moments';
 
-const ASKED: IMomentsGroupsRequest = { stat: 'grad', statistic: 'l2', by: ['layer'], series: 50, points: 600 };
+const ASKED: IMomentsGroupsRequest = {
+  stat: 'grad',
+  statistic: 'l2',
+  by: ['layer'],
+  series: 50,
+  points: 600
+};
 
 /** What a file answers that holds one answer of 40 groups: its first byte, or why there is none. */
 async function answered(changes: Partial<IMomentsGroupsRequest>, asked = ASKED): Promise<number | string> {
