@@ -192,8 +192,7 @@ class NotebookRun(NotebookViews):
         """
         from .report import write_report
 
-        recipe = None if views is None else [dict(getattr(view, "options", view)) for view in views]
-        return write_report(self._run, path, recipe, title, progress=progress)
+        return write_report(self._run, path, views, title, progress=progress)
 
     def _reference(self) -> dict[str, Any]:
         from .client.statistics_run import StatisticsRun

@@ -17,7 +17,7 @@ from .controls import Controls
 from .errors import ClientError
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
-from .run_words import run_words
+from .run_words import run_words, unknown_flag
 from .status import RunStatus
 from .tables import Tables
 
@@ -192,7 +192,7 @@ class Run(Controls):
         """
         if isinstance(flag, str) and self._hello["flags"] and flag not in self.flags:
             raise ClientError(
-                f"This run has no flag {flag!r:.100}. It has {', '.join(self.flags)}.",
+                unknown_flag(flag, self.flags),
                 code="bad-parameter",
                 field="flag",
             )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..protocol.messages_generated import FlagSetting, Perturb
     from .run import Run
 
-__all__ = ["run_words"]
+__all__ = ["run_words", "unknown_flag"]
+
+_MOST_FLAGS = 24
+
+
+def unknown_flag(name: str, flags: Collection[str]) -> str:
+    """Say which flags there are where one is named that is none; as the views say it."""
+    more = f", and {len(flags) - _MOST_FLAGS} more" if len(flags) > _MOST_FLAGS else ""
+    return f"This run has no flag {name!r:.100}. It has {', '.join(list(flags)[:_MOST_FLAGS])}{more}."
 
 
 def run_words(run: Run) -> Iterator[str]:

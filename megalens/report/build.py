@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -34,7 +34,7 @@ _SETTLE_LOOKS, _SETTLE_SECONDS = 10, 0.15
 
 def build_report(
     run: Run,
-    views: Sequence[Mapping[str, Any]] | None = None,
+    views: Sequence[Any] | None = None,
     *,
     title: str | None = None,
     format: str = "html",
@@ -48,8 +48,8 @@ def build_report(
     ----------
     run : Run
         Live or recorded. A live one is frozen as it is now.
-    views : sequence of mapping, optional
-        Options objects, each with ``view``; when absent scalars and statistics where there are some, and trend and heatmap of the first
+    views : sequence, optional
+        Options objects, each with ``view``, or widgets; when absent scalars and statistics where there are some, and trend and heatmap of the first
         traced flag.
     title : str, optional
         Title; the run's name when absent.
@@ -104,7 +104,7 @@ def build_report(
 def write_report(
     run: Run,
     path: str | os.PathLike[str],
-    views: Sequence[Mapping[str, Any]] | None = None,
+    views: Sequence[Any] | None = None,
     title: str | None = None,
     *,
     progress: Progress | None = None,

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..client import Run
-from ..protocol import ProtocolError, check_view_options
+from ..client.run_words import unknown_flag
+from ..protocol import VIEW_NAMES, ProtocolError, check_view_options
 from .errors import ReportError
 
 __all__ = ["check_views"]
 
 
 def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
-    """Return the views with every default filled in.
+    """Return the views with every default filled in: of options objects, or of what holds them as ``options``, as widgets do.
 
     Raises
     ------
@@ -26,13 +27,17 @@ def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
 
 
 def _check_view(run: Run, options: Any, where: str) -> dict[str, Any]:
+    options = getattr(options, "options", options)
+    view = options.get("view") if isinstance(options, Mapping) else None
+    if isinstance(view, str) and view not in VIEW_NAMES:
+        message = f"{where}: view must be one of {', '.join(VIEW_NAMES)}, got {view!r:.100}. A view of another package is drawn in JupyterLab only."
+        raise ReportError(message, view=where, field=f"{where}.view")
     try:
         checked = check_view_options(options, where)
     except ProtocolError as error:
         raise ReportError(f"{where}: {error.message}", view=where, field=error.field) from error
     flag = checked.get("flag")
     if flag is not None and run.flags and flag not in run.flags:
-        known = ", ".join(run.flags)
-        message = f"{where}: this run has no flag {flag!r:.100}. It has {known}."
+        message = f"{where}: {unknown_flag(flag, run.flags)}"
         raise ReportError(message, view=where, field=f"{where}.flag")
     return checked

@@ -26,10 +26,42 @@ export async function groupMoments(
     signal
   );
   try {
-    return answer?.kind === 'groups' ? answer.groups : await source.groups(question, signal);
+    return answer?.kind === 'groups'
+      ? answer.groups
+      : within(await source.groups(question, signal), question.steps ?? null);
   } catch (error) {
     throw refusal(error) ?? error;
   }
+}
+
+/** Leave of groups the steps that were asked for: a file may hold one answer for more of them. */
+function within(groups: IMomentGroups, steps: readonly [number, number] | null): IMomentGroups {
+  const [first, last] = steps ?? [-Infinity, Infinity];
+  const isIn = (_: number, at: number): boolean => {
+    const step = groups.step[at] ?? NaN;
+    return step >= first && step <= last;
+  };
+  if (groups.step.every(isIn)) {
+    return groups;
+  }
+  const whole = new Set(groups.step).size === groups.stepsTotal;
+  const step = groups.step.filter(isIn);
+  const group = groups.group.filter(isIn);
+  const left = [...new Set(group)];
+  const places = new Map(left.map((place, at) => [place, at]));
+  return {
+    ...groups,
+    keys: left.map(place => groups.keys[place] ?? []),
+    group: group.map(place => places.get(place) ?? 0),
+    step,
+    samples: groups.samples.filter(isIn),
+    value: groups.value.filter(isIn),
+    count: groups.count.filter(isIn),
+    nonFinite: groups.nonFinite.filter(isIn),
+    error: groups.error.filter(isIn),
+    scaled: groups.scaled.filter(isIn),
+    stepsTotal: whole ? new Set(step).size : groups.stepsTotal
+  };
 }
 
 /** What the server says of a question that contradicts itself, as it would be said here. */

@@ -6,7 +6,7 @@ import type {
   IMomentsRows
 } from '../client/moments-api';
 import type { IMomentsReader } from '../client/run-reader';
-import type { IHeldMoments } from './held';
+import type { IHeldGroups, IHeldMoments } from './held';
 
 /** Answers questions about statistics from what a report's file holds. */
 export class HeldMoments implements IMomentsReader {
@@ -39,6 +39,7 @@ export class HeldMoments implements IMomentsReader {
     const fitting = this.held?.groups.filter(
       each =>
         keyOf(each.request) === key &&
+        hasAsMany(each, request) &&
         (each.request.first ?? -Infinity) <= (request.first ?? -Infinity) &&
         (each.request.last ?? Infinity) >= (request.last ?? Infinity)
     );
@@ -56,8 +57,16 @@ export class HeldMoments implements IMomentsReader {
   }
 }
 
-/** What is asked, apart from the steps and how many points of them are drawn, which depends on the width of a window. */
-function keyOf({ first: _, last: __, points: ___, ...rest }: IMomentsGroupsRequest): string {
+/** Whether as many groups were answered as are asked for: those that were asked for then, or all that there are. */
+function hasAsMany(
+  { request: { series: held = Infinity }, groups }: IHeldGroups,
+  { series = Infinity }: IMomentsGroupsRequest
+): boolean {
+  return held === series || groups <= Math.min(held, series);
+}
+
+/** What is asked, apart from how many groups, and from the steps and how many points of them are drawn, which depends on the width of a window. */
+function keyOf({ first: _, last: __, points: ___, series: ____, ...rest }: IMomentsGroupsRequest): string {
   return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

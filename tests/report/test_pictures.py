@@ -226,6 +226,8 @@ def test_replicas_and_passes_never_mix(picture, tmp_path):
     # Of replica 1 layer 1, of 2 layer 2: from 100 at position 0 of vector 0 to 223 at position 3 of vector 2.
     assert [cells["layer"] for cells in shown.datasets["pictures"]] == [1, 2]
     assert "values run from 100 to 223." in shown.summary
+    own = picture(run, view="heatmap", flag="HiddenStates", layers="all", scale="own")
+    assert own.params["headers"] == {"1": "layer 1, 100 to 130", "2": "layer 2, 200 to 230"}
     assert "From ranks 1 and 2: of each layer the replica of the lowest rank." in shown.caption
     other = picture(run, view="heatmap", flag="HiddenStates", layers="all", rank=3)
     assert [cells["layer"] for cells in other.datasets["pictures"]] == [1]
@@ -284,7 +286,10 @@ def test_a_history_is_a_map_and_the_tensor_of_a_cell_that_can_be_scrubbed(draw, 
     options = {"view": "history", "flag": "MLP1_mat_mul", "layers": "2-3", "step": 7}
     above, tensor = draw(run, **options)
     assert (above.template, tensor.template) == ("trend-heatmap", "heatmap")
+    (cells,) = above.datasets["pictures"]
+    assert (cells["y"], cells["y2"]) == (1.5, 3.5)
     assert [cells["layer"] for cells in tensor.datasets["pictures"]] == [2]
+    assert tensor.title == "MLP1 output, mean of 16 tiles, layer 2, step 7"
     page = build_report(run, [options]).decode()
     assert page.count("<figure") == 1
     assert page.count('<div class="picture"') == 2

@@ -1,5 +1,6 @@
 """The files that a report is: what is in them, what is not, and how a browser and a notebook reader show them."""
 
+import base64
 import json
 import os
 import re
@@ -7,10 +8,12 @@ import shutil
 import socket
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import nbformat
 import numpy as np
+import pyarrow as pa
 import pytest
 from recorded_run import RUN_ID, values_of, write_run
 
@@ -62,6 +65,33 @@ def test_a_page_is_live_in_a_browser_with_no_network_and_asks_for_nothing(page):
     layer, position, tile = int(tip[1]), int(tip[3]), int(tip[4])
     expected = float(values_of(30, layer)[0, position, tile])
     assert float(tip[2].replace("−", "-")) == pytest.approx(expected, rel=5e-3)
+
+
+def held_rows(page):
+    """The rows of tensors in a page, read as its script reads them."""
+    said = re.search(r'id="megalens-data">(.*?)</script>', page.read_text(encoding="utf-8"), re.DOTALL)
+    planes = zlib.decompress(base64.b64decode(json.loads(said[1])["runs"][0]["tensors"]))
+    whole, at = bytearray(len(planes)), 0
+    for plane in range(8):
+        size = len(range(plane, len(planes), 8))
+        whole[plane::8] = planes[at : at + size]
+        at += size
+    return pa.ipc.open_stream(bytes(whole)).read_all().to_pylist()
+
+
+def test_a_page_holds_the_values_of_the_recording_to_three_digits(page, run):
+    rows = [row for row in held_rows(page) if row["flag"] == "MLP1_mat_mul" and row["shape"] != [0]]
+    steps = {row["step"] for row in rows}
+    assert len(rows) == 4 * len(steps)
+    assert {1, 30, 40} <= steps
+    for row in rows:
+        (of_layer,) = run.tensors(row["flag"], row["layer"], steps=row["step"]).to_pylist()
+        assert row["shape"] == of_layer["shape"]
+        np.testing.assert_allclose(row["values"], of_layer["values"], rtol=5e-4, atol=0)
+        same = ("phase", "pass", "part", "rank", "micro_batch", "nan_count", "inf_count", "source_shape")
+        assert [row[name] for name in same] == [of_layer[name] for name in same]
+    at_30 = np.concatenate([row["values"] for row in rows if row["step"] == 30])
+    assert (np.isnan(at_30).sum(), np.isinf(at_30).sum()) == (1, 2)
 
 
 def test_a_page_answers_what_its_views_hold_and_says_what_it_does_not(page):
@@ -193,6 +223,12 @@ def test_a_view_with_nothing_to_show_says_so_in_the_page(run):
         ([{"view": "heatmap"}], "views[0]", "views[0].flag", "needs flag"),
         ([{"view": "heatmap", "flag": "Nope"}], "views[0]", "views[0].flag", "no flag 'Nope'"),
         (["scalars"], "views[0]", "views[0].view", "no view"),
+        (
+            [{"view": "scalars"}, {"view": "weight_norms", "relative": True}],
+            "views[1]",
+            "views[1].view",
+            "got 'weight_norms'. A view of another package is drawn in JupyterLab only.",
+        ),
         ({"view": "scalars"}, None, "views", "must be a list"),
     ],
 )

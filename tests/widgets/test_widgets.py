@@ -214,7 +214,7 @@ def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
     bundle = run.heatmap("HiddenStates")._repr_mimebundle_()
     assert "This run holds no train step of Layer output." in bundle["text/html"]
     unknown = run.heatmap("NoSuchFlag")._repr_mimebundle_()
-    assert "This model has no NoSuchFlag." in unknown["text/html"]
+    assert "no flag &#x27;NoSuchFlag&#x27;. It has MLP1_mat_mul, " in unknown["text/html"]
 
 
 def test_the_run_in_the_notebook_is_the_run_with_views(run):
@@ -259,6 +259,24 @@ def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(
         widget.colour  # noqa: B018
     with pytest.raises(WidgetError, match="names must be what JSON can hold, got"):
         run.view("weight_norms", names={1, 2})
+
+
+@pytest.mark.parametrize(
+    ("views", "field", "says"),
+    [
+        (lambda run: [run.scalars_view(), run.view("weight_norms")], "views[1].view", "got 'weight_norms'"),
+        (lambda run: ["scalars"], "views[0].view", "There is no view"),
+        (lambda run: run.scalars_view(), "views", "must be a list of views"),
+        (lambda run: {"view": "scalars"}, "views", "must be a list of views"),
+    ],
+)
+def test_views_that_no_report_can_hold_are_refused_by_name(run, tmp_path, views, field, says):
+    from megalens.report import ReportError
+
+    with pytest.raises(ReportError, match=says) as caught:
+        run.report(tmp_path / "report.html", views(run))
+    assert caught.value.field == field
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_and_completion_show_every_argument_with_its_type():

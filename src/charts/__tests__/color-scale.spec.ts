@@ -92,6 +92,13 @@ it('mixes the stops by the table that the contract describes', () => {
   );
 });
 
+it.each(['sequential', 'diverging'] as const)('begins and ends a %s table with its stops', role => {
+  const scale = new ColorScale(role === 'sequential' ? [0, 1] : [-1, 1]);
+  const stops = COLORS[role];
+  expect([scale.colorAt(0), scale.colorAt(1)]).toEqual([stops[0], stops.at(-1)]);
+  expect(scale.table).toEqual(colorTable(stops));
+});
+
 it('gives a flag the same hue whatever else is drawn', () => {
   const known = ['InputTokens', 'MLP1_mat_mul', 'HiddenStates'];
   expect(new Set(known.map(flag => flagColor(flag, known))).size).toBe(3);
@@ -101,7 +108,6 @@ it('gives a flag the same hue whatever else is drawn', () => {
 const fall = (count: number, decades: number): number[] =>
   Array.from({ length: count }, (_, at) => (at % 2 ? -1 : 1) * 10 ** ((-at / count) * decades));
 
-// The same cases are in tests/report/test_colors.py.
 it.each([
   ['a line through zero', Array.from({ length: 2001 }, (_, at) => (at - 1000) / 1000), 3],
   ['five decades', fall(100, 5), 5],

@@ -1,8 +1,8 @@
-import { inflateSync } from 'zlib';
 import { channels, ColorScale } from '../color-scale';
 import { COLORS } from '../palette';
 import { paint } from '../pixels';
 import { encodePng } from '../png';
+import { readPng } from './read-png';
 
 const scale = new ColorScale([0, 1]);
 const pixel = (pixels: ReturnType<typeof paint>, x: number, y: number): number[] => [
@@ -36,6 +36,21 @@ it('leaves a missing cell transparent, even where its value is zero or NaN', () 
   expect([pixel(pixels, 0, 0)[3], pixel(pixels, 1, 0)[3], pixel(pixels, 2, 0)[3]]).toEqual([0, 0, 255]);
 });
 
+it('paints finite cells beside others in the colours of their values, and diagonals through what is not finite', () => {
+  const missing = new Uint8Array([1, 0, 0, 0]);
+  const pixels = paint({ rows: 2, columns: 2, values: [0, NaN, Infinity, 1], missing }, scale);
+  expect([pixels.width, pixels.height]).toEqual([12, 12]);
+  const [plain, stripe] = COLORS.nonfinite.map(color => [...channels(color), 255]);
+  for (let y = 0; y < 12; y += 1) {
+    for (let x = 0; x < 12; x += 1) {
+      const odd = (x + y) % 4 === 0 ? stripe : plain;
+      const [left, top] = [x < 6, y < 6];
+      const expected = left && top ? [0, 0, 0, 0] : left || top ? odd : [...channels(scale.colorAt(1)), 255];
+      expect(pixel(pixels, x, y)).toEqual(expected);
+    }
+  }
+});
+
 it('keeps one pixel per cell for a large picture and still tells non-finite cells apart', () => {
   const values = new Float32Array(96 * 4096 * 8);
   values[7] = NaN;
@@ -46,12 +61,18 @@ it('keeps one pixel per cell for a large picture and still tells non-finite cell
 
 it('writes a PNG that holds the pixels', () => {
   const pixels = paint({ rows: 3, columns: 2, values: [0, 0.2, 0.4, 0.6, 0.8, 1] }, scale);
-  const png = Buffer.from(encodePng(pixels));
-  expect(png.subarray(1, 4).toString()).toBe('PNG');
-  const length = png.readUInt32BE(33);
-  const lines = inflateSync(png.subarray(41, 41 + length));
-  const raw = [0, 1, 2].flatMap(row => [...lines.subarray(row * 9 + 1, row * 9 + 9)]);
-  expect(raw).toEqual([...pixels.data]);
+  expect(readPng(encodePng(pixels))).toEqual(pixels);
+});
+
+it.each([3, 1000])('writes a PNG of %i colours and any transparency', colors => {
+  let seed = 1;
+  const random = (): number => (seed = (seed * 48271) % 2147483647);
+  const table = Array.from({ length: colors }, () => [random(), random(), random(), random()]);
+  const data = Uint8ClampedArray.from(
+    Array.from({ length: 31 * 47 }, () => table[random() % colors]?.map(each => each & 255) ?? []).flat()
+  );
+  const pixels = { width: 47, height: 31, data };
+  expect(readPng(encodePng(pixels))).toEqual(pixels);
 });
 
 it.each(['linear', 'log'] as const)(

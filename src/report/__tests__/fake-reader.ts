@@ -1,6 +1,8 @@
 import type { IMomentsReader, IRunReader } from '../../client/run-reader';
 import type { IRunDetail, IStreamQuery } from '../../client/runs-api';
 import type { Hello } from '../../protocol/messages.generated';
+import { encodeFrame } from '../../protocol/encode-frame';
+import { HEADER_BYTES } from '../../protocol/frame';
 import type { ITensorRow } from '../../store/source';
 import { TensorStore } from '../../store/tensor-store';
 import { HELLO, rowOf } from '../../views/__tests__/run';
@@ -45,6 +47,11 @@ export function fakeReader(
           units: {}
         };
         return Promise.resolve({ bytes: scalarBytes(columns), sampledEvery: 1 });
+      }
+      if (stream === 'audit') {
+        const columns = { step: [], time: [], who: [], action: [], detail: [] };
+        const bytes = encodeFrame('audit', columns, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
+        return Promise.resolve({ bytes, sampledEvery: 1 });
       }
       const { flag = '', first = -Infinity, last = Infinity, layers, measured } = query;
       const wanted = layers?.split(',').flatMap(text => {

@@ -56,6 +56,16 @@ describe('the rows that a report holds', () => {
     expect(rows[0]?.compressor).toBe("Projection(vectors='…/x.npy')");
   });
 
+  it('keep what is not finite, and three digits over any range', async () => {
+    const values = [NaN, Infinity, -Infinity, 0, 1.2345e-30, 9.87654e30];
+    const recorder = record([rowOf({ step: 5, values: Float32Array.from(values), nanCount: 1, infCount: 2 })]);
+    await recorder.tensors({ ...LAYERS, layers: [1], steps: [5, 5] });
+    const { rows } = await (await opened(recorder)).tensors({ ...LAYERS, layers: [1], steps: [5, 5] });
+    const three = [NaN, Infinity, -Infinity, 0, 1.23e-30, 9.88e30];
+    expect([...(rows[0]?.values ?? [])]).toEqual(three.map(Math.fround));
+    expect(rows[0]).toMatchObject({ nanCount: 1, infCount: 2, shape: [1, 3, 2] });
+  });
+
   it('are held at other steps of a slider, and only as many as are kept', async () => {
     const recorder = record();
     await recorder.steps(FLAG, 'train', { layers: [1, 2] });

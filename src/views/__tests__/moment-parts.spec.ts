@@ -6,6 +6,7 @@ import { rowFilter, rowsCsv } from '../moments/csv';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../moments/detail';
 import type { IMomentLine } from '../moments/line';
+import { lineRecipe } from '../moments/line-recipe';
 import { cellsOf } from '../moments/map-cells';
 import { movesOf } from '../moments/moves-pane';
 import { shortName } from '../moments/short-name';
@@ -73,14 +74,70 @@ it('writes groups and rows with all their digits, and names with commas in quote
   expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,1', '']);
 });
 
+it('takes the chosen steps where a source brings more than these', async () => {
+  const moments = new MemoryMoments();
+  moments.add(...[1, 2, 3, 4].map(step => ({ step, name: 'a.weight' })));
+  const rows = await moments.rows(['grad']);
+  const steps = (chosen: [number, number] | null): string[] =>
+    (rows ? rowsCsv(rows, rowFilter(rows, {}, chosen)) : '')
+      .trim()
+      .split('\n')
+      .slice(1)
+      .map(line => line.split(',')[0] ?? '');
+  expect(steps([2, 3])).toEqual(['2', '3']);
+  expect(steps(null)).toEqual(['1', '2', '3', '4']);
+});
+
 it('compares lines at each other’s places, and between points where they do not meet', () => {
   const own = [lineOf([1, 2, 4], [10, 20, 40], ['a']), lineOf([1], [1], ['b'])];
   const other = [lineOf([1, 3, 5], [11, 33, 55], ['a'], 1), lineOf([1], [1], ['c'], 1)];
-  const difference = compareLines(own, other, 'difference');
-  expect(difference.lines).toHaveLength(1);
-  expect([...(difference.lines[0]?.value ?? [])]).toEqual([1, 3, NaN]);
-  expect(difference.between).toBe(1);
-  expect([...(compareLines(own, other, 'ratio').lines[0]?.value ?? [])]).toEqual([1.1, 1.1, NaN]);
+  // Over steps, and over samples.
+  for (const each of [1, 16]) {
+    const over = (lines: IMomentLine[]): IMomentLine[] =>
+      lines.map(line => ({ ...line, x: line.x.map(x => each * x) }));
+    const difference = compareLines(over(own), over(other), 'difference');
+    expect(difference.lines).toHaveLength(1);
+    expect([...(difference.lines[0]?.value ?? [])]).toEqual([1, 3, NaN]);
+    expect([difference.lines[0]?.run, difference.between]).toEqual([1, 1]);
+    const ratio = compareLines(over(own), over(other), 'ratio');
+    expect([...(ratio.lines[0]?.value ?? [])]).toEqual([1.1, 1.1, NaN]);
+    expect([ratio.lines[0]?.run, ratio.between]).toEqual([1, 1]);
+  }
+});
+
+it('compares nothing with zero, nor with what has no data', () => {
+  const own = [lineOf([1, 2], [0, NaN], ['a'])];
+  const other = [lineOf([1, 2], [3, 3], ['a'], 1)];
+  expect([...(compareLines(own, other, 'ratio').lines[0]?.value ?? [])]).toEqual([NaN, NaN]);
+  expect([...(compareLines(own, other, 'difference').lines[0]?.value ?? [])]).toEqual([3, NaN]);
+  expect(compareLines(own, [], 'ratio')).toEqual({ lines: [], between: 0 });
+  expect(compareLines([], other, 'ratio')).toEqual({ lines: [], between: 0 });
+});
+
+describe('the legend of lines', () => {
+  const keyOf = (labels: string[]): { texts: unknown; colors: unknown[] } => {
+    const lines = labels.map(label => ({ ...lineOf([1], [1]), label }));
+    const texts = { xTitle: '', yTitle: '', colorTitle: '', yScale: 'linear' };
+    const colors = labels.map((_, at) => `#${at}`);
+    const recipe = lineRecipe({ lines, colors, bad: [], x: [1, 2], y: [0, 1], texts }, null);
+    return { texts: recipe.params?.['keyText'], colors: [...(recipe.datasets['key'] ?? [])] };
+  };
+
+  it('has an entry of its own for every tensor', () => {
+    const named = (layer: number): string => `decoder.layers.${layer}.self_attention.linear_qkv.weight`;
+    expect(keyOf([0, 1, 2, 3].map(named))).toEqual({
+      texts: [0, 1, 2, 3].map(layer => `…${layer}…linear_qkv.weight`),
+      colors: [0, 1, 2, 3].map(at => ({ place: at, color: `#${at}` }))
+    });
+  });
+
+  it('names a line once, and of very many some that are spread over all', () => {
+    expect(keyOf(['a', 'b', 'a']).texts).toEqual(['a', 'b']);
+    const { texts, colors } = keyOf(Array.from({ length: 100 }, (_, at) => `layer ${at}`));
+    expect(texts).toHaveLength(14);
+    expect(texts).toEqual(expect.arrayContaining(['layer 0', 'layer 99']));
+    expect(colors[13]).toEqual({ place: 13, color: '#99' });
+  });
 });
 
 it('names stretches of neighbouring steps that are not finite, over all groups', () => {

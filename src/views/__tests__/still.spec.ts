@@ -71,6 +71,28 @@ it('says why there is nothing to draw', async () => {
   ]);
 });
 
+it('names the flags that there are where one is named that is none, and not all of thousands', async () => {
+  const run = fullRun();
+  const said = async (view: 'heatmap' | 'trend' | 'history', flag: string): Promise<string | undefined> =>
+    (await readView(run, { view, flag }))[0]?.caption.at(-1);
+  for (const view of ['heatmap', 'trend', 'history'] as const) {
+    expect(await said(view, 'NoSuchFlag')).toBe(
+      "This run has no flag 'NoSuchFlag'. It has InputTokens, MLP1_mat_mul, RawAttentionScore_mat_mul, HiddenStates, Router."
+    );
+  }
+  expect(await said('heatmap', 'Router')).toBe(
+    'This model has no Router logits: its layers have no experts.'
+  );
+  const [flag] = run.hello?.flags ?? [];
+  const many = Array.from({ length: 3000 }, (_, at) => ({ ...flag, name: `F${at}` }));
+  run.hello = { ...run.hello, flags: many } as never;
+  expect(await said('trend', 'x'.repeat(9000))).toMatch(
+    /^This run has no flag 'x{100}'\. It has F0, .*, F23, and 2976 more\.$/
+  );
+  run.hello = { ...run.hello, flags: [] } as never;
+  expect(await said('trend', 'X')).toBe("This run has no flag 'X'.");
+});
+
 it('says nothing of the machine that it comes from', async () => {
   const run = fullRun();
   run.hello = { ...run.hello, origin: { kind: 'replay', name: '/home/ann/runs/a', steps: 'own' } } as never;

@@ -248,6 +248,9 @@ describe('states', () => {
     run.add({});
     await show({ view: 'trend', flag: 'Router' });
     expect(said()).toBe('This model has no Router logits: its layers have no experts.');
+    await view?.update({ flag: 'NoSuchFlag' });
+    await view?.settled();
+    expect(said()).toMatch(/^This run has no flag 'NoSuchFlag'. It has InputTokens, MLP1_mat_mul, /);
     button().click();
     await view?.settled();
     expect(view?.options).toMatchObject({ flag: 'MLP1_mat_mul' });

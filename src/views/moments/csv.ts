@@ -2,12 +2,24 @@ import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { parseName } from '../../protocol/tensor-name';
 import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
 
-/** Say which rows a filter takes: a source may bring more than these. */
-export function rowFilter(rows: IMomentRows, where: IMomentFilter): (at: number) => boolean {
+/**
+ * Say which rows a filter takes: a source may bring more than these.
+ *
+ * @param steps - Inclusive first and last step; null takes all.
+ */
+export function rowFilter(
+  rows: IMomentRows,
+  where: IMomentFilter,
+  steps: readonly [number, number] | null = null
+): (at: number) => boolean {
+  const [first, last] = steps ?? [-Infinity, Infinity];
   const named = nameFilter(where);
   const taken = rows.names.map(name => named(name, parseName(name)));
   const placed = placeFilter(rows, where);
-  return at => taken[rows.nameId[at] ?? -1] === true && placed(at);
+  return at => {
+    const step = rows.step[at] ?? NaN;
+    return step >= first && step <= last && taken[rows.nameId[at] ?? -1] === true && placed(at);
+  };
 }
 
 /** Write the rows themselves as comma-separated values: the columns of the stream. */

@@ -119,7 +119,7 @@ export class TablePane extends MomentPane {
         )
       );
     }
-    return rowsCsv(rows, rowFilter(rows, where ?? {}));
+    return rowsCsv(rows, rowFilter(rows, where ?? {}, steps));
   }
 
   private async _save(what: string, write: () => Promise<string>): Promise<void> {

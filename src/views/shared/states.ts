@@ -1,9 +1,13 @@
 import { formatInteger } from '../../charts';
-import type { FlagSetting, Pass, Phase } from '../../protocol/messages.generated';
+import type { FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
 import { isOver } from '../../store/is-over';
 import type { IRunSource } from '../../store/source';
 import { flagInfo, flagWords } from './describe';
 import type { Translate } from './translate';
+
+/** Most flags that a sentence names, and most letters of a name that is none. */
+const MOST_FLAGS = 24;
+const MOST_LETTERS = 100;
 
 /** Why there is no picture, or what to know beside it: one sentence and one action. */
 export interface IState {
@@ -130,13 +134,12 @@ export async function emptyFlag(
       action: retry
     };
   }
-  if (info === undefined || info.layers.length === 0) {
-    const reason = info?.reason ? `: ${info.reason}` : '.';
-    return {
-      kind: 'empty',
-      sentence: t('This model has no %1%2', info?.title ?? flag, reason),
-      action: choose
-    };
+  if (info === undefined) {
+    return { kind: 'empty', sentence: unknownFlag(hello, flag, t), action: choose };
+  }
+  if (info.layers.length === 0) {
+    const reason = info.reason ? `: ${info.reason}` : '.';
+    return { kind: 'empty', sentence: t('This model has no %1%2', info.title, reason), action: choose };
   }
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
   const setting = hello.config.flags[flag];
@@ -170,6 +173,18 @@ export async function emptyFlag(
       }
     }
   };
+}
+
+/** Say which flags there are where one is named that is none. */
+function unknownFlag({ flags }: Hello, flag: string, t: Translate): string {
+  const names = flags.slice(0, MOST_FLAGS).map(({ name }) => name);
+  const more = flags.length - names.length;
+  return [
+    t("This run has no flag '%1'.", flag.slice(0, MOST_LETTERS)),
+    ...(names.length === 0
+      ? []
+      : [t('It has %1', names.join(', ')) + (more > 0 ? t(', and %1 more.', more) : '.')])
+  ].join(' ');
 }
 
 /** Turn a failure into a state. */

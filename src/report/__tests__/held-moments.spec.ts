@@ -1,0 +1,79 @@
+/** @jest-environment node */
+
+import { groupMoments } from '../../aggregate';
+import type { IMomentsGroupsRequest } from '../../client/moments-api';
+import type { IMomentGroups, IMomentQuery, IMomentSource } from '../../store/moment-source';
+import { HeldMoments } from '../held-moments';
+
+const ASKED: IMomentsGroupsRequest = {
+  stat: 'grad',
+  statistic: 'l2',
+  by: ['layer'],
+  series: 50,
+  points: 600
+};
+
+/** What a file answers that holds one answer of 40 groups: its first byte, or why there is none. */
+async function answered(changes: Partial<IMomentsGroupsRequest>, asked = ASKED): Promise<number | string> {
+  const index = { version: '1', stats: [], namesFrom: 0, names: [], samples: false, warnings: [] };
+  const groups = [{ request: asked, groups: 40, steps: 9, bytes: Uint8Array.of(7) }];
+  const held = new HeldMoments({ index, rows: new Map(), groups });
+  return held.groups('r1', { ...ASKED, ...changes }).then(
+    ({ bytes }) => bytes[0] ?? NaN,
+    (reason: Error) => reason.message
+  );
+}
+
+describe('groups that a file holds', () => {
+  it('answer any width and any steps of those that were read', async () => {
+    expect(await answered({ points: 30 })).toBe(7);
+    expect(await answered({ first: 2, last: 3 })).toBe(7);
+    expect(await answered({}, { ...ASKED, first: 2, last: 3 })).toMatch('does not hold the rows');
+    expect(await answered({ first: 2, last: 2 }, { ...ASKED, first: 2, last: 3 })).toBe(7);
+  });
+
+  it('answer a download of all groups where all are there, and no other question', async () => {
+    const { series: _, points: __, ...all } = ASKED;
+    const none = { series: undefined, points: undefined };
+    expect(await answered(none)).toBe(7);
+    expect(await answered(none, { ...all, series: 39 })).toMatch('does not hold the rows');
+    expect(await answered({ series: 40 })).toBe(7);
+    expect(await answered({ series: 39 })).toMatch('does not hold the rows');
+    expect(await answered({ by: [] })).toMatch('does not hold the rows');
+    expect(await answered({ statistic: 'max' })).toMatch('does not hold the rows');
+  });
+});
+
+it('leaves of an answer for more steps those that were asked for', async () => {
+  const step = Float64Array.of(1, 2, 3, 1, 9, 2, 3);
+  const group = Uint32Array.of(0, 0, 0, 1, 1, 2, 2);
+  const held: IMomentGroups = {
+    keys: [['a'], ['b'], ['c']],
+    group,
+    step,
+    samples: step.map(each => 16 * each),
+    value: step.map((each, at) => 10 * each + (group[at] ?? 0)),
+    count: step.map(() => 5),
+    nonFinite: step.map(() => 0),
+    error: step.map(() => 0),
+    scaled: new Uint8Array(step.length),
+    groupsTotal: 3,
+    stepsTotal: 4
+  };
+  const source: IMomentSource = {
+    limitRows: 0,
+    index: () => Promise.resolve({ version: '1', stats: [], names: [], samples: true, warnings: [] }),
+    rows: () => Promise.resolve(null),
+    groups: () => Promise.resolve(held)
+  };
+  const ask = (steps: IMomentQuery['steps']): Promise<IMomentGroups> =>
+    groupMoments(source, { stat: 'grad', statistic: 'l2', by: ['name'], steps: steps ?? null });
+  expect(await ask(null)).toBe(held);
+  const cut = await ask([2, 3]);
+  expect(cut.keys).toEqual([['a'], ['c']]);
+  expect([...cut.group]).toEqual([0, 0, 1, 1]);
+  expect([...cut.value]).toEqual([20, 30, 22, 32]);
+  expect([...cut.samples]).toEqual([32, 48, 32, 48]);
+  expect([cut.scaled.length, cut.error.length, cut.count.length, cut.nonFinite.length]).toEqual([4, 4, 4, 4]);
+  expect(cut.stepsTotal).toBe(2);
+});

@@ -1,0 +1,82 @@
+/** @jest-environment node */
+
+import { zlibSync } from 'fflate';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { IPageData } from '../held';
+import { readPageRun } from '../page-data';
+import { buildReport, MOST_BYTES, type IReportRequest } from '../report';
+import { detailOf, fakeReader, rowOf } from './fake-reader';
+
+// The first test also loads Vega.
+jest.setTimeout(30_000);
+
+const FLAG = 'MLP1_mat_mul';
+const [POSITIONS, TILES] = [64, 16];
+const ROWS = Array.from({ length: 40 }, (_, at) =>
+  rowOf({
+    step: at + 1,
+    shape: [1, POSITIONS, TILES],
+    values: Float32Array.from({ length: POSITIONS * TILES }, (__, cell) => Math.sin(cell + at))
+  })
+);
+/** What a step takes of a page, about. */
+const STEP_BYTES = 4 * POSITIONS * TILES * 0.66;
+const HEATMAP: ViewOptions = { view: 'heatmap', flag: FLAG, layers: '1', step: 11 };
+
+/** Make a report in which about so many steps have room beside the script. */
+async function made(steps: number, more: Partial<IReportRequest> = {}): Promise<string> {
+  const script = ' '.repeat(Math.max(0, MOST_BYTES - 300_000 - Math.round((steps + 0.5) * STEP_BYTES)));
+  const request: IReportRequest = {
+    run: 'r1',
+    views: [HEATMAP],
+    title: null,
+    format: 'html',
+    opening: 'megalens.open("r1")',
+    made: 0,
+    version: '1',
+    traced: [],
+    parts: { script, digests: [], style: '' },
+    ...more
+  };
+  const reader = fakeReader(ROWS);
+  return buildReport(request, {
+    open: () => Promise.resolve({ detail: detailOf(), reader }),
+    progress: () => undefined,
+    deflate: bytes => zlibSync(bytes, { level: 1 })
+  });
+}
+
+async function heldSteps(page: string): Promise<readonly number[]> {
+  const [, json = ''] = /id="megalens-data">(.*?)<\/script>/s.exec(page) ?? [];
+  const [run] = (JSON.parse(json) as IPageData).runs;
+  const held = run && (await readPageRun(run));
+  return (await held?.steps(FLAG, 'train', { layers: [1] })) ?? [];
+}
+
+describe('other steps of a slider', () => {
+  it('are held where there is room for them: the first, the last and the drawn one among few', async () => {
+    const page = await made(4);
+    expect(await heldSteps(page)).toEqual([1, 11, 27, 40]);
+    expect(page).toContain(
+      'This page holds steps 1, 11, 27 and 40, 4 of 40 traced steps; the others were left out.'
+    );
+  });
+
+  it.each([0, 1])('are not held where there is room for %i', async steps => {
+    const page = await made(steps);
+    expect(await heldSteps(page)).toEqual([11]);
+    expect(page).toContain('This page holds step 11, 1 of 40 traced steps; the others were left out.');
+  });
+
+  it('are no more than a slider has places for, however much room there is', async () => {
+    const steps = await heldSteps(await made(400));
+    expect(steps).toHaveLength(24);
+    expect(steps).toEqual(expect.arrayContaining([1, 11, 40]));
+  });
+
+  it('are not read for a notebook, which draws one', async () => {
+    const text = await made(400, { format: 'ipynb' });
+    expect(text).toContain('step 11');
+    expect(text).not.toContain('This page holds');
+  });
+});
