@@ -29,7 +29,7 @@ from .changes import Changes
 from .discovery import HubEntry, remove_entry, write_entry
 from .errors import HubError
 from .handshake import check_upgrade, select_subprotocol
-from .history import Backlog, History
+from .history import Backlog, StreamHistory
 from .live_frame import admit_frame
 from .open_files import most_connections
 from .options import HubOptions
@@ -65,7 +65,7 @@ class Hub:
         self.entry: HubEntry | None = None
         self._token = secrets.token_urlsafe(32)
         self._checker = FrameChecker()
-        self._history = History(options.backlog_bytes, self.state.streams)
+        self._history = StreamHistory(options.backlog_bytes, self.state.streams)
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
         self._producers: dict[int, Session] = {}

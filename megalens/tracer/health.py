@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Any
 
-from .overhead import Overhead
+from .overhead import OverheadMeter
 
 __all__ = ["Health"]
 
@@ -28,7 +28,7 @@ class Health:
 
     def __init__(self) -> None:
         self.step = 0
-        self.overhead = Overhead()
+        self.overhead = OverheadMeter()
         self._lost: dict[str, int] = {}
         self._sizes: dict[int, int] = {}
         self._warnings: deque[str] = deque(maxlen=20)

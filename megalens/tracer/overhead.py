@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections import deque
 
-__all__ = ["Overhead"]
+__all__ = ["OverheadMeter"]
 
 _STEPS = 100
 
 
-class Overhead:
+class OverheadMeter:
     """Cost of the tracer over the recent steps, as per cent of step time.
 
     The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the producer thread: the

@@ -120,7 +120,7 @@ export interface Announce {
    * Streams by name, beside those of streams.json, that this producer sends.
    */
   streams?: {
-    [k: string]: Stream;
+    [k: string]: DeclaredStream;
   };
   statistics?: Statistics;
   origin?: Origin;
@@ -166,13 +166,13 @@ export interface Layout {
   /**
    * Where each rank stands; absent where nobody told.
    */
-  ranks?: Place[];
+  ranks?: RankPlace[];
 }
 
 /**
  * Coordinates of one rank, each counted from 0.
  */
-export interface Place {
+export interface RankPlace {
   rank: number;
   tp: number;
   pp: number;
@@ -361,14 +361,14 @@ export interface KindInfo {
 /**
  * One stream as it is declared: what a row is, its columns in order, and how every room treats it.
  */
-export interface Stream {
+export interface DeclaredStream {
   title: string;
   doc?: string;
   /**
    * Which instrument fills it.
    */
   instrument?: string;
-  policy: StreamPolicy;
+  policy: DeclaredPolicy;
   fields: StreamField[];
   [k: string]: unknown;
 }
@@ -376,7 +376,7 @@ export interface Stream {
 /**
  * How every room treats a stream. README.md says what each member means.
  */
-export interface StreamPolicy {
+export interface DeclaredPolicy {
   /**
    * What the hub keeps for viewers that come later: all rows, or the newest frames.
    */
@@ -570,7 +570,7 @@ export interface Hello {
    * Every stream of the run by name, those that this version of the protocol does not know too.
    */
   streams?: {
-    [k: string]: Stream;
+    [k: string]: DeclaredStream;
   };
   statistics?: Statistics;
   origin?: Origin;

@@ -13,7 +13,7 @@ from .control_steps import SHARE, Design
 from .ladder import Ladder
 from .shift_estimate import Shift, ShiftEstimate
 
-__all__ = ["Budget", "parse_budget"]
+__all__ = ["CostBudget", "parse_budget"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)
@@ -26,7 +26,7 @@ _SURE = 3.29
 _ROOM = 0.8
 
 
-class Budget:
+class CostBudget:
     """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread, no device.
 
     Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is read from :meth:`plan`. The
