@@ -53,6 +53,7 @@ __all__ = [
     "PerturbSite",
     "Phase",
     "Probes",
+    "RankCondition",
     "RankPlace",
     "RankState",
     "Recording",
@@ -385,14 +386,17 @@ class Recording(TypedDict):
     """Inclusive ranges of steps that the recording lacks."""
 
 
+RankCondition = Literal["training", "paused", "idle", "silent", "lost", "finished"]
+"""silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye."""
+
+
 class RankState(TypedDict):
     """How one training process is."""
 
     rank: int
     name: NotRequired[str]
     """Such as 'rank 3 (tp 1, pp 1) on node-2'."""
-    state: Literal["training", "paused", "idle", "silent", "lost", "finished"]
-    """silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye."""
+    state: RankCondition
     step: int
     seconds: NotRequired[float]
     """Since something was heard of it."""

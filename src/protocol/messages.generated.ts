@@ -27,6 +27,10 @@ export type Control = 'pause' | 'watched' | 'perturb';
  */
 export type RunState = 'waiting' | 'training' | 'paused' | 'idle' | 'finished' | 'lost';
 /**
+ * silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye.
+ */
+export type RankCondition = 'training' | 'paused' | 'idle' | 'silent' | 'lost' | 'finished';
+/**
  * Stable machine-readable reason.
  */
 export type ErrorCode =
@@ -783,10 +787,7 @@ export interface RankState {
    * Such as 'rank 3 (tp 1, pp 1) on node-2'.
    */
   name?: string;
-  /**
-   * silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye.
-   */
-  state: 'training' | 'paused' | 'idle' | 'silent' | 'lost' | 'finished';
+  state: RankCondition;
   step: number;
   /**
    * Since something was heard of it.
@@ -1232,6 +1233,7 @@ export const MESSAGES_SCHEMA: Schema = {
         }
       }
     },
+    RankCondition: { type: 'string', enum: ['training', 'paused', 'idle', 'silent', 'lost', 'finished'] },
     RankState: {
       type: 'object',
       additionalProperties: false,
@@ -1239,7 +1241,7 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         rank: { type: 'integer', minimum: 0 },
         name: { type: 'string', maxLength: 200 },
-        state: { enum: ['training', 'paused', 'idle', 'silent', 'lost', 'finished'] },
+        state: { $ref: '#/$defs/RankCondition' },
         step: { type: 'integer', minimum: 0 },
         seconds: { type: 'number', minimum: 0 }
       }

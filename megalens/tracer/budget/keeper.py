@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...protocol.messages_generated import Budget
 from .budget import CostBudget
 from .ladder import ICostReduction, Ladder
 
@@ -70,7 +71,7 @@ class BudgetKeeper:
             self._asked, self._ask_again = wanted, step + _AGAIN_STEPS
         self._ask(wanted)
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> Budget | None:
         """Return the ``Budget`` object of ``status``; None without a budget."""
         with self._lock:
             return None if self._budget is None else self._budget.status()
