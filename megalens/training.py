@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .adapters.find import find_adapter
+from .protocol.messages_generated import Model
 from .tracer.budget.budget import parse_budget
 from .tracer.errors import TracerError
 from .tracer.flags import FLAGS
@@ -186,7 +187,7 @@ def model_points(
             raise
         reason = str(error).partition(" Its modules are:")[0][:400]
         unknown = {flag: FlagPoints(reason=reason) for flag in FLAGS}
-        described = {"name": type(model).__name__, "layers": 0}
+        described: Model = {"name": type(model).__name__, "layers": 0}
         return _placed(ModelPoints((model,), described, unknown), None)
 
 

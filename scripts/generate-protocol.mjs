@@ -133,7 +133,7 @@ async function streamsModule() {
   ];
   return (
     banner(path) +
-    "import type { StreamPolicy } from './messages.generated';\n\n" +
+    "import type { DeclaredPolicy } from './messages.generated';\n\n" +
     '/** Arrow type of a column. */\n' +
     `export type FieldType = ${kinds.map(kind => `'${kind}'`).join(' | ')};\n\n` +
     '/** Name of a stream that this version knows. */\n' +
@@ -143,7 +143,7 @@ async function streamsModule() {
     '/** One column of a stream. */\n' +
     'export interface IStreamField {\n  readonly name: string;\n  readonly type: FieldType;\n  readonly doc?: string;\n  readonly absent?: string;\n}\n\n' +
     '/** One stream: what a row is, its columns in order, and how every room treats it. */\n' +
-    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc?: string;\n  readonly instrument?: string;\n  readonly policy: Readonly<StreamPolicy>;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
+    'export interface IStreamInfo {\n  readonly title: string;\n  readonly doc?: string;\n  readonly instrument?: string;\n  readonly policy: Readonly<DeclaredPolicy>;\n  readonly fields: readonly IStreamField[];\n}\n\n' +
     '/** Every stream by name. */\n' +
     `export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = ${JSON.stringify(streams)};\n`
   );

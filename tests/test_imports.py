@@ -125,6 +125,15 @@ def test_nothing_of_the_training_side_imports_a_room_by_its_name() -> None:
                 assert ast.unparse(call) == "import_module('megalens._version')", path
 
 
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "megalens").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
 def test_every_room_has_a_rule() -> None:
     folders = {p.parent.name for p in (ROOT / "megalens").glob("*/__init__.py")}
     assert folders == set(RULES)

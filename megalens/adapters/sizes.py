@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from ..protocol.messages_generated import Model
+
 __all__ = ["ModelSizes", "input_features", "model_sizes", "output_features"]
 
 
@@ -22,7 +24,7 @@ class ModelSizes:
     dtype: str | None
     device: str | None
 
-    def to_message(self, name: str, adapter: str, layers: int) -> dict[str, Any]:
+    def to_message(self, name: str, adapter: str, layers: int) -> Model:
         """Return the ``Model`` object of ``announce``."""
         return {
             "name": name[:200],

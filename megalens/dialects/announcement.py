@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ..protocol import compressor_infos
+from ..protocol.messages_generated import Announce, Config, FlagInfo
 from ..protocol.version import own_version
 from .dialect import Dialect
 
@@ -15,8 +13,8 @@ _WAITING = "The peer has not said yet how many layers its model has."
 
 
 def announcement(
-    name: str, dialect: Dialect | None, *, layers: int, config: Mapping[str, Any], origin_name: str
-) -> dict[str, Any]:
+    name: str, dialect: Dialect | None, *, layers: int, config: Config, origin_name: str
+) -> Announce:
     """Return the ``announce`` message.
 
     Parameters
@@ -32,11 +30,11 @@ def announcement(
     origin_name : str
         What to call the peer.
     """
-    flags = []
+    flags: list[FlagInfo] = []
     for flag, facts in (dialect.flags if dialect else {}).items():
         alone = flag in ("InputTokens", "Result")
         there = [] if facts.never or not layers else [0] if alone else list(range(1, layers + 1))
-        info: dict[str, Any] = {
+        info: FlagInfo = {
             "name": flag,
             "title": facts.title,
             "layers": there,
@@ -55,7 +53,7 @@ def announcement(
         "layout": {"world_size": 1, "tp": 1, "pp": 1, "dp": 1},
         "flags": flags,
         "compressors": compressor_infos(),
-        "config": dict(config),
+        "config": config,
         "versions": {"megalens": own_version()},
         "origin": {"kind": "foreign", "name": origin_name, "steps": "inferred"},
     }

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..protocol.messages_generated import Config
+
 if TYPE_CHECKING:
     from .translation import Translation
 
@@ -148,7 +150,7 @@ def _plan(arguments: argparse.Namespace) -> Translation:
     from .translation import Translation
 
     dialect = DIALECTS[arguments.dialect] if arguments.dialect else None
-    config: dict[str, Any] | None = None
+    config: Config | None = None
     if arguments.config is not None:
         try:
             config = json.loads(arguments.config)

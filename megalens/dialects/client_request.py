@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..protocol import ProtocolError
+from ..protocol.messages_generated import CompressorSetting, FlagSetting
 from .dialect import DIALECTS
 from .peer_reductions import reduction_of
 
@@ -14,7 +15,7 @@ __all__ = ["read_request"]
 _FLAGS = DIALECTS["3606"].flags
 
 
-def read_request(message: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def read_request(message: Mapping[str, Any]) -> dict[str, FlagSetting]:
     """Return the flags that a ``run_training_step`` switches on, each with its ``FlagSetting``.
 
     Flags are booleans or strings. A flag without an entry in ``compressor_config`` is asked for empty, as in the tracer itself.
@@ -30,7 +31,7 @@ def read_request(message: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         raise ProtocolError(
             "bad-message", "visualization_flags and compressor_config must be objects.", field="type"
         )
-    chosen = {}
+    chosen: dict[str, FlagSetting] = {}
     for name, value in flags.items():
         if str(value).lower() != "true" or name not in _FLAGS:
             continue
@@ -38,7 +39,7 @@ def read_request(message: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return chosen
 
 
-def _compressor(name: str, given: Any) -> dict[str, Any]:
+def _compressor(name: str, given: Any) -> CompressorSetting:
     field = f"compressor_config.{name}"[:300]
     if name == "InputTokens":
         return {"name": "NoOp", "params": {}}

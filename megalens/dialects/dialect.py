@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from ..protocol.messages_generated import CompressorSetting, Phase
 
 __all__ = ["DIALECTS", "Dialect", "FlagFacts"]
 
@@ -100,19 +101,19 @@ class Dialect:
     claims: bool = False
     most_requests: int = 1_000_000
     generates: bool = False
-    config: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    config: Mapping[str, CompressorSetting] = field(default_factory=dict)
 
     @property
-    def phase(self) -> str:
+    def phase(self) -> Phase:
         """The phase under which rows are kept. A peer's evaluation passes cannot be told from training."""
         return "generate" if self.generates else "train"
 
 
-def _tile(tiles: int) -> dict[str, Any]:
+def _tile(tiles: int) -> CompressorSetting:
     return {"name": "Tile", "params": {"tiles": tiles, "reduction": "mean"}}
 
 
-_NO_OP: dict[str, Any] = {"name": "NoOp", "params": {}}
+_NO_OP: CompressorSetting = {"name": "NoOp", "params": {}}
 _TRAINING = {"QKV_mat_mul": _tile(96), "MLP1_mat_mul": _tile(64), "MLP2_mat_mul": _tile(64)}
 _TENSOR = ("position", "feature")
 

@@ -25,6 +25,7 @@ from ..protocol import (
     decode_message,
     encode_message,
 )
+from ..protocol.messages_generated import FlagSetting, Hello, Join, Peer
 from ..protocol.version import own_version
 from .client_request import read_request
 from .errors import DialectError
@@ -56,7 +57,7 @@ class Gateway:
         self._port = port
         self._queue_bytes = queue_bytes
         self._hub: ClientConnection | None = None
-        self._hello: dict[str, Any] = {}
+        self._hello: Hello | None = None
         self._shape: list[int] | None = None
         self._clients: set[GatewayClient] = set()
         self._asked: dict[str, GatewayClient] = {}
@@ -88,11 +89,13 @@ class Gateway:
             )
         except (OSError, InvalidHandshake, asyncio.TimeoutError) as error:
             raise DialectError("unreachable", "The run's hub could not be reached.") from error
-        peer = {"name": "3606 client", "version": own_version()}
-        join = {"type": "join", "protocol": SUBPROTOCOL, "role": "viewer", "peer": peer}
+        peer: Peer = {"name": "3606 client", "version": own_version()}
+        join: Join = {"type": "join", "protocol": SUBPROTOCOL, "role": "viewer", "peer": peer}
         try:
             await self._hub.send(encode_message(join))
-            self._hello = decode_message(await self._hub.recv(), allowed=("hello",))
+            hello = decode_message(await self._hub.recv(), allowed=("hello",))
+            assert hello["type"] == "hello"
+            self._hello = hello
             async with await self._open() as server:
                 ready(next(iter(server.sockets)).getsockname()[1])
                 await self._follow(self._hub)
@@ -134,7 +137,7 @@ class Gateway:
             message = decode_message(data)
             if message["type"] == "hello":
                 self._hello = message
-            elif message["type"] == "configured":
+            elif message["type"] == "configured" and self._hello is not None:
                 self._hello["config"] = message["config"]
             elif message["type"] == "error":
                 client = self._asked.pop(message.get("reply_to", ""), None)
@@ -158,7 +161,8 @@ class Gateway:
 
     def _start(self) -> str | None:
         """Return the ``start`` message, once a tensor has shown the sizes."""
-        if self._shape is None or self._hello.get("model") is None:
+        model = self._hello and self._hello["model"]
+        if self._shape is None or model is None:
             return None
         batch, positions = [*self._shape, 1, 1][:2]
         return json.dumps(
@@ -166,7 +170,7 @@ class Gateway:
                 "type": "start",
                 "micro_batch_size": batch,
                 "seq_length": positions,
-                "num_layers": self._hello["model"]["layers"],
+                "num_layers": model["layers"],
             }
         )
 
@@ -212,21 +216,23 @@ class Gateway:
             client.flags = {*asked, "InputTokens"}
             client.start(self._start)
 
-    async def _configure(self, client: GatewayClient, asked: dict[str, dict[str, Any]]) -> None:
+    async def _configure(self, client: GatewayClient, asked: dict[str, FlagSetting]) -> None:
         """Switch on what is off or differs; what others have on and this client did not name stays."""
-        known = {info["name"]: info for info in self._hello.get("flags", ())}
-        now = self._hello.get("config", {}).get("flags", {})
-        patch = {}
+        assert self._hello is not None
+        known = {info["name"]: info for info in self._hello["flags"]}
+        now = self._hello["config"]["flags"]
+        patch: dict[str, FlagSetting | None] = {}
         for name, setting in asked.items():
             compressor = compressor_from_setting(setting["compressor"], f"compressor_config.{name}")
             if name not in known or not known[name]["layers"]:
-                reason = known.get(name, {}).get("reason") or "The model has no such point."
+                reason = known[name].get("reason") if name in known else None
+                reason = reason or "The model has no such point."
                 client.put(json.dumps({"type": "error", "message": f"{name} cannot be traced. {reason}"}))
                 continue
             if name in now and compressor_from_setting(now[name]["compressor"]) == compressor:
                 continue
             # Samples stay as they are where the flag is on.
-            patch[name] = {**now.get(name, {}), **setting}
+            patch[name] = {**now[name], **setting} if name in now else setting
         if patch and self._hub is not None:
             self._count += 1
             change = f"3606-{self._count}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 
@@ -13,6 +12,7 @@ from ..hub.discovery import HubEntry
 from ..hub.options import HubOptions
 from ..hub.server import Hub
 from ..protocol import Stream
+from ..protocol.messages_generated import Message
 from .producer_link import Configure, ProducerLink
 
 __all__ = ["HostedRun"]
@@ -87,7 +87,7 @@ class HostedRun:
             await asyncio.sleep(0.005)
         self._crowded = False
 
-    async def say(self, message: dict[str, Any]) -> None:
+    async def say(self, message: Message) -> None:
         """Send a control message to the hub."""
         assert self._link is not None
         await self._link.say(message)

@@ -6,9 +6,10 @@ import asyncio
 import json
 import time
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 
+from ..hub.direct_connect import DirectConnect
 from .dialect import DIALECTS, Dialect
 from .errors import DialectError
 
@@ -17,13 +18,6 @@ __all__ = ["MOST_BYTES", "detect", "open_peer"]
 MOST_BYTES = 256 * 1024 * 1024
 _OPEN_SECONDS = 10
 _PROBE_SECONDS = 3.0
-
-
-class _Connect(connect):
-    """Never follows a redirect: only the address that was named is connected to."""
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc
 
 
 async def open_peer(address: str) -> ClientConnection | None:
@@ -35,7 +29,7 @@ async def open_peer(address: str) -> ClientConnection | None:
         ``bad-parameter`` for no address, ``dialect`` when what answers is no such hub.
     """
     try:
-        return await _Connect(
+        return await DirectConnect(
             address,
             compression=None,
             proxy=None,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..protocol import Compressor, ProtocolError, Tile, compressor_from_setting
+from ..protocol.messages_generated import CompressorSetting, Config, FlagSetting
 from .dialect import Dialect
 from .peer_reductions import peer_reduction
 
@@ -14,11 +15,11 @@ __all__ = ["chosen_config", "compressor_text", "default_config", "peer_request"]
 _TILES = {"QKV": 96, "MLP": 64}
 
 
-def default_config(dialect: Dialect) -> dict[str, Any]:
+def default_config(dialect: Dialect) -> Config:
     """Return the ``Config`` for a peer when nobody chose any: every row that comes is kept whole."""
     return {
         "flags": {
-            flag: {"phases": [dialect.phase], "samples": None, "compressor": dict(setting)}
+            flag: {"phases": [dialect.phase], "samples": None, "compressor": setting}
             for flag, setting in dialect.config.items()
         }
     }
@@ -26,22 +27,22 @@ def default_config(dialect: Dialect) -> dict[str, Any]:
 
 def chosen_config(
     dialect: Dialect, flags: Sequence[str] | None, tiles: int | None, reduction: str | None
-) -> dict[str, Any]:
+) -> Config:
     """Return the ``Config`` of a person's few words: these flags (the usual ones when None), tiled so where they are tiled."""
-    chosen = {}
+    chosen: dict[str, FlagSetting] = {}
     for flag in flags or dialect.config:
         facts = dialect.flags.get(flag)
         tiled = facts is not None and (bool(facts.group) or (dialect.full_shape and flag != "InputTokens"))
-        setting: dict[str, Any] = {"name": "NoOp", "params": {}}
+        setting: CompressorSetting = {"name": "NoOp", "params": {}}
         if tiled:
-            usual = dialect.config.get(flag, {}).get("params", {}).get("tiles", 96)
+            usual = dialect.config[flag].get("params", {}).get("tiles", 96) if flag in dialect.config else 96
             params = {"tiles": tiles or usual, "reduction": reduction or "mean"}
             setting = {"name": "Tile", "params": params}
         chosen[flag] = {"phases": [dialect.phase], "samples": None, "compressor": setting}
     return {"flags": chosen}
 
 
-def peer_request(dialect: Dialect, config: Mapping[str, Any]) -> dict[str, Any]:
+def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
     """Return the members of ``run_training_step`` or ``generate`` that say what to send.
 
     Raises
@@ -71,7 +72,7 @@ def peer_request(dialect: Dialect, config: Mapping[str, Any]) -> dict[str, Any]:
     return request
 
 
-def compressor_text(dialect: Dialect, flag: str, config: Mapping[str, Any], tiles: int) -> str:
+def compressor_text(dialect: Dialect, flag: str, config: Config, tiles: int) -> str:
     """Return the ``compressor`` column of a row with ``tiles`` values a position: what was asked for, or that it is not known."""
     setting = config["flags"].get(flag)
     compressor = None if setting is None else compressor_from_setting(setting["compressor"])
@@ -82,7 +83,7 @@ def compressor_text(dialect: Dialect, flag: str, config: Mapping[str, Any], tile
     return "Unknown()" if compressor is None else str(compressor)
 
 
-def _checked(dialect: Dialect, name: str, setting: Mapping[str, Any], field: str) -> Compressor:
+def _checked(dialect: Dialect, name: str, setting: FlagSetting, field: str) -> Compressor:
     facts = dialect.flags.get(name)
     if facts is None:
         names = ", ".join(dialect.flags)

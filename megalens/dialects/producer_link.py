@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pyarrow as pa
 from websockets.asyncio.client import ClientConnection, connect
@@ -14,11 +13,12 @@ from websockets.typing import Subprotocol
 
 from ..hub.discovery import HubEntry
 from ..protocol import SUBPROTOCOL, ProtocolError, Stream, decode_message, encode_frame, encode_message
+from ..protocol.messages_generated import ConfigPatch, Message, Peer
 from ..protocol.version import own_version
 
 __all__ = ["Configure", "ProducerLink"]
 
-Configure = Callable[[str, dict[str, Any]], Awaitable[None]]
+Configure = Callable[[str, ConfigPatch], Awaitable[None]]
 """Takes the id and the patch of a ``configure``; answers it by :meth:`ProducerLink.say`, or raises ``ProtocolError``."""
 
 _OPEN_SECONDS = 10
@@ -39,7 +39,7 @@ class ProducerLink:
 
     def __init__(self, entry: HubEntry, name: str, configure: Configure) -> None:
         self._entry = entry
-        self._peer = {"name": name, "version": own_version()}
+        self._peer: Peer = {"name": name, "version": own_version()}
         self._configure = configure
         self._connection: ClientConnection | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class ProducerLink:
         decode_message(await asyncio.wait_for(self._connection.recv(), _OPEN_SECONDS), allowed=("hello",))
         self._reader = asyncio.create_task(self._read(self._connection))
 
-    async def say(self, message: dict[str, Any]) -> None:
+    async def say(self, message: Message) -> None:
         """Send a control message; nothing when the hub is gone."""
         await self._send(encode_message(message))
 

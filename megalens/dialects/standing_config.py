@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ..protocol import ProtocolError, compressor_from_setting
+from ..protocol.messages_generated import Config, ConfigPatch, FlagSetting
 from .dialect import Dialect
 from .peer_message import TensorRow
 
@@ -23,20 +21,20 @@ class StandingConfig:
         The ``Config`` that was asked of the peer.
     """
 
-    def __init__(self, dialect: Dialect, config: Mapping[str, Any]) -> None:
+    def __init__(self, dialect: Dialect, config: Config) -> None:
         self._dialect = dialect
         self._asked = dict(config["flags"])
-        self.config: dict[str, Any] = {"flags": dict(config["flags"])}
-        self._pending: list[tuple[str, dict[str, Any]]] = []
+        self.config: Config = {"flags": dict(config["flags"])}
+        self._pending: list[tuple[str, Config]] = []
         # Since which step: processes of a peer that are behind still send rows of the step before.
-        self._since: list[tuple[int, dict[str, Any]]] = [(0, self.config["flags"])]
+        self._since: list[tuple[int, dict[str, FlagSetting]]] = [(0, self.config["flags"])]
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> dict[str, FlagSetting]:
         """The settings by flag that the peer was asked for."""
         return self._asked
 
-    def plan(self, change: str, patch: Mapping[str, Any]) -> dict[str, Any]:
+    def plan(self, change: str, patch: ConfigPatch) -> Config:
         """Check a viewer's patch, keep it for the next step and return the configuration after it.
 
         Raises
@@ -58,11 +56,11 @@ class StandingConfig:
                 continue
             self._check(name, setting)
             flags[name] = {"phases": [self._dialect.phase], "samples": None, **setting}
-        after = {"flags": flags}
+        after: Config = {"flags": flags}
         self._pending.append((change, after))
         return after
 
-    def apply(self, step: int) -> list[tuple[str, dict[str, Any]]]:
+    def apply(self, step: int) -> list[tuple[str, Config]]:
         """Bring what is planned into force from ``step`` on, and return the changes with the configuration after each."""
         done, self._pending = self._pending, []
         if done:
@@ -84,7 +82,7 @@ class StandingConfig:
         labels = row.labels[: samples * row.values[0].size] if row.labels else []
         return TensorRow(row.flag, row.part, row.layer, row.values[:samples], labels)
 
-    def _check(self, name: str, setting: Mapping[str, Any]) -> None:
+    def _check(self, name: str, setting: FlagSetting) -> None:
         field = f"flags.{name}"
         once = "Its configuration is read once, at the start"
         asked = self._asked.get(name)

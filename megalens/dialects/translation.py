@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from ..protocol.messages_generated import Config
 from .dialect import Dialect
 
 __all__ = ["Translation"]
@@ -38,7 +38,7 @@ class Translation:
 
     address: str
     dialect: Dialect | None = None
-    config: dict[str, Any] | None = None
+    config: Config | None = None
     name: str = "foreign"
     micro_batches: int = 1
     wait_seconds: float = 10.0

@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import ProtocolError, Tile, compressor_from_setting
+from ..protocol.messages_generated import ConfigPatch, Status
 from .announcement import announcement
 from .dialect import Dialect
 from .errors import DialectError
@@ -122,7 +123,7 @@ class Translator:
             await self._tell()
             await self._leave_note()
 
-    async def configure(self, change: str, patch: dict[str, Any]) -> None:
+    async def configure(self, change: str, patch: ConfigPatch) -> None:
         """Take a viewer's change."""
         assert self._host is not None
         if self._standing is None:
@@ -373,7 +374,7 @@ class Translator:
 
     async def _tell(self) -> None:
         assert self._host is not None
-        status: dict[str, Any] = {
+        status: Status = {
             "type": "status",
             "state": "training" if self.step else "idle",
             "step": self.step,

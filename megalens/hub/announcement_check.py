@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from ..protocol import ProtocolError
+from ..protocol.messages_generated import Announce, FlagInfo, SiteInfo
 
 __all__ = ["check_announcement"]
 
@@ -12,7 +13,7 @@ _MOST_FLAGS = 1000
 _MOST_LAYER = 2**31 - 1
 
 
-def check_announcement(message: dict[str, Any]) -> None:
+def check_announcement(message: Announce) -> None:
     """Refuse an announcement that no viewer could be shown.
 
     Raises
@@ -20,8 +21,11 @@ def check_announcement(message: dict[str, Any]) -> None:
     ProtocolError
         ``bad-message`` for more flags than there can be, or a layer number that does not fit the ``tensors`` stream.
     """
-    for member in ("flags", "sites"):
-        infos = message.get(member, ())
+    lists: dict[str, Sequence[FlagInfo | SiteInfo]] = {
+        "flags": message["flags"],
+        "sites": message.get("sites", ()),
+    }
+    for member, infos in lists.items():
         if len(infos) > _MOST_FLAGS:
             raise ProtocolError(
                 "bad-message",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..protocol.messages_generated import Config, ConfigPatch, Mode
+
 __all__ = ["audit_actions", "difference"]
 
 
-def audit_actions(patch: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
     """Return what a patch does, as (action, the part of the patch that does it): one or several of configure, perturb, disarm, pause, resume, step, budget."""
     actions: list[tuple[str, dict[str, Any]]] = []
     if "perturb" in patch:
@@ -28,21 +30,22 @@ def audit_actions(patch: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return actions
 
 
-def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def difference(before: Config, after: Config) -> ConfigPatch:
     """Return the patch that makes one configuration the other: what a training script changed by itself, or what ran out."""
     old, new = before["flags"], after["flags"]
-    patch: dict[str, Any] = {
+    patch: ConfigPatch = {
         "flags": {name: new.get(name) for name in sorted({*old, *new}) if old.get(name) != new.get(name)}
     }
-    for member in ("perturb", "budget"):
-        if before.get(member) != after.get(member):
-            patch[member] = after.get(member)
-    modes = before.get("mode") or {}, after.get("mode") or {}
-    changed = {
-        name: modes[1].get(name, False)
-        for name in ("paused", "while_watched")
-        if modes[0].get(name, False) != modes[1].get(name, False)
-    }
+    if before.get("perturb") != after.get("perturb"):
+        patch["perturb"] = after.get("perturb")
+    if before.get("budget") != after.get("budget"):
+        patch["budget"] = after.get("budget")
+    was, now = before.get("mode", {}), after.get("mode", {})
+    changed: Mode = {}
+    if was.get("paused", False) != now.get("paused", False):
+        changed["paused"] = now.get("paused", False)
+    if was.get("while_watched", False) != now.get("while_watched", False):
+        changed["while_watched"] = now.get("while_watched", False)
     if changed:
         patch["mode"] = changed
     return patch

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import check_message, encode_message
+from ..protocol.messages_generated import Dropped, Hello, HelloResumed
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -61,7 +62,7 @@ class Broadcaster:
         self._producers_told = float("-inf")
         self._viewers_told = -1
 
-    def hello(self, resumed: dict[str, Any] | None = None) -> str:
+    def hello(self, resumed: HelloResumed | None = None) -> str:
         """Return the text of ``hello`` as of now."""
         state = self._state
         if self._hello[0] != state.version:
@@ -74,10 +75,13 @@ class Broadcaster:
         now = time.monotonic()
         if now - self._short_hello[0] > _HELLO_SECONDS:
             hello = self._state.hello()
-            layout = hello["layout"] and {k: v for k, v in hello["layout"].items() if k != "ranks"}
-            for member in ("sites", "streams"):
-                hello.pop(member, None)
-            self._short_hello = (now, _without_seq({**hello, "layout": layout, "flags": []}))
+            if hello["layout"]:
+                hello["layout"] = hello["layout"].copy()
+                hello["layout"].pop("ranks", None)
+            hello["flags"] = []
+            hello.pop("sites", None)
+            hello.pop("streams", None)
+            self._short_hello = (now, _without_seq(hello))
         return f'{self._short_hello[1][:-1]},"seq":{self._state.seq}}}'
 
     def announce(self, *, at_once: bool = False) -> None:
@@ -118,7 +122,7 @@ class Broadcaster:
         status = self._state.status()
         status["viewers"] = len(self._viewers)
         status["recording"] = recorder.status() if recorder else {"state": "off"}
-        dropped = {
+        dropped: Dropped = {
             "viewer": _OWN_NUMBER,
             "producer": self._state.producer_drops(),
             "recorder": recorder.dropped_rows if recorder else 0,
@@ -144,11 +148,10 @@ class Broadcaster:
             producer.tell(text)
 
 
-def _without_seq(hello: dict[str, Any]) -> str:
+def _without_seq(hello: Hello) -> str:
     check_message(hello)
-    del hello["seq"]
-    return _json(hello)
+    return _json({name: value for name, value in hello.items() if name != "seq"})
 
 
-def _json(value: dict[str, Any]) -> str:
+def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from ..protocol.messages_generated import ConfigPatch, Configured, Peer
 
 __all__ = ["Change"]
 
@@ -31,15 +32,15 @@ class Change:
     id: str
     viewer_id: str
     viewer: int
-    peer: dict[str, Any]
-    patch: dict[str, Any]
+    peer: Peer
+    patch: ConfigPatch
     producers: set[int]
     refused: bool = False
-    _accepted: dict[int, dict[str, Any]] = field(default_factory=dict)
-    _applied: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _accepted: dict[int, Configured] = field(default_factory=dict)
+    _applied: dict[int, Configured] = field(default_factory=dict)
     told: set[bool] = field(default_factory=set)
 
-    def answer(self, producer: int, message: dict[str, Any]) -> None:
+    def answer(self, producer: int, message: Configured) -> None:
         """Take one producer's ``configured``."""
         self._accepted.setdefault(producer, message)
         if message["applied"]:
@@ -59,9 +60,9 @@ class Change:
         """Whether no producer has anything more to say about it."""
         return not self.producers - set(self._applied)
 
-    def news(self) -> list[dict[str, Any]]:
+    def news(self) -> list[Configured]:
         """Return the ``configured`` messages that are due: each kind once, when the last producer has said it, with the latest step."""
-        due = []
+        due: list[Configured] = []
         for applied, answers in ((False, self._accepted), (True, self._applied)):
             if applied in self.told or not answers or self.producers - set(answers):
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import ProtocolError, encode_message
+from ..protocol.messages_generated import Configure, Configured, ErrorMessage, Message
 from .audit_actions import audit_actions, difference
 from .change import Change
 from .config_check import check_patch
@@ -49,7 +50,7 @@ class Changes:
         self._applied = applied
         self._changes: dict[str, Change] = {}
 
-    def ask(self, session: Session, message: dict[str, Any]) -> None:
+    def ask(self, session: Session, message: Configure) -> None:
         """Check a viewer's ``configure`` and pass it to every producer that answers for itself or for others.
 
         Raises
@@ -59,7 +60,7 @@ class Changes:
         """
         self._check_pace(session, message)
         leaders = self._leaders()
-        job = self._state.job.merged()
+        job = self._state.hello()
         check_patch(message["patch"], job["flags"], job["compressors"])
         check_controls(message["patch"], job.get("controls", ()), job.get("sites", []))
         change = Change(
@@ -106,7 +107,7 @@ class Changes:
             )
         return leaders
 
-    def _check_pace(self, session: Session, message: dict[str, Any]) -> None:
+    def _check_pace(self, session: Session, message: Configure) -> None:
         waiting = sum(change.viewer == session.number for change in self._changes.values())
         if waiting < _MOST_WAITING and session.pace.take():
             return
@@ -118,7 +119,7 @@ class Changes:
             got=message["id"],
         )
 
-    def answer(self, session: Session, message: dict[str, Any]) -> None:
+    def answer(self, session: Session, message: Configured) -> None:
         """Take a producer's ``configured``."""
         if not session.leads:
             # The leader answers for it.
@@ -134,7 +135,7 @@ class Changes:
         change.answer(session.number, message)
         self._progress(change, message)
 
-    def refuse(self, session: Session, message: dict[str, Any]) -> None:
+    def refuse(self, session: Session, message: ErrorMessage) -> None:
         """Take a producer's ``error``."""
         change = self._changes.get(message.get("reply_to", ""))
         if change is None or session.number not in change.producers:
@@ -152,7 +153,7 @@ class Changes:
             change.forget(producer)
             self._progress(change, None)
 
-    def _progress(self, change: Change, message: dict[str, Any] | None) -> None:
+    def _progress(self, change: Change, message: Message | None) -> None:
         """Tell viewers what has become of a change."""
         for news in change.news():
             news = {**news, "by": change.peer, "time": time.time()}
@@ -172,7 +173,7 @@ class Changes:
         known = self._changes.pop(change.id, None)
         asker = self._viewers.get(change.viewer)
         if known and message is None and asker and not change.refused and True not in change.told:
-            error = {
+            error: ErrorMessage = {
                 "type": "error",
                 "code": "no-producer",
                 "message": "The training process went, or reads nothing, before it applied the change.",

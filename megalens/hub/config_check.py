@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..protocol import COMPRESSORS, ProtocolError, compressor_from_setting, parse_layers
+from ..protocol.messages_generated import CompressorInfo, CompressorSetting, ConfigPatch, FlagInfo
 
 __all__ = ["check_patch"]
 
 
-def check_patch(
-    patch: dict[str, Any], flags: list[dict[str, Any]], compressors: list[dict[str, Any]]
-) -> None:
+def check_patch(patch: ConfigPatch, flags: list[FlagInfo], compressors: list[CompressorInfo]) -> None:
     """Check flag names, layer ranges, compressor names and the parameters of the compressors that everybody knows.
 
     Parameters
@@ -48,7 +45,7 @@ def check_patch(
         _check_compressor(setting["compressor"], compressors, f"{field}.compressor")
 
 
-def _check_compressor(setting: dict[str, Any], compressors: list[dict[str, Any]], field: str) -> None:
+def _check_compressor(setting: CompressorSetting, compressors: list[CompressorInfo], field: str) -> None:
     names = [info["name"] for info in compressors]
     if setting["name"] not in names:
         raise ProtocolError(

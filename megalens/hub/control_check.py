@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from ..protocol import ProtocolError, parse_layers
+from ..protocol.messages_generated import ConfigPatch, KindInfo, Perturb, SiteInfo
 
 __all__ = ["check_controls"]
 
@@ -16,7 +17,7 @@ _WORDS = {
 }
 
 
-def check_controls(patch: dict[str, Any], controls: Collection[str], sites: list[dict[str, Any]]) -> None:
+def check_controls(patch: ConfigPatch, controls: Collection[str], sites: list[SiteInfo]) -> None:
     """Check that the training script allows a patch, and that the sites, kinds, layers and parameters that it names exist.
 
     Parameters
@@ -46,11 +47,11 @@ def check_controls(patch: dict[str, Any], controls: Collection[str], sites: list
                 expected=f"{control} among controls",
                 got=", ".join(sorted(controls)) or "none",
             )
-    if patch.get("perturb"):
-        _check_perturb(patch["perturb"], sites)
+    if perturb := patch.get("perturb"):
+        _check_perturb(perturb, sites)
 
 
-def _check_perturb(perturb: dict[str, Any], sites: list[dict[str, Any]]) -> None:
+def _check_perturb(perturb: Perturb, sites: list[SiteInfo]) -> None:
     if "until" in perturb:
         raise ProtocolError(
             "bad-parameter",
@@ -77,7 +78,7 @@ def _check_perturb(perturb: dict[str, Any], sites: list[dict[str, Any]]) -> None
         _check_params(kind, wanted["kind"].get("params", {}), f"{field}.kind.params")
 
 
-def _check_params(kind: dict[str, Any], params: dict[str, Any], field: str) -> None:
+def _check_params(kind: KindInfo, params: dict[str, Any], field: str) -> None:
     properties = kind["schema"].get("properties", {})
     for name in kind["schema"].get("required", ()):
         if name not in params and "default" not in properties.get(name, {}):

@@ -23,7 +23,7 @@ from ..protocol import (
 )
 from .live_frame import LiveFrame
 
-__all__ = ["Backlog", "History"]
+__all__ = ["Backlog", "StreamHistory"]
 
 _MERGE_FRAMES = 512
 _MERGE_ROWS = 16384
@@ -97,7 +97,7 @@ class _Merged:
         )
 
 
-class History:
+class StreamHistory:
     """The hub's catch-up buffer.
 
     A frame is merged with its neighbours of the same stream only when no other kept frame lies between them. So whatever a viewer has been sent so

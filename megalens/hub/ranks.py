@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
+
+from ..protocol.messages_generated import Announce, Layout, RankCondition, RankPlace, RankState, Status
 
 __all__ = ["Ranks"]
 
 _SILENT_SECONDS = 2.0
-_SAYS = ("training", "paused", "idle")
+_SAYS: tuple[RankCondition, ...] = ("training", "paused", "idle")
 
 
 @dataclass(slots=True)
@@ -17,8 +19,8 @@ class _Own:
 
     heard: float
     attached: bool = True
-    ended: str = ""
-    said: str = "idle"
+    ended: RankCondition = "finished"
+    said: RankCondition = "idle"
     step: int = 0
     step_at: float | None = None
 
@@ -29,7 +31,7 @@ class _Told:
 
     by: int
     heard: float
-    state: str
+    state: RankCondition
     step: int
 
 
@@ -54,7 +56,7 @@ class Ranks:
         self._told.clear()
         self._names.clear()
 
-    def came(self, announce: dict[str, Any], now: float) -> None:
+    def came(self, announce: Announce, now: float) -> None:
         """Count in a process that announced itself."""
         self._own[announce["rank"]] = _Own(now)
         layout = announce["layout"]
@@ -73,7 +75,7 @@ class Ranks:
         if step > own.step:
             own.step, own.step_at, own.said = step, now, "training"
 
-    def report(self, rank: int, status: dict[str, Any], now: float) -> None:
+    def report(self, rank: int, status: Status, now: float) -> None:
         """Take a process's own ``status``, with all that it says of others."""
         self.heard(rank, now, status["step"])
         # Frames may come late; what a process says of itself holds, also when it went back to an earlier step.
@@ -121,9 +123,9 @@ class Ranks:
         """Return the ranks whose connection ended without a goodbye."""
         return [rank for rank, own in sorted(self._own.items()) if own.ended == "lost" and not own.attached]
 
-    def states(self, now: float) -> list[dict[str, Any]]:
+    def states(self, now: float) -> list[RankState]:
         """Return the ``ranks`` member of ``status``."""
-        states = []
+        states: list[RankState] = []
         for rank in sorted({*self._own, *self._told}):
             state, step, heard = self._state(rank, now)
             seconds = round(max(now - heard, 0.0), 1)
@@ -138,7 +140,7 @@ class Ranks:
             )
         return states
 
-    def _state(self, rank: int, now: float) -> tuple[str, int, float]:
+    def _state(self, rank: int, now: float) -> tuple[RankCondition, int, float]:
         own, told = self._own.get(rank), self._told.get(rank)
         if own is None or (not own.attached and told is not None and told.heard > own.heard):
             assert told is not None
@@ -153,7 +155,8 @@ class Ranks:
         return own.said, own.step, own.heard
 
 
-def _name(place: dict[str, Any], layout: dict[str, Any]) -> str:
-    where = ", ".join(f"{axis} {place[axis]}" for axis in ("tp", "pp", "dp") if layout[axis] > 1)
+def _name(place: RankPlace, layout: Layout) -> str:
+    axes: tuple[Literal["tp", "pp", "dp"], ...] = ("tp", "pp", "dp")
+    where = ", ".join(f"{axis} {place[axis]}" for axis in axes if layout[axis] > 1)
     host = f" on {place['host']}" if place.get("host") else ""
     return f"rank {place['rank']}{f' ({where})' if where else ''}{host}"[:200]

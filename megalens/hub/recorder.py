@@ -6,11 +6,12 @@ import threading
 import time
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from ..protocol import CheckedBody
+from ..protocol.messages_generated import Recording
 from .errors import HubError
 from .recording_folder import RecordingFolder
 from .step_ranges import StepRanges
@@ -42,7 +43,7 @@ class Recorder:
     """
 
     def __init__(self, path: Path, description: dict[str, Any], queue_bytes: int) -> None:
-        self.state = "on"
+        self.state: Literal["on", "failed", "closed"] = "on"
         self.message: str | None = None
         self.dropped_rows = 0
         self._queue_bytes = queue_bytes
@@ -91,10 +92,10 @@ class Recorder:
             self._redescribe = True
             self._lock.notify()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Recording:
         """Return the ``recording`` member of ``status``."""
         with self._lock:
-            result: dict[str, Any] = {"state": self.state, "bytes": self._folder.bytes}
+            result: Recording = {"state": self.state, "bytes": self._folder.bytes}
             if self.message:
                 result["message"] = self.message[:500]
             if self._missing:

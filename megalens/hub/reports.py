@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+
+from ..protocol.messages_generated import Status
 
 __all__ = ["Reports"]
 
@@ -12,14 +13,14 @@ class Reports:
     """The newest ``status`` of each producer, by rank."""
 
     def __init__(self) -> None:
-        self._reports: dict[int, dict[str, Any]] = {}
+        self._reports: dict[int, Status] = {}
         self._drops: dict[int, tuple[int, int]] = {}
 
     def clear(self) -> None:
         """Forget everything but the rows that were given up: another job begins."""
         self._reports.clear()
 
-    def take(self, rank: int, status: dict[str, Any]) -> None:
+    def take(self, rank: int, status: Status) -> None:
         """Take a producer's ``status``."""
         self._reports[rank] = status
         dropped = status.get("dropped", {}).get("producer", 0)
@@ -31,11 +32,10 @@ class Reports:
         """Return the rows that producers gave up, those that went included."""
         return sum(before + last for before, last in self._drops.values())
 
-    def merged(self, attached: Collection[int]) -> dict[str, Any]:
-        """Return the members of ``status`` that come from producers: of those that are attached, or of all when none is."""
+    def fill(self, merged: Status, attached: Collection[int]) -> None:
+        """Fill the members of ``status`` that come from producers: of those that are attached, or of all when none is."""
         ranks = sorted(rank for rank in self._reports if rank in attached) or sorted(self._reports)
         reports = [self._reports[rank] for rank in ranks]
-        merged: dict[str, Any] = {}
         probes = [report["probes"] for report in reports if "probes" in report]
         if probes:
             merged["probes"] = {
@@ -61,4 +61,3 @@ class Reports:
         warnings = list(dict.fromkeys(text for report in reports for text in report.get("warnings", ())))
         if warnings:
             merged["warnings"] = warnings
-        return merged

@@ -7,7 +7,19 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from ..protocol import STREAMS, SUBPROTOCOL, CheckedBody, Streams
+from ..protocol import STREAMS, CheckedBody, Streams, compressor_infos
+from ..protocol.messages_generated import (
+    Announce,
+    Config,
+    Hello,
+    Limits,
+    NonFinite,
+    RankState,
+    RunInfo,
+    Status,
+    StreamStatus,
+)
+from ..protocol.messages_generated import RunState as State
 from .announcements import Announcements
 from .live_frame import LiveFrame
 from .ranks import Ranks
@@ -42,16 +54,16 @@ class RunState:
     """
 
     def __init__(
-        self, run_id: str, name: str, limits: dict[str, int], idle_seconds: float, versions: dict[str, str]
+        self, run_id: str, name: str, limits: Limits, idle_seconds: float, versions: dict[str, str]
     ) -> None:
         self.started = time.time()
-        self.run: dict[str, Any] = {"id": run_id, "name": name, "started": self.started}
+        self.run: RunInfo = {"id": run_id, "name": name, "started": self.started}
         self.limits = limits
         self.seq = 0
         self.step = 0
         self.version = 0
         self.ended: float | None = None
-        self.config: dict[str, Any] = {"flags": {}}
+        self.config: Config = {"flags": {}}
         self.streams = Streams(STREAMS.values())
         self.job = Announcements()
         self.ranks = Ranks(idle_seconds)
@@ -67,8 +79,8 @@ class RunState:
         self._begins = True
 
     @property
-    def state(self) -> str:
-        """One of the ``RunState`` names."""
+    def state(self) -> State:
+        """What the run is at."""
         if self.attached:
             if self.ranks.pauses():
                 return "paused"
@@ -83,7 +95,7 @@ class RunState:
         """Whether every producer that came is gone."""
         return not self.attached and (self._came or self._lost)
 
-    def attach(self, message: dict[str, Any]) -> None:
+    def attach(self, message: Announce) -> None:
         """Count a producer in with its announcement."""
         rank = message["rank"]
         if not self.attached and self.job.is_other(message, self.job.known()):
@@ -124,12 +136,12 @@ class RunState:
         self._lost = True
         self.ended = time.time()
 
-    def configure(self, config: dict[str, Any]) -> None:
+    def configure(self, config: Config) -> None:
         """Take the configuration that is now in force."""
         self.config = config
         self.version += 1
 
-    def report(self, rank: int, status: dict[str, Any]) -> None:
+    def report(self, rank: int, status: Status) -> None:
         """Take a producer's own ``status``."""
         now = time.monotonic()
         before = self.ranks.step_of(rank)
@@ -155,57 +167,75 @@ class RunState:
             self.step = frame.step if self._begins else max(self.step, frame.step)
             self._begins = False
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> Hello:
         """Return a ``hello`` without ``resumed``."""
-        merged = self.job.merged()
-        return {
+        job = self.job.merged()
+        hello: Hello = {
             "type": "hello",
-            "protocol": SUBPROTOCOL,
-            "run": dict(self.run),
+            "protocol": "megalens.v1",
+            "run": self.run.copy(),
             "seq": self.seq,
             "config": self.config,
             "limits": self.limits,
-            **merged,
-            "versions": {**self._versions, **merged["versions"]},
+            "model": job and job["model"],
+            "layout": job and job["layout"],
+            "flags": job["flags"] if job else [],
+            "compressors": job["compressors"] if job else compressor_infos(),
+            "versions": {**self._versions, **(job["versions"] if job else {})},
             "streams": self.streams.told(),
         }
+        if not job:
+            return hello
+        if "controls" in job:
+            hello["controls"] = job["controls"]
+        if job.get("sites"):
+            hello["sites"] = job["sites"]
+        if "statistics" in job:
+            hello["statistics"] = job["statistics"]
+        if "origin" in job:
+            hello["origin"] = job["origin"]
+        return hello
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the members of ``status`` that are the same for all viewers."""
         now = time.monotonic()
-        merged = self._reports.merged(self.attached)
-        status: dict[str, Any] = {
+        status: Status = {
             "type": "status",
             "state": self.state,
             "step": self.step,
             "time": time.time(),
             "nonfinite": self._nonfinite(),
             "producers": sorted(self.attached),
-            **merged,
         }
+        self._reports.fill(status, self.attached)
         # What is told of tensors by a member of its own is older than the streams' own figures.
         if (tensors := self._figures.get("tensors")) and (mean := tensors.bytes_per_step()) is not None:
             status["bytes_per_step"] = mean
         ranks = self.ranks.states(now)
         if ranks:
             status["ranks"] = ranks
-        warnings = list(dict.fromkeys([*self.warnings, *merged.get("warnings", ()), *self._absent(ranks)]))
+        warnings = list(dict.fromkeys([*self.warnings, *status.get("warnings", ()), *self._absent(ranks)]))
         if warnings:
             status["warnings"] = warnings[-20:]
         return status
 
-    def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    def stream_figures(self, dropped: Mapping[str, int]) -> dict[str, StreamStatus]:
         """Return the ``streams`` member of ``status`` for a viewer to which so many rows of each stream were not sent."""
-        return {
-            name: {**figures.told(), **({"dropped": dropped[name]} if dropped.get(name) else {})}
-            for name, figures in self._figures.items()
-        }
+        return {name: figures.told(dropped.get(name, 0)) for name, figures in self._figures.items()}
 
-    def _nonfinite(self) -> dict[str, Any]:
+    def _nonfinite(self) -> NonFinite:
         found = {name: figures.nonfinite for name, figures in self._figures.items() if figures.nonfinite}
-        nonfinite: dict[str, Any] = {"count": 0, **found.get("tensors", {})}
-        if "moments" in found:
-            nonfinite["moments"] = found["moments"]
+        nonfinite: NonFinite = {"count": 0}
+        if tensors := found.get("tensors"):
+            first = tensors["first"]
+            nonfinite["count"] = tensors["count"]
+            nonfinite["first"] = {"step": first["step"], "layer": first["layer"], "flag": first["flag"]}
+        if moments := found.get("moments"):
+            first = moments["first"]
+            nonfinite["moments"] = {
+                "count": moments["count"],
+                "first": {"step": first["step"], "stat": first["stat"], "name": first["name"]},
+            }
         return nonfinite
 
     def producer_drops(self) -> int:
@@ -219,7 +249,7 @@ class RunState:
 
     def description(self) -> dict[str, Any]:
         """Return ``run.json`` without what the recorder adds."""
-        hello = self.hello()
+        hello: Mapping[str, object] = self.hello()
         kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
         told = [name for name in ("controls", "sites", "statistics", "origin") if name in hello]
         announced = self.streams.announced()
@@ -231,7 +261,7 @@ class RunState:
             **({"announced": announced} if announced else {}),
         }
 
-    def _absent(self, ranks: list[dict[str, Any]]) -> list[str]:
+    def _absent(self, ranks: list[RankState]) -> list[str]:
         """Return sentences about processes of which nothing is heard while others are there."""
         if not self.attached:
             return []

@@ -21,6 +21,7 @@ from ..protocol import (
     encode_frame,
     stream_schema,
 )
+from ..protocol.messages_generated import Announce, HelloResumed, Join, Limits, Message
 from ..protocol.version import own_versions
 from .announcement_check import check_announcement
 from .batch_connection import BatchConnection
@@ -29,7 +30,7 @@ from .changes import Changes
 from .discovery import HubEntry, remove_entry, write_entry
 from .errors import HubError
 from .handshake import check_upgrade, select_subprotocol
-from .history import Backlog, History
+from .history import Backlog, StreamHistory
 from .live_frame import admit_frame
 from .open_files import most_connections
 from .options import HubOptions
@@ -56,7 +57,7 @@ class Hub:
     def __init__(self, options: HubOptions) -> None:
         self.options = options
         run_id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(4)
-        limits = {
+        limits: Limits = {
             "max_message_bytes": options.max_producer_bytes,
             "viewer_queue_bytes": options.viewer_queue_bytes,
             "backlog_bytes": options.backlog_bytes,
@@ -65,7 +66,7 @@ class Hub:
         self.entry: HubEntry | None = None
         self._token = secrets.token_urlsafe(32)
         self._checker = FrameChecker()
-        self._history = History(options.backlog_bytes, self.state.streams)
+        self._history = StreamHistory(options.backlog_bytes, self.state.streams)
         self._sessions: dict[int, Session] = {}
         self._viewers: dict[int, Session] = {}
         self._producers: dict[int, Session] = {}
@@ -116,9 +117,9 @@ class Hub:
                 f"Could not listen on {options.host}:{options.port}: {reason}. Choose another --port, or 0 for any free one."
             ) from error
         host, port = next(iter(self._server.sockets)).getsockname()[:2]
-        folder = options.record.absolute() / str(self.state.run["id"]) if options.record else None
+        folder = options.record.absolute() / self.state.run["id"] if options.record else None
         self.entry = HubEntry(
-            id=str(self.state.run["id"]),
+            id=self.state.run["id"],
             name=options.name,
             pid=os.getpid(),
             host={"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host),  # noqa: S104
@@ -240,14 +241,14 @@ class Hub:
         self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
 
-    def welcome(self, session: Session, join: dict[str, Any]) -> tuple[str, Backlog]:
+    def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
         """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
         since = join.get("since")
         run = self.state.run["id"]
         if since is not None and (join.get("run", run) != run or since > self.state.seq):
             since = None
         backlog = self._history.backlog(since, join.get("backlog"))
-        resumed = None
+        resumed: HelloResumed | None = None
         if since is not None:
             resumed = {
                 "since": since,
@@ -284,7 +285,7 @@ class Hub:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    async def take(self, session: Session, message: dict[str, Any]) -> None:
+    async def take(self, session: Session, message: Message) -> None:
         """Act on one checked message.
 
         Raises
@@ -292,22 +293,21 @@ class Hub:
         ProtocolError
             What the sender is told.
         """
-        kind = message["type"]
-        if kind == "announce":
+        if message["type"] == "announce":
             check_announcement(message)
             await self._make_way(session, message)
             self._announce(session, message)
-        elif kind == "status":
+        elif message["type"] == "status":
             if session.rank is not None:
                 self.state.report(session.rank, message)
                 self._changed.set()
-        elif kind == "configure":
+        elif message["type"] == "configure":
             self._changes.ask(session, message)
-        elif kind == "configured":
+        elif message["type"] == "configured":
             self._changes.answer(session, message)
-        elif kind == "error":
+        elif message["type"] == "error":
             self._changes.refuse(session, message)
-        elif kind == "goodbye":
+        elif message["type"] == "goodbye":
             session.said_goodbye = True
 
     def publish(self, data: bytes, rank: int | None = None) -> None:
@@ -338,7 +338,7 @@ class Hub:
             viewer.enqueue(frame)
         self._changed.set()
 
-    async def _make_way(self, session: Session, message: dict[str, Any]) -> None:
+    async def _make_way(self, session: Session, message: Announce) -> None:
         """See to it that nobody else is the rank that a producer announces.
 
         Raises
@@ -362,7 +362,7 @@ class Hub:
             self.leave(holder)
             holder.close_soon(4409, "replaced")
 
-    def _announce(self, session: Session, message: dict[str, Any]) -> None:
+    def _announce(self, session: Session, message: Announce) -> None:
         rank = message["rank"]
         if session.rank not in (None, rank):
             raise ProtocolError(
@@ -376,7 +376,7 @@ class Hub:
         session.rank = rank
         self._producers[rank] = session
         self.state.attach(message)
-        detail = {"rank": rank, "model": message["model"]["name"]}
+        detail: dict[str, Any] = {"rank": rank, "model": message["model"]["name"]}
         if session.leads:
             detail["config"] = message["config"]
         self._audit(session.peer["name"], "connect", detail)
@@ -384,7 +384,7 @@ class Hub:
         if fresh and self.recorder:
             self.recorder.describe(self.state.description())
         if self.entry and self.entry.name != self.state.run["name"]:
-            self.entry = HubEntry(**{**vars(self.entry), "name": str(self.state.run["name"])})
+            self.entry = HubEntry(**{**vars(self.entry), "name": self.state.run["name"]})
             with contextlib.suppress(HubError):
                 write_entry(self.entry)
         # The first frame of a stream may come right behind its announcement.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import SUBPROTOCOL, ProtocolError, Streams, decode_message, encode_message
+from ..protocol.messages_generated import Join, Message, Peer
 from .batch_connection import BatchConnection
 from .history import Backlog
 from .live_frame import LiveFrame
@@ -44,7 +45,7 @@ class SessionHost(Protocol):
     def short_hello(self) -> str:
         """Return the text of ``hello`` for a producer."""
 
-    def welcome(self, session: Session, join: dict[str, Any]) -> tuple[str, Backlog]:
+    def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
         """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
 
     def leave(self, session: Session) -> None:
@@ -53,7 +54,7 @@ class SessionHost(Protocol):
     def leads(self, rank: int) -> bool:
         """Return whether the producer of this rank answers changes, for itself or for others too."""
 
-    async def take(self, session: Session, message: dict[str, Any]) -> None:
+    async def take(self, session: Session, message: Message) -> None:
         """Act on one checked message; raises ``ProtocolError`` with what the sender is told."""
 
     def publish(self, data: bytes, rank: int | None = None) -> None:
@@ -92,7 +93,7 @@ class Session:
         self._options = options
         self.number = number
         self.role = ""
-        self.peer: dict[str, Any] = {"name": "", "version": ""}
+        self.peer: Peer = {"name": "", "version": ""}
         self.rank: int | None = None
         self.said_goodbye = False
         self.queue = ViewerQueue(options.viewer_queue_bytes, streams)
@@ -173,14 +174,14 @@ class Session:
         if self._closing is not None:
             await self._closing
 
-    async def goodbye(self, reason: str, code: int) -> None:
+    async def goodbye(self, reason: Literal["finished", "shutdown"], code: int) -> None:
         """Say goodbye and close. A client that does not read is not waited for long."""
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._say({"type": "goodbye", "reason": reason}), 1)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.shield(asyncio.create_task(self.close(code, reason))), 2)
 
-    async def _handshake(self) -> dict[str, Any]:
+    async def _handshake(self) -> Join:
         offered = self._connection.subprotocol
         if offered != SUBPROTOCOL:
             raise _Refused(4406, _version_error(offered or "no subprotocol"))
@@ -301,7 +302,7 @@ class Session:
             ),
         )
 
-    async def _say(self, message: dict[str, Any]) -> None:
+    async def _say(self, message: Message) -> None:
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(encode_message(message))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..protocol import CheckedBody
+from ..protocol.messages_generated import StreamStatus, StreamStatusNonfinite
 from .live_frame import LiveFrame
 
 __all__ = ["StreamFigures"]
@@ -31,7 +31,7 @@ class StreamFigures:
     bytes: int = 0
     first_step: int | None = None
     last_step: int | None = None
-    nonfinite: dict[str, Any] | None = None
+    nonfinite: StreamStatusNonfinite | None = None
 
     def __post_init__(self) -> None:
         self._step_bytes: dict[int, int] = {}
@@ -59,15 +59,19 @@ class StreamFigures:
         sizes = sizes or list(self._step_bytes.values())
         return sum(sizes) / len(sizes) if sizes else None
 
-    def told(self) -> dict[str, Any]:
-        """Return the stream's entry of ``status``."""
-        told: dict[str, Any] = {
+    def told(self, dropped: int = 0) -> StreamStatus:
+        """Return the stream's entry of ``status`` for a viewer to which so many of its rows were not sent."""
+        told: StreamStatus = {
             "rows": self.rows,
             "bytes": self.bytes,
             "first_step": self.first_step,
             "last_step": self.last_step,
         }
-        return told if self.nonfinite is None else {**told, "nonfinite": self.nonfinite}
+        if self.nonfinite is not None:
+            told["nonfinite"] = self.nonfinite
+        if dropped:
+            told["dropped"] = dropped
+        return told
 
     def _count_nonfinite(self, body: CheckedBody) -> None:
         policy = body.declared.policy

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from .messages_generated import ErrorCode, ErrorMessage
 
 __all__ = ["ProtocolError"]
 
@@ -27,7 +26,7 @@ class ProtocolError(ValueError):
 
     def __init__(
         self,
-        code: str,
+        code: ErrorCode,
         message: str,
         *,
         field: str | None = None,
@@ -43,14 +42,15 @@ class ProtocolError(ValueError):
         self.expected = expected
         self.got = got
 
-    def to_message(self, reply_to: str | None = None) -> dict[str, Any]:
+    def to_message(self, reply_to: str | None = None) -> ErrorMessage:
         """Return the ``error`` control message that says this."""
-        message: dict[str, Any] = {"type": "error", "code": self.code, "message": self.message[:4000]}
-        limits = {"field": 300, "expected": 1000, "got": 1000}
-        for name, limit in limits.items():
-            value = getattr(self, name)
-            if value is not None:
-                message[name] = str(value)[:limit]
+        message: ErrorMessage = {"type": "error", "code": self.code, "message": self.message[:4000]}
+        if self.field is not None:
+            message["field"] = self.field[:300]
+        if self.expected is not None:
+            message["expected"] = self.expected[:1000]
+        if self.got is not None:
+            message["got"] = self.got[:1000]
         if self.column is not None:
             message["column"] = self.column
         if reply_to is not None:
@@ -58,7 +58,13 @@ class ProtocolError(ValueError):
         return message
 
     @classmethod
-    def from_message(cls, message: Mapping[str, Any]) -> ProtocolError:
+    def from_message(cls, message: ErrorMessage) -> ProtocolError:
         """Return the error that an ``error`` control message carries."""
-        names = ("field", "column", "expected", "got")
-        return cls(message["code"], message["message"], **{n: message.get(n) for n in names})
+        return cls(
+            message["code"],
+            message["message"],
+            field=message.get("field"),
+            column=message.get("column"),
+            expected=message.get("expected"),
+            got=message.get("got"),
+        )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from .errors import ProtocolError
-from .messages_generated import CompressorSetting, KindInfo
+from .messages_generated import CompressorSetting, ErrorCode, KindInfo
 
 __all__ = ["Kind", "kind_from_setting", "kind_infos", "number"]
 
@@ -70,7 +70,7 @@ def kind_infos(kinds: Mapping[str, type[_Kind]]) -> list[KindInfo]:
 
 
 def kind_from_setting(
-    kinds: Mapping[str, type[_Kind]], setting: Mapping[str, Any], field: str, *, noun: str, unknown: str
+    kinds: Mapping[str, type[_Kind]], setting: Mapping[str, Any], field: str, *, noun: str, unknown: ErrorCode
 ) -> _Kind:
     """Return what ``{"name": …, "params": …}`` means. Parameters that are left out take their defaults.
 

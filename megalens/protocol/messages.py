@@ -35,7 +35,7 @@ MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
 _MAX_DEPTH = 32
 
 
-def encode_message(message: Message | dict[str, Any]) -> str:
+def encode_message(message: Message) -> str:
     """Return the JSON text of a message after checking it.
 
     Raises
@@ -50,7 +50,7 @@ def encode_message(message: Message | dict[str, Any]) -> str:
         raise ProtocolError("bad-message", f"A {message['type']} message cannot be JSON: {error}") from error
 
 
-def decode_message(text: str | bytes, allowed: Collection[str] | None = None) -> dict[str, Any]:
+def decode_message(text: str | bytes, allowed: Collection[str] | None = None) -> Message:
     """Parse and check one text frame.
 
     Parameters

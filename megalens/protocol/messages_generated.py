@@ -21,6 +21,11 @@ __all__ = [
     "Configure",
     "Configured",
     "Control",
+    "DeclaredPolicy",
+    "DeclaredPolicyDrop",
+    "DeclaredPolicyNonfinite",
+    "DeclaredPolicyPacking",
+    "DeclaredStream",
     "Dropped",
     "ErrorCode",
     "ErrorMessage",
@@ -47,8 +52,9 @@ __all__ = [
     "Perturb",
     "PerturbSite",
     "Phase",
-    "Place",
     "Probes",
+    "RankCondition",
+    "RankPlace",
     "RankState",
     "Recording",
     "Role",
@@ -57,12 +63,7 @@ __all__ = [
     "SiteInfo",
     "Statistics",
     "Status",
-    "Stream",
     "StreamField",
-    "StreamPolicy",
-    "StreamPolicyDrop",
-    "StreamPolicyNonfinite",
-    "StreamPolicyPacking",
     "StreamStatus",
     "StreamStatusNonfinite",
 ]
@@ -151,11 +152,11 @@ class Layout(TypedDict):
     """Model chunks per pipeline stage."""
     ep: NotRequired[int]
     cp: NotRequired[int]
-    ranks: NotRequired[list[Place]]
+    ranks: NotRequired[list[RankPlace]]
     """Where each rank stands; absent where nobody told."""
 
 
-class Place(TypedDict):
+class RankPlace(TypedDict):
     """Coordinates of one rank, each counted from 0."""
 
     rank: int
@@ -385,14 +386,17 @@ class Recording(TypedDict):
     """Inclusive ranges of steps that the recording lacks."""
 
 
+RankCondition = Literal["training", "paused", "idle", "silent", "lost", "finished"]
+"""silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye."""
+
+
 class RankState(TypedDict):
     """How one training process is."""
 
     rank: int
     name: NotRequired[str]
     """Such as 'rank 3 (tp 1, pp 1) on node-2'."""
-    state: Literal["training", "paused", "idle", "silent", "lost", "finished"]
-    """silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye."""
+    state: RankCondition
     step: int
     seconds: NotRequired[float]
     """Since something was heard of it."""
@@ -426,7 +430,7 @@ class StreamField(TypedDict):
     """nan: the column came later, and is read as NaN from a recording that lacks it."""
 
 
-class StreamPolicyDrop(TypedDict):
+class DeclaredPolicyDrop(TypedDict):
     """What a slow viewer's full queue gives up: streams of a lower order first. Absent: never."""
 
     order: int
@@ -434,7 +438,7 @@ class StreamPolicyDrop(TypedDict):
     """First the frames of which every row's identity has a newer row in the queue."""
 
 
-class StreamPolicyNonfinite(TypedDict):
+class DeclaredPolicyNonfinite(TypedDict):
     """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
 
     counts: NotRequired[list[str]]
@@ -442,7 +446,7 @@ class StreamPolicyNonfinite(TypedDict):
     first: NotRequired[list[str]]
 
 
-class StreamPolicyPacking(TypedDict):
+class DeclaredPolicyPacking(TypedDict):
     """How a closed recording is packed to Parquet."""
 
     group_rows: NotRequired[int]
@@ -455,14 +459,14 @@ class StreamPolicyPacking(TypedDict):
     """Columns that hardly repeat: LZ4 in place of zstd."""
 
 
-class StreamPolicy(TypedDict):
+class DeclaredPolicy(TypedDict):
     """How every room treats a stream. README.md says what each member means."""
 
     keep: str
     """What the hub keeps for viewers that come later: all rows, or the newest frames."""
     hub_bytes: NotRequired[int]
     """Of the newest frames, so many bytes at most; limits.backlog_bytes when absent or larger."""
-    drop: NotRequired[StreamPolicyDrop]
+    drop: NotRequired[DeclaredPolicyDrop]
     """What a slow viewer's full queue gives up: streams of a lower order first. Absent: never."""
     identity: NotRequired[list[str]]
     """Columns that say what a row is about: a newer row of the same identity takes its place."""
@@ -482,20 +486,20 @@ class StreamPolicy(TypedDict):
     """Whether a row says that its step was reached; true when absent."""
     ask: NotRequired[dict[str, str]]
     """Columns that rows can be asked for by, and how: equal, equal_or_lowest, ranges, newest_finite. The step can always be."""
-    nonfinite: NotRequired[StreamPolicyNonfinite]
+    nonfinite: NotRequired[DeclaredPolicyNonfinite]
     """What counts as non-finite: columns that count, or columns of values. first: what is told of the first such row."""
-    packing: NotRequired[StreamPolicyPacking]
+    packing: NotRequired[DeclaredPolicyPacking]
     """How a closed recording is packed to Parquet."""
 
 
-class Stream(TypedDict):
+class DeclaredStream(TypedDict):
     """One stream as it is declared: what a row is, its columns in order, and how every room treats it."""
 
     title: str
     doc: NotRequired[str]
     instrument: NotRequired[str]
     """Which instrument fills it."""
-    policy: StreamPolicy
+    policy: DeclaredPolicy
     fields: list[StreamField]
 
 
@@ -553,7 +557,7 @@ class Announce(TypedDict):
     """What viewers may do beyond looking. Absent: nothing."""
     sites: NotRequired[list[SiteInfo]]
     """What can be perturbed, where controls has perturb."""
-    streams: NotRequired[dict[str, Stream]]
+    streams: NotRequired[dict[str, DeclaredStream]]
     """Streams by name, beside those of streams.json, that this producer sends."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
@@ -605,7 +609,7 @@ class Hello(TypedDict):
     """What viewers may do beyond looking. Absent: nothing."""
     sites: NotRequired[list[SiteInfo]]
     """What can be perturbed, where controls has perturb."""
-    streams: NotRequired[dict[str, Stream]]
+    streams: NotRequired[dict[str, DeclaredStream]]
     """Every stream of the run by name, those that this version of the protocol does not know too."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]

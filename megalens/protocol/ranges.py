@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any
 
 from .errors import ProtocolError
+from .messages_generated import ErrorCode
 
 __all__ = ["Ranges", "in_ranges", "join_numbers", "parse_layers", "ranges_text", "read_ranges"]
 
@@ -24,7 +25,7 @@ _MOST_NUMBERS = 100_000
 _TEXTS = "'all' or ranges such as '1-4,7'"
 
 
-def read_ranges(value: Any, field: str, code: str = "bad-parameter") -> Ranges | None:
+def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ranges | None:
     """Return inclusive ranges, or None for what leaves nothing out: ``None`` and ``'all'``.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ import pyarrow as pa
 from .contract import contract_json
 from .errors import ProtocolError
 from .messages import check_definition
+from .messages_generated import DeclaredStream
 
 __all__ = [
     "STREAMS",
@@ -133,8 +135,8 @@ class Stream:
         Its columns, in order; the first is ``step``.
     policy : StreamPolicy
         How every room treats it.
-    declaration : dict
-        The declaration itself: a ``Stream`` of ``messages.schema.json``.
+    declaration : DeclaredStream
+        The declaration itself.
     absent : dict
         Columns that older recordings lack, with what is read instead.
     """
@@ -142,7 +144,7 @@ class Stream:
     name: str
     schema: pa.Schema
     policy: StreamPolicy
-    declaration: Mapping[str, Any]
+    declaration: DeclaredStream
     absent: Mapping[str, Any]
 
     @cached_property
@@ -209,13 +211,13 @@ class Streams(Mapping[str, Stream]):
             )
         return stream
 
-    def told(self) -> dict[str, dict[str, Any]]:
+    def told(self) -> dict[str, DeclaredStream]:
         """Return the ``streams`` member of ``hello``: every declaration, without what is said of single columns."""
         return {name: _brief(stream.declaration) for name, stream in self._streams.items()}
 
-    def announced(self) -> dict[str, Any]:
+    def announced(self) -> dict[str, DeclaredStream]:
         """Return the declarations that are not this version's own."""
-        return {name: dict(s.declaration) for name, s in self._streams.items() if name not in STREAMS}
+        return {name: s.declaration.copy() for name, s in self._streams.items() if name not in STREAMS}
 
     def announce(self, declared: Mapping[str, Any], field: str = "streams") -> bool:
         """Add what a producer announces, all of it or nothing, and return whether any of it is new.
@@ -254,7 +256,7 @@ class Streams(Mapping[str, Stream]):
         return unreadable
 
 
-def parse_stream(name: str, value: Mapping[str, Any], field: str = "", *, strict: bool = False) -> Stream:
+def parse_stream(name: str, value: Any, field: str = "", *, strict: bool = False) -> Stream:
     """Return the stream that a declaration means.
 
     Parameters
@@ -295,7 +297,7 @@ def parse_stream(name: str, value: Mapping[str, Any], field: str = "", *, strict
     policy = StreamPolicy(**settings)
     _check_policy(policy, schema, field)
     absent = {entry["name"]: _ABSENT[entry["absent"]] for entry in value["fields"] if "absent" in entry}
-    return Stream(name, schema, policy, dict(value), absent)
+    return Stream(name, schema, policy, copy(value), absent)
 
 
 _GROUPS: dict[str, dict[str, str]] = {
@@ -354,8 +356,10 @@ def _types(schema: pa.Schema) -> str:
     return ", ".join(names[entry.type] for entry in schema)
 
 
-def _brief(declaration: Mapping[str, Any]) -> dict[str, Any]:
-    fields = [{k: v for k, v in entry.items() if k != "doc"} for entry in declaration["fields"]]
+def _brief(declaration: DeclaredStream) -> DeclaredStream:
+    fields = [each.copy() for each in declaration["fields"]]
+    for each in fields:
+        each.pop("doc", None)
     return {**declaration, "fields": fields}
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..client import RunFolder
+from ..protocol.messages_generated import Announce, Config, Origin
 
 __all__ = ["announcement"]
 
 
-def announcement(folder: RunFolder, config: dict[str, Any], speed: float | None) -> dict[str, Any]:
+def announcement(folder: RunFolder, config: Config, speed: float | None) -> Announce:
     """Return the ``announce`` message.
 
     Parameters
@@ -25,17 +24,14 @@ def announcement(folder: RunFolder, config: dict[str, Any], speed: float | None)
     before = folder.header.get("origin")
     # Steps that were inferred stay so.
     steps = before.get("steps") if isinstance(before, dict) else None
-    origin: dict[str, Any] = {
+    origin: Origin = {
         "kind": "replay",
         "name": folder.name[:200],
         "steps": "inferred" if steps == "inferred" else "counted",
     }
     if speed is not None:
         origin["speed"] = speed
-    told: dict[str, Any] = {"statistics": hello["statistics"]} if "statistics" in hello else {}
-    if announced := folder.streams.announced():
-        told["streams"] = announced
-    return {
+    announce: Announce = {
         "type": "announce",
         "rank": 0,
         "run_name": f"{folder.name[:180]} (replay)",
@@ -47,5 +43,9 @@ def announcement(folder: RunFolder, config: dict[str, Any], speed: float | None)
         "versions": hello["versions"],
         "controls": ["pause"],
         "origin": origin,
-        **told,
     }
+    if "statistics" in hello:
+        announce["statistics"] = hello["statistics"]
+    if announced := folder.streams.announced():
+        announce["streams"] = announced
+    return announce

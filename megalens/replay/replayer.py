@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import Any
 
 import pyarrow as pa
 
 from ..client import RunFolder
 from ..dialects.hosted_run import HostedRun
 from ..protocol import ProtocolError
+from ..protocol.messages_generated import Config, ConfigPatch, RunState, Status
 from .announcement import announcement
 from .timeline import Chunk, Timeline
 
@@ -60,7 +60,7 @@ class Replayer:
         self._steps_left: int | None = None
         self._clock = 0.0
         flags = folder.hello()["config"]["flags"]
-        self.config: dict[str, Any] = {"flags": flags}
+        self.config: Config = {"flags": flags}
         self.step = 0
         self.rows = 0
 
@@ -94,7 +94,7 @@ class Replayer:
             await asyncio.wait([beat])
             await self._tell()
 
-    async def configure(self, change: str, patch: dict[str, Any]) -> None:
+    async def configure(self, change: str, patch: ConfigPatch) -> None:
         """Pause, resume or step; what was traced cannot change any more."""
         assert self._host is not None
         for member in ("flags", "perturb", "budget"):
@@ -187,8 +187,8 @@ class Replayer:
 
     async def _tell(self) -> None:
         assert self._host is not None
-        state = "training" if self._going.is_set() else "paused"
-        status: dict[str, Any] = {"type": "status", "state": state, "step": self.step}
+        state: RunState = "training" if self._going.is_set() else "paused"
+        status: Status = {"type": "status", "state": state, "step": self.step}
         if self._warnings:
             status["warnings"] = self._warnings
         await self._host.say(status)

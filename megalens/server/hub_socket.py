@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
+from ..hub.direct_connect import DirectConnect
 from .errors import ServerError
 
 __all__ = ["open_hub"]
@@ -21,13 +22,6 @@ _MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 _QUIET = logging.getLogger("megalens.server.websockets")
 _QUIET.setLevel(logging.CRITICAL)
 _QUIET.propagate = False
-
-
-class _Connect(connect):
-    """Never follows a redirect: the token is for the hub that was named."""
-
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc
 
 
 async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> ClientConnection:
@@ -46,7 +40,7 @@ async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> Cli
         502, code ``unreachable`` or ``unauthorized``.
     """
     try:
-        return await _Connect(
+        return await DirectConnect(
             address,
             subprotocols=[Subprotocol(name) for name in subprotocols] or None,
             additional_headers={"Authorization": f"Bearer {token}"},

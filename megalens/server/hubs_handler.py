@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import Any, cast
+from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
@@ -141,7 +141,7 @@ async def _greet(address: str, token: str) -> Hello:
                 message = decode_message(data)
                 if message["type"] == "hello":
                     await _leave(connection)
-                    return cast(Hello, message)
+                    return message
                 if message["type"] == "error":
                     raise ProtocolError.from_message(message)
     except (ConnectionClosed, asyncio.TimeoutError) as error:

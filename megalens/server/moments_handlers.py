@@ -49,7 +49,7 @@ class _Handler(MegalensHandler):
     async def stream(self, table: pa.Table) -> None:
         """Finish with a table as an Arrow stream, a piece at a time."""
         self.set_header("Content-Type", ARROW)
-        sink = _Pieces()
+        sink = _ChunkSink()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
                 writer.write_batch(batch)
@@ -145,7 +145,7 @@ class StatisticsHandler(MegalensHandler):
         self.answer({"runs": runs, "warnings": warnings})
 
 
-class _Pieces:
+class _ChunkSink:
     """A file to which an Arrow stream is written and from which its bytes are taken as they come."""
 
     closed = False

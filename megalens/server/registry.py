@@ -21,7 +21,7 @@ from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
 from .errors import ServerError
 from .left_out import closed_words, some_of
-from .statistics_runs import StatisticsRun, StatisticsRuns
+from .statistics_runs import ServedStatistics, StatisticsRuns
 
 __all__ = ["HubTarget", "RunRegistry"]
 
@@ -351,7 +351,7 @@ class RunRegistry:
             "folder": self._relative(folder.path),
         }
 
-    def _statistics_entry(self, run: StatisticsRun) -> dict[str, Any]:
+    def _statistics_entry(self, run: ServedStatistics) -> dict[str, Any]:
         started, ended = run.times()
         return {
             "id": run.id,

@@ -7,7 +7,7 @@ from typing import Any
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client.answers import Selection, StreamQuery, read_selection, tensor_index
+from ..client.answers import SelectedRows, StreamQuery, read_selection, tensor_index
 from ..protocol import STREAMS, Streams
 from .base_handler import MegalensHandler
 from .errors import ServerError
@@ -105,5 +105,5 @@ class StreamHandler(MegalensHandler):
     def _streams(self, run_id: str) -> Streams:
         return self.registry.rows(run_id).streams
 
-    def _read(self, run_id: str, asked: StreamQuery) -> Selection:
+    def _read(self, run_id: str, asked: StreamQuery) -> SelectedRows:
         return read_selection(self.registry.rows(run_id), asked, self.cancelled)

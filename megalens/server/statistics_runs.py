@@ -17,7 +17,7 @@ from ..protocol.messages_generated import Hello, Status
 from .errors import ServerError
 from .left_out import closed_words, some_of
 
-__all__ = ["StatisticsRun", "StatisticsRuns"]
+__all__ = ["ServedStatistics", "StatisticsRuns"]
 
 _TREE = "training_stats"
 _MOST_RUNS = 1000
@@ -36,7 +36,7 @@ class _Confined(StatisticsTree):
 
 
 @dataclass
-class StatisticsRun:
+class ServedStatistics:
     """One tree.
 
     Attributes
@@ -87,10 +87,10 @@ class StatisticsRuns:
         self._root = root
         self._hidden = hidden
         self._lock = threading.Lock()
-        self._runs: dict[str, StatisticsRun] = {}
+        self._runs: dict[str, ServedStatistics] = {}
         self._looked: set[Path] = set()
 
-    def open(self, path: Any) -> tuple[list[StatisticsRun], list[str]]:
+    def open(self, path: Any) -> tuple[list[ServedStatistics], list[str]]:
         """Take in the runs of a tree that a user names; return them, and sentences on the folders that were left out since they may not be looked into.
 
         Raises
@@ -111,7 +111,7 @@ class StatisticsRuns:
         if not trees:
             raise _outside()
         with self._lock:
-            fresh = [StatisticsRun(tree) for tree in trees if tree.id not in self._runs]
+            fresh = [ServedStatistics(tree) for tree in trees if tree.id not in self._runs]
             if len(self._runs) + len(fresh) > _MOST_RUNS:
                 raise ServerError(
                     413,
@@ -138,15 +138,15 @@ class StatisticsRuns:
                     continue
                 for tree in self._confined(find_trees(home), place.resolve()):
                     with self._lock:
-                        self._runs.setdefault(tree.id, StatisticsRun(tree))
+                        self._runs.setdefault(tree.id, ServedStatistics(tree))
                 self._looked.add(home)
 
-    def all(self) -> list[StatisticsRun]:
+    def all(self) -> list[ServedStatistics]:
         """Return the runs whose files are still there, those too that may not be looked into any more."""
         with self._lock:
             return [run for run in self._runs.values() if _is_there(run.tree.root)]
 
-    def get(self, run_id: str) -> StatisticsRun | None:
+    def get(self, run_id: str) -> ServedStatistics | None:
         """Return one run."""
         with self._lock:
             return self._runs.get(run_id)

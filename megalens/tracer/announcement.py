@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from ..protocol import compressor_infos
+from ..protocol.messages_generated import Announce, Config, Control, FlagInfo, Layout, RankPlace
 from ..protocol.version import own_version
 from .flags import FLAGS
 from .perturb import site_infos
@@ -21,12 +21,12 @@ __all__ = ["announcement"]
 def announcement(
     points: ModelPoints,
     *,
-    config: dict[str, Any],
+    config: Config,
     positions: int | None,
     name: str | None,
-    controls: Sequence[str] = (),
-    places: Sequence[dict[str, Any]] = (),
-) -> dict[str, Any]:
+    controls: Sequence[Control] = (),
+    places: Sequence[RankPlace] = (),
+) -> Announce:
     """Return the ``announce`` message.
 
     Parameters
@@ -42,9 +42,9 @@ def announcement(
     controls : sequence of str
         What viewers may do beyond looking.
     places : sequence of dict
-        ``Place`` objects of all processes that are known.
+        ``RankPlace`` objects of all processes that are known.
     """
-    message: dict[str, Any] = {
+    message: Announce = {
         "type": "announce",
         "rank": points.place.rank,
         "model": points.model,
@@ -69,7 +69,7 @@ def announcement(
     return message
 
 
-def _flag_info(points: ModelPoints, name: str, positions: int | None) -> dict[str, Any]:
+def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInfo:
     kind, here = FLAGS[name], points.flags[name]
     nbytes: int | None = None
     if positions is not None and here.layers:
@@ -80,7 +80,7 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> dict[st
             nbytes = 4 * positions * len(here.parts)
         elif here.features is not None:
             nbytes = 4 * positions * here.features
-    info: dict[str, Any] = {
+    info: FlagInfo = {
         "name": name,
         "title": kind.title,
         "layers": sorted(here.layers),
@@ -94,16 +94,19 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> dict[st
     return info
 
 
-def _layout(place: Place, places: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    layout: dict[str, Any] = {
+def _layout(place: Place, places: Sequence[RankPlace]) -> Layout:
+    layout: Layout = {
         "world_size": place.world_size,
         "tp": place.tp_size,
         "pp": place.pp_size,
         "dp": place.dp_size,
     }
-    for name, size in (("vpp", place.vpp_size), ("ep", place.ep_size), ("cp", place.cp_size)):
-        if size > 1:
-            layout[name] = size
+    if place.vpp_size > 1:
+        layout["vpp"] = place.vpp_size
+    if place.ep_size > 1:
+        layout["ep"] = place.ep_size
+    if place.cp_size > 1:
+        layout["cp"] = place.cp_size
     if place.world_size > 1 and places:
         layout["ranks"] = list(places)
     return layout

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..protocol import STREAMS, ProtocolError, Streams
+from ..protocol.messages_generated import Announce, ConfigPatch, Configured, Control, RankPlace, Status
 from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
@@ -71,7 +72,7 @@ class Coordinator:
         *,
         name: str | None,
         folders: Sequence[Path],
-        controls: Sequence[str],
+        controls: Sequence[Control],
         first_step: int = 1,
         hubless: bool = False,
     ) -> None:
@@ -85,7 +86,7 @@ class Coordinator:
         self._streams = Streams(STREAMS.values())
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._watch = Watch(lambda: self.schedule, self.change)
-        self._places: list[dict[str, Any]] = []
+        self._places: list[RankPlace] = []
         self._address: HubAddress | None = None
         self._joined = address
         self._everywhere = process is not None and process.everywhere
@@ -187,7 +188,7 @@ class Coordinator:
             self.peers.propose(Proposal(patch, who, lambda answer: self._answered(who, answer)))
         return self.schedule.begun + 1
 
-    def announcement(self) -> dict[str, Any]:
+    def announcement(self) -> Announce:
         """Return the ``announce`` message as of now."""
         message = announcement(
             self._points,
@@ -218,7 +219,13 @@ class Coordinator:
         config = self._tensors.plan.config if start.plan is None else start.plan.config
         for who in start.ids:
             if who != OWN:
-                answer = {"type": "configured", "id": who, "applied": True, "step": step, "config": config}
+                answer: Configured = {
+                    "type": "configured",
+                    "id": who,
+                    "applied": True,
+                    "step": step,
+                    "config": config,
+                }
                 worker.reply(lambda answer=answer: answer)  # type: ignore[misc]
         if OWN in start.ids or start.expired:
             worker.reply(self.announcement)
@@ -239,16 +246,14 @@ class Coordinator:
         else:
             logging.getLogger("megalens").warning("%s", text)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the ``status`` message, without what only the hub knows."""
-        if self.worker is None:
-            return {
-                "type": "status",
-                "state": "idle",
-                "step": self.schedule.begun,
-                "warnings": list(self._notes),
-            }
-        return self._report(self.worker.health.status())
+        return self._report(self._own_status())
+
+    def _own_status(self) -> Status:
+        if self.worker is not None:
+            return self.worker.health.status()
+        return {"type": "status", "state": "idle", "step": self.schedule.begun}
 
     def close(self, finished: bool = True) -> None:
         """Send what is waiting and part from the others; a training that did not finish says no goodbye. Safe twice."""
@@ -274,7 +279,7 @@ class Coordinator:
     def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
         return change_plan(plan, patch, self._points, self._folders, controls=self._controls)
 
-    def _configure_for_hub(self, patch: dict[str, Any], who: str) -> dict[str, Any] | None:
+    def _configure_for_hub(self, patch: ConfigPatch, who: str) -> Configured | None:
         if self.peers is None:
             return self._accepted(who, self.schedule.decide([patch], [who]))
         if self.peers.agreement is None:
@@ -282,7 +287,7 @@ class Coordinator:
         self.change(patch, who)
         return None
 
-    def _accepted(self, who: str, step: int) -> dict[str, Any]:
+    def _accepted(self, who: str, step: int) -> Configured:
         config = self.schedule.accepted.config
         return {"type": "configured", "id": who, "applied": False, "step": step, "config": config}
 
@@ -351,17 +356,15 @@ class Coordinator:
 
     def _beat(self) -> dict[str, Any]:
         """Return what rank 0 hears of this process twice a second."""
-        status: dict[str, Any] = {} if self.worker is None else self.worker.health.status()
+        status = self._own_status()
         self.instruments.fill(status, "report")
         if self.peers is not None and self.peers.agreement is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
-        state = "paused" if self.schedule.paused else str(status.get("state", "idle"))
-        kept: dict[str, Any] = {
-            key: status[key] for key in ("warnings", "probes", "dropped") if key in status
-        }
+        state = "paused" if self.schedule.paused else status["state"]
+        kept = {key: value for key, value in status.items() if key in ("warnings", "probes", "dropped")}
         return {**kept, "state": state, "step": self.schedule.begun}
 
-    def _report(self, status: dict[str, Any]) -> dict[str, Any]:
+    def _report(self, status: Status) -> Status:
         """Add to a ``status`` what this process knows of the job."""
         if self.schedule.paused:
             status["state"] = "paused"
@@ -384,7 +387,7 @@ class Coordinator:
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
         return status
 
-    def _add_members(self, peers: Peers, status: dict[str, Any], notes: list[str]) -> None:
+    def _add_members(self, peers: Peers, status: Status, notes: list[str]) -> None:
         """Add what the processes said that have no hub of their own to say it to."""
         for rank, said in peers.members.statuses().items():
             place = next((p for p in self._places if p["rank"] == rank), None)

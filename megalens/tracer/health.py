@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from typing import Any
 
-from .overhead import Overhead
+from ..protocol.messages_generated import Status
+from .overhead import OverheadMeter
 
 __all__ = ["Health"]
 
@@ -28,7 +28,7 @@ class Health:
 
     def __init__(self) -> None:
         self.step = 0
-        self.overhead = Overhead()
+        self.overhead = OverheadMeter()
         self._lost: dict[str, int] = {}
         self._sizes: dict[int, int] = {}
         self._warnings: deque[str] = deque(maxlen=20)
@@ -61,10 +61,10 @@ class Health:
         if len(self._sizes) > _SIZES:
             del self._sizes[next(iter(self._sizes))]
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the ``status`` message as of now."""
         recent = time.monotonic() - self._step_at < _IDLE_SECONDS
-        message: dict[str, Any] = {
+        message: Status = {
             "type": "status",
             "state": "training" if self.step and recent else "idle",
             "step": self.step,

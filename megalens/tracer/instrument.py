@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from ..protocol import FrameTemplate
+from ..protocol.messages_generated import Announce, Status
 
 if TYPE_CHECKING:
     from .host import Host
@@ -110,12 +111,12 @@ class Instrument:
         """Return what it is set to, as JSON, for viewers."""
         return {}
 
-    def describe(self, announce: dict[str, Any]) -> None:
+    def describe(self, announce: Announce) -> None:
         """Add to the ``announce`` message. Any thread."""
         if self.streams:
             announce.setdefault("streams", {}).update(self.streams)
 
-    def report(self, status: dict[str, Any]) -> None:
+    def report(self, status: Status) -> None:
         """Add to the ``status`` message what viewers are told; any thread. Settings as they are, under its own name, where this is not overridden."""
         if settings := self.settings():
             status.setdefault("instruments", {})[self.name] = dict(settings)

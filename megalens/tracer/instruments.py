@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..protocol.messages_generated import Announce, Status
 from .errors import TracerError
 from .instrument import Instrument
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Instruments"]
 
 _MOST_EARLY = 256
+_Message = TypeVar("_Message", Announce, Status)
 
 
 class Instruments:
@@ -83,7 +85,7 @@ class Instruments:
 
     # Other threads.
 
-    def fill(self, message: dict[str, Any], part: str) -> dict[str, Any]:
+    def fill(self, message: _Message, part: str) -> _Message:
         """Return a message with what each instrument adds by ``part``: ``describe`` or ``report``."""
         self.tell(part, message)
         return message

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 
-__all__ = ["Overhead"]
+from ..protocol.messages_generated import Overhead
+
+__all__ = ["OverheadMeter"]
 
 _STEPS = 100
 
 
-class Overhead:
+class OverheadMeter:
     """Cost of the tracer over the recent steps, as per cent of step time.
 
     The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the producer thread: the
@@ -32,7 +34,7 @@ class Overhead:
         recent = list(self._percents)
         return sum(recent) / len(recent) if len(recent) > 1 else None
 
-    def to_status(self) -> dict[str, float] | None:
+    def to_status(self) -> Overhead | None:
         """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the second step."""
         # Read by the training thread while the producer thread adds: a copy of its own.
         recent = list(self._percents)

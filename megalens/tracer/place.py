@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from ..protocol.messages_generated import RankPlace
 
 __all__ = ["Place"]
 
@@ -56,9 +57,9 @@ class Place:
         """Whether this process sends for its tensor-parallel group."""
         return self.rank == self.tp_ranks[0]
 
-    def to_message(self, host: str | None = None) -> dict[str, Any]:
-        """Return the ``Place`` object of messages."""
-        place: dict[str, Any] = {"rank": self.rank, "tp": self.tp, "pp": self.pp, "dp": self.dp}
+    def to_message(self, host: str | None = None) -> RankPlace:
+        """Return the ``RankPlace`` object of messages."""
+        place: RankPlace = {"rank": self.rank, "tp": self.tp, "pp": self.pp, "dp": self.dp}
         if host:
             place["host"] = host[:200]
         return place

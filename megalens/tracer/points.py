@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
+from ..protocol.messages_generated import Model
 from .place import Place
 
 __all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
@@ -115,7 +116,7 @@ class ModelPoints:
     """
 
     roots: tuple[nn.Module, ...]
-    model: dict[str, Any]
+    model: Model
     flags: Mapping[str, FlagPoints]
     sites: Mapping[str, SitePoints] = field(default_factory=dict)
     place: Place = field(default_factory=Place)

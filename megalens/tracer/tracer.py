@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..protocol.messages_generated import Config, Control, Status
 from .coordinator import Coordinator
 from .errors import TracerError
 from .instrument import Instrument
@@ -100,7 +101,7 @@ class Tracer:
         name: str | None = None,
         folders: Sequence[Path] = (),
         decode: Callable[[int], str] | None = None,
-        controls: Sequence[str] = (),
+        controls: Sequence[Control] = (),
         first_step: int = 1,
         hubless: bool = False,
     ) -> None:
@@ -253,7 +254,7 @@ class Tracer:
         return None if self._coordinator.worker is None else self._coordinator.worker.hub_pid
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
         return self._coordinator.schedule.accepted.config
 
@@ -284,7 +285,7 @@ class Tracer:
         worker = self._coordinator.worker
         return worker is not None and worker.connected.wait(timeout)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub knows."""
         return self._coordinator.status()
 

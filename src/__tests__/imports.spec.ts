@@ -54,6 +54,18 @@ describe('import rules', () => {
     expect(breaches).toEqual([]);
   });
 
+  it('exports no two classes or interfaces of one name', () => {
+    const places = new Map<string, string[]>();
+    for (const path of filesUnder(SOURCE)) {
+      for (const [, name] of readFileSync(path, 'utf-8').matchAll(
+        /^export (?:abstract )?(?:class|interface) (\w+)/gm
+      )) {
+        places.set(name!, [...(places.get(name!) ?? []), relative(SOURCE, path)]);
+      }
+    }
+    expect([...places].filter(([, files]) => files.length > 1)).toEqual([]);
+  });
+
   it('knows every room', () => {
     const folders = readdirSync(SOURCE).filter(
       name => statSync(join(SOURCE, name)).isDirectory() && name !== '__tests__'

@@ -2,7 +2,7 @@ import type { IDisposable } from '@lumino/disposable';
 import type { View } from 'vega';
 import type { Result } from 'vega-embed';
 import { ChartError } from './error';
-import { frames, images, locate, type IFrame, type IPlace } from './frames';
+import { frames, images, locate, type IPlotFrame, type IPlace } from './frames';
 import { fill, type IRecipe, type Row } from './recipe';
 import { withView, type ICaption } from './still';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
@@ -181,7 +181,7 @@ export class Chart implements IDisposable {
   }
 
   /** Return where the plots are, in pixels from the node's upper left corner. */
-  frames(): IFrame[] {
+  frames(): IPlotFrame[] {
     return this._result ? frames(this._result.view) : [];
   }
 

@@ -1,5 +1,5 @@
 /** One plotted rectangle of a chart in pixels from the chart's upper left corner. */
-export interface IFrame {
+export interface IPlotFrame {
   readonly left: number;
   readonly top: number;
   readonly width: number;
@@ -34,7 +34,7 @@ interface ISceneMark {
 /** Names that Vega-Lite gives the groups of a unit called `cell`: alone, in a facet and in a concatenation. */
 const CELLS = /(^|_)cell(_group)?$/;
 
-function collect(mark: ISceneMark, left: number, top: number, into: IFrame[]): void {
+function collect(mark: ISceneMark, left: number, top: number, into: IPlotFrame[]): void {
   for (const item of mark.items ?? []) {
     const [x, y] = [left + (item.x ?? 0), top + (item.y ?? 0)];
     if (mark.name !== undefined && CELLS.test(mark.name)) {
@@ -56,7 +56,7 @@ function collect(mark: ISceneMark, left: number, top: number, into: IFrame[]): v
 }
 
 /** Return where the cells of a chart are drawn: each facet, or the one plot. */
-export function frames(view: ISceneView): IFrame[] {
+export function frames(view: ISceneView): IPlotFrame[] {
   const root = (view.scenegraph() as { root: ISceneMark }).root;
   const [x = 0, y = 0] = view.origin();
   // The origin lies inside the padding, which a spec may give as one number.
@@ -65,7 +65,7 @@ export function frames(view: ISceneView): IFrame[] {
     typeof padding === 'number'
       ? [x + padding, y + padding]
       : [x + (padding.left ?? 0), y + (padding.top ?? 0)];
-  const found: IFrame[] = [];
+  const found: IPlotFrame[] = [];
   collect(root, left, top, found);
   if (found.length > 0) {
     return found;
@@ -85,7 +85,7 @@ export function images(view: Pick<ISceneView, 'scenegraph'>): object[] {
 
 /** A point of a plot in the units of its axes. */
 export interface IPlace {
-  readonly frame: IFrame;
+  readonly frame: IPlotFrame;
   readonly x: number;
   /** NaN for charts whose y domain is not one of the params. */
   readonly y: number;

@@ -4,7 +4,7 @@ export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
-export { domains, frames, locate, type IFrame, type IPlace, type ISceneView } from './frames';
+export { domains, frames, locate, type IPlotFrame, type IPlace, type ISceneView } from './frames';
 export { legend, type ILegend, type ILegendWords } from './legend';
 export { COLORS, flagColor } from './palette';
 export { toPicture, toDataUrl, type IPicture } from './picture';

@@ -27,6 +27,10 @@ export type Control = 'pause' | 'watched' | 'perturb';
  */
 export type RunState = 'waiting' | 'training' | 'paused' | 'idle' | 'finished' | 'lost';
 /**
+ * silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye.
+ */
+export type RankCondition = 'training' | 'paused' | 'idle' | 'silent' | 'lost' | 'finished';
+/**
  * Stable machine-readable reason.
  */
 export type ErrorCode =
@@ -120,7 +124,7 @@ export interface Announce {
    * Streams by name, beside those of streams.json, that this producer sends.
    */
   streams?: {
-    [k: string]: Stream;
+    [k: string]: DeclaredStream;
   };
   statistics?: Statistics;
   origin?: Origin;
@@ -166,13 +170,13 @@ export interface Layout {
   /**
    * Where each rank stands; absent where nobody told.
    */
-  ranks?: Place[];
+  ranks?: RankPlace[];
 }
 
 /**
  * Coordinates of one rank, each counted from 0.
  */
-export interface Place {
+export interface RankPlace {
   rank: number;
   tp: number;
   pp: number;
@@ -361,14 +365,14 @@ export interface KindInfo {
 /**
  * One stream as it is declared: what a row is, its columns in order, and how every room treats it.
  */
-export interface Stream {
+export interface DeclaredStream {
   title: string;
   doc?: string;
   /**
    * Which instrument fills it.
    */
   instrument?: string;
-  policy: StreamPolicy;
+  policy: DeclaredPolicy;
   fields: StreamField[];
   [k: string]: unknown;
 }
@@ -376,7 +380,7 @@ export interface Stream {
 /**
  * How every room treats a stream. README.md says what each member means.
  */
-export interface StreamPolicy {
+export interface DeclaredPolicy {
   /**
    * What the hub keeps for viewers that come later: all rows, or the newest frames.
    */
@@ -570,7 +574,7 @@ export interface Hello {
    * Every stream of the run by name, those that this version of the protocol does not know too.
    */
   streams?: {
-    [k: string]: Stream;
+    [k: string]: DeclaredStream;
   };
   statistics?: Statistics;
   origin?: Origin;
@@ -783,10 +787,7 @@ export interface RankState {
    * Such as 'rank 3 (tp 1, pp 1) on node-2'.
    */
   name?: string;
-  /**
-   * silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye.
-   */
-  state: 'training' | 'paused' | 'idle' | 'silent' | 'lost' | 'finished';
+  state: RankCondition;
   step: number;
   /**
    * Since something was heard of it.
@@ -1232,6 +1233,7 @@ export const MESSAGES_SCHEMA: Schema = {
         }
       }
     },
+    RankCondition: { type: 'string', enum: ['training', 'paused', 'idle', 'silent', 'lost', 'finished'] },
     RankState: {
       type: 'object',
       additionalProperties: false,
@@ -1239,7 +1241,7 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         rank: { type: 'integer', minimum: 0 },
         name: { type: 'string', maxLength: 200 },
-        state: { enum: ['training', 'paused', 'idle', 'silent', 'lost', 'finished'] },
+        state: { $ref: '#/$defs/RankCondition' },
         step: { type: 'integer', minimum: 0 },
         seconds: { type: 'number', minimum: 0 }
       }

@@ -1,6 +1,6 @@
 // Generated from protocol/streams.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { StreamPolicy } from './messages.generated';
+import type { DeclaredPolicy } from './messages.generated';
 
 /** Arrow type of a column. */
 export type FieldType =
@@ -22,7 +22,7 @@ export interface IStreamInfo {
   readonly title: string;
   readonly doc?: string;
   readonly instrument?: string;
-  readonly policy: Readonly<StreamPolicy>;
+  readonly policy: Readonly<DeclaredPolicy>;
   readonly fields: readonly IStreamField[];
 }
 

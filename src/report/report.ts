@@ -33,7 +33,7 @@ const MOMENTS_SHARE = 0.6;
 const OVERHEAD = 'megalens_overhead';
 
 /** What a report is asked for. */
-export interface IReportRequest {
+export interface IReportJob {
   readonly run: string;
   /** Checked options; null chooses them here. */
   readonly views: readonly ViewOptions[] | null;
@@ -69,7 +69,7 @@ interface IRead {
 }
 
 /** Make a report: the text of the whole file. */
-export async function buildReport(request: IReportRequest, host: IReportHost): Promise<string> {
+export async function buildReport(request: IReportJob, host: IReportHost): Promise<string> {
   const { detail, reader } = await host.open(request.run);
   const plain = new RecordedRun(request.run, detail, reader);
   const views = request.views ?? (await defaultViews(plain, request.traced));
@@ -159,7 +159,7 @@ interface IParts {
 }
 
 async function page(
-  { parts, version, made }: IReportRequest,
+  { parts, version, made }: IReportJob,
   host: IReportHost,
   { read, recorder, others, facts, title }: IParts
 ): Promise<string> {
@@ -212,7 +212,7 @@ function fewer(recorder: Recorder, read: readonly IRead[], part: number): boolea
 }
 
 async function notebook(
-  { opening, made }: IReportRequest,
+  { opening, made }: IReportJob,
   host: IReportHost,
   read: readonly IRead[],
   facts: IFacts,

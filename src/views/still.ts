@@ -4,7 +4,7 @@ import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
 import { cleanPaths } from './shared/clean-paths';
 import type { IContent, Loaded } from './shared/content';
-import type { Create, ICompositionEnvironment, IPart } from './shared/definition';
+import type { Create, ICompositionEnvironment, IViewPart } from './shared/definition';
 import { originWords } from './shared/origin-words';
 import type { IStateActions } from './shared/states';
 import { untranslated, type Translate } from './shared/translate';
@@ -77,7 +77,7 @@ function pictured(options: Required<ViewOptions>): Required<ViewOptions> {
 }
 
 const create =
-  (part: IPart): Create =>
+  (part: IViewPart): Create =>
   (source, env) =>
     part.create(source, env);
 

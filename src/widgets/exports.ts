@@ -6,7 +6,7 @@ import { bindings } from './bindings';
 import { MegalensViewModel } from './model';
 import { mountLazily } from './mount';
 import { notice } from './notice';
-import { ENGLISH, type IViewRuns, type IWords } from './runs';
+import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import { readRunReference } from './view-json';
 import { ViewHost, type MountView } from './view-host';
 
@@ -21,7 +21,7 @@ import { ViewHost, type MountView } from './view-host';
  * @param mount For tests and other hosts; the views of this package when absent.
  */
 export function createWidgetExports(
-  runs: IViewRuns,
+  runs: IWidgetRuns,
   words: IWords = ENGLISH,
   mount: MountView = mountLazily
 ): ExportMap {

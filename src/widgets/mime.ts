@@ -6,7 +6,7 @@ import { bind } from './binding';
 import { bindings } from './bindings';
 import { mountLazily } from './mount';
 import { notice } from './notice';
-import { ENGLISH, type IViewRuns, type IWords } from './runs';
+import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import { savedPicture, withPicture } from './saved-picture';
 import { VIEW_MIME, readViewJson, type IViewJson } from './view-json';
 import { ViewHost, type MountView } from './view-host';
@@ -17,7 +17,7 @@ export const VIEW_RANK = -20;
 /** Draws `application/vnd.megalens.view+json` from the page's runs, whatever the kernel is doing. */
 export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
   constructor(
-    runs: IViewRuns,
+    runs: IWidgetRuns,
     words: IWords,
     mount: MountView,
     private readonly _resolver: IRenderMime.IResolver | null = null
@@ -131,7 +131,7 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     this._host = null;
   }
 
-  private readonly _runs: IViewRuns;
+  private readonly _runs: IWidgetRuns;
   private readonly _words: IWords;
   private readonly _mount: MountView;
   private _model: IRenderMime.IMimeModel | null = null;
@@ -153,7 +153,7 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
  * @param mount For tests and other hosts; the views of this package when absent.
  */
 export function createMimeFactory(
-  runs: IViewRuns,
+  runs: IWidgetRuns,
   words: IWords = ENGLISH,
   mount: MountView = mountLazily
 ): IRenderMime.IRendererFactory {

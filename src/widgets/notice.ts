@@ -1,5 +1,5 @@
 /** One sentence in the place of a view, and one thing to do about it. */
-export interface INotice {
+export interface IOutputNotice {
   readonly sentence: string;
   /** What exactly went wrong, in smaller letters. */
   readonly detail?: string;
@@ -11,7 +11,7 @@ export interface INotice {
 }
 
 /** Build the state that a cell shows while there is no view. */
-export function notice({ sentence, detail, action, picture, alt }: INotice): HTMLElement {
+export function notice({ sentence, detail, action, picture, alt }: IOutputNotice): HTMLElement {
   const node = document.createElement('div');
   node.className = 'jp-MegalensState jp-MegalensCellView-notice';
   node.setAttribute('role', 'status');

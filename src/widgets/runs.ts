@@ -1,7 +1,7 @@
 import type { IRunSource } from '../store/source';
 
 /** What the widgets need of the page's run service (`IMegalensRuns` fits as it is). */
-export interface IViewRuns {
+export interface IWidgetRuns {
   /** Every run that the server knows. */
   list(): Promise<
     readonly { readonly id: string; readonly name: string; readonly state: 'live' | 'recorded' | 'gone' }[]

@@ -5,7 +5,7 @@ import { fullViewOptions, type FullViewOptions, type ViewOptions } from '../prot
 import type { IRunSource } from '../store/source';
 import { ArmedChip } from '../views/mount/armed-chip';
 import { notice } from './notice';
-import { ENGLISH, type IViewRuns, type IWords } from './runs';
+import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import type { IRunReference } from './view-json';
 
 /** A mounted view, as far as a cell needs it. What `src/views` returns fits as it is. */
@@ -23,12 +23,12 @@ export type MountView = (
   source: IRunSource,
   options: ViewOptions,
   words: IWords,
-  runs: IViewRuns
+  runs: IWidgetRuns
 ) => Promise<IMountedView>;
 
 /** What a cell's view is made of. */
 export interface IViewHostOptions {
-  readonly runs: IViewRuns;
+  readonly runs: IWidgetRuns;
   readonly run: IRunReference;
   readonly options: FullViewOptions;
   readonly mount: MountView;
@@ -163,7 +163,7 @@ export class ViewHost extends Widget {
   }
 
   /** Share in the run. Files that a kernel opened are not known to the server: it is told where they are. */
-  private async _acquire(): ReturnType<IViewRuns['acquire']> {
+  private async _acquire(): ReturnType<IWidgetRuns['acquire']> {
     const { runs, run, folder } = this._setup;
     try {
       return await runs.acquire(run.id);

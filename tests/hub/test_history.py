@@ -6,7 +6,7 @@ from hub_process import moments, scalars, tensors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megalens.hub.history import History
+from megalens.hub.history import StreamHistory
 from megalens.hub.live_frame import LiveFrame
 from megalens.protocol import (
     BIT_CAUGHT_UP,
@@ -44,27 +44,27 @@ def sent(backlog):
 
 @pytest.mark.parametrize("since", [None, 0, 3, 9])
 def test_scalars_come_whole_and_merged(since):
-    history = History(10 * SIZE)
+    history = StreamHistory(10 * SIZE)
     fill(history, "ssssssssss")
     got = sent(history.backlog(since))
     assert got == [(10, "scalars", list(range((since or 0) + 1, 11)))]
 
 
 def test_a_viewer_that_has_everything_is_sent_nothing():
-    history = History(10 * SIZE)
+    history = StreamHistory(10 * SIZE)
     fill(history, "stats")
     assert sent(history.backlog(5)) == []
 
 
 def test_merged_frames_are_marked():
-    history = History(10 * SIZE)
+    history = StreamHistory(10 * SIZE)
     fill(history, "sssa")
     bits = [decode_frame(data).bits for data in history.backlog(None).frames()]
     assert bits == [BIT_CAUGHT_UP | BIT_MERGED, BIT_CAUGHT_UP]
 
 
 def test_tensors_past_the_bound_are_gone_and_counted():
-    history = History(3 * SIZE)
+    history = StreamHistory(3 * SIZE)
     fill(history, "tttttttt")
     backlog = history.backlog(2)
     assert [seq for seq, _, _ in sent(backlog)] == [6, 7, 8]
@@ -73,7 +73,7 @@ def test_tensors_past_the_bound_are_gone_and_counted():
 
 
 def test_a_smaller_backlog_is_the_newest_part_and_the_rest_is_counted():
-    history = History(10 * SIZE)
+    history = StreamHistory(10 * SIZE)
     fill(history, "tststst")
     backlog = history.backlog(None, 2 * SIZE)
     assert [seq for seq, stream, _ in sent(backlog) if stream == "tensors"] == [5, 7]
@@ -83,7 +83,7 @@ def test_a_smaller_backlog_is_the_newest_part_and_the_rest_is_counted():
 
 
 def test_a_frame_larger_than_the_bound_is_kept_while_it_is_the_newest():
-    history = History(10)
+    history = StreamHistory(10)
     fill(history, "tt")
     assert [seq for seq, _, _ in sent(history.backlog(None))] == [2]
 
@@ -93,7 +93,7 @@ def test_a_frame_larger_than_the_bound_is_kept_while_it_is_the_newest():
 def test_a_connection_that_breaks_anywhere_in_catch_up_loses_and_repeats_nothing(
     kinds, bound, since, breaks_after
 ):
-    history = History(bound * SIZE)
+    history = StreamHistory(bound * SIZE)
     fill(history, kinds)
     kept = [(stream, row) for _, stream, rows in sent(history.backlog(None)) for row in rows]
     for stream, size in (("tensors", SIZE), ("moments", MOMENTS_SIZE)):
@@ -114,7 +114,7 @@ def test_a_connection_that_breaks_anywhere_in_catch_up_loses_and_repeats_nothing
 
 
 def test_many_frames_are_merged_into_few():
-    history = History(2 * SIZE)
+    history = StreamHistory(2 * SIZE)
     fill(history, "st" * 1500)
     frames = sent(history.backlog(None))
     assert sum(len(rows) for _, stream, rows in frames if stream == "scalars") == 1500
@@ -122,7 +122,7 @@ def test_many_frames_are_merged_into_few():
 
 
 def test_moments_have_a_bound_of_their_own():
-    history = History(3 * MOMENTS_SIZE)
+    history = StreamHistory(3 * MOMENTS_SIZE)
     fill(history, "tm" * 3 + "t" * 40)
     frames = sent(history.backlog(None))
     assert [seq for seq, stream, _ in frames if stream == "moments"] == [2, 4, 6]
@@ -138,7 +138,7 @@ def test_moments_have_a_bound_of_their_own():
 
 
 def test_scalars_between_rare_moments_are_merged():
-    history = History(10 * MOMENTS_SIZE)
+    history = StreamHistory(10 * MOMENTS_SIZE)
     fill(history, ("m" + "s" * 700) * 3)
     frames = sent(history.backlog(None))
     assert sum(len(rows) for _, stream, rows in frames if stream == "scalars") == 2100

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from megalens.protocol import ProtocolError, Tile, check_message
-from megalens.tracer.budget.budget import Budget, parse_budget
+from megalens.tracer.budget.budget import CostBudget, parse_budget
 from megalens.tracer.budget.control_steps import SHARE, control_step
 from megalens.tracer.errors import TracerError
 from megalens.tracer.tensors.cost_reduction import LADDER, CostReduction, apply_cost_reduction
@@ -68,7 +68,7 @@ def test_the_interval_holds_the_true_cost_95_times_in_100_under_drift_and_outlie
     jobs = 200
     for seed in range(jobs):
         # The limit is far away, so that nothing is given up.
-        budget = Budget(90, LADDER, seed=seed)
+        budget = CostBudget(90, LADDER, seed=seed)
         budget.follow({"HiddenStates": {**TILE, "every": every}})
         Job(seed, lambda settings: cost).run(budget, steps)
         status = budget.status()
@@ -100,7 +100,7 @@ def test_where_every_fourth_step_is_traced_a_control_is_one_of_those():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sampling_is_stepped_down_until_the_cost_is_inside(seed):
-    budget = Budget(1, LADDER, seed=seed)
+    budget = CostBudget(1, LADDER, seed=seed)
     budget.follow({"HiddenStates": TILE})
     job = Job(seed, lambda settings: 0.08).run(budget, 8_000)
     job.percent()
@@ -116,7 +116,7 @@ def test_sampling_is_stepped_down_until_the_cost_is_inside(seed):
 
 
 def test_a_cost_far_above_the_limit_is_seen_within_two_hundred_steps():
-    budget = Budget(1, LADDER, seed=1)
+    budget = CostBudget(1, LADDER, seed=1)
     budget.follow({"HiddenStates": TILE})
     Job(1, lambda settings: 0.5).run(budget, 200)
     assert budget.cost_reduction.every_factor == 16
@@ -125,7 +125,7 @@ def test_a_cost_far_above_the_limit_is_seen_within_two_hundred_steps():
 def test_a_cheap_tracer_gives_up_nothing_but_the_control_steps():
     given_up = 0
     for seed in range(20):
-        budget = Budget(1, LADDER, seed=seed)
+        budget = CostBudget(1, LADDER, seed=seed)
         budget.follow({"HiddenStates": TILE})
         Job(seed, lambda settings: 0.001, spread=0.01).run(budget, 2_500)
         given_up += budget.cost_reduction != CostReduction()
@@ -138,7 +138,7 @@ def test_a_cheap_tracer_gives_up_nothing_but_the_control_steps():
 
 
 def test_what_was_given_up_is_taken_back_once_there_is_room():
-    budget = Budget(1, LADDER, seed=4)
+    budget = CostBudget(1, LADDER, seed=4)
     budget.follow({"HiddenStates": TILE})
     job = Job(4, lambda settings: 0.08, spread=0.01).run(budget, 6_000)
     assert budget.cost_reduction.every_factor >= 8
@@ -158,7 +158,7 @@ def test_compression_follows_where_sampling_is_not_enough_and_settles():
     def cost(settings):
         return 0.02 + 0.3 * settings["HiddenStates"]["compressor"]["params"]["tiles"] / 96
 
-    budget = Budget(1, LADDER, seed=2)
+    budget = CostBudget(1, LADDER, seed=2)
     budget.follow({"HiddenStates": TILE})
     job = Job(2, cost, spread=0.01).run(budget, 60_000)
     job.percent()
@@ -173,7 +173,7 @@ def test_compression_follows_where_sampling_is_not_enough_and_settles():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noisy_steps_that_are_traced_rarely_do_not_put_off_the_decision_for_ever(seed):
-    budget = Budget(5, LADDER, seed=seed)
+    budget = CostBudget(5, LADDER, seed=seed)
     budget.follow({"HiddenStates": WHOLE})
     job = Job(seed, lambda settings: 1.1, spread=0.1).run(budget, 1_000)
     assert budget.cost_reduction == CostReduction(every_factor=16)
@@ -182,7 +182,7 @@ def test_noisy_steps_that_are_traced_rarely_do_not_put_off_the_decision_for_ever
 
 
 def test_where_nothing_is_left_the_status_says_over():
-    budget = Budget(0.1, LADDER, seed=3)
+    budget = CostBudget(0.1, LADDER, seed=3)
     budget.follow(
         {"HiddenStates": {**TILE, "compressor": {"name": "Projection", "params": {"vectors": "a.npy"}}}}
     )
@@ -193,7 +193,7 @@ def test_where_nothing_is_left_the_status_says_over():
 
 
 def test_flags_of_different_sampling_are_measured_together():
-    budget = Budget(90, LADDER, seed=5)
+    budget = CostBudget(90, LADDER, seed=5)
     budget.follow({"HiddenStates": TILE, "MLP1_mat_mul": {**TILE, "every": 8}})
     assert budget.cycle == 8
     for step in range(1, 6_001):
@@ -205,7 +205,7 @@ def test_flags_of_different_sampling_are_measured_together():
 
 
 def test_a_change_by_the_user_starts_anew_and_the_same_settings_do_not():
-    budget = Budget(1, LADDER, seed=1)
+    budget = CostBudget(1, LADDER, seed=1)
     budget.follow({"HiddenStates": TILE})
     Job(1, lambda settings: 0.5).run(budget, 400)
     assert budget.cost_reduction != CostReduction()
@@ -217,7 +217,7 @@ def test_a_change_by_the_user_starts_anew_and_the_same_settings_do_not():
 
 
 def test_steps_that_are_missing_or_half_traced_are_left_out():
-    budget = Budget(1, LADDER)
+    budget = CostBudget(1, LADDER)
     budget.follow({"HiddenStates": TILE})
     for step in range(1, 2_000):
         # No control step was ever left untraced: there is nothing to compare with.
@@ -293,6 +293,6 @@ def test_what_is_no_budget_is_refused(written):
 
 def test_numbers_outside_of_their_range_are_refused():
     with pytest.raises(TracerError, match="at most 100"):
-        Budget(0, LADDER)
+        CostBudget(0, LADDER)
     with pytest.raises(TracerError, match=r"at most 0\.25"):
-        Budget(1, LADDER, share=0.5)
+        CostBudget(1, LADDER, share=0.5)

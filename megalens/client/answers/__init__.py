@@ -2,13 +2,13 @@
 
 from .moment_request import moment_groups, moment_rows, only_members
 from .run_answers import RunAnswers
-from .selection import NoRows, Selection, StreamRows, read_selection, tensor_index
+from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 
 __all__ = [
     "NoRows",
     "RunAnswers",
-    "Selection",
+    "SelectedRows",
     "StreamQuery",
     "StreamRows",
     "moment_groups",

@@ -14,7 +14,7 @@ from ..query import Query
 from ..run import Run
 from ..run_folder import RunFolder
 from .moment_request import Groups, moment_groups, moment_rows
-from .selection import NoRows, Selection, StreamRows, read_selection, tensor_index
+from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 
 __all__ = ["RunAnswers"]
@@ -65,7 +65,7 @@ class RunAnswers:
         """Return what there is of each flag, phase and pass."""
         return tensor_index(self._rows, self._cancelled)
 
-    def stream(self, name: str, query: Mapping[str, str]) -> Selection:
+    def stream(self, name: str, query: Mapping[str, str]) -> SelectedRows:
         """Return rows of a stream; ``query`` is that of :meth:`StreamQuery.of_texts`."""
         asked = StreamQuery.of_texts(self._rows.streams, name, query, self._limit_bytes)
         return read_selection(self._rows, asked, self._cancelled)

@@ -16,7 +16,7 @@ from ..errors import ClientError
 from ..query import Query
 from .stream_query import StreamQuery
 
-__all__ = ["NoRows", "Selection", "StreamRows", "read_selection", "tensor_index"]
+__all__ = ["NoRows", "SelectedRows", "StreamRows", "read_selection", "tensor_index"]
 
 _ENVELOPE_BYTES = 8192
 
@@ -49,7 +49,7 @@ class NoRows:
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedRows:
     """Rows as an Arrow IPC stream.
 
     Attributes
@@ -64,7 +64,7 @@ class Selection:
     every: int
 
 
-def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> Selection:
+def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> SelectedRows:
     """Read the rows that match, thinned to every n-th step where they exceed the limit. The newest step is always kept.
 
     Where the lowest rank is asked for, each layer's rows are those of the lowest rank that has it at all; of a query for ``measured`` rows only the
@@ -80,7 +80,7 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
         every_step = replace(query, first=None, last=None, measured=False)
         query = query.on_lowest(_distinct_of(rows, every_step, ["layer", "rank"], cancelled))
     if query.measured:
-        return Selection(_newest(rows, query, cancelled), 1)
+        return SelectedRows(_newest(rows, query, cancelled), 1)
     steps, sizes = _step_sizes(rows, stream, query, cancelled)
     every = _thinning(sizes, asked.limit_bytes)
     kept = steps[::-1][::every][::-1]
@@ -94,7 +94,7 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
                 batch = batch.filter(pc.is_in(batch.column("step"), pa.array(kept, pa.int64())))
             if batch.num_rows:
                 writer.write_batch(batch)
-    return Selection(sink.getvalue(), every)
+    return SelectedRows(sink.getvalue(), every)
 
 
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:

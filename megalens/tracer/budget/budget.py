@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from ...protocol import parse_budget
+from ...protocol.messages_generated import Budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design
 from .ladder import Ladder
 from .shift_estimate import Shift, ShiftEstimate
 
-__all__ = ["Budget", "parse_budget"]
+__all__ = ["CostBudget", "parse_budget"]
 
 _FACTORS = (1, 2, 3, 4, 6, 8, 12, 16)
 _LAST_FACTORS = (24, 32, 48, 64)
@@ -26,7 +27,7 @@ _SURE = 3.29
 _ROOM = 0.8
 
 
-class Budget:
+class CostBudget:
     """Compares traced with control steps, and decides what to give up. Pure arithmetic: no clock, no thread, no device.
 
     Rank 0 holds one. Each step it is told how long the step took (:meth:`observe`), and what it then wants is read from :meth:`plan`. The
@@ -70,7 +71,7 @@ class Budget:
         self._settings: dict[str, dict[str, Any]] = {}
         self._estimate = ShiftEstimate()
         self._in_force = self._wanted = self._ladder.stages[0]
-        self._answer: dict[str, Any] = {}
+        self._answer: Budget = {"limit": limit, "state": "measuring", "gave_up": []}
         self._at = self._block = -1
         self._start_over()
 
@@ -136,12 +137,12 @@ class Budget:
         """Return the settings in force: the user's, less what is given up."""
         return self._ladder.apply(self._settings, self._in_force)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Budget:
         """Return the ``Budget`` object of ``status``. ``percent`` may be below 0, where noise is larger than the cost."""
         design = self._design
         said = [f"1 traced step in {design.block // design.run} is left out, to compare with."]
         answer, cost_reduction = self._answer, self._in_force
-        return {"limit": self.limit, **answer, "gave_up": [*said, *cost_reduction.sentences()]}
+        return {**answer, "limit": self.limit, "gave_up": [*said, *cost_reduction.sentences()]}
 
     # Measuring.
 
@@ -268,18 +269,19 @@ class Budget:
                 return replace(stages[at], every_factor=now.every_factor)
         return None
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> Budget:
         shift = self._estimate.shift()
         blocks = len(self._estimate)
+        steps = self._estimate.steps
+        answer: Budget = {"limit": self.limit, "state": "measuring", "steps": steps, "gave_up": []}
         if shift is None or blocks < _FIRST_BLOCKS:
-            return {"state": "measuring", "steps": self._estimate.steps}
+            return answer
         percent, low, high = (self._percent(value) for value in (shift.value, shift.low, shift.high))
-        state = "measuring"
         if percent <= self.limit:
-            state = "inside" if high <= self.limit or self._long else "measuring"
+            answer["state"] = "inside" if high <= self.limit or self._long else "measuring"
         elif self._less(shift) is None:
-            state = "over"
-        answer = {"state": state, "percent": percent, "steps": self._estimate.steps}
+            answer["state"] = "over"
+        answer["percent"] = percent
         if math.isfinite(low) and math.isfinite(high):
-            answer |= {"low": low, "high": high}
+            answer["low"], answer["high"] = low, high
         return answer

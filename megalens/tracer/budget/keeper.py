@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .budget import Budget
+from ...protocol.messages_generated import Budget
+from .budget import CostBudget
 from .ladder import ICostReduction, Ladder
 
 __all__ = ["BudgetKeeper"]
@@ -31,7 +32,7 @@ class BudgetKeeper:
     def __init__(self, ladder: Ladder, ask: Callable[[Any], None]) -> None:
         self._ladder = ladder
         self._ask = ask
-        self._budget: Budget | None = None
+        self._budget: CostBudget | None = None
         self._asked: ICostReduction | None = None
         self._ask_again = 0
         # Between the training thread, which changes what is measured, and the one that measures.
@@ -46,7 +47,7 @@ class BudgetKeeper:
                 self._budget = None
                 return
             if self._budget is None or self._budget.limit != limit:
-                self._budget = Budget(limit, self._ladder, _SEED)
+                self._budget = CostBudget(limit, self._ladder, _SEED)
             self._budget.follow(settings)
             if given_up != self._budget.cost_reduction:
                 self._budget.applied(given_up)
@@ -70,7 +71,7 @@ class BudgetKeeper:
             self._asked, self._ask_again = wanted, step + _AGAIN_STEPS
         self._ask(wanted)
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> Budget | None:
         """Return the ``Budget`` object of ``status``; None without a budget."""
         with self._lock:
             return None if self._budget is None else self._budget.status()

@@ -22,7 +22,7 @@ _Kind = tuple[tuple[object, ...], ...]
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class _PreparedRows:
     """One frame of steps of a kind.
 
     Attributes
@@ -52,7 +52,7 @@ class MomentFrames:
     def __init__(self, rank: int) -> None:
         self._rank = rank
         # Several, since statistics have intervals of their own.
-        self._known: dict[_Kind, list[_Prepared]] = {}
+        self._known: dict[_Kind, list[_PreparedRows]] = {}
 
     def of(self, whole: WholeStep) -> Iterator[FrameTemplate]:
         """Give the frames of a step, each as it is until the next is asked for."""
@@ -76,7 +76,7 @@ class MomentFrames:
                 numbers["loss_scale"][here] = stats[number].loss_scale
             yield prepared.template
 
-    def _prepared(self, stats: Sequence[Merged], parts: list[tuple[int, int, int]]) -> _Prepared:
+    def _prepared(self, stats: Sequence[Merged], parts: list[tuple[int, int, int]]) -> _PreparedRows:
         sizes = [end - first for _, first, end in parts]
         n = sum(sizes)
         zeros = np.zeros(n)
@@ -96,7 +96,7 @@ class MomentFrames:
         schema = stream_schema(STREAM)
         batch = pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
         template = FrameTemplate(STREAM, batch)
-        return _Prepared(template, template.block(MOMENT_COLUMNS), parts)
+        return _PreparedRows(template, template.block(MOMENT_COLUMNS), parts)
 
 
 def _cut(stats: Sequence[Merged]) -> list[list[tuple[int, int, int]]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from .hooks.gradients import GradientMoment
@@ -202,12 +203,12 @@ class StatisticsLogger(Instrument):
         """Return the ``Statistics`` of messages: every how many steps each is logged."""
         return self.intervals.to_message()
 
-    def describe(self, announce: dict[str, Any]) -> None:
+    def describe(self, announce: Announce) -> None:
         """Announce what is logged."""
         if not self._closed and self.intervals:
-            announce["statistics"] = self.intervals.to_message()
+            announce["statistics"] = cast(Statistics, self.intervals.to_message())
 
-    def report(self, status: dict[str, Any]) -> None:
+    def report(self, status: Status) -> None:
         """Say nothing: what is logged is announced."""
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ...protocol import BitFlip, Perturbation, ProtocolError, parse_layers, perturbation_from_setting
+from ...protocol.messages_generated import Perturb, PerturbSite, Phase
 from ..points import ModelPoints
 from .refusals import refused_layers
 from .sites import SITES
 
 __all__ = ["PerturbPlan", "SitePlan", "perturb_plan"]
 
-_PHASES = ("train", "eval", "generate")
+_PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
 _SEED = 0
 _STEPS = 100
 
@@ -40,7 +39,7 @@ class SitePlan:
     name: str
     kind: Perturbation
     layers: tuple[int, ...]
-    phases: tuple[str, ...]
+    phases: tuple[Phase, ...]
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,15 @@ class PerturbPlan:
     sites: tuple[SitePlan, ...]
     seed: int
     steps: int
-    _setting: Mapping[str, Any]
+    _setting: Perturb
 
     @property
-    def setting(self) -> dict[str, Any]:
+    def setting(self) -> Perturb:
         """The complete ``Perturb`` object, with every default written out; a copy each time."""
-        return copy.deepcopy(dict(self._setting))
+        return copy.deepcopy(self._setting)
 
 
-def perturb_plan(setting: Mapping[str, Any], points: ModelPoints) -> PerturbPlan:
+def perturb_plan(setting: Perturb, points: ModelPoints) -> PerturbPlan:
     """Return the plan that a ``Perturb`` object means. All of it can be done, or an error is raised and nothing has changed.
 
     In a pipeline a process knows its own layers only: of the others it believes that they are there, and the process that holds them checks.
@@ -83,7 +82,7 @@ def perturb_plan(setting: Mapping[str, Any], points: ModelPoints) -> PerturbPlan
         )
     plans = [_site_plan(name, given, points) for name, given in setting["sites"].items()]
     seed, steps = setting.get("seed", _SEED), setting.get("steps", _STEPS)
-    complete = {
+    complete: Perturb = {
         "sites": {
             plan.name: {
                 "kind": plan.kind.to_setting(),
@@ -98,7 +97,7 @@ def perturb_plan(setting: Mapping[str, Any], points: ModelPoints) -> PerturbPlan
     return PerturbPlan(tuple(plans), seed, steps, complete)
 
 
-def _site_plan(name: str, given: Mapping[str, Any], points: ModelPoints) -> SitePlan:
+def _site_plan(name: str, given: PerturbSite, points: ModelPoints) -> SitePlan:
     where = f"perturb.sites.{name}"
     if name not in SITES:
         known = ", ".join(SITES)

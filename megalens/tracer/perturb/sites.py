@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...protocol import perturbation_infos
+from ...protocol.messages_generated import SiteInfo
 from ..points import ModelPoints
 from .refusals import refused_layers
 
@@ -18,14 +17,14 @@ SITES = {
 """Sites by name, with what people are told."""
 
 
-def site_infos(points: ModelPoints) -> list[dict[str, Any]]:
+def site_infos(points: ModelPoints) -> list[SiteInfo]:
     """Return the ``SiteInfo`` list of ``announce``: every site, with the layers of this process where it is available, or with the reason why it is not."""
-    infos = []
+    infos: list[SiteInfo] = []
     for name, title in SITES.items():
         here = points.sites.get(name)
         refused = refused_layers(points, name) if here is not None else {}
         layers = sorted(set(here.layers) - set(refused)) if here is not None else []
-        info: dict[str, Any] = {
+        info: SiteInfo = {
             "name": name,
             "title": title,
             "layers": layers,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...protocol import ProtocolError, Stream, encode_frame, encode_message
+from ...protocol.messages_generated import Hello, Message, Peer
 from ..health import Health
 from .early_frames import EarlyFrames
 from .hub_link import HubLink, HubLinkLost
@@ -48,11 +49,11 @@ class HubConnection:
         address: HubAddress | None,
         process: HubProcess | None,
         *,
-        peer: dict[str, Any],
+        peer: Peer,
         health: Health,
         hubless: bool,
-        received: Callable[[HubLink, dict[str, Any] | ProtocolError | None], None],
-        came: Callable[[dict[str, Any]], None],
+        received: Callable[[HubLink, Message | ProtocolError | None], None],
+        came: Callable[[Hello], None],
         went: Callable[[], None],
         moved: Callable[[HubAddress], None],
         given_up: Callable[[], None],
@@ -158,7 +159,7 @@ class HubConnection:
             self._recent.note(step)
         return len(frame)
 
-    def say(self, message: dict[str, Any]) -> None:
+    def say(self, message: Message) -> None:
         """Send a control message, where there is a hub to take it."""
         if self._link is None:
             return

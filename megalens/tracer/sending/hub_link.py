@@ -6,13 +6,13 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from ...protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from ...protocol.messages_generated import Hello, Message, Peer
 from .hub_process import HubAddress
 
 __all__ = ["HubLink", "HubLinkLost"]
@@ -46,8 +46,8 @@ class HubLink:
     def __init__(
         self,
         address: HubAddress,
-        peer: dict[str, Any],
-        received: Callable[[HubLink, dict[str, Any] | ProtocolError | None], None],
+        peer: Peer,
+        received: Callable[[HubLink, Message | ProtocolError | None], None],
     ) -> None:
         self._received = received
         self._context = contextlib.ExitStack()
@@ -87,7 +87,7 @@ class HubLink:
         with contextlib.suppress(OSError):
             self._ws.socket.shutdown(socket.SHUT_RDWR)
 
-    def _first(self) -> dict[str, Any]:
+    def _first(self) -> Hello:
         try:
             message = decode_message(self._ws.recv(_OPEN_SECONDS), allowed=("hello", "error", "goodbye"))
         except TimeoutError as error:

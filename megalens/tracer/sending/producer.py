@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...protocol import FrameTemplate, ProtocolError, Stream, Streams
+from ...protocol.messages_generated import Announce, ConfigPatch, Configured, Hello, Message, Peer, Status
 from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
@@ -32,7 +33,7 @@ class Control:
     """Something that came from the hub; ``message`` is None when the connection is gone."""
 
     link: HubLink
-    message: dict[str, Any] | ProtocolError | None
+    message: Message | ProtocolError | None
 
 
 class Producer(Worker):
@@ -72,10 +73,10 @@ class Producer(Worker):
         process: HubProcess | None,
         *,
         rank: int,
-        peer: dict[str, Any],
-        announce: Callable[[], dict[str, Any]],
-        configure: Callable[[dict[str, Any], str], dict[str, Any] | None],
-        report: Callable[[dict[str, Any]], dict[str, Any]] = lambda status: status,
+        peer: Peer,
+        announce: Callable[[], Announce],
+        configure: Callable[[ConfigPatch, str], Configured | None],
+        report: Callable[[Status], Status] = lambda status: status,
         viewers: Callable[[int], None] = lambda count: None,
         hub_is: Callable[[bool], None] = lambda there: None,
         moved: Callable[[HubAddress], None] = lambda address: None,
@@ -200,7 +201,7 @@ class Producer(Worker):
             return _SCALARS_SECONDS if len(self._scalars) else _STATUS_SECONDS
         return min(_STATUS_SECONDS, max(0.01, wait))
 
-    def _hub_came(self, hello: dict[str, Any]) -> None:
+    def _hub_came(self, hello: Hello) -> None:
         self.run_id = hello["run"]["id"]
         self.connected.set()
         self._hub_is(True)
@@ -267,13 +268,13 @@ class Producer(Worker):
             self._hub.say(message.to_message())
         elif message["type"] == "configure":
             try:
-                answer = self._configure(message["patch"], message["id"])
+                answer: Message | None = self._configure(message["patch"], message["id"])
             except ProtocolError as error:
                 answer = error.to_message(message["id"])
             if answer is not None:
                 self._hub.say(answer)
         elif message["type"] == "status":
-            self._viewers(int(message.get("viewers", 0)))
+            self._viewers(message.get("viewers", 0))
         elif message["type"] == "error":
             self.health.warn(f"The hub refused something: {message['message']}")
             self._refusals += message["code"] == "refused" and "reply_to" not in message

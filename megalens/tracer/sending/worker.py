@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...protocol.messages_generated import Message
 from ..health import Health
 from .scalars import ScalarRow
 
@@ -22,7 +23,7 @@ log = logging.getLogger("megalens")
 class Reply:
     """A control message to send, in its order among the tasks."""
 
-    make: Callable[[], dict[str, Any]]
+    make: Callable[[], Message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class Worker:
         """Hand over what a step cost, after what it gave."""
         self._queue.put(cost)
 
-    def reply(self, make: Callable[[], dict[str, Any]]) -> None:
+    def reply(self, make: Callable[[], Message]) -> None:
         """Send a control message after all that was handed over before."""
         self._queue.put(Reply(make))
 

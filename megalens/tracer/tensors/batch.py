@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...protocol import stream_schema
 from .compressing.compressors import NarrowMean
-from .joining.pieces import Join
+from .joining.pieces import PieceJoin
 from .staging import Stage
 
 NO_COUNTS = (0, 0)
@@ -56,7 +56,7 @@ class RowMeta(NamedTuple):
     shape: tuple[int, ...]
     """Of the values here: of this rank's piece, where there is a join."""
     side: str = "forward"
-    join: Join | None = None
+    join: PieceJoin | None = None
 
 
 class Row(NamedTuple):

@@ -18,6 +18,7 @@ from ...protocol import (
     compressor_from_setting,
     parse_layers,
 )
+from ...protocol.messages_generated import FlagSetting, Perturb
 from ..flags import FLAGS
 from ..points import ModelPoints
 from .compressing.compression_error import CompressionError
@@ -164,9 +165,7 @@ def change_plan(
     return plan
 
 
-def _perturb(
-    setting: Mapping[str, Any] | None, points: ModelPoints, controls: Sequence[str]
-) -> PerturbPlan | None:
+def _perturb(setting: Perturb | None, points: ModelPoints, controls: Sequence[str]) -> PerturbPlan | None:
     if setting is None:
         return None
     _allow("perturb", "perturb", controls)
@@ -249,7 +248,7 @@ def _flag_plan(
     every = setting.get("every", 1)
     phases = tuple(phase for phase in PHASES if phase in setting.get("phases", ("train",)))
     samples = setting.get("samples", 1)
-    complete = {
+    complete: FlagSetting = {
         "layers": setting.get("layers", "all"),
         "every": every,
         "phases": list(phases),

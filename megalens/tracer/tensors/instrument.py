@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.messages_generated import Status
 from ..instrument import Instrument
 from ..perturb import Installed, install_perturbations
 from ..points import ModelPoints
@@ -129,7 +130,7 @@ class TensorTracer(Instrument):
         """Return the ``Config`` of messages."""
         return self.plan.config
 
-    def report(self, status: dict[str, Any]) -> None:
+    def report(self, status: Status) -> None:
         """Tell of probes, non-finite values and perturbations, which are the ``status`` message's own."""
         sender = self._sender
         if sender is None:

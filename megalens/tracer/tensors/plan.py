@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from ...protocol import Compressor
+from ...protocol.messages_generated import Config, Control, FlagSetting, Mode, Pass, Phase
 from .compressing.compression_error import CompressionError
 from .compressing.compressors import Kernel
 from .cost_reduction import CostReduction
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CONTROLS", "PASSES", "PHASES", "FlagPlan", "ModePlan", "TracingPlan"]
 
-PHASES = ("train", "eval", "generate")
-PASSES = ("forward", "backward")
-CONTROLS = ("pause", "watched", "perturb")
+PHASES: tuple[Phase, ...] = ("train", "eval", "generate")
+PASSES: tuple[Pass, ...] = ("forward", "backward")
+CONTROLS: tuple[Control, ...] = ("pause", "watched", "perturb")
 """What a training script can allow viewers to do beyond looking."""
 _MEASURED = 50
 """The compressor's error is measured in the first traced step and every so many after it."""
@@ -45,7 +46,7 @@ class FlagPlan:
     """
 
     name: str
-    setting: dict[str, Any]
+    setting: FlagSetting
     text: str
     layers: tuple[int, ...]
     every: int
@@ -123,14 +124,18 @@ class TracingPlan:
     budget: float | None = None
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """The ``Config`` object that messages carry."""
-        config: dict[str, Any] = {"flags": {name: flag.setting for name, flag in self.asked.items()}}
+        config: Config = {"flags": {name: flag.setting for name, flag in self.asked.items()}}
         if self.perturb is not None:
-            config["perturb"] = dict(self.perturb.setting)
+            config["perturb"] = self.perturb.setting
             if self.perturb_until is not None:
                 config["perturb"]["until"] = self.perturb_until
-        mode = {name: True for name in ("paused", "while_watched") if getattr(self.mode, name)}
+        mode: Mode = {}
+        if self.mode.paused:
+            mode["paused"] = True
+        if self.mode.while_watched:
+            mode["while_watched"] = True
         if mode:
             config["mode"] = mode
         if self.budget is not None:
@@ -156,12 +161,12 @@ class TracingPlan:
 
     def patch_from(self, step: int) -> dict[str, Any]:
         """Return a patch that makes this plan, applied at ``step``, of the plan that a process begins with."""
-        patch: dict[str, Any] = self.config
+        patch = self.config
         if self.perturb is not None:
             patch["perturb"].pop("until", None)
             if self.perturb_until is not None:
                 patch["perturb"]["steps"] = max(1, self.perturb_until - step + 1)
-        mode: dict[str, Any] = {"paused": self.mode.paused, "while_watched": self.mode.while_watched}
+        mode: Mode = {"paused": self.mode.paused, "while_watched": self.mode.while_watched}
         if self.mode.until is not None and self.mode.until >= step:
             mode["steps"] = self.mode.until - step + 1
         return {**patch, "mode": mode, "budget": self.budget, "cost_reduction": asdict(self.cost_reduction)}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...protocol.messages_generated import NonFinite, NonFiniteFirst
 from .batch import RAW_BYTES, Batch, Row, RowMeta, count_rows, finish_rows, split_rows, tensors_table
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
@@ -47,7 +48,7 @@ class TensorSender:
         self._scratch = Stage(_SCRATCH)
         self.probes: tuple[int, int, list[str]] | None = None
         self._nonfinite = 0
-        self._first_nonfinite: dict[str, Any] | None = None
+        self._first_nonfinite: NonFiniteFirst | None = None
 
     def put(self, batch: Batch) -> None:
         """Hand over a batch, in the training thread. Never waits: when too much is waiting, its rows are given up and counted."""
@@ -60,7 +61,7 @@ class TensorSender:
     def undelivered(self) -> None:
         """Describe everything anew."""
 
-    def nonfinite(self) -> dict[str, Any]:
+    def nonfinite(self) -> NonFinite:
         """Return the ``NonFinite`` object of ``status``."""
         first = self._first_nonfinite
         return {"count": self._nonfinite} if first is None else {"count": self._nonfinite, "first": first}

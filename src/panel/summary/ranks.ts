@@ -1,12 +1,12 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../../charts/format';
-import type { Layout, Place, RankState, Status } from '../../protocol/messages.generated';
+import type { Layout, RankPlace, RankState, Status } from '../../protocol/messages.generated';
 
 /** One process of the job as the panel shows it. */
 export interface IRank {
   readonly rank: number;
   /** Where it stands, null where nobody told. */
-  readonly place: Place | null;
+  readonly place: RankPlace | null;
   /** How it is, null while nothing was heard of it. */
   readonly state: RankState | null;
 }
@@ -67,7 +67,7 @@ export function stagesOf(layout: Layout | null, status: Status | null): readonly
 }
 
 /** A process by its name, such as `rank 3 (tp 1, pp 1) on node-1`. */
-export function rankName(rank: number, state: RankState | null, place: Place | null): string {
+export function rankName(rank: number, state: RankState | null, place: RankPlace | null): string {
   if (state?.name !== undefined) {
     return state.name;
   }
@@ -97,7 +97,7 @@ export function rankText(state: RankState | null, trans: TranslationBundle): str
   }
 }
 
-function order(a: Place | null, b: Place | null, axis: 'dp' | 'tp'): number {
+function order(a: RankPlace | null, b: RankPlace | null, axis: 'dp' | 'tp'): number {
   return (a?.[axis] ?? Infinity) === (b?.[axis] ?? Infinity)
     ? 0
     : (a?.[axis] ?? Infinity) - (b?.[axis] ?? Infinity);

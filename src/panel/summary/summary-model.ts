@@ -3,7 +3,7 @@ import type { IRunSource, IScalarColumns, SourceChange } from '../../store/sourc
 import { Coalesced } from '../shell/coalesced';
 
 /** A scalar's newest value. */
-export interface IReading {
+export interface ISummaryFigure {
   readonly name: string;
   readonly value: number;
   readonly unit: string;
@@ -30,15 +30,15 @@ export class SummaryModel {
     return this._changed;
   }
 
-  get loss(): IReading | null {
+  get loss(): ISummaryFigure | null {
     return this._readings.get(this._lossName) ?? null;
   }
 
-  get heldOut(): IReading | null {
+  get heldOut(): ISummaryFigure | null {
     return this._readings.get('held_out_loss') ?? null;
   }
 
-  get tokensPerSecond(): IReading | null {
+  get tokensPerSecond(): ISummaryFigure | null {
     return this._readings.get('tokens_per_second') ?? null;
   }
 
@@ -128,7 +128,7 @@ export class SummaryModel {
 
   private readonly _changed = new Signal<this, void>(this);
   private readonly _gate = new Coalesced(() => this._changed.emit());
-  private readonly _readings = new Map<string, IReading>();
+  private readonly _readings = new Map<string, ISummaryFigure>();
   private _lossName = 'loss';
   private _spark: ISpark = { steps: [], values: [] };
   private _fault: string | null = null;

@@ -6,7 +6,7 @@ import type { IViewEnvironment } from '../shared/view-model';
 import { TrendView } from '../trend/trend-view';
 
 /** A layer and a step of a history. */
-export interface IChoice {
+export interface IMapChoice {
   readonly layer: number;
   readonly step: number;
 }
@@ -16,13 +16,13 @@ export class HistoryMap extends TrendView {
   constructor(
     source: IRunSource,
     env: IViewEnvironment<TrendOptions>,
-    private readonly _choose: (choice: IChoice) => void
+    private readonly _choose: (choice: IMapChoice) => void
   ) {
     super(source, env);
   }
 
   /** The chosen cell; null while nothing is drawn. */
-  set choice(choice: IChoice | null) {
+  set choice(choice: IMapChoice | null) {
     if (!same(choice, this._choice)) {
       // What was wanted has come, or something else was chosen.
       this._wanted = null;
@@ -65,11 +65,11 @@ export class HistoryMap extends TrendView {
     }
   }
 
-  private _choice: IChoice | null = null;
+  private _choice: IMapChoice | null = null;
   /** Chosen here and not shown yet. */
-  private _wanted: IChoice | null = null;
+  private _wanted: IMapChoice | null = null;
 }
 
-function same(one: IChoice | null, other: IChoice | null): boolean {
+function same(one: IMapChoice | null, other: IMapChoice | null): boolean {
   return one?.layer === other?.layer && one?.step === other?.step;
 }

@@ -8,7 +8,7 @@ import type {
 import type { IRunSource } from '../../store/source';
 import { HeatmapView } from '../heatmap/heatmap-view';
 import type { Control } from '../shared/control';
-import type { IComposition, ICompositionEnvironment, IPart } from '../shared/definition';
+import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
 import { HistoryMap } from './history-map';
 
@@ -33,7 +33,7 @@ export class HistoryView implements IComposition {
     this._first = layersIn(chosen, layers)[0] ?? layers[0] ?? 1;
   }
 
-  layout(): readonly IPart[] {
+  layout(): readonly IViewPart[] {
     const { options } = this._env;
     return [
       {

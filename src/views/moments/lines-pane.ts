@@ -1,4 +1,4 @@
-import { formatInteger, type IFrame, type IPlace, type IRecipe } from '../../charts';
+import { formatInteger, type IPlotFrame, type IPlace, type IRecipe } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, INote, Loaded } from '../shared/content';
@@ -230,7 +230,7 @@ export class LinesPane extends MomentPane {
     const { x0, x1 } = this.env.zoom?.isZoomed ? this.env.zoom.domain : { x0: read.x[0], x1: read.x[1] };
     const { paper } = this.env;
     const dashes = lines.map(({ run }) => dashOf(run));
-    const recipeIn = ({ width, height }: Pick<IFrame, 'width' | 'height'>): IRecipe => {
+    const recipeIn = ({ width, height }: Pick<IPlotFrame, 'width' | 'height'>): IRecipe => {
       const { y, scale, x: full } = read;
       const look = { lines, colors: this._colors, dashes, y, scale, full, width, height };
       const pictures = paper?.paint({ ...look, shown: [x0, x1] }) ?? null;

@@ -4,7 +4,7 @@ import type { IMomentGroups } from '../../store/moment-source';
 import { spans } from './line';
 
 /** Groups by columns of the x axis, and what each column covers. */
-export interface ICells extends IMatrix {
+export interface IMapCells extends IMatrix {
   readonly values: Float64Array;
   readonly missing: Uint8Array;
   /** Row of the groups that each cell shows; -1 where there is none. */
@@ -32,7 +32,7 @@ export function cellsOf(
   xOf: (row: number) => number,
   xs: readonly number[],
   hatch: boolean
-): ICells {
+): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
     (least, x, at) => (at > 0 ? Math.min(least, x - (xs[at - 1] ?? 0)) : least),

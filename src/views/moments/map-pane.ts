@@ -10,7 +10,7 @@ import { linesOf, type IMomentLine } from './line';
 import { hold, moveOf } from '../shared/places';
 import { valueWords } from './line-tips';
 import { titleWords } from './line-words';
-import { cellsOf, type ICells } from './map-cells';
+import { cellsOf, type IMapCells } from './map-cells';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { shortName } from './short-name';
@@ -156,7 +156,7 @@ export class MapPane extends MomentPane {
 
   private async _compose(
     groups: IMomentGroups,
-    cells: ICells,
+    cells: IMapCells,
     reader: MomentReader,
     signal: AbortSignal
   ): Promise<IContent> {
@@ -243,7 +243,7 @@ export class MapPane extends MomentPane {
     return steps && leftOut ? { ...question, steps } : question;
   }
 
-  private _summary(groups: IMomentGroups, cells: ICells): string {
+  private _summary(groups: IMomentGroups, cells: IMapCells): string {
     let best = -1;
     groups.value.forEach((value, at) => {
       if (Number.isFinite(value) && (best < 0 || Math.abs(value) > Math.abs(groups.value[best] ?? 0))) {
@@ -283,7 +283,7 @@ export class MapPane extends MomentPane {
   private _axis = new StepAxis(NOTHING, 'step');
   private _groups: IMomentGroups | null = null;
   private _lines: readonly IMomentLine[] = [];
-  private _cells: ICells | null = null;
+  private _cells: IMapCells | null = null;
   private _drawn = '';
   private _half = 0.5;
   private _at: { row: number; column: number } | null = null;
@@ -292,7 +292,7 @@ export class MapPane extends MomentPane {
 
 const NOTHING = { step: new Float64Array(), samples: new Float64Array() };
 
-function extentOf({ values }: ICells): [number, number] | null {
+function extentOf({ values }: IMapCells): [number, number] | null {
   let [lo, hi] = [Infinity, -Infinity];
   for (const value of values) {
     if (value - value === 0) {

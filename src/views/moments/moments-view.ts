@@ -1,7 +1,7 @@
 import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import type { Control } from '../shared/control';
-import type { IComposition, ICompositionEnvironment, IPart } from '../shared/definition';
+import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
 import { toArquero } from './arquero-code';
 import { filterControls } from './filter-controls';
@@ -64,7 +64,7 @@ export class MomentsView implements IComposition {
     return PANES[this._env.options.kind][0].key;
   }
 
-  layout(): readonly IPart[] {
+  layout(): readonly IViewPart[] {
     const { options } = this._env;
     return PANES[options.kind].map(({ key, pane, instead, unpictured = false }) => ({
       key,

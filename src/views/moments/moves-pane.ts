@@ -11,7 +11,7 @@ import { capital, quantityWords } from './words';
 const MOST_MOVES = 15;
 
 /** How one tensor's statistic moved from its first to its last value. */
-export interface IMove {
+export interface IGroupMove {
   readonly name: string;
   readonly first: number;
   readonly last: number;
@@ -23,8 +23,8 @@ export interface IMove {
 }
 
 /** How each tensor moved, those that moved most first; before them those with values that are not finite. */
-export function movesOf(groups: IMomentGroups): IMove[] {
-  const moves = spans(groups).flatMap(([from, to], at): IMove[] => {
+export function movesOf(groups: IMomentGroups): IGroupMove[] {
+  const moves = spans(groups).flatMap(([from, to], at): IGroupMove[] => {
     const values = groups.value.subarray(from, to);
     const first = values.find(Number.isFinite) ?? NaN;
     const last = values[values.length - 1] ?? NaN;
@@ -44,8 +44,8 @@ export function movesOf(groups: IMomentGroups): IMove[] {
         ]
       : [];
   });
-  const size = ({ delta }: IMove): number => (Number.isFinite(delta) ? Math.abs(delta) : Infinity);
-  const bad = ({ badAt }: IMove): number => (Number.isNaN(badAt) ? Infinity : badAt);
+  const size = ({ delta }: IGroupMove): number => (Number.isFinite(delta) ? Math.abs(delta) : Infinity);
+  const bad = ({ badAt }: IGroupMove): number => (Number.isNaN(badAt) ? Infinity : badAt);
   const order = (a: number, b: number): number => (a === b ? 0 : a < b ? -1 : 1);
   return moves.sort((a, b) => order(bad(a), bad(b)) || order(size(b), size(a)));
 }
@@ -84,9 +84,13 @@ export class MovesPane extends MomentPane {
     };
   }
 
-  private _columns(moves: readonly IMove[]): ITableColumn[] {
+  private _columns(moves: readonly IGroupMove[]): ITableColumn[] {
     const { t } = this;
-    const number = (title: string, read: (move: IMove) => number, text = formatNumber): ITableColumn => ({
+    const number = (
+      title: string,
+      read: (move: IGroupMove) => number,
+      text = formatNumber
+    ): ITableColumn => ({
       title,
       isNumber: true,
       text: row => {

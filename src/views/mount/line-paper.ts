@@ -1,4 +1,4 @@
-import type { IFrame, Row } from '../../charts';
+import type { IPlotFrame, Row } from '../../charts';
 import type { IPainting } from '../shared/painting';
 import type { ILinePaper } from '../shared/view-model';
 import { paintLines } from './paint-lines';
@@ -17,7 +17,7 @@ export class LinePaper implements ILinePaper {
   }
 
   /** Whether what was painted last is of another size than a plot: it would be blurred. */
-  isStretchedIn({ width, height }: IFrame): boolean {
+  isStretchedIn({ width, height }: IPlotFrame): boolean {
     const { painting } = this._last ?? {};
     return painting !== undefined && (painting.width !== width || painting.height !== height);
   }

@@ -3,7 +3,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import { toCode } from '../code';
 import type { Control } from '../shared/control';
-import type { IComposition, ICompositionEnvironment, IPart } from '../shared/definition';
+import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
 import { untranslated, type Translate } from '../shared/translate';
 import { ViewError } from '../shared/view-error';
 import type { IView, IViewHost } from '../view';
@@ -16,7 +16,7 @@ import { Toolbar } from './toolbar';
 import { viewMenu } from './view-menu';
 
 interface IMounted {
-  readonly part: IPart;
+  readonly part: IViewPart;
   readonly node: HTMLElement;
   readonly view: MountedView<ViewOptions>;
 }
@@ -153,7 +153,7 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
   /** Give the parts what the layout says now; where it has other parts, make these anew. */
   private _layOut(): void {
     const layout = this._whole.layout();
-    const keys = (parts: readonly IPart[]): string => parts.map(({ key }) => key).join();
+    const keys = (parts: readonly IViewPart[]): string => parts.map(({ key }) => key).join();
     if (keys(layout) === keys(this._parts.map(({ part }) => part))) {
       // What a view was told already it does not do again.
       layout.forEach((part, at) => void this._parts[at]?.view.update(part.options));
@@ -163,7 +163,7 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
     }
   }
 
-  private _mount(part: IPart, isAlone: boolean): IMounted {
+  private _mount(part: IViewPart, isAlone: boolean): IMounted {
     const { frame, ...host } = this._host;
     const node = element('div', { class: part.className });
     this._root.append(node);

@@ -2,7 +2,7 @@ import {
   Chart,
   readTheme,
   Zoom,
-  type IFrame,
+  type IPlotFrame,
   type IPlace,
   type IRecipe,
   type IZoomOptions
@@ -38,7 +38,7 @@ export class Picture {
   }
 
   /** Pixels of the first plot; null while nothing is drawn. */
-  get frame(): IFrame | null {
+  get frame(): IPlotFrame | null {
     return this._chart?.frames()[0] ?? null;
   }
 

@@ -1,4 +1,4 @@
-import type { Chart, IFrame, Zoom } from '../../charts';
+import type { Chart, IPlotFrame, Zoom } from '../../charts';
 import type { IMark } from '../shared/content';
 
 /** A rectangle in pixels of the stage. */
@@ -12,7 +12,7 @@ export interface IBox {
 const hold = (part: number): number => Math.min(1, Math.max(0, part));
 
 /** Return a plot's rectangle in pixels of the stage. */
-export function frameBox(frame: IFrame, chart: Chart, stage: HTMLElement): IBox {
+export function frameBox(frame: IPlotFrame, chart: Chart, stage: HTMLElement): IBox {
   const [origin, base] = [chart.origin(), stage.getBoundingClientRect()];
   return {
     left: origin.left - base.left + frame.left,
@@ -23,7 +23,7 @@ export function frameBox(frame: IFrame, chart: Chart, stage: HTMLElement): IBox 
 }
 
 /** Return the plots that a mark lies in: the facet's, or all of them where it names none. */
-export function framesOf(mark: IMark, chart: Chart): IFrame[] {
+export function framesOf(mark: IMark, chart: Chart): IPlotFrame[] {
   const { facet } = mark;
   return chart.frames().filter(each => facet === null || each.facet[facet[0]] === facet[1]);
 }
@@ -31,7 +31,7 @@ export function framesOf(mark: IMark, chart: Chart): IFrame[] {
 /** Return a mark's rectangle within a plot, or null when it is zoomed out of sight. */
 export function markBox(
   mark: IMark,
-  frame: IFrame,
+  frame: IPlotFrame,
   chart: Chart,
   zoom: Zoom,
   stage: HTMLElement

@@ -1,4 +1,4 @@
-import type { IFrame, IRecipe } from '../../charts';
+import type { IPlotFrame, IRecipe } from '../../charts';
 import type { IState } from './states';
 import type { ITable } from './table';
 
@@ -7,7 +7,7 @@ export interface IContent {
   /** Null where `body` is all that is shown. */
   recipe: IRecipe | null;
   /** The same for the plot that came out, where it was made for one of another size; null where it fits. Asked once after each drawing. */
-  refit?: (frame: IFrame) => IRecipe | null;
+  refit?: (frame: IPlotFrame) => IRecipe | null;
   /** The same for an exported picture, where the page draws it in a way of its own. */
   printed?: () => IRecipe;
   /** A table, which is shown instead of a picture. */

@@ -37,7 +37,7 @@ export interface ICompositionEnvironment<O extends ViewOptions = ViewOptions> {
 }
 
 /** One picture, or table, of a composition. */
-export interface IPart {
+export interface IViewPart {
   /** Tells parts apart; where the keys of a layout stay, its parts are kept and given their new options. */
   readonly key: string;
   /** CSS class of the element that holds it. */
@@ -59,7 +59,7 @@ export interface IComposition {
   /** Learn what the layout depends on; absent where it depends on the options alone. */
   prepare?(): Promise<void>;
   /** What is shown, from top to bottom. */
-  layout(): readonly IPart[];
+  layout(): readonly IViewPart[];
   /** Whether a part is shown, by which of them have something to show. */
   shows(key: string, isDrawn: (key: string) => boolean): boolean;
   /** A part chose options of its own; return what that means for the whole. */

@@ -1,4 +1,4 @@
-import type { IFrame, IPlace, IZoomOptions, Row, Zoom } from '../../charts';
+import type { IPlotFrame, IPlace, IZoomOptions, Row, Zoom } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
@@ -15,7 +15,7 @@ export interface ILinePaper {
   /** Counts the paintings. */
   readonly painted: number;
   /** Whether what was painted last is of another size than a plot: it would be blurred. */
-  isStretchedIn(frame: IFrame): boolean;
+  isStretchedIn(frame: IPlotFrame): boolean;
   /** Return the rows of the dataset `pictures`; null where the page has no canvas. */
   paint(painting: IPainting): Row[] | null;
 }
@@ -31,7 +31,7 @@ export interface IViewEnvironment<O extends ViewOptions = ViewOptions> {
   /** Pixels that the whole picture may take. */
   readonly width: number;
   /** Pixels of the first plot; null while nothing is drawn. */
-  readonly frame: IFrame | null;
+  readonly frame: IPlotFrame | null;
   /** What is shown of the picture; null while nothing is drawn. */
   readonly zoom: Pick<Zoom, 'domain' | 'isDragging' | 'isZoomed' | 'reveal'> | null;
   readonly isDark: boolean;

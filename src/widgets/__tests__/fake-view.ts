@@ -3,7 +3,7 @@ import type { ViewOptions } from '../../protocol';
 import type { Hello, Status } from '../../protocol/messages.generated';
 import type { ConnectionState, IRunSource, SourceChange } from '../../store/source';
 import type { IMountedView, MountView } from '../view-host';
-import type { IViewRuns } from '../runs';
+import type { IWidgetRuns } from '../runs';
 
 /** A run in memory that the test steers: its connection changes when the test says so. */
 export class MemorySource implements IRunSource {
@@ -45,7 +45,7 @@ export class MemorySource implements IRunSource {
 }
 
 /** Runs in memory, with a count of the shares that are out. */
-export class MemoryRuns implements IViewRuns {
+export class MemoryRuns implements IWidgetRuns {
   source: MemorySource | null = new MemorySource('r1');
   state: 'live' | 'recorded' | 'gone' = 'live';
   shares = 0;
@@ -56,10 +56,10 @@ export class MemoryRuns implements IViewRuns {
     this.source = path === 'my work/runs/a' ? new MemorySource('statistics-1') : this.source;
     return Promise.resolve();
   }
-  list(): ReturnType<IViewRuns['list']> {
+  list(): ReturnType<IWidgetRuns['list']> {
     return Promise.resolve(this.source ? [{ id: this.source.id, name: 'gpt-demo', state: this.state }] : []);
   }
-  acquire(id: string): ReturnType<IViewRuns['acquire']> {
+  acquire(id: string): ReturnType<IWidgetRuns['acquire']> {
     const { source } = this;
     if (source === null || source.id !== id) {
       return Promise.reject(new Error(`There is no run ${id}.`));

@@ -22,7 +22,7 @@ from ..rows.cache_folder import cache_folder
 from .chunk import CHUNK_COLUMNS, JsonlChunk
 from .tree import StatisticsFile
 
-__all__ = ["CachedFile", "Part", "write_part"]
+__all__ = ["CachedFile", "CachedPart", "write_part"]
 
 _FORMAT = 1
 _TAIL = 4096
@@ -38,7 +38,7 @@ _DICTIONARIES = [name for name in CHUNK_COLUMNS.names if name not in ("mean", "m
 
 
 @dataclass(frozen=True)
-class Part:
+class CachedPart:
     """A stretch of the file as Parquet. ``crc`` is that of the text, which tells whether the file is still the one that was read."""
 
     file: str
@@ -58,7 +58,7 @@ class _State:
     mtime: int = 0
     tail: str = ""
     skipping: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[CachedPart] = field(default_factory=list)
     layouts: list[list[str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     left_out: int = 0
@@ -139,7 +139,7 @@ class CachedFile:
             if (found.st_mtime_ns, found.st_size) == self._manifest:
                 return
             said = orjson.loads(path.read_bytes())
-            parts = [Part(**part) for part in said.pop("parts")]
+            parts = [CachedPart(**part) for part in said.pop("parts")]
             state = _State(parts=parts, **said)
             records = [np.load(self.folder / f"{part.file}.npy", allow_pickle=False) for part in parts]
             missing = [part.file for part in parts if part.rows and not (self.folder / part.file).is_file()]
@@ -193,7 +193,7 @@ class CachedFile:
         rows = int(records[:, 3].sum()) if len(records) else 0
         self._records.append(records)
         self._put(f"{file}.npy", records)
-        state.parts.append(Part(file, begin, end, rows, crc))
+        state.parts.append(CachedPart(file, begin, end, rows, crc))
         state.offset, state.lines = end, state.lines + chunk.lines
 
     def skip(self, end: int, lines: int, *, done: bool, crc: int) -> None:
@@ -207,7 +207,7 @@ class CachedFile:
         nothing = np.zeros((0, 5), np.int64)
         self._records.append(nothing)
         self._put(f"{name}.npy", nothing)
-        state.parts.append(Part(name, state.offset, end, 0, crc))
+        state.parts.append(CachedPart(name, state.offset, end, 0, crc))
         state.offset, state.lines, state.skipping = end, state.lines + lines, not done
 
     def save(self) -> None:
@@ -298,7 +298,7 @@ class CachedFile:
             left = tail[-1].end - tail[0].begin
             while left and (block := file.read(min(_BLOCK, left))):
                 crc, left = zlib.crc32(block, crc), left - len(block)
-        parts[-small:] = [Part(name, tail[0].begin, tail[-1].end, rows, crc)]
+        parts[-small:] = [CachedPart(name, tail[0].begin, tail[-1].end, rows, crc)]
 
     def _sweep(self) -> None:
         """Remove what no manifest names any more, once nobody can be reading it."""

@@ -71,7 +71,7 @@ class WholeStep:
 
 
 @dataclass
-class _Stat:
+class _GatheredStat:
     """What came of one statistic of one step."""
 
     ids: list[Names] = field(default_factory=list)
@@ -88,7 +88,7 @@ class _Step:
     since: float = field(default_factory=time.monotonic)
     samples: int = -1
     heard: set[int] = field(default_factory=set)
-    stats: dict[str, _Stat] = field(default_factory=dict)
+    stats: dict[str, _GatheredStat] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:
@@ -206,7 +206,7 @@ class Gathering:
             ids = who.gives(part.stat, part.ids)
             stat = here.stats.get(part.stat)
             if stat is None:
-                stat = here.stats[part.stat] = _Stat(
+                stat = here.stats[part.stat] = _GatheredStat(
                     gradient_stage=part.gradient_stage, loss_scale=part.loss_scale
                 )
             elif part.gradient_stage != stat.gradient_stage:
@@ -258,12 +258,12 @@ class Gathering:
             self._stages.append(stage)
         return at
 
-    def _fold(self, stat: _Stat) -> None:
+    def _fold(self, stat: _GatheredStat) -> None:
         """Merge what came so far: a job of a thousand processes does not lie here a thousandfold."""
         ids, rows = self._merge(stat)
         stat.ids, stat.rows, stat.nbytes = [ids], [rows], rows.nbytes
 
-    def _merge(self, stat: _Stat) -> tuple[Names, NDArray[np.float64]]:
+    def _merge(self, stat: _GatheredStat) -> tuple[Names, NDArray[np.float64]]:
         # The usual job of one process: nothing to merge, and no copy.
         if len(stat.ids) == 1:
             return stat.ids[0], stat.rows[0]

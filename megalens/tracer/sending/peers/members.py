@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ....protocol.messages_generated import RankCondition, RankPlace, RankState
+
 __all__ = ["Members"]
 
 _SILENT_SECONDS = 2.0
@@ -15,11 +17,11 @@ _SILENT_SECONDS = 2.0
 @dataclass
 class _Entry:
     name: str
+    place: RankPlace
     heard: float = field(default_factory=time.monotonic)
-    state: str = "idle"
+    state: RankCondition = "idle"
     step: int = 0
-    gone: str | None = None
-    place: Mapping[str, Any] = field(default_factory=dict)
+    gone: RankCondition | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -29,11 +31,11 @@ class Members:
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
 
-    def came(self, rank: int, name: str, place: Mapping[str, Any]) -> None:
+    def came(self, rank: int, name: str, place: RankPlace) -> None:
         """Note that a process is there, or is there again."""
-        self._entries[rank] = _Entry(name[:200], place=dict(place))
+        self._entries[rank] = _Entry(name[:200], place)
 
-    def heard(self, rank: int, state: str, step: int, status: Mapping[str, Any]) -> None:
+    def heard(self, rank: int, state: RankCondition, step: int, status: Mapping[str, Any]) -> None:
         """Take a sign of life."""
         entry = self._entries.get(rank)
         if entry is not None:
@@ -66,14 +68,14 @@ class Members:
         """Return the last status of every process that was heard of."""
         return {rank: entry.status for rank, entry in sorted(self._entries.items())}
 
-    def places(self) -> list[dict[str, Any]]:
-        """Return the ``Place`` objects of messages."""
-        return [dict(entry.place) for _, entry in sorted(self._entries.items())]
+    def places(self) -> list[RankPlace]:
+        """Return the ``RankPlace`` objects of messages."""
+        return [entry.place.copy() for _, entry in sorted(self._entries.items())]
 
-    def states(self) -> list[dict[str, Any]]:
+    def states(self) -> list[RankState]:
         """Return the ``RankState`` objects of messages, by rank."""
         now = time.monotonic()
-        states = []
+        states: list[RankState] = []
         for rank, entry in sorted(self._entries.items()):
             seconds = now - entry.heard
             silent = seconds > _SILENT_SECONDS

@@ -234,11 +234,13 @@ class Peers:
             case MessageKind.INSTRUMENT:
                 self._received(rank, str(meta["instrument"]), meta, message.payload)
             case MessageKind.BEAT if agreement is not None:
-                self.members.heard(rank, str(meta["state"]), int(meta["step"]), meta)
+                self.members.heard(rank, meta["state"], meta["step"], meta)
             case MessageKind.READY if agreement is not None:
                 agreement.ready(rank, int(meta["number"]), int(meta["first"]))
             case MessageKind.REFUSE if agreement is not None:
-                agreement.refused(rank, int(meta["number"]), _error(meta["error"], self.members.name(rank)))
+                said = f"{self.members.name(rank)}: {meta['error']['message']}"[:4000]
+                error = ProtocolError.from_message(meta["error"] | {"message": said})
+                agreement.refused(rank, int(meta["number"]), error)
             case MessageKind.PREPARE:
                 self._prepare(channel, int(meta["number"]), meta["patches"])
             case MessageKind.COMMIT:
@@ -278,7 +280,7 @@ class Peers:
             # What was on its way when an old connection broke may not have arrived.
             self._lost()
             return
-        self.members.came(rank, str(meta["name"]), dict(meta["place"]))
+        self.members.came(rank, str(meta["name"]), meta["place"])
         if self.agreement is not None:
             if self._hub_place is not None:
                 channel.put(MessageKind.HUB, self._hub_place)
@@ -323,7 +325,7 @@ class Peers:
     def _sign_of_life(self) -> None:
         beat = self._beat()
         if self.agreement is not None:
-            self.members.heard(0, str(beat["state"]), int(beat["step"]), beat)
+            self.members.heard(0, beat["state"], beat["step"], beat)
         elif 0 in self._links:
             self.tell(0, MessageKind.BEAT, beat)
 
@@ -373,14 +375,3 @@ class Peers:
 def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return arrays as bytes, one after another."""
     return np.concatenate([np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays])
-
-
-def _error(message: Mapping[str, Any], name: str) -> ProtocolError:
-    return ProtocolError(
-        str(message["code"]),
-        f"{name}: {message['message']}"[:4000],
-        field=message.get("field"),
-        column=message.get("column"),
-        expected=message.get("expected"),
-        got=message.get("got"),
-    )

@@ -21,14 +21,14 @@ from ...points import Shards
 from ..compressing.compression_error import CompressionError
 from ..compressing.compressors import Kernel, copy_values, make_kernel, partial_projection
 
-__all__ = ["Cut", "Join", "cut_of", "join_pieces"]
+__all__ = ["Cut", "PieceJoin", "cut_of", "join_pieces"]
 
 _SEQUENCE_AXIS = 1
 _HEAD_AXIS = 1
 
 
 @dataclass(frozen=True, eq=False)
-class Join:
+class PieceJoin:
     """How the pieces of one row become one.
 
     Attributes
@@ -88,7 +88,7 @@ class Cut:
     ----------
     kernel : Kernel
         What is applied to the piece.
-    join : Join or None
+    join : PieceJoin or None
         How the leader puts the pieces together; None where every rank holds the whole.
     axis : int or None
         Axis of ``[B, S, *]`` that is cut.
@@ -101,7 +101,7 @@ class Cut:
     """
 
     kernel: Kernel
-    join: Join | None = None
+    join: PieceJoin | None = None
     axis: int | None = None
     ranks: int = field(default=1)
     error: CompressionError | None = None
@@ -153,40 +153,42 @@ def cut_of(
         return Cut(kernel)
     if shards not in ("features", "uneven"):
         axis = _SEQUENCE_AXIS if shards == "sequence" else _HEAD_AXIS
-        return Cut(kernel, Join("concatenate", axis, error=error), axis, ranks, error)
+        return Cut(kernel, PieceJoin("concatenate", axis, error=error), axis, ranks, error)
     features, last = shape[-1], len(shape) - 1
     if shards == "uneven":
-        return Cut(copy_values, Join("concatenate", -1, kernel, error), last, ranks, features=whole_features)
+        return Cut(
+            copy_values, PieceJoin("concatenate", -1, kernel, error), last, ranks, features=whole_features
+        )
     if whole_features == features:
         # The module gathers its output itself.
         return Cut(kernel)
     if isinstance(compressor, Projection):
         assert vectors is not None
         partial = partial_projection(vectors, tp * features, features)
-        return Cut(partial, Join("add", error=error), last, ranks)
+        return Cut(partial, PieceJoin("add", error=error), last, ranks)
     if isinstance(compressor, Tile) and features:
         width = -(-features * ranks // compressor.tiles)
         if features % width:
-            return Cut(copy_values, Join("concatenate", -1, kernel, error), last, ranks)
+            return Cut(copy_values, PieceJoin("concatenate", -1, kernel, error), last, ranks)
         tiles = Tile(features // width, compressor.reduction)
         return Cut(
             make_kernel(tiles),
-            Join("concatenate", -1, error=error),
+            PieceJoin("concatenate", -1, error=error),
             last,
             ranks,
             error and CompressionError(tiles),
         )
     if not isinstance(compressor, Empty):
         kernel = copy_values
-    return Cut(kernel, Join("concatenate", -1, error=error), last, ranks, error)
+    return Cut(kernel, PieceJoin("concatenate", -1, error=error), last, ranks, error)
 
 
-def join_pieces(join: Join, layer: int, pieces: Sequence[Any]) -> np.ndarray:
+def join_pieces(join: PieceJoin, layer: int, pieces: Sequence[Any]) -> np.ndarray:
     """Return the array that one process would have had.
 
     Parameters
     ----------
-    join : Join
+    join : PieceJoin
         How.
     layer : int
         Which layer it is, for a kernel that is still to be applied.

@@ -76,7 +76,7 @@ export const HELLO: Hello = {
 };
 
 /** A run held in memory: a source whose every answer the test decides. */
-export class MemoryRun implements IRunSource {
+export class MemoryPanelRun implements IRunSource {
   constructor(public hello: Hello | null = structuredClone(HELLO)) {}
 
   readonly id = 'run-1';
