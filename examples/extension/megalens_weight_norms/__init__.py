@@ -1,4 +1,4 @@
-"""The norm of each weight after each step, as rows of a stream of its own."""
+"""The norm of each weight after each step, as rows of a stream of its own: an instrument of another package."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from megalens.tracer import Host, Instrument
+
+__all__ = ["WeightNorms"]
 
 STREAM = "weight_norms"
 
