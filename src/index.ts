@@ -10,9 +10,15 @@ import { widgetsPlugin } from './plugins/widgets';
 
 // What packages with views of their own need; the token has to be this one.
 export { IMegalensViewRegistry } from './tokens';
+export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
+export type { IPlace, IRecipe } from './charts';
 export type { IViewDescriptor, IViewInfo } from './protocol/view-info';
-export type { IRunSource } from './store/source';
-export type { IOtherHost, IOtherMounted, IViewModule, OtherOptions } from './views/other-views';
+export type { IRunSource, SourceChange } from './store/source';
+export type * from './views/other-views';
+export type { IMark, IMoved, Loaded } from './views/shared/content';
+export type { Control } from './views/shared/control';
+export type { IViewDefinition } from './views/shared/definition';
+export type { ITip } from './views/shared/tip';
 
 /** Every plugin of the extension. */
 export default [

@@ -86,7 +86,7 @@ export interface IMegalensViewRegistry {
    * @param load Loads its code when it is first shown.
    * @throws {ProtocolError} When its name is no name, or is taken.
    */
-  register(descriptor: IViewDescriptor, load: () => Promise<IViewModule>): IDisposable;
+  register<O extends object>(descriptor: IViewDescriptor, load: () => Promise<IViewModule<O>>): IDisposable;
   /** Do something for every view, those that are still to come too. What it returns is disposed of when the view goes. */
   follow(act: (info: IViewInfo) => IDisposable): void;
 }

@@ -3,7 +3,6 @@ export * from './decimate';
 export * from './group';
 export * from './group-moments';
 export * from './group-rows';
-export { inRanges } from '../protocol/ranges';
 export * from './interval';
 export * from './load-tables';
 export * from './moment-cache';

@@ -6,7 +6,7 @@ import { registerView, type IViewModule } from '../views/other-views';
 
 /** The views that there are, for whatever offers them. */
 export class ViewRegistry implements IMegalensViewRegistry {
-  register(descriptor: IViewDescriptor, load: () => Promise<IViewModule>): IDisposable {
+  register<O extends object>(descriptor: IViewDescriptor, load: () => Promise<IViewModule<O>>): IDisposable {
     const remove = registerView(descriptor, load);
     const offered = this._acts.map(act => act(descriptor));
     this._offered.set(descriptor, offered);

@@ -134,8 +134,8 @@ const READINGS: Readonly<Record<MomentStatisticName, IReading>> = {
   l2: { value: momentL2, error: l2Error, power: 2 },
   rms: { value: momentRms, error: rmsError, power: 2 },
   mean: { value: momentMean, error: meanError, power: 1 },
-  variance: { value: momentVariance, error: varianceError, power: 2 },
   std: { value: momentStd, error: stdError, power: 2 },
+  variance: { value: momentVariance, error: varianceError, power: 2 },
   skewness: { value: momentSkewness, error: skewnessError, power: 4 },
   kurtosis: { value: momentKurtosis, error: kurtosisError, power: 4 },
   excess_kurtosis: { value: momentExcessKurtosis, error: kurtosisError, power: 4 },
@@ -144,7 +144,7 @@ const READINGS: Readonly<Record<MomentStatisticName, IReading>> = {
   nonfinite: { value: momentNonFinite, error: exact, power: 0 }
 };
 
-/** Every statistic by name. */
+/** Every statistic by name, in the order in which they are offered. */
 export const MOMENT_STATISTICS = Object.keys(READINGS) as readonly MomentStatisticName[];
 
 /** Highest power of the deviations that a statistic needs: 0 is none, 1 the mean alone; with rounding also those of its bounds. */

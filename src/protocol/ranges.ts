@@ -86,6 +86,11 @@ export function parseLayers(text: string, existing: Iterable<number>, field = 'l
   return known.filter(layer => isInRanges(layer, ranges));
 }
 
+/** Whether a text names numbers: 'all', or ranges such as '1-4,7'. */
+export function isRangeText(text: string): boolean {
+  return isAll(text) || rangesIn(text) !== null;
+}
+
 function isAll(text: string): boolean {
   return /^[ \t]*all[ \t]*$/.test(text);
 }

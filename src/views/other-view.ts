@@ -1,28 +1,23 @@
-import { Signal, type ISignal } from '@lumino/signaling';
 import { viewTitle } from '../protocol/view-info';
-import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import { toCode } from './code';
 import { copyText, element } from './mount/dom';
 import { Menu } from './mount/menu';
-import type { IOtherMounted, IViewModule, OtherOptions } from './other-views';
+import { Mounted } from './mount/mounted';
+import type { IMountModule, IOtherMounted, OtherOptions } from './other-views';
 import { untranslated } from './shared/translate';
-import type { IView, IViewHost } from './view';
+import type { IViewHost } from './view';
 import { ViewError } from './shared/view-error';
 
 /** A view of another package as hosts hold any view: title and menu around what it draws, its options checked. */
-export class OtherView implements IView {
-  private constructor(
-    readonly node: HTMLElement,
-    private _options: Readonly<Required<ViewOptions>>,
-    private readonly _host: IViewHost
-  ) {
-    const t = _host.translate ?? untranslated;
+export class OtherView extends Mounted {
+  private constructor(node: HTMLElement, options: Readonly<Required<ViewOptions>>, host: IViewHost) {
+    super(node, options, host);
+    const { t } = this;
     const menu = new Menu(
       t('More'),
       () => [
-        { label: t('Copy as code'), run: () => copyText(toCode(this._options, _host.variable)) },
+        { label: t('Copy as code'), run: () => copyText(this.code()) },
         { label: t('Copy summary'), run: () => copyText(this.summary()) }
       ],
       () => undefined
@@ -34,7 +29,7 @@ export class OtherView implements IView {
         element(
           'div',
           { class: 'jp-MegalensToolbar' },
-          element('span', { class: 'jp-MegalensToolbar-name' }, viewTitle(_options, t)),
+          element('span', { class: 'jp-MegalensToolbar-name' }, viewTitle(options, t)),
           menu.node
         ),
         this._body
@@ -44,7 +39,7 @@ export class OtherView implements IView {
 
   /** Put a view of another package into an empty node. */
   static async mount(
-    module: IViewModule,
+    module: IMountModule,
     node: HTMLElement,
     source: IRunSource,
     options: Readonly<Required<ViewOptions>>,
@@ -62,25 +57,8 @@ export class OtherView implements IView {
     return view;
   }
 
-  get options(): Readonly<Required<ViewOptions>> {
-    return this._options;
-  }
-
-  get changed(): ISignal<IView, Readonly<Required<ViewOptions>>> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._disposed;
-  }
-
-  async update(changes: Partial<ViewOptions>): Promise<void> {
-    const before = JSON.stringify(this._options);
-    this._options = fullViewOptions({ ...this._options, ...changes });
-    if (JSON.stringify(this._options) !== before) {
-      this._drawn = Promise.resolve(this._mounted?.update(optionsOf(this._options)));
-      this._changed.emit(this._options);
-    }
+  protected async chosen(): Promise<void> {
+    this._drawn = Promise.resolve(this._mounted?.update(optionsOf(this.options)));
     await this._drawn;
   }
 
@@ -89,7 +67,7 @@ export class OtherView implements IView {
   }
 
   summary(): string {
-    return this._mounted?.summary?.() ?? viewTitle(this._options, this._host.translate);
+    return this._mounted?.summary?.() ?? viewTitle(this.options, this.t);
   }
 
   async toSVG(): Promise<string> {
@@ -103,20 +81,14 @@ export class OtherView implements IView {
     return svg.outerHTML;
   }
 
-  dispose(): void {
-    if (!this._disposed) {
-      this._disposed = true;
-      this._mounted?.dispose();
-      Signal.clearData(this);
-      this.node.replaceChildren();
-    }
+  protected end(): void {
+    this._mounted?.dispose();
+    this.node.replaceChildren();
   }
 
   private readonly _body = element('div', { class: 'jp-MegalensOtherView' });
-  private readonly _changed = new Signal<IView, Readonly<Required<ViewOptions>>>(this);
   private _mounted: IOtherMounted | null = null;
   private _drawn: Promise<void> = Promise.resolve();
-  private _disposed = false;
 }
 
 function optionsOf(options: Readonly<Required<ViewOptions>>): OtherOptions {

@@ -1,5 +1,6 @@
 import { addView, type IViewDescriptor } from '../protocol/view-info';
 import type { IRunSource } from '../store/source';
+import type { IViewDefinition } from './shared/definition';
 import type { Translate } from './shared/translate';
 
 /** Options of a view of another package, checked, with every default. */
@@ -25,8 +26,8 @@ export interface IOtherMounted {
   toSVG?(): Promise<string>;
 }
 
-/** The code of a view of another package. */
-export interface IViewModule {
+/** The code of a view that draws into a node by itself. */
+export interface IMountModule {
   /** Draw into an empty node. Rows are asked of the source; its `changed` tells of new ones. */
   mount(
     node: HTMLElement,
@@ -36,7 +37,17 @@ export interface IViewModule {
   ): IOtherMounted | Promise<IOtherMounted>;
 }
 
-const loads = new Map<string, () => Promise<IViewModule>>();
+/**
+ * The code of a view of another package: `view` as the views of this package have it, with the same charts, toolbar, tooltips and keys; or
+ * `mount`, which draws by itself.
+ */
+export type IViewModule<O extends object = OtherOptions> =
+  { readonly view: IViewDefinition<O> } | IMountModule;
+
+/** The code of any view. */
+export type ViewCode = { readonly view: IViewDefinition } | IMountModule;
+
+const loads = new Map<string, () => Promise<ViewCode>>();
 
 /**
  * Register a view of another package, whose code is loaded when it is first shown.
@@ -44,9 +55,13 @@ const loads = new Map<string, () => Promise<IViewModule>>();
  * @returns Takes it back; safe twice.
  * @throws {ProtocolError} When the name is no name, or is taken.
  */
-export function registerView(descriptor: IViewDescriptor, load: () => Promise<IViewModule>): () => void {
+export function registerView<O extends object>(
+  descriptor: IViewDescriptor,
+  load: () => Promise<IViewModule<O>>
+): () => void {
   const remove = addView(descriptor);
-  loads.set(descriptor.name, load);
+  // Its options are checked by the descriptor before the view has them.
+  loads.set(descriptor.name, load as () => Promise<ViewCode>);
   return () => {
     remove();
     if (loads.get(descriptor.name) === load) {
@@ -56,6 +71,6 @@ export function registerView(descriptor: IViewDescriptor, load: () => Promise<IV
 }
 
 /** How the code of a view of another package is loaded. */
-export function loadOther(name: string): (() => Promise<IViewModule>) | undefined {
+export function loadOther(name: string): (() => Promise<ViewCode>) | undefined {
   return loads.get(name);
 }

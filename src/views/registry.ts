@@ -2,8 +2,6 @@ import { viewInfo } from '../protocol/view-info';
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import type { IRunSource } from '../store/source';
-import { LOADERS } from './loaders.generated';
-import { loadOther } from './other-views';
 import type { IView, IViewHost } from './view';
 import { loadView } from './view-code';
 
@@ -26,7 +24,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
   const { view } = fullViewOptions(options);
   // What does not load now is told when the view needs it.
   const toldLater = (): undefined => undefined;
-  (loadOther(view) ?? LOADERS[view])().catch(toldLater);
+  loadView(view).catch(toldLater);
   // Vega keeps the page busy for a tenth of a second: the server had better be at work then.
   void source
     .then(open => preloadRows(view, open))
@@ -56,11 +54,10 @@ export async function mountView(
 ): Promise<IView> {
   const full = fullViewOptions(options);
   preloadRows(full.view, source).catch(() => undefined);
-  const other = loadOther(full.view);
-  if (other !== undefined) {
-    const [module, { OtherView }] = await Promise.all([other(), import('./other-view')]);
-    return OtherView.mount(module, node, source, full, host);
+  const [{ mount }, code] = await Promise.all([import('./mount'), loadView(full.view)]);
+  if ('view' in code) {
+    return mount(code.view, node, source, full, host);
   }
-  const [{ mount }, { view }] = await Promise.all([import('./mount'), loadView(full.view)]);
-  return mount(view, node, source, full, host);
+  const { OtherView } = await import('./other-view');
+  return OtherView.mount(code, node, source, full, host);
 }

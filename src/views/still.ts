@@ -8,6 +8,7 @@ import type { Create, ICompositionEnvironment, IViewPart } from './shared/defini
 import { originWords } from './shared/origin-words';
 import type { IStateActions } from './shared/states';
 import { untranslated, type Translate } from './shared/translate';
+import { ViewError } from './shared/view-error';
 import type { IViewEnvironment } from './shared/view-model';
 import type { IViewRuns } from './view';
 import { loadView } from './view-code';
@@ -53,7 +54,11 @@ export async function readView(
   signal: AbortSignal = new AbortController().signal
 ): Promise<readonly IStill[]> {
   const full = pictured(fullViewOptions(options));
-  const { view } = await loadView(full.view);
+  const code = await loadView(full.view);
+  if (!('view' in code)) {
+    throw new ViewError('This view has no picture without a page.');
+  }
+  const { view } = code;
   if ('create' in view) {
     return [await readPart(source, full, view.create, environment, signal)];
   }

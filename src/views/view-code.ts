@@ -1,9 +1,9 @@
 import type { ViewOptions } from '../protocol/views.generated';
 import { LOADERS } from './loaders.generated';
-import type { IViewDefinition } from './shared/definition';
+import { loadOther, type ViewCode } from './other-views';
 
-/** Load what a view is made of: its definition, which needs no page. */
-export async function loadView(name: ViewOptions['view']): Promise<{ view: IViewDefinition }> {
+/** Load the code of a view, of this package or of another one. */
+export async function loadView(name: ViewOptions['view']): Promise<ViewCode> {
   // Whoever knows a view by its name has options of that view: the cast says that the two go together.
-  return (await LOADERS[name]()) as { view: IViewDefinition };
+  return (await (loadOther(name) ?? LOADERS[name])()) as ViewCode;
 }

@@ -1,71 +1,82 @@
-import type { IRunSource, IViewModule, OtherOptions } from 'megalens';
+import { ViewModel, type IMark, type IPlace, type IRunSource, type ITip } from 'megalens';
+import type { Control, IViewDefinition, Loaded, SourceChange } from 'megalens';
 
-const [WIDTH, HEIGHT] = [640, 200];
-const SVG = 'http://www.w3.org/2000/svg';
+/** What the descriptor's schema lets through, with every default. */
+export interface INormsOptions {
+  contains: string;
+  relative: boolean;
+}
 
 /** Points of each line: [step, norm]. */
 export type Lines = ReadonlyMap<string, readonly (readonly [number, number])[]>;
 
-/** Read the norms of a run by the weight's name. Draws nothing, so that it runs anywhere. */
-export async function readNorms(source: IRunSource, { contains, relative }: OtherOptions): Promise<Lines> {
+/** Read the norms of a run by the weight's name. */
+export async function readNorms(source: IRunSource, options: INormsOptions): Promise<Lines> {
   const { columns, length } = await source.table('weight_norms');
   const lines = new Map<string, [number, number][]>();
   const first = new Map<string, number>();
   for (let row = 0; row < length; row++) {
     const [name, step, value] = ['name', 'step', 'value'].map(column => columns[column]?.[row]);
-    if (typeof name === 'string' && name.includes(String(contains))) {
+    if (typeof name === 'string' && name.includes(options.contains)) {
       first.set(name, first.get(name) ?? Number(value));
-      const norm = Number(value) / (relative === true ? (first.get(name) ?? 1) : 1);
+      const norm = Number(value) / (options.relative ? (first.get(name) ?? 1) : 1);
       lines.set(name, [...(lines.get(name) ?? []), [Number(step), norm]]);
     }
   }
   return lines;
 }
 
-/** Draw the lines, each with its name as tooltip. */
-export function drawNorms(lines: Lines): SVGSVGElement {
-  const points = [...lines.values()].flat().filter(point => point.every(Number.isFinite));
-  const scale = (axis: 0 | 1, size: number) => {
-    const values = points.map(point => point[axis]);
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    return (value: number) => ((value - low) / (high - low || 1)) * size;
-  };
-  const [x, y] = [scale(0, WIDTH), scale(1, HEIGHT)];
-  const svg = document.createElementNS(SVG, 'svg');
-  svg.setAttribute('viewBox', `0 0 ${WIDTH} ${HEIGHT}`);
-  for (const [weight, line] of lines) {
-    const path = document.createElementNS(SVG, 'polyline');
-    path.setAttribute('points', line.map(([step, norm]) => `${x(step)},${HEIGHT - y(norm)}`).join(' '));
-    path.setAttribute('fill', 'none');
-    path.setAttribute('stroke', 'currentColor');
-    const title = document.createElementNS(SVG, 'title');
-    title.textContent = weight;
-    path.append(title);
-    svg.append(path);
+/** Weight norms over steps: a picture that knows nothing of the page, as Megalens's own are. */
+class NormsView extends ViewModel<INormsOptions> {
+  readonly subject = 'Weight norms';
+
+  concerns(change: SourceChange): boolean {
+    return change.kind === 'rows' && change.stream === 'weight_norms';
   }
-  return svg;
+
+  async load(): Promise<Loaded> {
+    this._lines = await readNorms(this.source, this.options);
+    const steps = [...this._lines.values()].flat().map(([step]) => step);
+    if (steps.length === 0) {
+      const action = { label: 'Check again', run: () => this.actions.retry() };
+      return { state: { kind: 'empty', sentence: 'This run has no weight norms.', action } };
+    }
+    const [x0, x1] = [Math.min(...steps), Math.max(...steps)];
+    const rows = [...this._lines].flatMap(([name, line]) =>
+      line.map(([x, value]) => ({ x, value, name, panel: 0, kind: 'line' }))
+    );
+    const texts = { xTitle: 'step', xLabel: 'datum.label', yScale: 'linear' };
+    const params = { x0, x1, headers: { 0: this.options.relative ? 'relative norm' : 'norm' } };
+    return {
+      content: {
+        recipe: { template: 'scalars', texts, params, datasets: { rows }, height: 280 },
+        extent: { x: [x0, x1], y: [0, 1] },
+        title: `Weight norms, steps ${x0} to ${x1}`,
+        caption: [],
+        summary: `Norms of ${this._lines.size} weights: ${[...this._lines.keys()].join(', ')}.`
+      }
+    };
+  }
+
+  override controls(): Control[] {
+    const { relative: pressed } = this.options;
+    const change = (relative: boolean): void => this.choose({ relative });
+    const title = 'Divide each line by its first value';
+    return [{ kind: 'toggle', id: 'relative', text: 'Relative', title, pressed, change }];
+  }
+
+  override probe({ x }: IPlace): IMark {
+    return { facet: null, x: [Math.round(x), Math.round(x)], y: null };
+  }
+
+  override tipOf({ x: [at] }: IMark): ITip {
+    const lines = [...this._lines].flatMap(([name, line]) =>
+      line.filter(([step]) => step === at).map(([, value]) => ({ name, value: value.toPrecision(6) }))
+    );
+    return { heading: `step ${at}`, lines };
+  }
+
+  private _lines: Lines = new Map();
 }
 
-export const mount: IViewModule['mount'] = async (node, source, options) => {
-  let wanted = options;
-  let shown: Lines = new Map();
-  const draw = async (): Promise<void> => {
-    shown = await readNorms(source, wanted);
-    node.replaceChildren(shown.size === 0 ? 'This run has no weight norms.' : drawNorms(shown));
-  };
-  const onChange = (_: IRunSource, change: { kind: string; stream?: string }): void => {
-    if (change.kind === 'rows' && change.stream === 'weight_norms') {
-      void draw();
-    }
-  };
-  source.changed.connect(onChange);
-  await draw();
-  return {
-    update: async changed => {
-      wanted = changed;
-      await draw();
-    },
-    dispose: () => void source.changed.disconnect(onChange),
-    summary: () => `Norms of ${shown.size} weights: ${[...shown.keys()].join(', ')}.`
-  };
-};
+export const view: IViewDefinition<INormsOptions> = { create: (source, env) => new NormsView(source, env) };

@@ -45,6 +45,16 @@ export const ENABLE_COMMAND = 'jupyter server extension enable megalens.server';
 /** What updates this side. */
 export const UPDATE_COMMAND = 'pip install --upgrade megalens';
 
+/** One sentence, and the action beside it. */
+function notice(
+  tone: INotice['tone'],
+  sentence: string,
+  action: readonly [NoticeAction, string] | null,
+  more: Pick<INotice, 'detail' | 'code'> = {}
+): INotice {
+  return { tone, sentence, ...more, action: action && { id: action[0], label: action[1] } };
+}
+
 /** What stands above the runs: the server does not answer, refuses, or knows no run yet. Null when there are runs. */
 export function listNotice(
   state: ListState,
@@ -53,45 +63,43 @@ export function listNotice(
 ): INotice | null {
   switch (state.kind) {
     case 'loading':
-      return { tone: 'busy', sentence: trans.__('Looking for runs…'), action: null };
+      return notice('busy', trans.__('Looking for runs…'), null);
     case 'offline':
-      return {
-        tone: 'error',
-        sentence: trans.__(
+      return notice(
+        'error',
+        trans.__(
           'The Jupyter server does not answer. Training is not affected; this list comes back by itself.'
         ),
-        detail: state.message,
-        action: { id: 'retry', label: trans.__('Try again now') }
-      };
+        ['retry', trans.__('Try again now')],
+        { detail: state.message }
+      );
     case 'missing':
-      return {
-        tone: 'error',
-        sentence: trans.__(
+      return notice(
+        'error',
+        trans.__(
           'This Jupyter server runs without the Megalens server extension. Switch it on and start the server again.'
         ),
-        code: ENABLE_COMMAND,
-        action: { id: 'copy-enable', label: trans.__('Copy the command') }
-      };
+        ['copy-enable', trans.__('Copy the command')],
+        { code: ENABLE_COMMAND }
+      );
     case 'forbidden':
-      return {
-        tone: 'error',
-        sentence: trans.__(
-          'This session may not see runs. Its login may have expired; training is not affected.'
-        ),
-        detail: state.message,
-        action: { id: 'reload-page', label: trans.__('Reload the page to log in') }
-      };
+      return notice(
+        'error',
+        trans.__('This session may not see runs. Its login may have expired; training is not affected.'),
+        ['reload-page', trans.__('Reload the page to log in')],
+        { detail: state.message }
+      );
     case 'ready':
       return entries.length > 0
         ? null
-        : {
-            tone: 'plain',
-            sentence: trans.__(
+        : notice(
+            'plain',
+            trans.__(
               'No run yet. Put these two lines into a training script, the second around each optimizer step, and it appears here by itself.'
             ),
-            code: SNIPPET,
-            action: { id: 'copy-snippet', label: trans.__('Copy the two lines') }
-          };
+            ['copy-snippet', trans.__('Copy the two lines')],
+            { code: SNIPPET }
+          );
   }
 }
 
@@ -106,21 +114,17 @@ export function runNotice(
   const step = formatInteger(status?.step ?? 0);
   switch (connection.kind) {
     case 'connecting':
-      return {
-        tone: 'busy',
-        sentence: trans.__('Connecting to %1…', source.name),
-        action: { id: 'close-run', label: trans.__('Cancel') }
-      };
+      return notice('busy', trans.__('Connecting to %1…', source.name), ['close-run', trans.__('Cancel')]);
     case 'reconnecting':
-      return {
-        tone: 'warning',
-        sentence: trans.__(
+      return notice(
+        'warning',
+        trans.__(
           'The connection was lost. Connecting again (attempt %1); what was missed meanwhile will be there.',
           connection.attempt
         ),
-        detail: connection.message,
-        action: { id: 'close-run', label: trans.__('Stop trying') }
-      };
+        ['close-run', trans.__('Stop trying')],
+        { detail: connection.message }
+      );
     case 'closed':
       return closedNotice(connection.reason, connection.message, step, entry, trans);
     case 'recorded':
@@ -133,11 +137,10 @@ export function runNotice(
     return endedNotice(status.state, step, entry, trans);
   }
   if (hello === null || hello.model === null) {
-    return {
-      tone: 'busy',
-      sentence: trans.__('The hub is up and waits for a training process to join it.'),
-      action: { id: 'copy-snippet', label: trans.__('Copy the two lines for a script') }
-    };
+    return notice('busy', trans.__('The hub is up and waits for a training process to join it.'), [
+      'copy-snippet',
+      trans.__('Copy the two lines for a script')
+    ]);
   }
   const troubled = ranksNotice(open, trans);
   if (troubled !== null) {
@@ -147,37 +150,36 @@ export function runNotice(
     return pausedNotice(open, trans);
   }
   if (Object.keys(hello.config.flags).length === 0 && hello.statistics === undefined) {
-    return {
-      tone: 'plain',
-      sentence: trans.__('Connected, and nothing is traced yet. Tick a tensor below and apply.'),
-      action: { id: 'trace-first', label: trans.__('Tick the first one') }
-    };
+    return notice('plain', trans.__('Connected, and nothing is traced yet. Tick a tensor below and apply.'), [
+      'trace-first',
+      trans.__('Tick the first one')
+    ]);
   }
   // One that takes long is told like any other pause.
   if (status?.state === 'idle' && status.step === 0 && connection.kind === 'live') {
-    return {
-      tone: 'busy',
-      sentence: trans.__('The training has joined and takes its first step. Charts begin with it.'),
-      action: null
-    };
+    return notice(
+      'busy',
+      trans.__('The training has joined and takes its first step. Charts begin with it.'),
+      null
+    );
   }
   if (status?.state === 'idle') {
-    return {
-      tone: 'plain',
-      sentence: trans.__('Training pauses after step %1. Charts go on when the next step comes.', step),
-      action: { id: 'open-scalars', label: trans.__('Open the scalars so far') }
-    };
+    return notice(
+      'plain',
+      trans.__('Training pauses after step %1. Charts go on when the next step comes.', step),
+      ['open-scalars', trans.__('Open the scalars so far')]
+    );
   }
   if (connection.kind === 'stale') {
-    return {
-      tone: 'warning',
-      sentence: trans.__(
+    return notice(
+      'warning',
+      trans.__(
         'No new data for %1 s. What you see is from step %2.',
         formatInteger(Math.max(3, summary.staleFor() ?? 3)),
         step
       ),
-      action: { id: 'open-scalars', label: trans.__('Open the scalars so far') }
-    };
+      ['open-scalars', trans.__('Open the scalars so far')]
+    );
   }
   return null;
 }
@@ -198,13 +200,13 @@ function ranksNotice({ source }: Pick<IOpenRun, 'source'>, trans: TranslationBun
     more.length === 0
       ? ''
       : ` ${trans._n('So is %2 other.', 'So are %2 others.', more.length, formatInteger(more.length))}`;
-  return {
-    tone: 'warning',
-    sentence: `${name} ${rankText(first, trans)}.${others}`,
-    action: alone
-      ? { id: 'open-scalars', label: trans.__('Open the scalars so far') }
-      : { id: 'show-ranks', label: trans.__('Show every rank') }
-  };
+  return notice(
+    'warning',
+    `${name} ${rankText(first, trans)}.${others}`,
+    alone
+      ? ['open-scalars', trans.__('Open the scalars so far')]
+      : ['show-ranks', trans.__('Show every rank')]
+  );
 }
 
 /** Who made the training wait; the buttons under it let it go on. */
@@ -214,16 +216,13 @@ function pausedNotice(
 ): INotice {
   const who = authorText(control.author('mode'), trans);
   const step = formatInteger(source.status?.step ?? 0);
-  return {
-    tone: 'warning',
-    sentence:
-      who === ''
-        ? trans.__('Training was paused and waits after step %1.', step)
-        : trans.__('Training was paused %1 and waits after step %2.', who, step),
-    action: control.allows('pause')
-      ? null
-      : { id: 'open-scalars', label: trans.__('Open the scalars so far') }
-  };
+  return notice(
+    'warning',
+    who === ''
+      ? trans.__('Training was paused and waits after step %1.', step)
+      : trans.__('Training was paused %1 and waits after step %2.', who, step),
+    control.allows('pause') ? null : ['open-scalars', trans.__('Open the scalars so far')]
+  );
 }
 
 function closedNotice(
@@ -237,30 +236,26 @@ function closedNotice(
     case 'finished':
       return endedNotice('finished', step, entry, trans);
     case 'gone':
-      return {
-        tone: 'warning',
-        sentence: trans.__(
-          'The hub of this run is gone after step %1. Training itself may still go on.',
-          step
-        ),
-        detail: message,
-        action: recordingAction(entry, trans)
-      };
+      return notice(
+        'warning',
+        trans.__('The hub of this run is gone after step %1. Training itself may still go on.', step),
+        recordingAction(entry, trans),
+        { detail: message }
+      );
     case 'version':
-      return {
-        tone: 'error',
-        sentence: trans.__('This run speaks another version of the protocol, so it cannot be shown here.'),
-        detail: message,
-        code: UPDATE_COMMAND,
-        action: { id: 'copy-update', label: trans.__('Copy the update command') }
-      };
+      return notice(
+        'error',
+        trans.__('This run speaks another version of the protocol, so it cannot be shown here.'),
+        ['copy-update', trans.__('Copy the update command')],
+        { detail: message, code: UPDATE_COMMAND }
+      );
     case 'forbidden':
-      return {
-        tone: 'error',
-        sentence: trans.__('This session may not look at this run. Its login may have expired.'),
-        detail: message,
-        action: { id: 'reload-page', label: trans.__('Reload the page to log in') }
-      };
+      return notice(
+        'error',
+        trans.__('This session may not look at this run. Its login may have expired.'),
+        ['reload-page', trans.__('Reload the page to log in')],
+        { detail: message }
+      );
     case 'disposed':
       return null;
   }
@@ -274,27 +269,23 @@ function endedNotice(
 ): INotice {
   const recorded = entry !== null && entry.state !== 'live' && entry.folder !== null;
   return state === 'finished'
-    ? {
-        tone: 'plain',
-        sentence: trans.__('Training finished at step %1.', step),
-        action: recorded
-          ? recordingAction(entry, trans)
-          : { id: 'export-report', label: trans.__('Export a report') }
-      }
-    : {
-        tone: 'warning',
-        sentence: trans.__('The training process ended unexpectedly after step %1.', step),
-        action: recorded
-          ? recordingAction(entry, trans)
-          : { id: 'open-scalars', label: trans.__('Open the scalars so far') }
-      };
+    ? notice(
+        'plain',
+        trans.__('Training finished at step %1.', step),
+        recorded ? recordingAction(entry, trans) : ['export-report', trans.__('Export a report')]
+      )
+    : notice(
+        'warning',
+        trans.__('The training process ended unexpectedly after step %1.', step),
+        recorded ? recordingAction(entry, trans) : ['open-scalars', trans.__('Open the scalars so far')]
+      );
 }
 
-function recordingAction(entry: IRunEntry | null, trans: TranslationBundle): INotice['action'] {
+function recordingAction(entry: IRunEntry | null, trans: TranslationBundle): readonly [NoticeAction, string] {
   if (entry !== null && entry.state !== 'live') {
-    return { id: 'open-recording', label: trans.__('Open the recording') };
+    return ['open-recording', trans.__('Open the recording')];
   }
   return entry === null
-    ? { id: 'copy-record', label: trans.__('Copy the line that records the next run') }
-    : { id: 'reopen', label: trans.__('Connect again') };
+    ? ['copy-record', trans.__('Copy the line that records the next run')]
+    : ['reopen', trans.__('Connect again')];
 }

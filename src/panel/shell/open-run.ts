@@ -1,4 +1,5 @@
 import type { ISignal } from '@lumino/signaling';
+import { STREAMS } from '../../protocol/streams.generated';
 import type { IRunSource } from '../../store/source';
 import { ControlModel } from '../summary/control-model';
 import { PerturbModel } from '../perturb/perturb-model';
@@ -46,14 +47,15 @@ export function partsOf({ summary, trace, control, perturb, ranks, cost }: IOpen
   return [summary, trace, control, perturb, ranks, cost];
 }
 
-/** Whether a run has, or may soon have, rows of a stream. What is not known here is not ruled out. */
-export function hasRows(open: IOpenRun, stream: string): boolean {
+/** Whether a run has, or may soon have, rows of a stream. Those of other packages are declared by who sends them. */
+export function hasRows({ source, trace }: IOpenRun, stream: string): boolean {
+  const { hello, status } = source;
   switch (stream) {
     case 'tensors':
-      return open.trace.tracing;
+      return trace.tracing;
     case 'moments':
-      return open.source.hello?.statistics !== undefined;
+      return hello?.statistics !== undefined;
     default:
-      return true;
+      return Object.hasOwn({ ...STREAMS, ...hello?.streams, ...status?.streams }, stream);
   }
 }

@@ -53,11 +53,6 @@ export class PanelModel {
     return this._open;
   }
 
-  /** Why the chosen run could not be opened, or null. */
-  get openFault(): string | null {
-    return this._openFault;
-  }
-
   /** What stands under the list of runs. */
   get listNotice(): INotice | null {
     return listNotice(this.runs.state, this.runs.entries, this.trans);

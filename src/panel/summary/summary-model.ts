@@ -51,11 +51,6 @@ export class SummaryModel {
     return this._fault;
   }
 
-  /** Whether any scalar came. */
-  get hasScalars(): boolean {
-    return this._readings.size > 0;
-  }
-
   /** Seconds since the last frame, or null unless the source is stale. */
   staleFor(now = Date.now()): number | null {
     const { connection } = this.source;

@@ -3,6 +3,7 @@ import { mount } from '../mount';
 import { MountedComposition } from '../mount/mounted-composition';
 import { MountedView } from '../mount/mounted-view';
 import { readView } from '../still';
+import type { IViewDefinition } from '../shared/definition';
 import { loadView } from '../view-code';
 import { fullRun, PICTURED } from './pictured';
 
@@ -14,7 +15,7 @@ const WIDTH = 640;
 
 it.each(PICTURED)('%s has one recipe, mounted and still', async (_, options) => {
   const stills = await readView(fullRun(), options, { width: WIDTH });
-  const { view } = await loadView(options.view);
+  const { view } = (await loadView(options.view)) as { view: IViewDefinition };
   const node = document.createElement('div');
   document.body.append(node);
   const drawn =

@@ -1,7 +1,8 @@
 import { changeWords, scalarWords } from '../shared/change-words';
 import { toCode } from '../code';
 import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';
-import { isLayerText, layersIn, layerWords } from '../shared/layers';
+import { inRanges, isRangeText } from '../../protocol/ranges';
+import { layerWords } from '../shared/layers';
 import { untranslated } from '../shared/translate';
 
 const plain = (text: string): string => text.replace(/\u2009/g, ' ');
@@ -82,10 +83,10 @@ it('names layers in words', () => {
 });
 
 it('takes of a range text the layers that exist', () => {
-  expect(layersIn('all', [1, 2, 4])).toEqual([1, 2, 4]);
-  expect(layersIn('1-3,9', [1, 2, 4])).toEqual([1, 2]);
-  expect(layersIn('x', [1])).toEqual([]);
-  expect(['all', '1-4,7', '', '1-', 'x'].map(isLayerText)).toEqual([true, true, false, false, false]);
+  expect(inRanges('all', [1, 2, 4])).toEqual([1, 2, 4]);
+  expect(inRanges('1-3,9', [1, 2, 4])).toEqual([1, 2]);
+  expect(inRanges('x', [1])).toEqual([]);
+  expect(['all', '1-4,7', '', '1-', 'x'].map(isRangeText)).toEqual([true, true, false, false, false]);
 });
 
 it('reads a compressor with commas inside its values', () => {

@@ -17,12 +17,13 @@ import { errorWords, unmeasured } from './error-words';
 import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
 import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
-import { layersIn, layerWords } from '../shared/layers';
+import { inRanges } from '../../protocol/ranges';
+import { layerWords } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { hold } from '../shared/places';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
 import { readStep } from './read-step';
-import { emptyFlag, type IState, type IStateActions } from '../shared/states';
+import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
@@ -71,7 +72,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const { flag, phase, pass, rank, sample, head, scale, transform } = this.options;
     const known = await this.source.shapeOf(flag);
     this._shape = known;
-    const layers = layersIn(this.options.layers, known.layers);
+    const layers = inRanges(this.options.layers, known.layers);
     const part = this._part;
     const query: ITensorQuery = {
       flag,
@@ -256,14 +257,14 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   private _noValues(): IState {
-    return {
-      kind: 'empty',
-      sentence: this.t(
+    return emptyState(
+      this.t(
         'Only the shape and the counts of %1 were kept. Choose a compressor that keeps values.',
         this.subject
       ),
-      action: { label: this.t('Check again'), run: () => this.actions.retry() }
-    };
+      this.t('Check again'),
+      () => this.actions.retry()
+    );
   }
 
   private _noRow(layers: readonly number[], step: number): IState {

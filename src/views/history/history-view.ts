@@ -1,4 +1,4 @@
-import { layersIn } from '../shared/layers';
+import { inRanges } from '../../protocol/ranges';
 import type {
   HeatmapOptions,
   HistoryOptions,
@@ -30,7 +30,7 @@ export class HistoryView implements IComposition {
   async prepare(): Promise<void> {
     const { flag, layers: chosen } = this._env.options;
     const { layers } = await this._source.shapeOf(flag).catch(() => ({ layers: [] }));
-    this._first = layersIn(chosen, layers)[0] ?? layers[0] ?? 1;
+    this._first = inRanges(chosen, layers)[0] ?? layers[0] ?? 1;
   }
 
   layout(): readonly IViewPart[] {

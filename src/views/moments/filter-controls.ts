@@ -1,7 +1,7 @@
 import type { MomentFilter } from '../../protocol/views.generated';
 import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
-import { isLayerText } from '../shared/layers';
+import { isRangeText } from '../../protocol/ranges';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
@@ -51,7 +51,7 @@ function whichTensors({ options, names, choose }: IControlFacts, t: Translate): 
     label,
     value: where[id] ?? 'all',
     suggestions: ['all', ...known.slice(0, 100).map(String)],
-    valid: text => text === '' || isLayerText(text),
+    valid: text => text === '' || isRangeText(text),
     change: text => set({ [id]: text })
   });
   const word = (id: 'family' | 'kind' | 'stack', label: string, known: readonly string[]): Control[] => {

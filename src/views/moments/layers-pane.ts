@@ -22,11 +22,6 @@ const BARS = 0.8;
 
 /** Groups at one step over the layers, as lines or bars. */
 export class LayersPane extends MomentPane {
-  /** The step that is drawn; null where nothing is. */
-  get shownStep(): number | null {
-    return this._step;
-  }
-
   override pointedBy(mark: IMark): IPointed {
     return { step: this._step, layer: (mark.x[0] + mark.x[1]) / 2 };
   }

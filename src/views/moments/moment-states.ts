@@ -2,7 +2,7 @@ import { formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentStat } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
-import type { IState, IStateActions } from '../shared/states';
+import { emptyState, type IState, type IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 import { capital, STATS, statsWords, type MomentOptions } from './words';
 
@@ -122,27 +122,21 @@ export function nothingMatches(
 ): IState {
   const filtered = Object.keys(options.where ?? {}).length > 0 || options.pattern !== null;
   if (filtered) {
-    return {
-      kind: 'empty',
-      sentence: t('No tensor of this run matches the filter.'),
-      action: { label: t('Clear filter and pattern'), run: () => choose(cleared(options)) }
-    };
+    return emptyState(t('No tensor of this run matches the filter.'), t('Clear filter and pattern'), () =>
+      choose(cleared(options))
+    );
   }
   return options.steps === null
-    ? {
-        kind: 'empty',
-        sentence: t('There is nothing to draw for this choice.'),
-        action: { label: t('Check again'), run: () => actions.retry() }
-      }
-    : {
-        kind: 'empty',
-        sentence: t(
+    ? emptyState(t('There is nothing to draw for this choice.'), t('Check again'), () => actions.retry())
+    : emptyState(
+        t(
           'Nothing was logged in steps %1 to %2.',
           formatInteger(options.steps[0] ?? 0),
           formatInteger(options.steps[1] ?? 0)
         ),
-        action: { label: t('Show all steps'), run: () => choose({ steps: null }) }
-      };
+        t('Show all steps'),
+        () => choose({ steps: null })
+      );
 }
 
 /** Options without filter and pattern; a grouping that needs the pattern goes with it. */

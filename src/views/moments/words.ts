@@ -5,22 +5,7 @@ import type { Translate } from '../shared/translate';
 /** All options of the explorer. */
 export type MomentOptions = Required<MomentsOptions>;
 
-export { MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
-
-/** Statistics in the order of the picker. */
-export const STATISTICS: readonly MomentStatistic[] = [
-  'l2',
-  'rms',
-  'mean',
-  'std',
-  'variance',
-  'skewness',
-  'kurtosis',
-  'excess_kurtosis',
-  'min',
-  'max',
-  'nonfinite'
-];
+export { MOMENT_STATISTICS as STATISTICS, MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
 
 /** Name what was measured: `gradient`. */
 export function statWords(stat: MomentStat, t: Translate): string {

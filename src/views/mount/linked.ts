@@ -10,7 +10,7 @@ import type { IMark } from '../shared/content';
 import { element } from './dom';
 import { framesOf, markBox, putAt } from './place-mark';
 import type { Shell } from './shell';
-import type { IState } from '../shared/states';
+import { emptyState, type IState } from '../shared/states';
 import type { Control } from '../shared/control';
 import type { Translate } from '../shared/translate';
 
@@ -145,11 +145,11 @@ export class Linked implements IDisposable {
       return state;
     }
     const { first, last } = wordsOf(filter);
-    return {
-      kind: 'empty',
-      sentence: t('Nothing here lies in steps %1 to %2, which were chosen in another view.', first, last),
-      action: { label: t('Show all steps'), run: () => this._link?.choose(this, null) }
-    };
+    return emptyState(
+      t('Nothing here lies in steps %1 to %2, which were chosen in another view.', first, last),
+      t('Show all steps'),
+      () => this._link?.choose(this, null)
+    );
   }
 
   /** Put everything where its data are drawn now. */

@@ -1,14 +1,12 @@
-import { Signal, type ISignal } from '@lumino/signaling';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
-import { toCode } from '../code';
 import type { Control } from '../shared/control';
 import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
-import { untranslated, type Translate } from '../shared/translate';
 import { ViewError } from '../shared/view-error';
-import type { IView, IViewHost } from '../view';
+import type { IViewHost } from '../view';
 import { element } from './dom';
 import { Menu } from './menu';
+import { Mounted } from './mounted';
 import { MountedView } from './mounted-view';
 import { renderState } from './render-state';
 import { stackPNG, stackSVG } from './stack';
@@ -22,24 +20,23 @@ interface IMounted {
 }
 
 /** The part of a composition that touches the page: a toolbar, a second line that folds, and its parts below one another. */
-export class MountedComposition<O extends ViewOptions> implements IView<O> {
+export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   constructor(
-    readonly node: HTMLElement,
+    node: HTMLElement,
     private readonly _source: IRunSource,
     options: Required<O>,
-    private readonly _host: IViewHost,
+    host: IViewHost,
     compose: (source: IRunSource, env: ICompositionEnvironment<O>) => IComposition
   ) {
-    this._options = options;
-    this._t = _host.translate ?? untranslated;
-    const t = this._t;
+    super(node, options, host);
+    const { t } = this;
     const menu = new Menu(
       t('More actions'),
       () => {
         const zoomed = this._parts.find(({ part }) => part.key === this._whole.zoomed);
-        const actions = zoomed?.view.menu ?? { exportReport: _host.exportReport };
+        const actions = zoomed?.view.menu ?? { exportReport: host.exportReport };
         const arquero = this._whole.arquero?.bind(this._whole);
-        return viewMenu(this, `${_source.name}-${options.view}`, this._plain, { ...actions, arquero }, t);
+        return viewMenu(this, `${_source.name}-${options.view}`, this.plain, { ...actions, arquero }, t);
       },
       reason => this._fail(reason)
     );
@@ -59,30 +56,12 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
     void this._prepare();
   }
 
-  get options(): Readonly<Required<O>> {
-    return this._options;
-  }
-
-  get changed(): ISignal<this, Readonly<Required<O>>> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  async update(options: Partial<O>): Promise<void> {
-    const next = { ...this._options, ...options };
-    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
-      this._options = next;
-      this._changed.emit(next);
-      if (this._whole.prepare) {
-        await this._prepare();
-      } else {
-        this._layOut();
-      }
+  protected async chosen(): Promise<void> {
+    if (this._whole.prepare) {
+      await this._prepare();
+    } else {
+      this._layOut();
     }
-    await this.settled();
   }
 
   async settled(): Promise<void> {
@@ -92,11 +71,6 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
 
   summary(): string {
     return [...new Set(this._parts.map(({ view }) => view.summary()))].filter(Boolean).join(' ');
-  }
-
-  /** The Python call that makes this view. */
-  code(): string {
-    return toCode(this._plain, this._host.variable);
   }
 
   async toSVG(): Promise<string> {
@@ -113,22 +87,17 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
     return new Map(this._parts.map(({ part, view }) => [part.key, view]));
   }
 
-  dispose(): void {
-    if (this._isDisposed) {
-      return;
-    }
-    this._isDisposed = true;
+  protected end(): void {
     this._unmount();
     this._whole.dispose?.();
     this._root.remove();
-    Signal.clearData(this);
   }
 
   private _environment(): ICompositionEnvironment<O> {
-    const read = (): Readonly<Required<O>> => this._options;
+    const read = (): Readonly<Required<O>> => this.options;
     return {
-      t: this._t,
-      runs: this._host.runs ?? null,
+      t: this.t,
+      runs: this.host.runs ?? null,
       get options() {
         return read();
       },
@@ -143,7 +112,7 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
   private _prepare(): Promise<void> {
     this._preparing = (async () => {
       await this._whole.prepare?.();
-      if (!this._isDisposed) {
+      if (!this.isDisposed) {
         this._layOut();
       }
     })();
@@ -164,7 +133,7 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
   }
 
   private _mount(part: IViewPart, isAlone: boolean): IMounted {
-    const { frame, ...host } = this._host;
+    const { frame, ...host } = this.host;
     const node = element('div', { class: part.className });
     this._root.append(node);
     const view = new MountedView<ViewOptions>(
@@ -203,7 +172,7 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
   }
 
   private _arrange(): void {
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
     const { main, folded } = this._whole.controls(key => this._controls.get(key) ?? []);
@@ -222,28 +191,19 @@ export class MountedComposition<O extends ViewOptions> implements IView<O> {
 
   private _fail(reason: unknown): void {
     const dismiss = {
-      label: this._t('Dismiss'),
+      label: this.t('Dismiss'),
       run: () => renderState(this._failure, null, () => undefined)
     };
     const sentence = reason instanceof Error ? reason.message : String(reason);
     renderState(this._failure, { kind: 'error', sentence, action: dismiss }, () => undefined);
   }
 
-  /** The options as the union that all views share. */
-  private get _plain(): ViewOptions {
-    return this._options as O;
-  }
-
-  private _options: Required<O>;
   private _parts: readonly IMounted[] = [];
   private _preparing: Promise<void> = Promise.resolve();
-  private _isDisposed = false;
-  private readonly _t: Translate;
   private readonly _whole: IComposition;
   private readonly _root: HTMLElement;
   private readonly _toolbar: Toolbar;
   private readonly _folded: Toolbar;
   private readonly _controls = new Map<string, readonly Control[]>();
   private readonly _failure = element('div', { class: 'jp-MegalensBanner', hidden: '' });
-  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
 }

@@ -1,18 +1,15 @@
-import { Signal, type ISignal } from '@lumino/signaling';
 import { warmVega, watchTheme, type Chart, type ICaption, type IRecipe } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
-import { toCode } from '../code';
 import type { IContent } from '../shared/content';
 import type { Control } from '../shared/control';
-import type { Create } from '../shared/definition';
+import type { Create, IViewModel } from '../shared/definition';
 import { withOrigin } from '../shared/origin-words';
 import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
-import { untranslated, type Translate } from '../shared/translate';
 import { ViewError } from '../shared/view-error';
-import type { IViewEnvironment, ViewModel } from '../shared/view-model';
-import type { IView, IViewHost } from '../view';
+import type { IViewEnvironment } from '../shared/view-model';
+import type { IViewHost } from '../view';
 import { Cursor } from './cursor';
 import { copyText, saveText } from './dom';
 import { Drawing } from './drawing';
@@ -20,6 +17,7 @@ import { followHand } from './follow-hand';
 import { LinePaper } from './line-paper';
 import { Linked } from './linked';
 import { Menu } from './menu';
+import { Mounted } from './mounted';
 import { Pace } from './pace';
 import { Picture } from './picture';
 import { renderState } from './render-state';
@@ -43,30 +41,29 @@ export interface IMountedPart<O extends ViewOptions> {
  * The part of a view that touches the page, whichever view it is: loading at a bounded pace, the chart, states, keyboard, pointer, themes,
  * disposal. What is loaded and what a place of the picture means it asks the view's pure part, which in turn knows it as its environment.
  */
-export class MountedView<O extends ViewOptions> implements IView<O> {
+export class MountedView<O extends ViewOptions> extends Mounted<O> {
   /**
    * @param create Makes the pure part.
    * @param part Set where the view is one of several under one toolbar.
    */
   constructor(
-    readonly node: HTMLElement,
+    node: HTMLElement,
     private readonly _source: IRunSource,
     options: Required<O>,
-    private readonly _host: IViewHost,
+    host: IViewHost,
     create: Create<O>,
     private readonly _part: IMountedPart<O> | null = null
   ) {
-    this._t = _host.translate ?? untranslated;
-    this._options = options;
+    super(node, options, host);
     const menu = new Menu(
-      this._t('More actions'),
-      () => viewMenu(this, `${_source.name}-${options.view}`, this._plain, this.menu, this._t),
+      this.t('More actions'),
+      () => viewMenu(this, `${_source.name}-${options.view}`, this.plain, this.menu, this.t),
       reason => this._fail(reason)
     );
-    this._toolbar = new Toolbar(this._t('View settings'), menu.node);
+    this._toolbar = new Toolbar(this.t('View settings'), menu.node);
     this._toolbar.node.hidden = _part !== null;
-    this._shell = new Shell(this._toolbar.node, this._t);
-    this._picture = new Picture(this._shell, _host, {
+    this._shell = new Shell(this._toolbar.node, this.t);
+    this._picture = new Picture(this._shell, host, {
       zoomed: () => this.model.zoomed?.(),
       placed: () => this._place()
     });
@@ -76,39 +73,21 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
       copy: copyText,
       copyCode: () => copyText(this.code()),
       save: saveText,
-      openRecording: _host.openRecording
+      openRecording: host.openRecording
     };
     this.model = create(_source, this._environment());
     this._cursor = new Cursor(this._shell, mark => (this._content ? this.model.tipOf(mark) : null));
-    this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this._t);
+    this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this.t);
     node.append(this._shell.root);
     this._listen();
     this._pace.request(true);
   }
 
   /** What is shown, without the page. */
-  readonly model: ViewModel;
+  readonly model: IViewModel;
 
-  get options(): Readonly<Required<O>> {
-    return this._options;
-  }
-
-  get changed(): ISignal<this, Readonly<Required<O>>> {
-    return this._changed;
-  }
-
-  get isDisposed(): boolean {
-    return this._isDisposed;
-  }
-
-  async update(options: Partial<O>): Promise<void> {
-    const next = { ...this._options, ...options };
-    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
-      this._options = next;
-      this._changed.emit(next);
-      this.refresh(true);
-    }
-    await this.settled();
+  protected chosen(): void {
+    this.refresh(true);
   }
 
   settled(): Promise<void> {
@@ -130,16 +109,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     return chart.toPNG(content, content.printed?.());
   }
 
-  /** The Python call that makes this view. */
-  code(): string {
-    return toCode(this._plain, this._host.variable);
-  }
-
-  dispose(): void {
-    if (this._isDisposed) {
-      return;
-    }
-    this._isDisposed = true;
+  protected end(): void {
     this._abort?.abort();
     this._pace.dispose();
     this._ends.splice(0).forEach(end => end());
@@ -147,7 +117,6 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     this._picture.dispose();
     this._shell.root.remove();
     this._drawing.end();
-    Signal.clearData(this);
   }
 
   /** Read and draw again, now or with the next picture. */
@@ -169,7 +138,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     return {
       resetZoom: () => zoom?.reset(),
       chooseShown: chooses ? () => this._linked.chooseSpan([x0, x1]) : undefined,
-      exportReport: this._host.exportReport
+      exportReport: this.host.exportReport
     };
   }
 
@@ -183,7 +152,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     await this.settled();
     const { chart } = this._picture;
     if (!chart || !this._content?.recipe) {
-      throw new ViewError(this._t('There is no picture to export yet. %1', this.summary()));
+      throw new ViewError(this.t('There is no picture to export yet. %1', this.summary()));
     }
     return [chart, this._content];
   }
@@ -191,10 +160,10 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
   /** What the pure part knows of this page. Everything is asked for when it is needed: nothing of it is there from the beginning. */
   private _environment(): IViewEnvironment<O> {
     const picture = this._picture;
-    const read = (): Readonly<Required<O>> => this._options;
-    const paper = this._host.renderer === 'svg' ? null : new LinePaper();
+    const read = (): Readonly<Required<O>> => this.options;
+    const paper = this.host.renderer === 'svg' ? null : new LinePaper();
     return {
-      t: this._t,
+      t: this.t,
       actions: this._actions,
       isUtc: false,
       paper,
@@ -240,7 +209,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
       })
     );
     const { stage } = this._shell;
-    this._ends.push(watchSize(stage, this._host.frame, () => this.refresh(false)));
+    this._ends.push(watchSize(stage, this.host.frame, () => this.refresh(false)));
     followHand(
       {
         chart: () => this._picture.chart,
@@ -265,12 +234,12 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
       return;
     }
     // The options that this drawing is of: others may be chosen while it reads.
-    const options = this._options;
+    const options = this.options;
     this._abort = new AbortController();
     const { signal } = this._abort;
     const slow = setTimeout(() => {
       if (this._content === null) {
-        this._show(readingState(this._source.name, this._actions, this._t));
+        this._show(readingState(this._source.name, this._actions, this.t));
         // There is time now for what drawing needs; what fails is told when it draws.
         warmVega().catch(() => undefined);
       }
@@ -278,26 +247,26 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
     try {
       const loaded = await this.model.load(signal);
       // The view may have gone while the source answered; the page is not ours any more.
-      if (this._isDisposed) {
+      if (this.isDisposed) {
         return;
       }
       if ('content' in loaded) {
-        await this._draw(withOrigin(loaded.content, this._source.hello, this._t));
+        await this._draw(withOrigin(loaded.content, this._source.hello, this.t));
       } else {
         this._show(this._linked.emptied(loaded.state));
       }
     } catch (reason) {
-      this._fail(signal.aborted ? new ViewError(this._t('Reading was cancelled.')) : reason);
+      this._fail(signal.aborted ? new ViewError(this.t('Reading was cancelled.')) : reason);
     } finally {
       clearTimeout(slow);
     }
-    if (this._isDisposed) {
+    if (this.isDisposed) {
       return;
     }
     this._showControls([...this.model.controls(), ...this._linked.controls()]);
     renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
     // Otherwise the next run, which `update` asked for, draws the newer ones; who waits goes on waiting.
-    if (options === this._options) {
+    if (options === this.options) {
       this._drawing.drawn();
     }
   }
@@ -305,7 +274,7 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
   /** What is drawn now is not all: the rest is drawn when it has come, and `settled` waits for it. */
   private _follow(rest: Promise<unknown>): void {
     void this._drawing.until(rest).then(() => {
-      if (!this._isDisposed) {
+      if (!this.isDisposed) {
         this.refresh(false);
       }
     });
@@ -313,8 +282,8 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
 
   /** Say that something went wrong, with the way to try it again. */
   private _fail(reason: unknown): void {
-    if (!this._isDisposed) {
-      this._show(errorState(reason, this._actions, this._t));
+    if (!this.isDisposed) {
+      this._show(errorState(reason, this._actions, this.t));
     }
   }
 
@@ -328,13 +297,13 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
 
   /** Say what is waited for, while there is no picture. */
   private _waits(sentence: string): void {
-    if (!this._isDisposed && this._content === null) {
-      this._show({ ...readingState('', this._actions, this._t), sentence });
+    if (!this.isDisposed && this._content === null) {
+      this._show({ ...readingState('', this._actions, this.t), sentence });
     }
   }
 
   private _link(): IState | null {
-    return connectionState(this._source, this._actions, this._t);
+    return connectionState(this._source, this._actions, this.t);
   }
 
   /** Show a state instead of a picture. */
@@ -356,25 +325,17 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
   }
 
   private _place(): void {
-    if (!this._isDisposed) {
+    if (!this.isDisposed) {
       const { chart, zoom } = this._picture;
       this._cursor.place(chart, zoom);
       this._linked.place(this._content && chart, zoom);
     }
   }
 
-  /** The options as the union that all views share. */
-  private get _plain(): ViewOptions {
-    return this._options as O;
-  }
-
-  private _options: Required<O>;
   private _content: IContent | null = null;
   private _abort: AbortController | null = null;
   private readonly _drawing = new Drawing();
-  private _isDisposed = false;
   private readonly _pace = new Pace(() => this._refresh());
-  private readonly _t: Translate;
   private readonly _actions: IStateActions;
   private readonly _toolbar: Toolbar;
   private readonly _shell: Shell;
@@ -382,5 +343,4 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
   private readonly _linked: Linked;
   private readonly _picture: Picture;
   private readonly _ends: (() => void)[] = [];
-  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
 }

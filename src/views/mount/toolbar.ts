@@ -1,10 +1,16 @@
 import type { Control } from '../shared/control';
 import { element } from './dom';
 
-interface IMounted {
+type Of<K extends Control['kind']> = Extract<Control, { kind: K }>;
+
+/** A control's element, and how it takes what the control is now. */
+interface IMounted<K extends Control['kind'] = Control['kind']> {
   node: HTMLElement;
-  update: (control: Control) => void;
+  update: (control: Of<K>) => void;
 }
+
+/** Makes a control's element; `now` is the control as it was last updated. */
+type Mount<K extends Control['kind']> = (first: Of<K>, now: () => Of<K>) => IMounted<K>;
 
 let unique = 0;
 
@@ -12,209 +18,170 @@ function labelled(label: string, ...children: (Node | string)[]): HTMLElement {
   return element('label', { class: 'jp-MegalensControl' }, element('span', {}, label), ...children);
 }
 
-function mountName(): IMounted {
-  const node = element('span', { class: 'jp-MegalensToolbar-name' });
-  return {
-    node,
-    update: control => {
-      if (control.kind === 'name') {
-        node.textContent = control.text;
-        node.title = control.title ?? control.text;
+const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
+  name: () => {
+    const node = element('span', { class: 'jp-MegalensToolbar-name' });
+    return {
+      node,
+      update: ({ text, title }) => {
+        node.textContent = text;
+        node.title = title ?? text;
       }
-    }
-  };
-}
+    };
+  },
 
-function mountSelect(first: Control): IMounted {
-  const select = element('select', { class: 'jp-MegalensSelect' });
-  const node = labelled(first.kind === 'select' ? first.label : '', select);
-  let current = first;
-  let drawn = '';
-  select.addEventListener('change', () => current.kind === 'select' && current.change(select.value));
-  return {
-    node,
-    update: control => {
-      current = control;
-      if (control.kind !== 'select') {
-        return;
+  select: ({ label }, now) => {
+    const select = element('select', { class: 'jp-MegalensSelect' });
+    let drawn = '';
+    select.addEventListener('change', () => now().change(select.value));
+    return {
+      node: labelled(label, select),
+      update: control => {
+        const key = JSON.stringify(control.options);
+        if (key !== drawn) {
+          drawn = key;
+          select.replaceChildren(
+            ...control.options.map(({ value, text, disabled, title }) => {
+              const option = element('option', { value, ...(title ? { title } : {}) }, text);
+              option.disabled = disabled ?? false;
+              return option;
+            })
+          );
+        }
+        select.value = control.value;
       }
-      const key = JSON.stringify(control.options);
-      if (key !== drawn) {
-        drawn = key;
-        select.replaceChildren(
-          ...control.options.map(({ value, text, disabled, title }) => {
-            const option = element('option', { value, ...(title ? { title } : {}) }, text);
-            option.disabled = disabled ?? false;
-            return option;
-          })
-        );
-      }
-      select.value = control.value;
-    }
-  };
-}
+    };
+  },
 
-function mountText(first: Control): IMounted {
-  const list = element('datalist', { id: `jp-megalens-list-${(unique += 1)}` });
-  const input = element('input', {
-    class: 'jp-MegalensInput',
-    type: 'text',
-    size: '6',
-    list: list.id,
-    spellcheck: 'false'
-  });
-  const node = labelled(first.kind === 'text' ? first.label : '', input, list);
-  let current = first;
-  const take = (): void => {
-    const spaced = current.kind === 'text' && current.spaced === true;
-    const value = spaced ? input.value.trim() : input.value.replace(/\s/g, '');
-    const valid = current.kind === 'text' && current.valid(value);
-    input.setAttribute('aria-invalid', String(!valid));
-    if (valid && current.kind === 'text') {
-      current.change(value);
-    }
-  };
-  input.addEventListener('change', take);
-  // In a notebook's output Chromium holds its change event back until the focus goes elsewhere.
-  input.addEventListener('keydown', event => {
-    if (event.key === 'Enter') {
-      take();
-    }
-  });
-  return {
-    node,
-    update: control => {
-      current = control;
-      if (control.kind !== 'text') {
-        return;
+  text: ({ label }, now) => {
+    const list = element('datalist', { id: `jp-megalens-list-${(unique += 1)}` });
+    const input = element('input', {
+      class: 'jp-MegalensInput',
+      type: 'text',
+      size: '6',
+      list: list.id,
+      spellcheck: 'false'
+    });
+    const take = (): void => {
+      const { spaced, valid, change } = now();
+      const value = spaced ? input.value.trim() : input.value.replace(/\s/g, '');
+      input.setAttribute('aria-invalid', String(!valid(value)));
+      if (valid(value)) {
+        change(value);
       }
-      list.replaceChildren(...control.suggestions.map(value => element('option', { value })));
-      // What someone is typing stays.
-      if (document.activeElement !== input) {
-        input.value = control.value;
-        input.setAttribute('aria-invalid', 'false');
+    };
+    input.addEventListener('change', take);
+    // In a notebook's output Chromium holds its change event back until the focus goes elsewhere.
+    input.addEventListener('keydown', event => {
+      if (event.key === 'Enter') {
+        take();
       }
-    }
-  };
-}
-
-function mountNumber(first: Control): IMounted {
-  const input = element('input', { class: 'jp-MegalensInput jp-mod-number', type: 'number', step: '1' });
-  const node = labelled(first.kind === 'number' ? first.label : '', input);
-  let current = first;
-  input.addEventListener('change', () => {
-    if (current.kind === 'number' && input.value !== '') {
-      const value = Math.round(Math.min(current.most, Math.max(current.least, Number(input.value))));
-      input.value = String(value);
-      current.change(value);
-    }
-  });
-  return {
-    node,
-    update: control => {
-      current = control;
-      if (control.kind === 'number') {
-        input.min = String(control.least);
-        input.max = String(control.most);
+    });
+    return {
+      node: labelled(label, input, list),
+      update: ({ suggestions, value }) => {
+        list.replaceChildren(...suggestions.map(each => element('option', { value: each })));
+        // What someone is typing stays.
         if (document.activeElement !== input) {
-          input.value = String(control.value);
+          input.value = value;
+          input.setAttribute('aria-invalid', 'false');
         }
       }
-    }
-  };
-}
+    };
+  },
 
-function mountSteps(first: Control): IMounted {
-  const label = first.kind === 'steps' ? first.label : '';
-  const follow = element('button', { class: 'jp-MegalensButton jp-mod-follow', type: 'button' }, '▶');
-  const slider = element('input', {
-    class: 'jp-MegalensSlider',
-    type: 'range',
-    min: '0',
-    step: '1',
-    'aria-label': label
-  });
-  const text = element('output', { class: 'jp-MegalensSteps-text' });
-  const node = element('div', { class: 'jp-MegalensControl jp-MegalensSteps' }, follow, slider, text);
-  let current = first;
-  const choose = (index: number | null): void => {
-    if (current.kind === 'steps') {
-      current.change(index);
-    }
-  };
-  slider.addEventListener('input', () => choose(Number(slider.value)));
-  follow.addEventListener('click', () =>
-    choose(current.kind === 'steps' && current.following ? Number(slider.value) : null)
-  );
-  return {
-    node,
-    update: control => {
-      current = control;
-      if (control.kind !== 'steps') {
-        return;
+  number: ({ label }, now) => {
+    const input = element('input', { class: 'jp-MegalensInput jp-mod-number', type: 'number', step: '1' });
+    input.addEventListener('change', () => {
+      if (input.value !== '') {
+        const { least, most, change } = now();
+        const value = Math.round(Math.min(most, Math.max(least, Number(input.value))));
+        input.value = String(value);
+        change(value);
       }
-      slider.max = String(Math.max(0, control.count - 1));
-      slider.value = String(control.index);
-      slider.disabled = control.count < 2;
-      slider.setAttribute('aria-valuetext', control.text);
-      text.textContent = control.text;
-      follow.hidden = !control.canFollow;
-      follow.title = control.followLabel;
-      follow.setAttribute('aria-label', control.followLabel);
-      follow.setAttribute('aria-pressed', String(control.following));
-    }
-  };
-}
+    });
+    return {
+      node: labelled(label, input),
+      update: ({ least, most, value }) => {
+        input.min = String(least);
+        input.max = String(most);
+        if (document.activeElement !== input) {
+          input.value = String(value);
+        }
+      }
+    };
+  },
 
-function mountChip(first: Control): IMounted {
-  const text = element('span', {});
-  const node = element(
-    'button',
-    { class: 'jp-MegalensButton jp-mod-chip', type: 'button' },
-    text,
-    element('span', { 'aria-hidden': 'true' }, '✕')
-  );
-  let current = first;
-  node.addEventListener('click', () => current.kind === 'chip' && current.remove());
-  return {
-    node,
-    update: control => {
-      current = control;
-      if (control.kind === 'chip') {
+  steps: ({ label }, now) => {
+    const follow = element('button', { class: 'jp-MegalensButton jp-mod-follow', type: 'button' }, '▶');
+    const slider = element('input', {
+      class: 'jp-MegalensSlider',
+      type: 'range',
+      min: '0',
+      step: '1',
+      'aria-label': label
+    });
+    const text = element('output', { class: 'jp-MegalensSteps-text' });
+    slider.addEventListener('input', () => now().change(Number(slider.value)));
+    follow.addEventListener('click', () => now().change(now().following ? Number(slider.value) : null));
+    return {
+      node: element('div', { class: 'jp-MegalensControl jp-MegalensSteps' }, follow, slider, text),
+      update: control => {
+        slider.max = String(Math.max(0, control.count - 1));
+        slider.value = String(control.index);
+        slider.disabled = control.count < 2;
+        slider.setAttribute('aria-valuetext', control.text);
+        text.textContent = control.text;
+        follow.hidden = !control.canFollow;
+        follow.title = control.followLabel;
+        follow.setAttribute('aria-label', control.followLabel);
+        follow.setAttribute('aria-pressed', String(control.following));
+      }
+    };
+  },
+
+  chip: (_, now) => {
+    const text = element('span', {});
+    const cross = element('span', { 'aria-hidden': 'true' }, '✕');
+    const node = element('button', { class: 'jp-MegalensButton jp-mod-chip', type: 'button' }, text, cross);
+    node.addEventListener('click', () => now().remove());
+    return {
+      node,
+      update: control => {
         text.textContent = control.text;
         node.title = control.title;
         node.setAttribute('aria-label', `${control.text}. ${control.title}`);
       }
-    }
-  };
-}
+    };
+  },
 
-function mountToggle(first: Control): IMounted {
-  const node = element('button', { class: 'jp-MegalensButton jp-mod-toggle', type: 'button' });
+  toggle: (_, now) => {
+    const node = element('button', { class: 'jp-MegalensButton jp-mod-toggle', type: 'button' });
+    node.addEventListener('click', () => now().change(!now().pressed));
+    return {
+      node,
+      update: ({ text, title, pressed }) => {
+        node.textContent = text;
+        node.title = title;
+        node.setAttribute('aria-expanded', String(pressed));
+      }
+    };
+  }
+};
+
+/** Mount a control. One of its id stays of its kind. */
+function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
   let current = first;
-  node.addEventListener('click', () => current.kind === 'toggle' && current.change(!current.pressed));
+  const { node, update } = (MOUNTS[first.kind as K] as Mount<K>)(first, () => current);
+  node.dataset['control'] = first.id;
   return {
     node,
     update: control => {
       current = control;
-      if (control.kind === 'toggle') {
-        node.textContent = control.text;
-        node.title = control.title;
-        node.setAttribute('aria-expanded', String(control.pressed));
-      }
+      update(control);
     }
   };
 }
-
-const MOUNTS = {
-  name: mountName,
-  select: mountSelect,
-  text: mountText,
-  number: mountNumber,
-  steps: mountSteps,
-  chip: mountChip,
-  toggle: mountToggle
-};
 
 /** One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. */
 export class Toolbar {
@@ -233,13 +200,9 @@ export class Toolbar {
     const gone = new Set(this._mounted.keys());
     for (const control of controls) {
       gone.delete(control.id);
-      let mounted = this._mounted.get(control.id);
-      if (mounted === undefined) {
-        mounted = MOUNTS[control.kind](control);
-        mounted.node.dataset['control'] = control.id;
-        this._mounted.set(control.id, mounted);
-      }
-      mounted.update(control);
+      const line = this._mounted.get(control.id) ?? mounted(control);
+      this._mounted.set(control.id, line);
+      line.update(control);
     }
     for (const id of gone) {
       this._mounted.get(id)?.node.remove();

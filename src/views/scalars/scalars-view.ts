@@ -11,7 +11,7 @@ import { omissionWords } from '../shared/describe';
 import { hold, moveOf } from '../shared/places';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { closest, linesOf, rowsOf, type ILine } from './scalar-lines';
-import type { IState } from '../shared/states';
+import { emptyState, type IState } from '../shared/states';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
@@ -245,24 +245,20 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     const { t, options } = this;
     const { names } = options;
     if (columns.name.length === 0) {
-      return {
-        kind: 'empty',
-        sentence: t('No scalar has arrived yet: the training loop reports them with the tracer.'),
-        action: { label: t('Check again'), run: () => this.actions.retry() }
-      };
+      return emptyState(
+        t('No scalar has arrived yet: the training loop reports them with the tracer.'),
+        t('Check again'),
+        () => this.actions.retry()
+      );
     }
     const absent = names?.filter(name => !this._known.includes(name)) ?? [];
     return absent.length > 0
-      ? {
-          kind: 'empty',
-          sentence: t('This run has no scalar named %1.', absent.join(t(' or '))),
-          action: { label: t('Show the losses'), run: () => this.choose({ names: null, steps: null }) }
-        }
-      : {
-          kind: 'empty',
-          sentence: t('No scalar falls into these steps.'),
-          action: { label: t('Show all steps'), run: () => this.choose({ steps: null }) }
-        };
+      ? emptyState(t('This run has no scalar named %1.', absent.join(t(' or '))), t('Show the losses'), () =>
+          this.choose({ names: null, steps: null })
+        )
+      : emptyState(t('No scalar falls into these steps.'), t('Show all steps'), () =>
+          this.choose({ steps: null })
+        );
   }
 
   private _nearest(x: number): number | null {

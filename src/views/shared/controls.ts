@@ -1,7 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { Hello, Phase } from '../../protocol/messages.generated';
 import type { ConnectionState } from '../../store/source';
-import { isLayerText } from './layers';
+import { isRangeText } from '../../protocol/ranges';
 import type { Control } from './control';
 import { selectControl } from './select-control';
 import type { Translate } from './translate';
@@ -60,7 +60,7 @@ export function layersControl(
     label: t('Layers'),
     value: layers,
     suggestions: ['all', ...known.slice(0, 100).map(String)],
-    valid: isLayerText,
+    valid: isRangeText,
     change
   };
 }

@@ -5,22 +5,25 @@ import type { Control } from './control';
 import type { Translate } from './translate';
 import type { IViewEnvironment, ViewModel } from './view-model';
 
+/** What hosts ask of the picture of a view, whatever its options are. */
+export type IViewModel = Pick<ViewModel, keyof ViewModel>;
+
 /** Makes a picture of a run. */
-export type Create<O extends ViewOptions = ViewOptions> = (
+export type Create<O extends object = ViewOptions> = (
   source: IRunSource,
   env: IViewEnvironment<O>
-) => ViewModel;
+) => IViewModel;
 
 /**
  * What the folder of a view gives, as `view` of its `index.ts`: how its picture is made, or how it is composed of several. None of it
  * touches the page: `mount/` shows it there, `still.ts` reads it without.
  */
-export type IViewDefinition<O extends ViewOptions = ViewOptions> =
+export type IViewDefinition<O extends object = ViewOptions> =
   | { readonly create: Create<O> }
   | { readonly compose: (source: IRunSource, env: ICompositionEnvironment<O>) => IComposition };
 
 /** What a composition knows of where it is shown. */
-export interface ICompositionEnvironment<O extends ViewOptions = ViewOptions> {
+export interface ICompositionEnvironment<O extends object = ViewOptions> {
   readonly t: Translate;
   /** All options of the whole, as they are now. */
   readonly options: Readonly<Required<O>>;
@@ -45,7 +48,7 @@ export interface IViewPart {
   readonly options: Required<ViewOptions>;
   /** Whether it is left out of exported pictures, being none. */
   readonly unpictured?: boolean;
-  create(source: IRunSource, env: IViewEnvironment): ViewModel;
+  create(source: IRunSource, env: IViewEnvironment): IViewModel;
 }
 
 /** Several pictures of a run under one toolbar, without the page around them. */

@@ -1,10 +1,3 @@
-export { inRanges as layersIn } from '../../aggregate';
-
-/** Whether a text is 'all' or ranges such as '1-4,7'. */
-export function isLayerText(text: string): boolean {
-  return /^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$/.test(text);
-}
-
 /** Name layers in words: `layer 3`, `layers 1 to 4`, `layers 1, 2 and 7`. */
 export function layerWords(layers: readonly number[]): string {
   return layers.length === 1 ? `layer ${listWords(layers)}` : `layers ${listWords(layers)}`;

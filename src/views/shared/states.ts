@@ -20,6 +20,11 @@ export interface IState {
   code?: string;
 }
 
+/** Say why there is nothing to draw, and what to do about it. */
+export function emptyState(sentence: string, label: string, run: () => void | Promise<void>): IState {
+  return { kind: 'empty', sentence, action: { label, run } };
+}
+
 /** What the actions of states do. */
 export interface IStateActions {
   retry(): void;
@@ -162,17 +167,10 @@ export async function emptyFlag(
     ...(setting ?? { compressor: { name: compressor.name }, phases: [phase] }),
     ...(pass === 'backward' ? { passes: ['forward', 'backward'] } : {})
   };
-  return {
-    kind: 'empty',
-    sentence: t('%1 is not traced.', title),
-    action: {
-      label: t('Trace it'),
-      run: async () => {
-        await source.configure({ flags: { [flag]: start } });
-        actions.retry();
-      }
-    }
-  };
+  return emptyState(t('%1 is not traced.', title), t('Trace it'), async () => {
+    await source.configure({ flags: { [flag]: start } });
+    actions.retry();
+  });
 }
 
 /** Say which flags there are where one is named that is none. */

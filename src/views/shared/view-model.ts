@@ -24,7 +24,7 @@ export interface ILinePaper {
  * What a view knows of where it is shown: the mounted part of a page, or a still picture without any page. Everything that needs a
  * page is behind it.
  */
-export interface IViewEnvironment<O extends ViewOptions = ViewOptions> {
+export interface IViewEnvironment<O extends object = ViewOptions> {
   readonly t: Translate;
   /** All options, as they are now. */
   readonly options: Readonly<Required<O>>;
@@ -60,7 +60,7 @@ export interface IViewEnvironment<O extends ViewOptions = ViewOptions> {
  * One picture of a run without the page around it: what it reads, draws, says and answers. It runs in the page, in Node and in a bare
  * JavaScript engine alike. Unless a view says otherwise there is nothing to set and nothing to point at.
  */
-export abstract class ViewModel<O extends ViewOptions = ViewOptions> {
+export abstract class ViewModel<O extends object = ViewOptions> {
   constructor(
     protected readonly source: IRunSource,
     protected readonly env: IViewEnvironment<O>

@@ -1,10 +1,10 @@
-import type { layoutOf, Statistic } from '../../aggregate';
+import { STATISTICS, type layoutOf, type Statistic } from '../../aggregate';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { Control } from '../shared/control';
-import { isLayerText } from '../shared/layers';
+import { isRangeText } from '../../protocol/ranges';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
-import { STATISTIC_NAMES, statisticWords } from './trend-words';
+import { statisticWords } from './trend-words';
 
 /** The picker of a statistic. */
 export function statisticControl(
@@ -12,7 +12,7 @@ export function statisticControl(
   change: (statistic: Statistic) => void,
   t: Translate
 ): Control {
-  const choices = STATISTIC_NAMES.map(value => ({ value, text: statisticWords(value, t) }));
+  const choices = STATISTICS.map(value => ({ value, text: statisticWords(value, t) }));
   return selectControl('statistic', t('Statistic'), statistic, choices, change);
 }
 
@@ -36,7 +36,7 @@ export function selectionControls(
       label: t('Positions'),
       value: positions,
       suggestions: ['all', '0', ...(layout.length > 1 ? [String(layout.length - 1)] : [])],
-      valid: isLayerText,
+      valid: isRangeText,
       change: value => change({ positions: value })
     });
   }

@@ -9,11 +9,12 @@ import { changeWords } from '../shared/change-words';
 import { flagControl, layersControl, partControl, phaseControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { LayerLines } from './layer-lines';
-import { layerWords, layersIn } from '../shared/layers';
+import { inRanges } from '../../protocol/ranges';
+import { layerWords } from '../shared/layers';
 import { hold, moveOf } from '../shared/places';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { passControl, rankControl, rankWords } from '../shared/place-words';
-import { emptyFlag, type IState, type IStateActions } from '../shared/states';
+import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { ITip } from '../shared/tip';
@@ -46,7 +47,7 @@ export class TrendView extends ViewModel<TrendOptions> {
     const steps = this.env.within(this.options.steps);
     const known = await this.source.shapeOf(flag);
     this._shape = known;
-    const layers = layersIn(this.options.layers, known.layers);
+    const layers = inRanges(this.options.layers, known.layers);
     if (layers.length === 0 && known.layers.length > 0) {
       return { state: this._noLayer() };
     }
@@ -207,41 +208,37 @@ export class TrendView extends ViewModel<TrendOptions> {
   private _beyond(row: ITensorRow | undefined): IState | null {
     const layout = row && layoutOf(row, this._selection.axes);
     const all = Array.from({ length: layout?.length ?? 0 }, (_, at) => at);
-    if (!layout?.hasPositions || layersIn(this.options.positions, all).length > 0) {
+    if (!layout?.hasPositions || inRanges(this.options.positions, all).length > 0) {
       return null;
     }
-    return {
-      kind: 'empty',
-      sentence: this.t(
-        'There is no position %1; they go from 0 to %2.',
-        this.options.positions,
-        layout.length - 1
-      ),
-      action: { label: this.t('Take all positions'), run: () => this.choose({ positions: 'all' }) }
-    };
+    return emptyState(
+      this.t('There is no position %1; they go from 0 to %2.', this.options.positions, layout.length - 1),
+      this.t('Take all positions'),
+      () => this.choose({ positions: 'all' })
+    );
   }
 
   private _noStep([first, last]: readonly [number, number], traced: readonly number[]): IState {
-    return {
-      kind: 'empty',
-      sentence: this.t(
+    return emptyState(
+      this.t(
         'Nothing was traced of steps %1 to %2: there are rows at steps %3 to %4.',
         formatInteger(first),
         formatInteger(last),
         formatInteger(traced[0] ?? 0),
         formatInteger(traced[traced.length - 1] ?? 0)
       ),
-      action: { label: this.t('Check again'), run: () => this.actions.retry() }
-    };
+      this.t('Check again'),
+      () => this.actions.retry()
+    );
   }
 
   private _noLayer(): IState {
     const known = layerWords(this._shape.layers);
-    return {
-      kind: 'empty',
-      sentence: this.t('Layers %1 are not traced; there are rows of %2.', this.options.layers, known),
-      action: { label: this.t('Show all layers'), run: () => this.choose({ layers: 'all' }) }
-    };
+    return emptyState(
+      this.t('Layers %1 are not traced; there are rows of %2.', this.options.layers, known),
+      this.t('Show all layers'),
+      () => this.choose({ layers: 'all' })
+    );
   }
 
   protected markOf(step: number, layer: number | null): IMark {

@@ -1,13 +1,11 @@
 import type { ISelection, Statistic } from '../../aggregate';
-import { inRanges, isSelective, layoutOf } from '../../aggregate';
+import { isSelective, layoutOf } from '../../aggregate';
 import { formatInteger } from '../../charts';
+import { inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
 import type { ITensorRow } from '../../store/source';
 import { listWords } from '../shared/layers';
 import type { Translate } from '../shared/translate';
-
-/** Every statistic in the order of the picker. */
-export const STATISTIC_NAMES = ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'] as const;
 
 /** Name a statistic in words. */
 export function statisticWords(statistic: Statistic, t: Translate): string {

@@ -1,0 +1,72 @@
+import { Signal, type ISignal } from '@lumino/signaling';
+import { fullViewOptions } from '../../protocol/view-options';
+import type { ViewOptions } from '../../protocol/views.generated';
+import { toCode } from '../code';
+import { untranslated, type Translate } from '../shared/translate';
+import type { IView, IViewHost } from '../view';
+
+/** What every mounted view has, whatever draws it: options that can be changed, their code, and an end. */
+export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IView<O> {
+  constructor(
+    readonly node: HTMLElement,
+    private _options: Readonly<Required<O>>,
+    protected readonly host: IViewHost
+  ) {
+    this.t = host.translate ?? untranslated;
+  }
+
+  get options(): Readonly<Required<O>> {
+    return this._options;
+  }
+
+  get changed(): ISignal<this, Readonly<Required<O>>> {
+    return this._changed;
+  }
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  async update(options: Partial<O>): Promise<void> {
+    const next = { ...this._options, ...options };
+    if (!this._isDisposed && JSON.stringify(next) !== JSON.stringify(this._options)) {
+      fullViewOptions(next);
+      this._options = next;
+      this._changed.emit(next);
+      await this.chosen();
+    }
+    await this.settled();
+  }
+
+  /** The Python call that makes this view. */
+  code(): string {
+    return toCode(this.plain, this.host.variable);
+  }
+
+  dispose(): void {
+    if (!this._isDisposed) {
+      this._isDisposed = true;
+      this.end();
+      Signal.clearData(this);
+    }
+  }
+
+  abstract settled(): Promise<void>;
+  abstract summary(): string;
+  abstract toSVG(): Promise<string>;
+
+  /** Draw what the options are now. */
+  protected abstract chosen(): void | Promise<void>;
+
+  /** Let go of everything. */
+  protected abstract end(): void;
+
+  /** The options as the union that all views share. */
+  protected get plain(): ViewOptions {
+    return this._options as O;
+  }
+
+  protected readonly t: Translate;
+  private _isDisposed = false;
+  private readonly _changed = new Signal<this, Readonly<Required<O>>>(this);
+}
