@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, IO
+from typing import IO, Any
 
 __all__ = ["MOST_BYTES", "FrameError", "main", "pack_frame", "read_frame"]
 
