@@ -1,6 +1,11 @@
 """Puts this folder on the import path, so that the tests of every room can use its helpers."""
 
+import sys
+
 import hypothesis
+
+# jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 # How long one example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("megalens", deadline=None)

@@ -146,3 +146,13 @@ def test_importing_megalens_pulls_in_no_heavy_package() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"
+
+
+def test_what_no_right_message_needs_is_loaded_with_the_first_wrong_one() -> None:
+    code = (
+        "import sys, megalens.client, megalens.protocol as p; "
+        "p.check_message({'type': 'goodbye', 'reason': 'finished'}); p.check_view_options({'view': 'scalars'}); "
+        "print('jsonschema' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert out.stdout.strip() == "False"

@@ -76,7 +76,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
-    # jsonschema loads a grammar of addresses for a check that no message needs, which takes more than a second; the hub goes without.
+    # jsonschema comes with the first wrong message and loads a grammar of addresses, which no message needs, for more than a second
+    # in which a hub would serve nobody; the hub goes without.
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
     from .allocator import keep_freed_memory
     from .options import HubOptions

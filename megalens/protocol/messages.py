@@ -6,15 +6,16 @@ import json
 from collections.abc import Callable, Collection
 from functools import cache
 from math import isfinite
-from typing import Any, NoReturn
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .contract import contract_json
 from .errors import ProtocolError
 from .messages_generated import Message
 from .quick_check import quick_check
+from .validator import full_validator
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 __all__ = [
     "MESSAGE_TYPES",
@@ -111,7 +112,7 @@ def check_message(message: Any) -> None:
         # A full validator takes a hundred times as long, and is needed for its sentence only.
         if _quick(kind)(message):
             return
-        error = next(_validator(kind).iter_errors(message), None)
+        error = next(full_validator(_DEFINITIONS[kind], _SCHEMA).iter_errors(message), None)
     except RecursionError as problem:
         raise ProtocolError("bad-message", "A message is nested too deeply.") from problem
     if error is not None:
@@ -121,11 +122,6 @@ def check_message(message: Any) -> None:
 @cache
 def _quick(kind: str) -> Callable[[Any], bool]:
     return quick_check({"$ref": f"#/$defs/{_DEFINITIONS[kind]}"}, _SCHEMA["$defs"])
-
-
-@cache
-def _validator(kind: str) -> Draft202012Validator:
-    return Draft202012Validator({"$ref": f"#/$defs/{_DEFINITIONS[kind]}", "$defs": _SCHEMA["$defs"]})
 
 
 def check_definition(name: str, value: Any, field: str) -> None:
@@ -145,10 +141,9 @@ def check_definition(name: str, value: Any, field: str) -> None:
     ProtocolError
         ``bad-parameter``, with the dotted field.
     """
-    schema = {"$ref": f"#/$defs/{name}"}
-    if quick_check(schema, _SCHEMA["$defs"])(value):
+    if quick_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])(value):
         return
-    error = next(Draft202012Validator({**schema, "$defs": _SCHEMA["$defs"]}).iter_errors(value), None)
+    error = next(full_validator(name, _SCHEMA).iter_errors(value), None)
     if error is not None:
         where = ".".join([field, *map(str, error.absolute_path)])[:300]
         raise ProtocolError(

@@ -68,7 +68,10 @@ class _Compiler:
     def compile(self, schema: Any) -> _Check:
         if schema is True:
             return lambda value: True
-        if not isinstance(schema, Mapping) or set(schema) - _WORDS - _REMARKS:
+        if not isinstance(schema, Mapping):
+            return lambda value: False
+        # Words of our own (x-view) say nothing of which values fit.
+        if any(not word.startswith("x-") for word in set(schema) - _WORDS - _REMARKS):
             return lambda value: False
         checks = list(self._checks(schema))
         if len(checks) == 1:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from keyword import iskeyword
-from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from .contract import contract_json
 from .errors import ProtocolError
+from .quick_check import quick_check
+from .validator import full_validator
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 __all__ = [
     "VIEW_NAMES",
@@ -90,7 +92,10 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
             got=_short(view),
         )
     filled = {"view": view, **view_defaults(view), **options}
-    for error in sorted(_validator(view).iter_errors(filled), key=lambda e: list(map(str, e.absolute_path))):
+    if _quick(view)(filled):
+        return filled
+    errors = full_validator(_DEFINITIONS[view], _SCHEMA).iter_errors(filled)
+    for error in sorted(errors, key=lambda e: list(map(str, e.absolute_path))):
         raise _explain(error, view, filled, prefix)
     return filled
 
@@ -101,8 +106,8 @@ def _properties(view: str) -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _validator(view: str) -> Draft202012Validator:
-    return Draft202012Validator({"$ref": f"#/$defs/{_DEFINITIONS[view]}", "$defs": _SCHEMA["$defs"]})
+def _quick(view: str) -> Callable[[Any], bool]:
+    return quick_check({"$ref": f"#/$defs/{_DEFINITIONS[view]}"}, _SCHEMA["$defs"])
 
 
 def _explain(error: ValidationError, view: str, options: Mapping[str, Any], prefix: str) -> ProtocolError:

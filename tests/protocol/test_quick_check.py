@@ -6,6 +6,7 @@ import pytest
 from fuzzing import golden_messages, mutated_message
 from jsonschema import Draft202012Validator
 
+from megalens.protocol import VIEW_NAMES, view_defaults
 from megalens.protocol.contract import contract_json
 from megalens.protocol.quick_check import quick_check
 
@@ -48,7 +49,24 @@ def test_what_it_takes_the_full_validator_takes():
         ({"type": "object", "additionalProperties": False}, {"a": 1}),
         ({"enum": ["a"]}, "b"),
         ({"oneOf": [{}]}, 1),
+        ({"x-view": {}, "type": "integer"}, "1"),
     ],
 )
 def test_what_is_wrong_or_not_understood_is_left_to_the_full_validator(schema, value):
     assert not quick_check(schema, {})(value)
+
+
+def test_options_of_views_pass_or_the_full_validator_says_what_is_wrong():
+    views = contract_json("views.schema.json")
+    for view in VIEW_NAMES:
+        schema = {"$ref": f"#/$defs/{view.title()}"}
+        check = quick_check(schema, views["$defs"])
+        full = Draft202012Validator({**schema, "$defs": views["$defs"]})
+        options = {"view": view, **view_defaults(view), "flag": "MLP1_mat_mul"}
+        if view in ("scalars", "moments"):
+            del options["flag"]
+        assert check(options)
+        for name in options:
+            for wrong in (True, -1, 1.5, "what", [None], {"which": 1}):
+                other = {**options, name: wrong}
+                assert not check(other) or full.is_valid(other), other
