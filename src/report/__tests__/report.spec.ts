@@ -4,7 +4,7 @@ import { zlibSync } from 'fflate';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IPageData } from '../held';
 import { readPageRun } from '../page-data';
-import { buildReport, MOST_BYTES, type IReportRequest } from '../report';
+import { buildReport, MOST_BYTES, type IReportJob } from '../report';
 import { detailOf, fakeReader, rowOf } from './fake-reader';
 
 // The first test also loads Vega.
@@ -24,9 +24,9 @@ const STEP_BYTES = 4 * POSITIONS * TILES * 0.66;
 const HEATMAP: ViewOptions = { view: 'heatmap', flag: FLAG, layers: '1', step: 11 };
 
 /** Make a report in which about so many steps have room beside the script. */
-async function made(steps: number, more: Partial<IReportRequest> = {}): Promise<string> {
+async function made(steps: number, more: Partial<IReportJob> = {}): Promise<string> {
   const script = ' '.repeat(Math.max(0, MOST_BYTES - 300_000 - Math.round((steps + 0.5) * STEP_BYTES)));
-  const request: IReportRequest = {
+  const request: IReportJob = {
     run: 'r1',
     views: [HEATMAP],
     title: null,

@@ -89,7 +89,7 @@ it('names the flags that there are where one is named that is none, and not all 
   expect(await said('trend', 'x'.repeat(9000))).toMatch(
     /^This run has no flag 'x{100}'\. It has F0, .*, F23, and 2976 more\.$/
   );
-  run.hello = { ...run.hello, flags: [] } as never;
+  run.hello = { ...(run.hello as object | null), flags: [] } as never;
   expect(await said('trend', 'X')).toBe("This run has no flag 'X'.");
 });
 
