@@ -1,46 +1,16 @@
 /** @jest-environment node */
 
-import { fullViewOptions } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { ITip } from '../shared/tip';
-import { untranslated } from '../shared/translate';
-import type { IViewEnvironment, ViewModel } from '../shared/view-model';
-import { loadView } from '../view-code';
+import { loadModel } from './model';
 import { MemoryRun } from './run';
-
-const nothing = (): void => undefined;
 
 /** What a view says of a place, as heading and lines, once it has read its rows. */
 async function tips(
   run: MemoryRun,
-  wished: ViewOptions
+  options: ViewOptions
 ): Promise<(x: number, y: number, facet?: Record<string, unknown>) => [string, ...string[]] | null> {
-  const options = fullViewOptions(wished);
-  const env = {
-    t: untranslated,
-    options,
-    width: 800,
-    frame: null,
-    zoom: null,
-    isDark: false,
-    isUtc: true,
-    paper: null,
-    actions: { retry: nothing, cancel: nothing, copy: nothing, copyCode: nothing, save: nothing },
-    within: (steps: [number, number] | null) => steps,
-    choose: nothing,
-    refresh: nothing,
-    place: nothing,
-    waits: nothing,
-    follow: nothing,
-    fail: nothing
-  } satisfies IViewEnvironment;
-  const { view } = await loadView(options.view);
-  const whole = { ...env, runs: null, relayout: nothing, rearrange: nothing };
-  const model: ViewModel =
-    'create' in view
-      ? view.create(run, env)
-      : (view.compose(run, whole).layout()[0]?.create(run, env) as ViewModel);
-  const loaded = await model.load(new AbortController().signal);
+  const { model, loaded } = await loadModel(run, options);
   const [low, high] = 'content' in loaded ? loaded.content.extent.y : [NaN, NaN];
   // Lines grow upwards, and a place is counted from the top.
   const isUp = 'kind' in options && options.kind === 'lines';
