@@ -58,7 +58,9 @@ describe('the rows that a report holds', () => {
 
   it('keep what is not finite, and three digits over any range', async () => {
     const values = [NaN, Infinity, -Infinity, 0, 1.2345e-30, 9.87654e30];
-    const recorder = record([rowOf({ step: 5, values: Float32Array.from(values), nanCount: 1, infCount: 2 })]);
+    const recorder = record([
+      rowOf({ step: 5, values: Float32Array.from(values), nanCount: 1, infCount: 2 })
+    ]);
     await recorder.tensors({ ...LAYERS, layers: [1], steps: [5, 5] });
     const { rows } = await (await opened(recorder)).tensors({ ...LAYERS, layers: [1], steps: [5, 5] });
     const three = [NaN, Infinity, -Infinity, 0, 1.23e-30, 9.88e30];
