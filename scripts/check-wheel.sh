@@ -32,6 +32,9 @@ line=$'[^\n]*'
 python -c 'import megalens; from megalens.protocol import STREAM_NAMES; megalens.connect; print(megalens.__version__, STREAM_NAMES)'
 python - <<'P'
 from importlib.resources import files
+from importlib.util import find_spec
+assert find_spec("py_mini_racer"), "the wheel does not bring what draws"
+assert not find_spec("vl_convert"), "the wheel brings what only a test needs"
 for room, *script in (("report", "runtime", "report-page.json"), ("engine", "bundle", "engine.js")):
     assert files(f"megalens.{room}").joinpath(*script).is_file(), f"the wheel lacks {script[-1]}"
 P

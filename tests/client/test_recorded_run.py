@@ -9,6 +9,7 @@ import pytest
 from recorded_run import write_run
 
 from megalens.client import ClientError, Run, open_run, trend
+from megalens.client.run_words import unknown_flag
 from megalens.protocol import Tile, stream_schema
 
 
@@ -241,6 +242,16 @@ def test_a_wrong_argument_is_named(folder, arguments, field):
     with pytest.raises(ClientError) as caught:
         open_run(folder).tensors(**arguments)
     assert (caught.value.code, caught.value.field) == ("bad-parameter", field)
+
+
+def test_a_flag_that_is_none_is_answered_with_those_that_there_are_and_not_with_thousands(folder):
+    with pytest.raises(ClientError, match=r"^This run has no flag 'MLP9'\. It has MLP1_mat_mul, \w.*\w\.$"):
+        open_run(folder).tensors("MLP9")
+    many = {f"F{place}": None for place in range(3000)}
+    said = unknown_flag("x" * 9000, many)
+    assert said.startswith("This run has no flag 'xxx")
+    assert said.endswith(". It has " + ", ".join(list(many)[:24]) + ", and 2976 more.")
+    assert len(said) < 400
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrows"])

@@ -1,12 +1,17 @@
 """Views and reports of a run that is training: a real hub, a real socket."""
 
+import math
+import re
+
 import nbformat
 import pytest
-from live_run import LiveRun
+from live_run import LiveRun, eventually, tensors_frame
 
 import megalens
+from megalens.client.answers import run_answers
 from megalens.report import build_report
 from megalens.widgets import VIEW_MIME
+from megalens.widgets.picture import draw_picture
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +38,65 @@ def test_a_view_of_a_live_run_names_it_and_holds_its_picture_but_not_its_token(t
     assert "Block output" in bundle["text/html"]
     assert bundle["text/html"].count("<image") == 2
     assert training.token not in str(bundle)
+
+
+VIEWS = [
+    {"view": "heatmap", "flag": "HiddenStates", "layers": "all"},
+    {"view": "heatmap", "flag": "HiddenStates", "layers": "2", "step": 2, "scale": "own"},
+    {"view": "heatmap", "flag": "QKV_mat_mul", "part": "k"},
+    {"view": "trend", "flag": "HiddenStates", "statistic": "mean", "layers": "1-3"},
+    {"view": "trend", "flag": "HiddenStates", "kind": "heatmap", "steps": [2, 4]},
+    {"view": "trend", "flag": "HiddenStates", "pass": "backward"},
+    {"view": "scalars", "names": ["loss"]},
+    {"view": "history", "flag": "HiddenStates"},
+    {"view": "heatmap", "flag": "HiddenStates", "layers": "9"},
+    {"view": "trend", "flag": "NoSuchFlag"},
+]
+
+
+def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch):
+    asked = []
+    batches = run_answers._Received.batches
+
+    def noted(self, stream, *rest):
+        asked.append(stream)
+        return batches(self, stream, *rest)
+
+    monkeypatch.setattr(run_answers._Received, "batches", noted)
+
+    def pictures(run):
+        drawn = [draw_picture(run, options) for options in VIEWS]
+        # Clips are numbered on over all pictures of the process.
+        return [(re.sub(r"clip\d+", "clip", svg), words) for svg, words in drawn]
+
+    training = LiveRun(tmp_path / "runtime", "--record", tmp_path / "runs").announce()
+    try:
+        monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "runtime"))
+        with megalens.connect(training.id) as run:
+            training.step(2)
+            for part in ("q", "k"):
+                training.send(
+                    tensors_frame(2, layers=[1], flag="QKV_mat_mul", part=part, value=math.pi * len(part))
+                )
+            training.send(tensors_frame(2, layers=[2], side="backward", value=math.nan))
+            training.step(3)
+            run.wait(5, timeout=WAIT)
+            eventually(lambda: run.scalars().num_rows == 5, "the last rows")
+            assert run.run.live
+            live = pictures(run.run)
+            assert {"tensors", "scalars"} <= set(asked)
+        training.finish()
+        assert training.process.wait(WAIT) == 0
+    finally:
+        training.close()
+    asked.clear()
+    with megalens.open(tmp_path / "runs" / training.id) as recorded:
+        after = pictures(recorded.run)
+    assert asked == []
+    assert live == after
+    assert [bool(svg) for svg, _ in live] == [True] * 8 + [False] * 2
+    assert "Block output, every value, layers 1 to 4, step 5." in live[0][1]
+    assert "It has HiddenStates, QKV_mat_mul." in live[-1][1]
 
 
 def test_a_report_of_a_run_that_was_just_connected_to_holds_what_came_before(training):

@@ -228,7 +228,7 @@ def test_the_run_in_the_notebook_is_the_run_with_views(run):
 def test_neither_ipywidgets_nor_the_painter_is_loaded_before_a_view_is_made():
     code = (
         "import sys, megalens; megalens.open; "
-        "print([name for name in ('ipywidgets', 'vl_convert', 'torch', 'jupyter_server', 'nbformat') if name in sys.modules])"
+        "print([name for name in ('ipywidgets', 'py_mini_racer', 'torch', 'jupyter_server', 'nbformat') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

@@ -176,13 +176,10 @@ export async function emptyFlag(
 /** Say which flags there are where one is named that is none. */
 function unknownFlag({ flags }: Hello, flag: string, t: Translate): string {
   const names = flags.slice(0, MOST_FLAGS).map(({ name }) => name);
-  const more = flags.length - names.length;
-  return [
-    t("This run has no flag '%1'.", flag.slice(0, MOST_LETTERS)),
-    ...(names.length === 0
-      ? []
-      : [t('It has %1', names.join(', ')) + (more > 0 ? t(', and %1 more.', more) : '.')])
-  ].join(' ');
+  const [listed, more] = [names.join(', '), flags.length - names.length];
+  const has = more > 0 ? t('It has %1, and %2 more.', listed, more) : t('It has %1.', listed);
+  const none = t("This run has no flag '%1'.", flag.slice(0, MOST_LETTERS));
+  return listed ? `${none} ${has}` : none;
 }
 
 /** Turn a failure into a state. */

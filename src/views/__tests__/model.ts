@@ -1,0 +1,45 @@
+import { fullViewOptions } from '../../protocol/view-options';
+import type { ViewOptions } from '../../protocol/views.generated';
+import type { Loaded } from '../shared/content';
+import { untranslated } from '../shared/translate';
+import type { IViewEnvironment, ViewModel } from '../shared/view-model';
+import { loadView } from '../view-code';
+import type { MemoryRun } from './run';
+
+const nothing = (): void => undefined;
+
+/** Read what a view, or the first part of one, draws of a run, without a page. `save` hears of files that are saved. */
+export async function loadModel(
+  run: MemoryRun,
+  wished: ViewOptions,
+  save: (name: string, type: string, text: string) => void = nothing
+): Promise<{ model: ViewModel; loaded: Loaded }> {
+  const options = fullViewOptions(wished);
+  const env = {
+    t: untranslated,
+    options,
+    width: 800,
+    frame: null,
+    zoom: null,
+    isDark: false,
+    isUtc: true,
+    paper: null,
+    actions: { retry: nothing, cancel: nothing, copy: nothing, copyCode: nothing, save },
+    within: (steps: [number, number] | null) => steps,
+    choose: nothing,
+    refresh: nothing,
+    place: nothing,
+    waits: nothing,
+    follow: nothing,
+    fail: (reason: unknown) => {
+      throw reason;
+    }
+  } satisfies IViewEnvironment;
+  const { view } = await loadView(options.view);
+  const whole = { ...env, runs: null, relayout: nothing, rearrange: nothing };
+  const model =
+    'create' in view
+      ? view.create(run, env)
+      : (view.compose(run, whole).layout()[0]?.create(run, env) as ViewModel);
+  return { model, loaded: await model.load(new AbortController().signal) };
+}
