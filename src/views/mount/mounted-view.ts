@@ -17,7 +17,7 @@ import { Cursor } from './cursor';
 import { copyText, saveText } from './dom';
 import { Drawing } from './drawing';
 import { followHand } from './follow-hand';
-import { LinePaper } from './line-paper';
+import { LinePainter } from './line-painter';
 import { Linked } from './linked';
 import { Menu } from './menu';
 import { Pace } from './pace';
@@ -192,12 +192,12 @@ export class MountedView<O extends ViewOptions> implements IView<O> {
   private _environment(): IViewEnvironment<O> {
     const picture = this._picture;
     const read = (): Readonly<Required<O>> => this._options;
-    const paper = this._host.renderer === 'svg' ? null : new LinePaper();
+    const painter = this._host.renderer === 'svg' ? null : new LinePainter();
     return {
       t: this._t,
       actions: this._actions,
       isUtc: false,
-      paper,
+      painter,
       get options() {
         return read();
       },
