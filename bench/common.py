@@ -83,11 +83,11 @@ def ratio(
         raise ValueError(
             f"Expected at least three matching figures a side, got {len(above)} and {len(below)}."
         )
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     values = []
     for _ in range(resamples):
-        chosen = dice.choices(range(len(above)), k=len(above))
-        other = chosen if paired else dice.choices(range(len(below)), k=len(below))
+        chosen = rng.choices(range(len(above)), k=len(above))
+        other = chosen if paired else rng.choices(range(len(below)), k=len(below))
         values.append(middle([above[i] for i in chosen]) / middle([below[i] for i in other]))
     return Ratio(middle(above) / middle(below), percentile(values, 2.5), percentile(values, 97.5))
 

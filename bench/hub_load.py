@@ -207,11 +207,11 @@ def _behind(viewer: dict[str, Any], sent: list[list[float]]) -> int:
 
 
 def _percentile_row(what: str, late: dict[int, list[float]], percent: float) -> Row:
-    dice = random.Random(0)
+    rng = random.Random(0)
     steps = list(late)
     every = [value for values in late.values() for value in values]
     drawn = [
-        percentile([value for step in dice.choices(steps, k=len(steps)) for value in late[step]], percent)
+        percentile([value for step in rng.choices(steps, k=len(steps)) for value in late[step]], percent)
         for _ in range(200)
     ]
     return Row(

@@ -82,8 +82,8 @@ async def _producers(hub: dict[str, Any], options: argparse.Namespace) -> None:
 async def _report(clients: list[RawClient], sent: list[list[float]]) -> None:
     """Send every producer's ``status`` once a second, spread over it; rank 0's tells of all the others."""
     started = time.monotonic()
-    dice = random.Random(0)
-    order = dice.sample(range(len(clients)), len(clients))
+    rng = random.Random(0)
+    order = rng.sample(range(len(clients)), len(clients))
     second = 0
     while True:
         for number, rank in enumerate(order):

@@ -184,10 +184,10 @@ class _Viewer:
 
     def change(self, count: int, watching: threading.Event, delays: list[float]) -> None:
         """Change the number of tiles at random times, and note how long each change took to show."""
-        dice = random.Random(1)
+        rng = random.Random(1)
         for number in range(count):
             tiles = 48 if number % 2 == 0 else 96
-            time.sleep(dice.uniform(0.3, 1.3))
+            time.sleep(rng.uniform(0.3, 1.3))
             compressor = {"name": "Tile", "params": {"tiles": tiles, "reduction": "mean"}}
             patch = {"flags": {flag: {"compressor": compressor} for flag in _FLAGS}}
             began = time.perf_counter()

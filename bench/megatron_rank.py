@@ -90,11 +90,11 @@ class _Measure:
 
     def blocks(self) -> dict[str, list[float]]:
         """Return the seconds a step of each way in each round, ways in random order."""
-        dice = random.Random(0)
+        rng = random.Random(0)
         seconds: dict[str, list[float]] = {way: [] for way in WAYS}
         self._train(4, lambda: nullcontext())
         for _ in range(self._options.rounds):
-            for way in dice.sample(WAYS, len(WAYS)):
+            for way in rng.sample(WAYS, len(WAYS)):
                 seconds[way].append(self._block(way))
         return seconds
 

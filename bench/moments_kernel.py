@@ -114,10 +114,10 @@ def _times(tensors: list[Tensor], rounds: int, plain_rounds: int) -> dict[str, l
     if tensors[0].dtype == torch.float32:
         slow["numpy"] = lambda given: [_by_numpy(each.numpy()) for each in given]
     times: dict[str, list[float]] = {name: [] for name in fast | slow}
-    dice = random.Random(0)
+    rng = random.Random(0)
     for number in range(-1, rounds):
         ways = fast | slow if 0 <= number < plain_rounds else fast
-        for name in dice.sample(list(ways), len(ways)):
+        for name in rng.sample(list(ways), len(ways)):
             began = time.perf_counter()
             ways[name](tensors)
             # The first round only warms up.

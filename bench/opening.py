@@ -184,7 +184,7 @@ def _picture(home: Path, series: int, steps: int, rounds: int) -> Row:
 
 def _write_tree(tree: Path, size: int) -> int:
     names = [f"decoder.layers.{layer}.{item}.weight" for layer in range(64) for item in ITEMS]
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     rows = 0
     for stat in ("grad", "param"):
         folder = tree / f"{stat}_raw_moments_by_param"
@@ -193,7 +193,7 @@ def _write_tree(tree: Path, size: int) -> int:
         with (folder / "rank7.jsonl").open("w", encoding="utf-8") as file:
             while written < size // 2:
                 step += 1
-                found = dice.normal(0, 1, (len(names), 4)).astype(np.float32).astype(float)
+                found = rng.normal(0, 1, (len(names), 4)).astype(np.float32).astype(float)
                 found[:, 1], found[:, 3] = abs(found[:, 1]) + 1e4, abs(found[:, 3]) + 1e5
                 values = {
                     name: {"count": 22020096.0, **dict(zip(_SUMS[1:], sums, strict=True))}

@@ -45,7 +45,7 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
         "missing_steps": [],
     }
     (folder / "run.json").write_text(json.dumps(header), encoding="utf-8")
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     if series > 1000:
         names = [
             f"decoder.layers.{at % 50}.mlp.experts.local_experts.{at // 50}.weight" for at in range(series)
@@ -59,8 +59,8 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
         for first in range(1, steps + 1, together):
             found = np.repeat(np.arange(first, min(first + together, steps + 1)), series)
             rows = len(found)
-            count = dice.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
-            variance = dice.uniform(0.5, 2, rows)
+            count = rng.integers(1000, 100_000, series).astype(float)[np.arange(rows) % series]
+            variance = rng.uniform(0.5, 2, rows)
             columns: dict[str, Any] = {
                 "step": found,
                 "samples": found * 8,
@@ -69,9 +69,9 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
                 "rank": np.zeros(rows, np.int32),
                 "stage": np.full(rows, -1, np.int32),
                 "count": count,
-                "mean": dice.normal(0, 1e-3, rows),
+                "mean": rng.normal(0, 1e-3, rows),
                 "m2": variance * count,
-                "m3": dice.normal(0, 0.1, rows) * count,
+                "m3": rng.normal(0, 0.1, rows) * count,
                 "m4": 3 * variance**2 * count,
                 "min": -3 * variance,
                 "max": 3 * variance,

@@ -101,12 +101,12 @@ def main() -> int:
 class _Soak:
     """The job, its viewers and the Jupyter server, started again whenever they were killed."""
 
-    def __init__(self, folder: Path, dice: random.Random) -> None:
+    def __init__(self, folder: Path, rng: random.Random) -> None:
         self.kills: Counter[str] = Counter()
         self.frames = 0
         self.lives = 0
         self._folder = folder
-        self._dice = dice
+        self._rng = rng
         self._ranks: list[subprocess.Popen[bytes]] = []
         self._others: dict[str, subprocess.Popen[Any]] = {}
         self._outputs: list[Path] = []
@@ -122,11 +122,11 @@ class _Soak:
             self._start(name)
         end = time.monotonic() + 60 * minutes
         while time.monotonic() < end:
-            time.sleep(self._dice.uniform(4, 10))
+            time.sleep(self._rng.uniform(4, 10))
             for rank in self._ranks:
                 if rank.poll() is not None:
                     raise RuntimeError(f"A rank ended by itself, with exit code {rank.returncode}.")
-            self._kill(self._dice.choice([kill for kill in _KILLS if kill != "hub" or not self._hub_killed]))
+            self._kill(self._rng.choice([kill for kill in _KILLS if kill != "hub" or not self._hub_killed]))
         (self._folder / "stop").touch()
         for rank in self._ranks:
             if rank.wait(120):
@@ -155,7 +155,7 @@ class _Soak:
             os.kill(before["hub"], signal.SIGKILL)
             self._wait(lambda: self._status()["run"] != before["run"], "a new hub")
         elif name == "rank":
-            victim = self._dice.choice(self._ranks)
+            victim = self._rng.choice(self._ranks)
             for rank in (victim, *self._ranks):
                 # What is left of the job would wait for the other; a launcher ends it.
                 rank.kill()

@@ -169,11 +169,11 @@ def _measure(rounds: int, steps: int, ways: Sequence[str], record: Path) -> list
         trainer = Trainer(model, corpus, tracer, TrainConfig(steps=10**9))
         for _ in range(10):
             trainer.step()
-        dice = random.Random(0)
+        rng = random.Random(0)
         found: list[dict[str, _Block]] = []
         for number in range(rounds):
             due = [name for name in ways if number % WAYS[name].every == 0]
-            found.append({name: _block(trainer, tracer, name, steps) for name in dice.sample(due, len(due))})
+            found.append({name: _block(trainer, tracer, name, steps) for name in rng.sample(due, len(due))})
             if number % 10 == 9:
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
     return found

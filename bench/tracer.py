@@ -116,14 +116,14 @@ def _measure(names: list[str], rounds: int, steps: int) -> tuple[dict[str, list[
     trainer = Trainer(GPT(), corpus, config=TrainConfig(steps=10**9))
     for _ in range(10):
         trainer.step()
-    dice = random.Random(0)
+    rng = random.Random(0)
     blocks: dict[str, list[float]] = {name: [] for name in ["without", *names]}
     turns = {name: set(_rounds_of(name, rounds)) for name in blocks}
     with ExitStack() as stack:
         ways = Ways(trainer, stack, traced="traced" in names)
         for number in range(rounds):
             here = [name for name in blocks if number in turns[name]]
-            for name in dice.sample(here, len(here)):
+            for name in rng.sample(here, len(here)):
                 with ways.way(name):
                     # What a change of hooks costs once, and caches that another way left, are no part of a step.
                     trainer.step()

@@ -56,19 +56,19 @@ def main() -> int:
 
 def _rows(tensors: int, steps: int) -> pa.Table:
     """Return moments of every tensor at every step, ordered by step as a run leaves them."""
-    dice = np.random.default_rng(20261121)
+    rng = np.random.default_rng(20261121)
     rows = tensors * steps
-    count = dice.integers(1_000, 1_000_000, rows).astype(np.float64)
-    deviation = np.exp(dice.normal(-3, 1, rows))
+    count = rng.integers(1_000, 1_000_000, rows).astype(np.float64)
+    deviation = np.exp(rng.normal(-3, 1, rows))
     return pa.table(
         {
             "step": 1.0 + np.arange(rows) // tensors,
             "name_id": (np.arange(rows) % tensors).astype(np.int32),
             "count": count,
-            "mean": dice.normal(0, 0.1, rows),
+            "mean": rng.normal(0, 0.1, rows),
             "m2": count * deviation**2,
-            "m3": count * deviation**3 * dice.normal(0, 0.2, rows),
-            "m4": count * deviation**4 * dice.uniform(3, 9, rows),
+            "m3": count * deviation**3 * rng.normal(0, 0.2, rows),
+            "m4": count * deviation**4 * rng.uniform(3, 9, rows),
             "min": -4 * deviation,
             "max": 4 * deviation,
         }

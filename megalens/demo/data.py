@@ -26,11 +26,11 @@ class Windows:
             raise ValueError(f"Expected a text of more than {sequence} bytes, got {len(text)}.")
         self._ids = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         self._window = torch.arange(sequence + 1)
-        self._dice = torch.Generator().manual_seed(seed)
+        self._generator = torch.Generator().manual_seed(seed)
 
     def random(self, batch: int) -> Tensor:
         """Return ``[batch, sequence + 1]`` int64 ids of random windows."""
-        starts = torch.randint(len(self._ids) - len(self._window) + 1, (batch, 1), generator=self._dice)
+        starts = torch.randint(len(self._ids) - len(self._window) + 1, (batch, 1), generator=self._generator)
         return self._at(starts)
 
     def spaced(self, count: int) -> Tensor:

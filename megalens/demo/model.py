@@ -144,11 +144,11 @@ class GPT(nn.Module):
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int, temperature: float = 0.8, seed: int = 0) -> Tensor:
         """Append ``count`` sampled tokens to each row of ``tokens`` (``[B, S]``, at least one token a row)."""
-        dice = torch.Generator(device=tokens.device).manual_seed(seed)
+        generator = torch.Generator(device=tokens.device).manual_seed(seed)
         for _ in range(count):
             logits = self(tokens[:, -self.config.sequence :])[:, -1]
             chances = (logits / temperature).softmax(dim=-1)
-            tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=dice)], dim=1)
+            tokens = torch.cat([tokens, torch.multinomial(chances, 1, generator=generator)], dim=1)
         return tokens
 
     def _initialise(self, blocks: list[Block]) -> None:

@@ -16,13 +16,13 @@ from .announcement import announcement
 from .dialect import Dialect
 from .errors import DialectError
 from .hosted_run import HostedRun
+from .left_out import LeftOut
 from .pass_counter import PassCounter
 from .peer_link import MOST_BYTES, detect, open_peer
 from .peer_message import BadMessage, TensorRow, read_message, read_prompts, read_update
 from .peer_request import compressor_text, default_config, peer_request
 from .rows import PlacedRow, note_table, tensors_table
 from .standing_config import StandingConfig
-from .tally import Tally
 from .translation import Translation
 
 __all__ = ["Translator"]
@@ -53,7 +53,7 @@ class Translator:
         self._counter: PassCounter | None = None
         self._pixels: dict[str, int] = {}
         self._layers = self._announced_layers = 0
-        self._tally = Tally()
+        self._left_out = LeftOut()
         self._rows: list[PlacedRow] = []
         self._waiting_bytes = 0
         self._requests = 0
@@ -70,14 +70,14 @@ class Translator:
 
     def line(self) -> str:
         """Return one line that says how it is."""
-        left_out = f" · {self._tally.rows} left out" if self._tally.rows else ""
+        left_out = f" · {self._left_out.rows} left out" if self._left_out.rows else ""
         if self.step:
             return f"step {self.step} (inferred) · {self.sent_rows} rows{left_out}"
         return f"{self._waiting()}{left_out}"
 
     def sentences(self) -> list[str]:
         """Return what the person must know: what was left out, and what else is not as it should be."""
-        said = self._tally.sentences()
+        said = self._left_out.sentences()
         quiet = time.monotonic() - self._heard
         if not self.step and not self._done:
             said.append(self._waiting())
@@ -203,13 +203,13 @@ class Translator:
         assert self._standing is not None
         if self._requests and self._counter is not None:
             self._counter.interrupt()
-            self._tally.note(
+            self._left_out.note(
                 "The connection to the peer broke and was made again; what it sent meanwhile is lost and not counted."
             )
         if self._started and not dialect.claims:
             return
         if self._requests >= dialect.most_requests:
-            self._tally.note(
+            self._left_out.note(
                 f"The peer was asked to start {self._requests} times and must not be asked again."
             )
             return
@@ -234,13 +234,13 @@ class Translator:
         code, reason = (close.code, close.reason) if close else (1006, "")
         why = f"close {code}{f' ({reason[:100]})' if reason else ''}"
         if end.sent is not None and end.sent.code == 1009:
-            self._tally.leave_out(f"messages larger than {MOST_BYTES >> 20} MiB")
+            self._left_out.leave_out(f"messages larger than {MOST_BYTES >> 20} MiB")
         if self._dialect is not None and self._dialect.generates:
             hint = " Such a hub ends so on a request that it does not expect." if code == 1011 else ""
             raise DialectError("refused", f"The peer ended the generation: {why}.{hint}")
         self._last_end = why
         if code not in (1000, 1001):
-            self._tally.note(f"The connection ended with {why}.")
+            self._left_out.note(f"The connection ended with {why}.")
 
     # -- what comes ------------------------------------------------------------------------------------------------
 
@@ -262,20 +262,20 @@ class Translator:
                 self.text = [text for text in message.get("text") or [] if isinstance(text, str)]
                 self._done = True
             elif kind == "error":
-                self._tally.note(f"The peer says: {str(message.get('message'))[:300]}")
+                self._left_out.note(f"The peer says: {str(message.get('message'))[:300]}")
             elif kind != "pong":
-                self._tally.leave_out(f"messages of the type {kind[:30]!r}", lost=False)
+                self._left_out.leave_out(f"messages of the type {kind[:30]!r}", lost=False)
         except BadMessage as bad:
             if isinstance(data, str) and not data.lstrip().startswith(("{", "[")):
                 self._said_plainly(data)
-            self._tally.leave_out(str(bad))
+            self._left_out.leave_out(str(bad))
 
     def _said_plainly(self, text: str) -> None:
         """Peers say errors as plain text."""
         assert self._dialect is not None
         if self._dialect.generates:
             raise DialectError("refused", f"The peer refused the request: {text[:300]}")
-        self._tally.note(f"The peer says: {text[:200]}")
+        self._left_out.note(f"The peer says: {text[:200]}")
 
     async def _start(self, dialect: Dialect, message: dict[str, Any]) -> None:
         layers = message.get("num_layers")
@@ -301,7 +301,7 @@ class Translator:
         else:
             number = self._counter.place(first.layer, first.flag, first.values)
         if number is None:
-            self._tally.leave_out("repeats that a recomputed pass sent", lost=False)
+            self._left_out.leave_out("repeats that a recomputed pass sent", lost=False)
             return
         step, micro_batch = divmod(number, self._plan.micro_batches)
         step += 1
@@ -378,7 +378,7 @@ class Translator:
             "type": "status",
             "state": "training" if self.step else "idle",
             "step": self.step,
-            "dropped": {"producer": self._tally.rows, "viewer": 0, "recorder": 0},
+            "dropped": {"producer": self._left_out.rows, "viewer": 0, "recorder": 0},
         }
         said = self.sentences()
         if said:
@@ -387,7 +387,7 @@ class Translator:
 
     async def _leave_note(self) -> None:
         """Say in the recording what it lacks."""
-        said = self._tally.sentences()
+        said = self._left_out.sentences()
         if not said or self._host is None:
             return
         table = note_table(self.step, f"translation of {self._plan.address}", said)

@@ -32,7 +32,7 @@ from .watch import Watch
 __all__ = ["Coordinator"]
 
 _MOST_WARNINGS = 20
-_PARTING_SECONDS = 3.0
+_GOODBYE_SECONDS = 3.0
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""
@@ -256,10 +256,10 @@ class Coordinator:
         return {"type": "status", "state": "idle", "step": self.schedule.begun}
 
     def close(self, finished: bool = True) -> None:
-        """Send what is waiting and part from the others; a training that did not finish says no goodbye. Safe twice."""
+        """Send what is waiting and leave the other processes; a training that did not finish says no goodbye. Safe twice."""
         if finished and self.peers is not None and self.peers.agreement is not None:
             # The hub closes the recording with rank 0's goodbye: the others' last rows come before it.
-            self.peers.wait_for_others(_PARTING_SECONDS)
+            self.peers.wait_for_others(_GOODBYE_SECONDS)
         if self.worker is not None:
             self.worker.close(finished=finished)
         if self.peers is not None:

@@ -8,7 +8,7 @@ import { readableStreams, type StreamMap } from '../protocol/streams';
 import { backOff } from './back-off';
 import { ClientError } from './client-error';
 import { breakOf, endOf, type ILastWords } from './close-codes';
-import { ConfigureLedger } from './configure-ledger';
+import { PendingChanges } from './pending-changes';
 import type { IHubSocket, SocketFactory } from './hub-socket';
 import type { ClosedState, HubState } from './hub-state';
 import { Sequence, type IGap } from './sequence';
@@ -56,7 +56,7 @@ const HELLO_MS = 10_000;
  */
 export class HubConnection implements IDisposable {
   constructor(private readonly options: IHubConnectionOptions) {
-    this.ledger = new ConfigureLedger(options.answerMs ?? 10_000);
+    this.changes = new PendingChanges(options.answerMs ?? 10_000);
     this.openSocket();
     this.ticker = setInterval(() => this.tick(), TICK_MS);
   }
@@ -111,7 +111,7 @@ export class HubConnection implements IDisposable {
     } catch (error) {
       return Promise.reject(error);
     }
-    const answer = this.ledger.add(id, accepted);
+    const answer = this.changes.add(id, accepted);
     socket.send(text);
     return answer;
   }
@@ -204,11 +204,11 @@ export class HubConnection implements IDisposable {
         }
         break;
       case 'configured':
-        this.ledger.configured(message);
+        this.changes.configured(message);
         this._event.emit({ kind: 'configured', message });
         break;
       case 'error':
-        if (!this.ledger.refused(message)) {
+        if (!this.changes.refused(message)) {
           this.last.error = message.message;
           this._event.emit({ kind: 'problem', error: ProtocolError.fromMessage(message) });
         }
@@ -277,7 +277,7 @@ export class HubConnection implements IDisposable {
       return;
     }
     this.drop();
-    this.ledger.rejectAll(
+    this.changes.rejectAll(
       new ClientError(
         'disconnected',
         'The link to the hub broke before it answered. Look at the settings in force and try again.'
@@ -306,7 +306,7 @@ export class HubConnection implements IDisposable {
     clearInterval(this.ticker);
     clearTimeout(this.timer);
     this.drop();
-    this.ledger.rejectAll(new ClientError(code, state.message));
+    this.changes.rejectAll(new ClientError(code, state.message));
     if (this._state.kind !== 'closed') {
       this.setState(state);
     }
@@ -325,7 +325,7 @@ export class HubConnection implements IDisposable {
   }
 
   private readonly _event = new Signal<this, HubEvent>(this);
-  private readonly ledger: ConfigureLedger;
+  private readonly changes: PendingChanges;
   private readonly sequence = new Sequence();
   private readonly ticker: ReturnType<typeof setInterval>;
   private timer: ReturnType<typeof setTimeout> | undefined;

@@ -137,7 +137,7 @@ function pageless(
     zoom: null,
     isDark: dark,
     isUtc: true,
-    paper: null,
+    painter: null,
     actions: NO_ACTIONS,
     within: steps => steps,
     choose: nothing,

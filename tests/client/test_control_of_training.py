@@ -34,10 +34,10 @@ class Training:
 
     def _run(self):
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        dice = torch.Generator().manual_seed(0)
+        rng = torch.Generator().manual_seed(0)
         while not self.stop.is_set():
             with self.tracer.step():
-                loss = self.model.loss(torch.randint(0, 256, (2, 17), generator=dice))
+                loss = self.model.loss(torch.randint(0, 256, (2, 17), generator=rng))
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()

@@ -36,7 +36,7 @@ QUERIES = [
 
 def rows_of_a_run(steps=40):
     """Grad at every step, param at every second, activations at every third; stages and ranks that differ, and one far step."""
-    dice = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     rows = []
     for step in [*range(1, steps), 5000]:
         for stat, every in (("grad", 1), ("param", 2), ("activation", 3)):
@@ -45,7 +45,7 @@ def rows_of_a_run(steps=40):
             for layer in range(4):
                 ends = [f"/{role}0" for role in ("input", "output")] if stat == "activation" else [""]
                 for end in ends:
-                    count = float(dice.integers(0, 5))
+                    count = float(rng.integers(0, 5))
                     rows.append(
                         {
                             "step": step,
@@ -55,13 +55,13 @@ def rows_of_a_run(steps=40):
                             "rank": layer % 3 - 1,
                             "stage": layer // 2,
                             "count": count,
-                            "mean": dice.normal(),
-                            "m2": count * dice.uniform(),
-                            "m3": dice.normal(),
-                            "m4": count * dice.uniform(1, 2),
+                            "mean": rng.normal(),
+                            "m2": count * rng.uniform(),
+                            "m3": rng.normal(),
+                            "m4": count * rng.uniform(1, 2),
                             "min": -3.0,
                             "max": 3.0,
-                            "nan_count": float(dice.random() < 0.05),
+                            "nan_count": float(rng.random() < 0.05),
                             "inf_count": 0.0,
                             "rounding": 0.0,
                             "gradient_stage": "pre_clip" if stat == "grad" else "",

@@ -82,15 +82,15 @@ def _counted(thinner, part):
 
 @pytest.mark.parametrize("odd", [(), (math.nan,), (math.inf, -math.inf, math.nan)])
 def test_a_grid_is_thinned_as_its_cells_are_group_by_group(odd):
-    dice = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     steps, across = np.arange(90) * 3 + 1, 7
     cells = len(steps) * across
     grid = Part(
-        keys={"code": np.tile(dice.permutation(across), len(steps))},
+        keys={"code": np.tile(rng.permutation(across), len(steps))},
         step=np.repeat(steps, across),
         # Few different values, so that most extremes are there several times.
-        value=dice.choice([*range(6), *odd], cells).astype(float),
-        bad=dice.random(cells) < 0.01,
+        value=rng.choice([*range(6), *odd], cells).astype(float),
+        bad=rng.random(cells) < 0.01,
         more={"samples": np.arange(cells)},
         steps=steps,
         across=across,

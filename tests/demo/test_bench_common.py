@@ -13,9 +13,9 @@ from bench.common import Row, percentile, ratio, write_results
 
 
 def test_a_ratio_lies_inside_its_interval_and_the_interval_holds_the_truth() -> None:
-    dice = random.Random(1)
-    below = [dice.gauss(100, 5) for _ in range(200)]
-    above = [value * 1.02 + dice.gauss(0, 0.5) for value in below]
+    rng = random.Random(1)
+    below = [rng.gauss(100, 5) for _ in range(200)]
+    above = [value * 1.02 + rng.gauss(0, 0.5) for value in below]
     found = ratio(above, below)
     assert found.low < 1.02 < found.high
     assert found.high - found.low < 0.005

@@ -47,11 +47,11 @@ def main() -> None:
         hub_host=args.hub_host,
     )
     losses = []
-    dice = torch.Generator().manual_seed(args.rank)
+    rng = torch.Generator().manual_seed(args.rank)
     stop = torch.zeros(1)
     while not stop.item():
         with tracer.step():
-            ids = torch.randint(0, 50, (2, 8), generator=dice)
+            ids = torch.randint(0, 50, (2, 8), generator=rng)
             loss = model(ids).square().mean()
             loss.backward()
             for parameter in model.parameters():

@@ -157,9 +157,9 @@ def test_the_bound_holds_for_raw_sums_in_float32(far: int) -> None:
 def test_any_split_and_any_grouping_equals_the_values(
     sizes: list[int], groups: int, std: float, far: float, seed: int
 ) -> None:
-    dice = np.random.default_rng(seed)
-    pieces = [dice.normal(far * std, std, size) for size in sizes]
-    group = dice.integers(0, groups + 1, len(sizes))
+    rng = np.random.default_rng(seed)
+    pieces = [rng.normal(far * std, std, size) for size in sizes]
+    group = rng.integers(0, groups + 1, len(sizes))
     rows = [moments_of(piece) for piece in pieces]
     found = read_moments(merge_moments(columns(rows), group, groups + 1))
     for place in range(groups + 1):

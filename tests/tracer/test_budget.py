@@ -22,7 +22,7 @@ class Job:
     """Training steps of 100 ms with drift, waves, correlated noise, stalls and a heavy tail; tracing makes traced steps longer."""
 
     def __init__(self, seed, cost, spread=0.03):
-        self.dice = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
         self.cost = cost
         self.spread = spread
         self.step = 0
@@ -40,12 +40,12 @@ class Job:
             every = budget.cycle
             due = not control and self.step % every == 0
             cost = self.cost(budget.apply()) if due else 0.0
-            self.noise = 0.6 * self.noise + self.dice.normal(0, self.spread)
+            self.noise = 0.6 * self.noise + self.rng.normal(0, self.spread)
             base = (
                 1e8 * (1 + self.step / 40_000) * (1 + 0.1 * math.sin(self.step / 90)) * math.exp(self.noise)
             )
-            if self.dice.random() < 0.03:
-                base *= 1 + self.dice.exponential(2.0)
+            if self.rng.random() < 0.03:
+                base *= 1 + self.rng.exponential(2.0)
             extra = base * (cost * 2 / 3 + self.owed)
             self.owed = cost / 3
             self.clean, self.added = self.clean + base, self.added + extra

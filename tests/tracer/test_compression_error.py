@@ -59,9 +59,9 @@ def test_tiles_repeat_their_centre(x, tiles, reduction):
     st.integers(0, 9),
 )
 def test_a_projection_loses_what_lies_outside_of_its_span(x, seed):
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     count = 1 + seed % 4
-    vectors = dice.normal(size=(2, count, 8)).astype(np.float32)
+    vectors = rng.normal(size=(2, count, 8)).astype(np.float32)
     if seed % 3 == 0:
         # Twice the same direction spans no more than once.
         vectors[:, -1] = -2 * vectors[:, 0]

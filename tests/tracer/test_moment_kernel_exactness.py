@@ -35,41 +35,41 @@ WAYS = [pytest.param(natively(level), CASES, id=f"native-{level}") for level in 
 WAYS.append(pytest.param(plainly, CASES // 10, id="plain"))
 
 
-def whole_tensor(dice):
+def whole_tensor(rng):
     """One tensor's values before they are rounded to its type: a shape of distribution, a size, a spread, and a mean up to 10⁴ deviations away."""
-    n = int(dice.choice([dice.integers(1, 40), dice.integers(1, 700), dice.integers(1, 3000)]))
-    shape = dice.integers(8)
-    x = dice.standard_normal(n)
+    n = int(rng.choice([rng.integers(1, 40), rng.integers(1, 700), rng.integers(1, 3000)]))
+    shape = rng.integers(8)
+    x = rng.standard_normal(n)
     if shape == 1:
-        x = dice.random(n)
+        x = rng.random(n)
     elif shape == 2:
         x = np.exp(2 * x)
     elif shape == 3:
-        x = dice.standard_t(2, n)
+        x = rng.standard_t(2, n)
     elif shape == 4:
-        x *= dice.random(n) < 0.02
+        x *= rng.random(n) < 0.02
     elif shape == 5:
         x = np.sign(x)
     elif shape == 6:
-        x[dice.integers(n)] = 300
+        x[rng.integers(n)] = 300
     elif shape == 7:
         x = np.sort(x)
-    away = dice.choice([0, 0, 1, -1]) * 10.0 ** dice.uniform(-2, 4)
+    away = rng.choice([0, 0, 1, -1]) * 10.0 ** rng.uniform(-2, 4)
     return x + away * (x.std() or 1)
 
 
-def rounded(values, dtype, dice):
+def rounded(values, dtype, rng):
     if dtype == torch.float16:
         # As far as its range goes, subnormal numbers among them.
-        values = values * (10.0 ** dice.uniform(-4, 4) / (np.abs(values).max() or 1))
+        values = values * (10.0 ** rng.uniform(-4, 4) / (np.abs(values).max() or 1))
     else:
-        values = values * 10.0 ** dice.uniform(-18, 12)
+        values = values * 10.0 ** rng.uniform(-18, 12)
     return torch.from_numpy(values).to(dtype)
 
 
-def pieces(tensor, parts, dice):
+def pieces(tensor, parts, rng):
     """Cut as shards and micro-batches cut it; some pieces are empty."""
-    ends = np.sort(dice.integers(0, len(tensor) + 1, parts - 1))
+    ends = np.sort(rng.integers(0, len(tensor) + 1, parts - 1))
     return list(torch.tensor_split(tensor, ends.tolist()))
 
 
@@ -110,9 +110,9 @@ def errors(found, expected):
 @cache
 def random_cases():
     """Tensors, each cut into as many pieces, and what is true of each."""
-    dice = np.random.default_rng(5)
-    tensors = [rounded(whole_tensor(dice), TYPES[i % len(TYPES)], dice) for i in range(CASES)]
-    cut = [pieces(tensor, PARTS, dice) for tensor in tensors]
+    rng = np.random.default_rng(5)
+    tensors = [rounded(whole_tensor(rng), TYPES[i % len(TYPES)], rng) for i in range(CASES)]
+    cut = [pieces(tensor, PARTS, rng) for tensor in tensors]
     columns = [truth(tensor) for tensor in tensors]
     return (
         tensors,
@@ -186,11 +186,11 @@ def test_every_value_of_the_narrow_types_is_read_as_torch_reads_it(measure, case
 
 @pytest.mark.parametrize(("measure", "cases"), WAYS)
 def test_a_value_that_is_not_finite_hides_nothing_around_it(measure, cases) -> None:
-    dice = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     for dtype in TYPES:
-        tensor = (torch.from_numpy(dice.standard_normal(20_000)) + 5).to(dtype)
+        tensor = (torch.from_numpy(rng.standard_normal(20_000)) + 5).to(dtype)
         kept = tensor.clone()
-        places = torch.from_numpy(dice.choice(20_000, 300, replace=False))
+        places = torch.from_numpy(rng.choice(20_000, 300, replace=False))
         tensor[places[:100]], tensor[places[100:150]], tensor[places[150:]] = math.nan, math.inf, -math.inf
         left = torch.ones(20_000, dtype=torch.bool)
         left[places] = False

@@ -25,8 +25,8 @@ import torch
 from megalens.tracer.moments.gpu.measuring import TritonKernel
 from test_moment_kernel_tensors import assert_same
 
-dice = np.random.default_rng(11)
-tensors = [rounded(whole_tensor(dice), TYPES[i % 4], dice) for i in range(300)]
+rng = np.random.default_rng(11)
+tensors = [rounded(whole_tensor(rng), TYPES[i % 4], rng) for i in range(300)]
 columns = [truth(tensor) for tensor in tensors]
 expected = {name: np.array([each[name] for each in columns], dtype=np.float64) for name in columns[0]}
 kernel = TritonKernel()

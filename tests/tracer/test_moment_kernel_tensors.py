@@ -124,9 +124,9 @@ def test_no_tensors_give_no_rows() -> None:
 
 
 def test_passes_merge_as_the_contract_merges_them() -> None:
-    dice = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     passes, tensors = 6, 40
-    parts = [[torch.randn(int(torch.randint(0, 50, (), generator=dice)), generator=dice) * 10.0**(i % 9 - 4) + i for i in range(tensors)]
+    parts = [[torch.randn(int(torch.randint(0, 50, (), generator=rng)), generator=rng) * 10.0**(i % 9 - 4) + i for i in range(tensors)]
              for _ in range(passes)]  # fmt: skip
     parts[2][5][:] = math.nan
     rows = torch.stack([measure(each) for each in parts])

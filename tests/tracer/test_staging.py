@@ -59,11 +59,11 @@ def test_values_arrive_as_they_were_while_many_steps_wait_to_be_sent(gpt, traced
     for block in gpt.blocks:
         hooks.append(block.attention.qkv.register_forward_hook(keep(3)))
         hooks.append(block.mlp.fc1.register_forward_hook(keep(1)))
-    dice = torch.Generator().manual_seed(2)
+    rng = torch.Generator().manual_seed(2)
     # No step waits for the producer thread, so that it is many steps behind.
     for _ in range(60):
         with tracer.step():
-            gpt(torch.randint(0, 50, (3, 12), generator=dice))
+            gpt(torch.randint(0, 50, (3, 12), generator=rng))
     for hook in hooks:
         hook.remove()
     rows = small_hub.next_rows(60 * 2 * 4)

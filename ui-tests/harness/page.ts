@@ -1,6 +1,6 @@
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import { Chart } from '../../src/charts';
-import { LinePaper } from '../../src/views/mount/line-paper';
+import { LinePainter } from '../../src/views/mount/line-painter';
 import { mountView, toCode, type IView } from '../../src/views';
 import { SyntheticRun, type ISyntheticShape } from './source';
 
@@ -260,9 +260,9 @@ const harness = {
 
 let frames: number[] | null = null;
 /** What the explorer painted last. */
-let lastPainted: Parameters<LinePaper['paint']>[0] | null = null;
-const paint = LinePaper.prototype.paint;
-LinePaper.prototype.paint = function (painting): ReturnType<LinePaper['paint']> {
+let lastPainted: Parameters<LinePainter['paint']>[0] | null = null;
+const paint = LinePainter.prototype.paint;
+LinePainter.prototype.paint = function (painting): ReturnType<LinePainter['paint']> {
   lastPainted = painting;
   return paint.call(this, painting);
 };

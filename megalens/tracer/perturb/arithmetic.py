@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...protocol import BitFlip, Noise1, Noise2, Offset, Perturbation
-from .dice import Dice
+from .random_values import RandomValues
 
 __all__ = ["FLOATS", "perturbed"]
 
@@ -43,27 +43,27 @@ def perturbed(x: Tensor, kind: Perturbation, key: tuple[object, ...]) -> Tensor:
     """
     if x.dtype not in FLOATS or x.layout is not torch.strided:
         raise TypeError(f"a {x.layout} tensor of {x.dtype} cannot be perturbed")
-    return _KINDS[type(kind)](x, kind, Dice(key, x))
+    return _KINDS[type(kind)](x, kind, RandomValues(key, x))
 
 
-def _noise1(x: Tensor, kind: Noise1, dice: Dice) -> Tensor:
-    return _where_finite(x, torch.add(x, dice.normal(), alpha=kind.coefficient))
+def _noise1(x: Tensor, kind: Noise1, random: RandomValues) -> Tensor:
+    return _where_finite(x, torch.add(x, random.normal(), alpha=kind.coefficient))
 
 
-def _noise2(x: Tensor, kind: Noise2, dice: Dice) -> Tensor:
-    return _where_finite(x, x * dice.uniform(1 - kind.coefficient, 1 + kind.coefficient))
+def _noise2(x: Tensor, kind: Noise2, random: RandomValues) -> Tensor:
+    return _where_finite(x, x * random.uniform(1 - kind.coefficient, 1 + kind.coefficient))
 
 
-def _offset(x: Tensor, kind: Offset, dice: Dice) -> Tensor:
-    return torch.where(dice.chosen(kind.fraction) & x.isfinite(), x + kind.coefficient, x)
+def _offset(x: Tensor, kind: Offset, random: RandomValues) -> Tensor:
+    return torch.where(random.chosen(kind.fraction) & x.isfinite(), x + kind.coefficient, x)
 
 
-def _bit_flip(x: Tensor, kind: BitFlip, dice: Dice) -> Tensor:
+def _bit_flip(x: Tensor, kind: BitFlip, random: RandomValues) -> Tensor:
     integers = FLOATS[x.dtype]
     bits = 8 * x.element_size()
-    chosen = (dice.chosen(kind.rate) & x.isfinite()).to(integers)
+    chosen = (random.chosen(kind.rate) & x.isfinite()).to(integers)
     if isinstance(kind.bit, str):
-        flips = torch.bitwise_left_shift(chosen, dice.whole(bits, integers))
+        flips = torch.bitwise_left_shift(chosen, random.whole(bits, integers))
     elif kind.bit < bits:
         # The highest bit alone is the lowest number of a two's complement.
         flips = chosen * (1 << kind.bit if kind.bit < bits - 1 else -(1 << kind.bit))
@@ -79,7 +79,7 @@ def _where_finite(x: Tensor, changed: Tensor) -> Tensor:
     return torch.where(x.isfinite(), changed.to(x.dtype), x)
 
 
-_KINDS: dict[type[Perturbation], Callable[[Tensor, Any, Dice], Tensor]] = {
+_KINDS: dict[type[Perturbation], Callable[[Tensor, Any, RandomValues], Tensor]] = {
     Noise1: _noise1,
     Noise2: _noise2,
     BitFlip: _bit_flip,

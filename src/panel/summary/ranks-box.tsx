@@ -73,7 +73,7 @@ function Stage({ stage, trans }: { stage: IStage; trans: TranslationBundle }): R
         {stage.stage === null ? trans.__('Elsewhere') : trans.__('Stage %1', stage.stage)}
       </span>
       {ranks.length > DRAWN ? (
-        <span>{tally(ranks, trans)}</span>
+        <span>{stateCounts(ranks, trans)}</span>
       ) : (
         <ul className="jp-MegalensRanks-cells">
           {ranks.map(rank => (
@@ -107,7 +107,7 @@ function countText(troubled: readonly RankState[], trans: TranslationBundle): st
 }
 
 /** A stage that is too large to draw: `1 020 training, 4 silent`. */
-function tally(ranks: readonly IRank[], trans: TranslationBundle): string {
+function stateCounts(ranks: readonly IRank[], trans: TranslationBundle): string {
   const words: Record<RankState['state'] | 'unknown', string> = {
     lost: trans.__('lost'),
     silent: trans.__('silent'),

@@ -228,17 +228,17 @@ export class LinesPane extends MomentPane {
       }
     };
     const { x0, x1 } = this.env.zoom?.isZoomed ? this.env.zoom.domain : { x0: read.x[0], x1: read.x[1] };
-    const { paper } = this.env;
+    const { painter } = this.env;
     const dashes = lines.map(({ run }) => dashOf(run));
     const recipeIn = ({ width, height }: Pick<IPlotFrame, 'width' | 'height'>): IRecipe => {
       const { y, scale, x: full } = read;
       const look = { lines, colors: this._colors, dashes, y, scale, full, width, height };
-      const pictures = paper?.paint({ ...look, shown: [x0, x1] }) ?? null;
-      return { ...lineRecipe(wish, pictures), painted: paper?.painted ?? 0 };
+      const pictures = painter?.paint({ ...look, shown: [x0, x1] }) ?? null;
+      return { ...lineRecipe(wish, pictures), painted: painter?.painted ?? 0 };
     };
     return {
       recipe: recipeIn(this.env.frame ?? { width: Math.max(200, this.env.width - 200), height: HEIGHT }),
-      refit: frame => (paper?.isStretchedIn(frame) ? recipeIn(frame) : null),
+      refit: frame => (painter?.isStretchedIn(frame) ? recipeIn(frame) : null),
       printed: () => lineRecipe(wish, null),
       extent: { x: read.x, y: read.y },
       ...this._words,

@@ -14,7 +14,7 @@ import { Cursor } from './cursor';
 import { copyText, saveText } from './dom';
 import { Drawing } from './drawing';
 import { followHand } from './follow-hand';
-import { LinePaper } from './line-paper';
+import { LinePainter } from './line-painter';
 import { Linked } from './linked';
 import { Menu } from './menu';
 import { Mounted } from './mounted';
@@ -161,12 +161,12 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   private _environment(): IViewEnvironment<O> {
     const picture = this._picture;
     const read = (): Readonly<Required<O>> => this.options;
-    const paper = this.host.renderer === 'svg' ? null : new LinePaper();
+    const painter = this.host.renderer === 'svg' ? null : new LinePainter();
     return {
       t: this.t,
       actions: this._actions,
       isUtc: false,
-      paper,
+      painter,
       get options() {
         return read();
       },

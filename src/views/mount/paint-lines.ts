@@ -3,8 +3,8 @@ import { placeBefore } from '../shared/places';
 import type { IPaintedLine } from '../shared/painting';
 
 /** Where lines are painted. */
-export interface IPaper {
-  /** What the paper covers of the axes. */
+export interface ICanvasArea {
+  /** What the area covers of the axes. */
   readonly x: readonly [number, number];
   readonly y: readonly [number, number];
   /** As the template's `yScale`. */
@@ -27,11 +27,11 @@ export interface IStroke {
  */
 export function paintLines(
   canvas: HTMLCanvasElement,
-  paper: IPaper,
+  area: ICanvasArea,
   lines: readonly IPaintedLine[],
   strokes: readonly IStroke[]
 ): void {
-  const { width, height, density } = paper;
+  const { width, height, density } = area;
   canvas.width = Math.max(1, Math.round(width * density));
   canvas.height = Math.max(1, Math.round(height * density));
   const context = canvas.getContext('2d');
@@ -48,21 +48,21 @@ export function paintLines(
     context.setLineDash(dash[1] === 0 ? [] : [...dash]);
     if (line.raw) {
       context.globalAlpha = 0.25;
-      paintLine(context, paper, line.raw.x, line.raw.value);
+      paintLine(context, area, line.raw.x, line.raw.value);
       context.globalAlpha = 1;
     }
-    paintLine(context, paper, line.x, line.value);
+    paintLine(context, area, line.x, line.value);
   });
 }
 
 function paintLine(
   context: CanvasRenderingContext2D,
-  paper: IPaper,
+  area: ICanvasArea,
   x: Float64Array,
   value: Float64Array
 ): void {
-  const { width, height, y, scale } = paper;
-  const [from, to] = paper.x;
+  const { width, height, y, scale } = area;
+  const [from, to] = area.x;
   const unit = width / (to - from);
   const linear = scale === 'linear';
   const [low, span] = [y[0], y[1] - y[0]];

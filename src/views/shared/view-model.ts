@@ -11,7 +11,7 @@ import type { ITip } from './tip';
 import type { Translate } from './translate';
 
 /** Lines that the host paints itself, because as rows of a chart they would be too slow to pan. */
-export interface ILinePaper {
+export interface ILinePainter {
   /** Counts the paintings. */
   readonly painted: number;
   /** Whether what was painted last is of another size than a plot: it would be blurred. */
@@ -38,7 +38,7 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   /** Whether times are told in UTC: a picture that is passed on says the same to everybody. */
   readonly isUtc: boolean;
   /** Null where lines are rows of the chart. */
-  readonly paper: ILinePaper | null;
+  readonly painter: ILinePainter | null;
   readonly actions: IStateActions;
   /** The steps to draw: those asked for, and of these those chosen in another view. Null is all. */
   within(steps: [number, number] | null): [number, number] | null;

@@ -7,12 +7,12 @@ import hashlib
 import torch
 from torch import Tensor
 
-__all__ = ["Dice"]
+__all__ = ["RandomValues"]
 
 _BITS = 31
 
 
-class Dice:
+class RandomValues:
     """Draws for one tensor. The same key gives the same numbers; the global random state is neither read nor changed.
 
     Parameters

@@ -10,7 +10,7 @@ interface IPending {
 }
 
 /** The changes that were asked for and not answered yet, by id. */
-export class ConfigureLedger {
+export class PendingChanges {
   /**
    * @param answerMs - How long the first answer may take. Being applied may take longer: training may be paused.
    */

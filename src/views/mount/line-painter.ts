@@ -1,16 +1,16 @@
 import type { IPlotFrame, Row } from '../../charts';
 import type { IPainting } from '../shared/painting';
-import type { ILinePaper } from '../shared/view-model';
+import type { ILinePainter } from '../shared/view-model';
 import { paintLines } from './paint-lines';
 
-/** How much wider than the plot the paper is on either side, in widths of the plot: so far a hand pans without a new painting. */
+/** How much wider than the plot the painting is on either side, in widths of the plot: so far a hand pans without a new painting. */
 const MARGIN = 1;
 
 /**
  * The lines of one view, painted once for each look: as a picture of the chart they move with its axes, so that panning costs the same for
  * one line and for hundreds.
  */
-export class LinePaper implements ILinePaper {
+export class LinePainter implements ILinePainter {
   /** Counts the paintings. */
   get painted(): number {
     return this._painted;

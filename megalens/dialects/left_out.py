@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-__all__ = ["Tally"]
+__all__ = ["LeftOut"]
 
 _MOST_REASONS = 12
 
 
-class Tally:
+class LeftOut:
     """Counts by reason."""
 
     def __init__(self) -> None:
