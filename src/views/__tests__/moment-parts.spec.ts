@@ -217,5 +217,5 @@ it('keeps a map of ten thousand layers small enough to paint', () => {
   const cells = cellsOf(groups, row => groups.step[row] ?? 0, steps, true);
   expect(cells.rows * cells.columns).toBeLessThanOrEqual(4_000_000);
   expect(cells.columns).toBeGreaterThan(300);
-  expect(cells.missing.filter(each => each === 0)).toHaveLength(10_000);
+  expect(cells.missing.reduce((held, each) => held + (each === 0 ? 1 : 0), 0)).toBe(10_000);
 });

@@ -64,16 +64,16 @@ export function cellsOf(
     }
     bridge(source, row * columns, columns, xs, first, width);
   });
-  const missing = Uint8Array.from(source, at => (at < 0 || groups.count[at] === 0 ? 1 : 0));
+  const missing = new Uint8Array(source.length);
+  const values = new Float64Array(source.length).fill(NaN);
   source.forEach((at, cell) => {
-    if (at >= 0 && groups.nonFinite[at] !== 0) {
-      missing[cell] = 0;
+    const finite = groups.nonFinite[at] === 0;
+    missing[cell] = at < 0 || (groups.count[at] === 0 && finite) ? 1 : 0;
+    // A cell in which something is not finite says so rather than what the rest of it is.
+    if (at >= 0 && (finite || !hatch)) {
+      values[cell] = groups.value[at] ?? NaN;
     }
   });
-  // A cell in which something is not finite says so rather than what the rest of it is.
-  const value = (at: number): number =>
-    at < 0 || (hatch && groups.nonFinite[at] !== 0) ? NaN : (groups.value[at] ?? NaN);
-  const values = Float64Array.from(source, value);
   return {
     rows,
     columns,
@@ -96,14 +96,10 @@ function bridge(
   width: number
 ): void {
   for (let column = 1; column + 1 < columns; column += 1) {
-    const [before, here, after] = [
-      source[from + column - 1],
-      source[from + column],
-      source[from + column + 1]
-    ];
+    const before = source[from + column - 1] ?? -1;
+    const between = source[from + column] === -1 && before >= 0 && (source[from + column + 1] ?? -1) >= 0;
     const x = first + column * width;
-    const logged = Math.abs((xs[placeNear(xs, x)] ?? Infinity) - x) <= width / 2;
-    if (here === -1 && before !== undefined && before >= 0 && after !== undefined && after >= 0 && logged) {
+    if (between && Math.abs((xs[placeNear(xs, x)] ?? Infinity) - x) <= width / 2) {
       source[from + column] = before;
     }
   }
