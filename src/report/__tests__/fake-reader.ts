@@ -3,7 +3,7 @@ import type { IRunDetail, IStreamQuery } from '../../client/runs-api';
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow } from '../../store/source';
 import { TensorStore } from '../../store/tensor-store';
-import { HELLO, rowOf } from '../../views/__tests__/run';
+import { HELLO, rowOf } from '../../store/__tests__/memory-run';
 import { bytesOf } from '../tensor-rows';
 import { scalarBytes } from '../page-data';
 

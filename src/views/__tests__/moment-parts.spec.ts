@@ -9,7 +9,7 @@ import type { IMomentLine } from '../moments/line';
 import { cellsOf } from '../moments/map-cells';
 import { movesOf } from '../moments/moves-pane';
 import { shortName } from '../moments/short-name';
-import { MemoryMoments } from './memory-moments';
+import { MemoryMoments } from '../../store/__tests__/memory-moments';
 
 describe('short names', () => {
   it('keep their end and the numbers of layers and experts, which tell them apart', () => {

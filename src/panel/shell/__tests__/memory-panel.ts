@@ -5,7 +5,7 @@ import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IMegalensRuns, IRunEntry } from '../../../tokens';
 import type { IPanelHost } from '../panel-host';
 import { PanelModel } from '../panel-model';
-import { HELLO, MemoryRun } from './memory-run';
+import { HELLO, ControlledRun } from './controlled-run';
 
 const trans = nullTranslator.load('megalens');
 
@@ -44,7 +44,7 @@ export class MemoryRuns implements IMegalensRuns {
   fault: Error | null = null;
   /** What every run says of itself. */
   hello: Hello = HELLO;
-  readonly opened = new Map<string, MemoryRun>();
+  readonly opened = new Map<string, ControlledRun>();
   readonly released: string[] = [];
 
   async list(): Promise<readonly IRunEntry[]> {
@@ -84,7 +84,7 @@ export class MemoryRuns implements IMegalensRuns {
   }
 
   async acquire(id: string): ReturnType<IMegalensRuns['acquire']> {
-    const source = new MemoryRun(structuredClone(this.hello));
+    const source = new ControlledRun(structuredClone(this.hello));
     if (this.entries.find(entry => entry.id === id)?.state === 'recorded') {
       source.connection = { kind: 'recorded' };
     }
