@@ -6,7 +6,7 @@ import type {
   IMomentSource,
   MomentStat
 } from '../../src/store/moment-source';
-import { tensorNames } from '../../src/views/__tests__/memory-moments';
+import { tensorNames } from '../../src/store/__tests__/memory-moments';
 import { noise } from './source';
 
 /** What the synthetic statistics look like. */

@@ -5,7 +5,7 @@ import { encodeFrame } from '../../protocol/encode-frame';
 import { HEADER_BYTES } from '../../protocol/frame';
 import type { ITensorRow } from '../../store/source';
 import { TensorStore } from '../../store/tensor-store';
-import { HELLO, rowOf } from '../../views/__tests__/run';
+import { HELLO, rowOf } from '../../store/__tests__/memory-run';
 import { bytesOf } from '../tensor-rows';
 import { scalarBytes } from '../page-data';
 

@@ -2,10 +2,10 @@
 
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentRows, MomentStat } from '../../store/moment-source';
-import { MemoryMoments } from './memory-moments';
+import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { loadModel } from './model';
 import { grads } from './moments-page';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 /** What the table saves when a button is pressed: name of the file, and the distinct steps in it. */
 async function saved(

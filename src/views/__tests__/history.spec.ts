@@ -2,7 +2,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { toCode } from '../code';
 import { mountView } from '../registry';
 import type { IView } from '../view';
-import { MemoryRun, rowOf } from './run';
+import { MemoryRun, rowOf } from '../../store/__tests__/memory-run';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);

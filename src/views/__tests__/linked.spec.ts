@@ -3,7 +3,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import { RunLink } from '../../store/run-link';
 import { mountView } from '../registry';
 import type { IView } from '../view';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);

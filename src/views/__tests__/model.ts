@@ -2,9 +2,9 @@ import { fullViewOptions } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { Loaded } from '../shared/content';
 import { untranslated } from '../shared/translate';
-import type { IViewEnvironment, ViewModel } from '../shared/view-model';
+import type { IViewEnvironment, IViewModel } from '../shared/view-model';
 import { loadView } from '../view-code';
-import type { MemoryRun } from './run';
+import type { MemoryRun } from '../../store/__tests__/memory-run';
 
 const nothing = (): void => undefined;
 
@@ -13,7 +13,7 @@ export async function loadModel(
   run: MemoryRun,
   wished: ViewOptions,
   save: (name: string, type: string, text: string) => void = nothing
-): Promise<{ model: ViewModel; loaded: Loaded }> {
+): Promise<{ model: IViewModel; loaded: Loaded }> {
   const options = fullViewOptions(wished);
   const env = {
     t: untranslated,
@@ -23,7 +23,7 @@ export async function loadModel(
     zoom: null,
     isDark: false,
     isUtc: true,
-    paper: null,
+    painter: null,
     actions: { retry: nothing, cancel: nothing, copy: nothing, copyCode: nothing, save },
     within: (steps: [number, number] | null) => steps,
     choose: nothing,
@@ -35,11 +35,15 @@ export async function loadModel(
       throw reason;
     }
   } satisfies IViewEnvironment;
-  const { view } = await loadView(options.view);
+  const code = await loadView(options.view);
+  if (!('view' in code)) {
+    throw new Error(`Expected a view of this package, got ${options.view}.`);
+  }
+  const { view } = code;
   const whole = { ...env, runs: null, relayout: nothing, rearrange: nothing };
   const model =
     'create' in view
       ? view.create(run, env)
-      : (view.compose(run, whole).layout()[0]?.create(run, env) as ViewModel);
+      : (view.compose(run, whole).layout()[0]?.create(run, env) as IViewModel);
   return { model, loaded: await model.load(new AbortController().signal) };
 }

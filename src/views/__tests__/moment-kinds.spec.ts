@@ -1,7 +1,7 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IViewHost } from '../view';
 import { grads, MomentsPage } from './moments-page';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);

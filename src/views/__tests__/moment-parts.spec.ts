@@ -10,7 +10,7 @@ import { lineRecipe } from '../moments/line-recipe';
 import { cellsOf } from '../moments/map-cells';
 import { movesOf } from '../moments/moves-pane';
 import { shortName } from '../moments/short-name';
-import { MemoryMoments } from './memory-moments';
+import { MemoryMoments } from '../../store/__tests__/memory-moments';
 
 describe('short names', () => {
   it('keep their end and the numbers of layers and experts, which tell them apart', () => {

@@ -1,6 +1,6 @@
 import { groupMoments } from '../../aggregate';
 import type { IMomentGroups, IMomentIndex, IMomentQuery } from '../../store/moment-source';
-import { MemoryMoments } from './memory-moments';
+import { MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
 
 jest.setTimeout(30_000);

@@ -1,8 +1,8 @@
 import type { MomentsOptions } from '../../protocol/views.generated';
 import { mountView } from '../registry';
 import type { IView, IViewHost } from '../view';
-import { tensorNames, type IMomentRow } from './memory-moments';
-import { MemoryRun } from './run';
+import { tensorNames, type IMomentRow } from '../../store/__tests__/memory-moments';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 const plain = (text: string): string => text.replace(/\u2009/g, ' ').replace(/\u2212/g, '-');
 const text = (selector: string): string => plain(document.querySelector(selector)?.textContent ?? '');

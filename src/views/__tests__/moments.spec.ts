@@ -1,9 +1,9 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { ClientError } from '../../client';
 import { StoreError } from '../../store';
-import { tensorNames, type IMomentRow, type MemoryMoments } from './memory-moments';
+import { tensorNames, type IMomentRow, type MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
-import { HELLO } from './run';
+import { HELLO } from '../../store/__tests__/memory-run';
 
 // The first test also loads and transforms Vega.
 jest.setTimeout(30_000);

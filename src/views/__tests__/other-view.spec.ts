@@ -1,7 +1,7 @@
 import { registerView, type IMountModule } from '../other-views';
 import { mountView } from '../registry';
 import { readView } from '../still';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 const options = { view: 'plain', words: 'one' } as never;
 const descriptor = {

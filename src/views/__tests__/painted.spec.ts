@@ -4,7 +4,7 @@ import { ColorScale } from '../../charts/color-scale';
 import { readPicture } from '../../charts/__tests__/read-png';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 const [POSITIONS, TILES] = [5, 3];
 

@@ -1,6 +1,6 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { grads } from './moments-page';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 /** Every view and kind, by a name. */
 export const PICTURED: readonly (readonly [string, ViewOptions])[] = [

@@ -3,7 +3,7 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { ITip } from '../shared/tip';
 import { loadModel } from './model';
-import { MemoryRun } from './run';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 /** What a view says of a place, as heading and lines, once it has read its rows. */
 async function tips(

@@ -39,9 +39,9 @@ it('says over a view that the training is perturbed, from when it is until it is
   expect(chip.hidden).toBe(true);
 
   source.status = { type: 'status', state: 'training', step: 1300 };
-  source.become({ kind: 'recorded' });
+  source.connect({ kind: 'recorded' });
   expect(chip.hidden).toBe(true);
   host.dispose();
-  source.become({ kind: 'live' });
+  source.connect({ kind: 'live' });
   expect(chip.hidden).toBe(true);
 });

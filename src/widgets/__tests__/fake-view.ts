@@ -1,59 +1,20 @@
 import { Signal } from '@lumino/signaling';
 import type { ViewOptions } from '../../protocol';
-import type { Hello, Status } from '../../protocol/messages.generated';
-import type { ConnectionState, IRunSource, SourceChange } from '../../store/source';
+import { MemoryRun } from '../../store/__tests__/memory-run';
+import type { IRunSource } from '../../store/source';
 import type { IMountedView, MountView } from '../view-host';
 import type { IWidgetRuns } from '../runs';
 
-/** A run in memory that the test steers: its connection changes when the test says so. */
-export class MemorySource implements IRunSource {
-  constructor(
-    readonly id: string,
-    public connection: ConnectionState = { kind: 'live' }
-  ) {}
-  readonly name = 'gpt-demo';
-  hello: Hello | null = null;
-  status: Status | null = null;
-  readonly changed: Signal<IRunSource, SourceChange> = new Signal<IRunSource, SourceChange>(this);
-  isDisposed = false;
-  become(connection: ConnectionState): void {
-    this.connection = connection;
-    this.changed.emit({ kind: 'connection' });
-  }
-  steps(): Promise<readonly number[]> {
-    return Promise.resolve([]);
-  }
-  shapeOf(): ReturnType<IRunSource['shapeOf']> {
-    return Promise.resolve({ parts: [], layers: [] });
-  }
-  tensors(): ReturnType<IRunSource['tensors']> {
-    return Promise.resolve({ rows: [], evictedRows: 0, sampledEvery: 1 });
-  }
-  scalars(): ReturnType<IRunSource['scalars']> {
-    const none = new Float64Array(0);
-    return Promise.resolve({ step: none, time: none, value: none, name: [], units: {} });
-  }
-  table(): ReturnType<IRunSource['table']> {
-    return Promise.reject(new Error('this run has no other streams'));
-  }
-  configure(): ReturnType<IRunSource['configure']> {
-    return Promise.reject(new Error('a run in memory cannot be configured'));
-  }
-  dispose(): void {
-    this.isDisposed = true;
-  }
-}
-
 /** Runs in memory, with a count of the shares that are out. */
 export class MemoryRuns implements IWidgetRuns {
-  source: MemorySource | null = new MemorySource('r1');
+  source: MemoryRun | null = new MemoryRun(null);
   state: 'live' | 'recorded' | 'gone' = 'live';
   shares = 0;
   /** Paths that were opened. */
   opened: string[] = [];
   openStatistics(path: string): Promise<void> {
     this.opened.push(path);
-    this.source = path === 'my work/runs/a' ? new MemorySource('statistics-1') : this.source;
+    this.source = path === 'my work/runs/a' ? new MemoryRun(null, 'statistics-1') : this.source;
     return Promise.resolve();
   }
   list(): ReturnType<IWidgetRuns['list']> {

@@ -6,7 +6,8 @@ import { bindings, type IBoundModel } from '../bindings';
 import { createMimeFactory, VIEW_MIME, VIEW_RANK } from '..';
 import { ViewRenderer } from '../mime';
 import { ENGLISH } from '../runs';
-import { MemoryRuns, MemorySource, plainMount, settled } from './fake-view';
+import { MemoryRuns, plainMount, settled } from './fake-view';
+import { MemoryRun } from '../../store/__tests__/memory-run';
 
 const OPTIONS = fullViewOptions({
   view: 'heatmap',
@@ -192,10 +193,10 @@ describe('a cell whose live run ends', () => {
     await renderer.renderModel(output());
     await jest.advanceTimersByTimeAsync(0);
     const live = runs.source;
-    live?.become({ kind: 'closed', reason: 'gone', message: 'The hub is gone.' });
+    live?.connect({ kind: 'closed', reason: 'gone', message: 'The hub is gone.' });
     await jest.advanceTimersByTimeAsync(1500);
     expect(mount.views).toHaveLength(1);
-    runs.source = new MemorySource('r1', { kind: 'recorded' });
+    runs.source = Object.assign(new MemoryRun(null), { connection: { kind: 'recorded' } });
     runs.state = 'recorded';
     await jest.advanceTimersByTimeAsync(1500);
     expect(mount.views).toHaveLength(2);

@@ -2,7 +2,7 @@ import type { ViewOptions } from '../../../../src/protocol/views.generated';
 import { ViewRegistry } from '../../../../src/plugins/view-registry';
 import { mountView, toCode } from '../../../../src/views';
 import { readView } from '../../../../src/views/still';
-import { MemoryRun } from '../../../../src/views/__tests__/run';
+import { MemoryRun } from '../../../../src/store/__tests__/memory-run';
 import plugin from '../index';
 
 // The test also loads and transforms Vega.

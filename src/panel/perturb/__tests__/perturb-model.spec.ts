@@ -3,10 +3,10 @@ import { ControlModel } from '../../summary/control-model';
 import { PerturbModel } from '../perturb-model';
 import { perturbText } from '../../../views/shared/perturb-text';
 import { JOB } from '../../shell/__tests__/memory-job';
-import { MemoryPanelRun } from '../../shell/__tests__/memory-run';
+import { ControlledRun } from '../../shell/__tests__/controlled-run';
 
-function form(): { run: MemoryPanelRun; perturb: PerturbModel } {
-  const run = new MemoryPanelRun(structuredClone(JOB));
+function form(): { run: ControlledRun; perturb: PerturbModel } {
+  const run = new ControlledRun(structuredClone(JOB));
   return { run, perturb: new PerturbModel(run, new ControlModel(run)) };
 }
 

@@ -2,12 +2,12 @@ import { nullTranslator } from '@jupyterlab/translation';
 import type { ConnectionState } from '../../../store/source';
 import { runNotice } from '../notice';
 import { openRun } from '../open-run';
-import { MemoryPanelRun } from './memory-run';
+import { ControlledRun } from './controlled-run';
 
 const trans = nullTranslator.load('megalens');
 
 function said(step: number, connection: ConnectionState = { kind: 'live' }): string | undefined {
-  const run = new MemoryPanelRun();
+  const run = new ControlledRun();
   run.connection = connection;
   run.hello!.config.flags['MLP1_mat_mul'] = { compressor: { name: 'Tile' } };
   run.status = { type: 'status', state: 'idle', step };

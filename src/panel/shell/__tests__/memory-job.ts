@@ -1,5 +1,5 @@
 import type { Hello, RankState, SiteInfo } from '../../../protocol/messages.generated';
-import { HELLO } from './memory-run';
+import { HELLO } from './controlled-run';
 
 const SITES: SiteInfo[] = [
   {

@@ -5,7 +5,7 @@ import type { ViewOptions } from '../../../protocol/views.generated';
 import type { IMegalensRuns, IRunEntry } from '../../../tokens';
 import type { IPanelHost } from '../panel-host';
 import { PanelModel } from '../panel-model';
-import { HELLO, MemoryPanelRun } from './memory-run';
+import { HELLO, ControlledRun } from './controlled-run';
 
 const trans = nullTranslator.load('megalens');
 
@@ -37,14 +37,14 @@ export const STATISTICS: IRunEntry = {
 };
 
 /** A service whose list the test writes, on runs held in memory. */
-export class MemoryPanelRuns implements IMegalensRuns {
+export class MemoryRuns implements IMegalensRuns {
   entries: IRunEntry[] = [LIVE, OLD];
   /** What is said to be left out of the list. */
   warnings: readonly string[] = [];
   fault: Error | null = null;
   /** What every run says of itself. */
   hello: Hello = HELLO;
-  readonly opened = new Map<string, MemoryPanelRun>();
+  readonly opened = new Map<string, ControlledRun>();
   readonly released: string[] = [];
 
   async list(): Promise<readonly IRunEntry[]> {
@@ -84,7 +84,7 @@ export class MemoryPanelRuns implements IMegalensRuns {
   }
 
   async acquire(id: string): ReturnType<IMegalensRuns['acquire']> {
-    const source = new MemoryPanelRun(structuredClone(this.hello));
+    const source = new ControlledRun(structuredClone(this.hello));
     if (this.entries.find(entry => entry.id === id)?.state === 'recorded') {
       source.connection = { kind: 'recorded' };
     }
@@ -95,12 +95,12 @@ export class MemoryPanelRuns implements IMegalensRuns {
 
 /** The panel's model on runs held in memory. */
 export function setUp(): {
-  runs: MemoryPanelRuns;
+  runs: MemoryRuns;
   model: PanelModel;
   host: jest.Mocked<IPanelHost>;
   opened: [string, ViewOptions][];
 } {
-  const runs = new MemoryPanelRuns();
+  const runs = new MemoryRuns();
   const opened: [string, ViewOptions][] = [];
   // The host is JupyterLab's own dialogs and clipboard, which the browser tests go through.
   const host = {

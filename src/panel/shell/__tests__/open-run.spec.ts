@@ -1,8 +1,8 @@
 import { hasRows, openRun, partsOf } from '../open-run';
-import { MemoryPanelRun } from './memory-run';
+import { ControlledRun } from './controlled-run';
 
 it('a stream of another package has rows where the run declares it or counts them, and only there', () => {
-  const source = new MemoryPanelRun();
+  const source = new ControlledRun();
   const open = openRun('run', source);
   expect(hasRows(open, 'weight_norms')).toBe(false);
   expect(hasRows(open, 'scalars')).toBe(true);

@@ -1,7 +1,7 @@
 import { ClientError } from '../../../client/client-error';
 import { JOB } from './memory-job';
 import { LIVE, OLD, setUp } from './memory-panel';
-import { scalars } from './memory-run';
+import { scalars } from './controlled-run';
 
 describe('PanelModel', () => {
   it('chooses the newest live run by itself and opens it', async () => {

@@ -1,12 +1,12 @@
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { ControlModel } from '../control-model';
 import { JOB } from '../../shell/__tests__/memory-job';
-import { HELLO, MemoryPanelRun } from '../../shell/__tests__/memory-run';
+import { HELLO, ControlledRun } from '../../shell/__tests__/controlled-run';
 
 const ADA = { name: 'kernel', version: '1', user: 'Ada' };
 
-function job(): { run: MemoryPanelRun; control: ControlModel } {
-  const run = new MemoryPanelRun(structuredClone(JOB));
+function job(): { run: ControlledRun; control: ControlModel } {
+  const run = new ControlledRun(structuredClone(JOB));
   return { run, control: new ControlModel(run) };
 }
 
@@ -16,7 +16,7 @@ describe('ControlModel', () => {
     expect(control.allows('pause')).toBe(true);
     run.status = { type: 'status', state: 'finished', step: 3 };
     expect(control.allows('pause')).toBe(false);
-    expect(new ControlModel(new MemoryPanelRun(structuredClone(HELLO))).allows('pause')).toBe(false);
+    expect(new ControlModel(new ControlledRun(structuredClone(HELLO))).allows('pause')).toBe(false);
   });
 
   it('pauses, takes a step and resumes, and says that it was asked for here', async () => {
@@ -50,7 +50,7 @@ describe('ControlModel', () => {
   });
 
   it('shows a pause that was there before it looked', () => {
-    const run = new MemoryPanelRun(structuredClone(JOB));
+    const run = new ControlledRun(structuredClone(JOB));
     run.status = { type: 'status', state: 'paused', step: 7 };
     expect(new ControlModel(run).paused).toBe(true);
   });

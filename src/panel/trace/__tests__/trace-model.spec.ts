@@ -1,6 +1,6 @@
 import { ProtocolError } from '../../../protocol/protocol-error';
 import { TraceModel } from '../trace-model';
-import { HELLO, MemoryPanelRun } from '../../shell/__tests__/memory-run';
+import { HELLO, ControlledRun } from '../../shell/__tests__/controlled-run';
 
 const TILE = { name: 'Tile', params: { tiles: 96, reduction: 'mean' } };
 
@@ -10,7 +10,7 @@ function applied(trace: TraceModel): unknown {
 
 describe('TraceModel', () => {
   it('offers the flags of hello, in its order, and greys what the model lacks', () => {
-    const trace = new TraceModel(new MemoryPanelRun());
+    const trace = new TraceModel(new ControlledRun());
     expect(trace.rows.map(row => [row.info.name, row.available])).toEqual([
       ['MLP1_mat_mul', true],
       ['QKV_mat_mul', true],
@@ -19,7 +19,7 @@ describe('TraceModel', () => {
   });
 
   it('switches a flag on with the first compressor that needs no answer', () => {
-    const trace = new TraceModel(new MemoryPanelRun());
+    const trace = new TraceModel(new ControlledRun());
     trace.toggle('MLP1_mat_mul', true);
     expect(trace.rows[0]?.setting?.compressor).toEqual(TILE);
     expect(trace.rows[0]?.edited).toBe(true);
@@ -27,7 +27,7 @@ describe('TraceModel', () => {
   });
 
   it('sends only what differs, and goes from accepted to applied', async () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     run.hello!.config.flags['QKV_mat_mul'] = { compressor: TILE, layers: '1-2' };
     const trace = new TraceModel(run);
     const states: unknown[] = [];
@@ -42,14 +42,14 @@ describe('TraceModel', () => {
   });
 
   it('takes its own answer not for that of another viewer', async () => {
-    const trace = new TraceModel(new MemoryPanelRun());
+    const trace = new TraceModel(new ControlledRun());
     trace.toggle('MLP1_mat_mul', true);
     await trace.submit();
     expect(trace.foreign).toBeNull();
   });
 
   it('tells who changed what when another viewer did, even under the same id', async () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     const trace = new TraceModel(run);
     trace.toggle('MLP1_mat_mul', true);
     await trace.submit();
@@ -71,7 +71,7 @@ describe('TraceModel', () => {
   });
 
   it('puts a refusal at the field and column that the hub named, and keeps the edits', async () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     run.answer = () =>
       Promise.reject(
         new ProtocolError('bad-reduction', 'There is no function foo.', {
@@ -93,7 +93,7 @@ describe('TraceModel', () => {
   });
 
   it('keeps an edit that was made while an Apply was under way', async () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     const trace = new TraceModel(run);
     trace.toggle('MLP1_mat_mul', true);
     const answer = run.answer;
@@ -106,7 +106,7 @@ describe('TraceModel', () => {
   });
 
   it('forgets edits on revert and remembers a setting that was switched off and on', () => {
-    const trace = new TraceModel(new MemoryPanelRun());
+    const trace = new TraceModel(new ControlledRun());
     trace.toggle('MLP1_mat_mul', true);
     trace.change('MLP1_mat_mul', { every: 5, layers: '1-2' });
     trace.toggle('MLP1_mat_mul', false);
@@ -118,7 +118,7 @@ describe('TraceModel', () => {
   });
 
   it('estimates the bytes of a step from what hello says', () => {
-    const trace = new TraceModel(new MemoryPanelRun());
+    const trace = new TraceModel(new ControlledRun());
     trace.toggle('MLP1_mat_mul', true);
     // 4 layers × (128 positions × 96 tiles × 4 bytes + the row itself)
     expect(trace.estimate).toEqual({ bytes: 4 * (128 * 96 * 4 + 160), complete: true });
@@ -129,7 +129,7 @@ describe('TraceModel', () => {
   });
 
   it('knows a flag’s size from the positions that another flag told', () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     run.hello!.flags[1]!.bytes_per_layer = null;
     const trace = new TraceModel(run);
     trace.toggle('QKV_mat_mul', true);
@@ -139,7 +139,7 @@ describe('TraceModel', () => {
   });
 
   it('takes no changes when the run is recorded or over', () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     const trace = new TraceModel(run);
     expect(trace.writable).toBe(true);
     run.status = { type: 'status', state: 'finished', step: 3 };
@@ -150,7 +150,7 @@ describe('TraceModel', () => {
   });
 
   it('lets go of the source when disposed, twice too', () => {
-    const run = new MemoryPanelRun();
+    const run = new ControlledRun();
     const trace = new TraceModel(run);
     let told = 0;
     trace.changed.connect(() => told++);

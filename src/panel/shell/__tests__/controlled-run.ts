@@ -1,13 +1,7 @@
-import { Signal } from '@lumino/signaling';
 import type { Config, Configured, ConfigPatch, Hello, Status } from '../../../protocol/messages.generated';
 import type { IAuditEvent } from '../../../store/audit-log';
-import type {
-  ConnectionState,
-  IRunSource,
-  IScalarColumns,
-  ITensorResult,
-  SourceChange
-} from '../../../store/source';
+import { MemoryRun } from '../../../store/__tests__/memory-run';
+import type { IScalarColumns } from '../../../store/source';
 
 export const HELLO: Hello = {
   type: 'hello',
@@ -75,19 +69,16 @@ export const HELLO: Hello = {
   versions: {}
 };
 
-/** A run held in memory: a source whose every answer the test decides. */
-export class MemoryPanelRun implements IRunSource {
-  constructor(public hello: Hello | null = structuredClone(HELLO)) {}
+/** A run in memory that takes changes: the test decides how each is answered. */
+export class ControlledRun extends MemoryRun {
+  constructor(hello: Hello | null = structuredClone(HELLO)) {
+    super(hello, 'run-1');
+  }
 
-  readonly id = 'run-1';
-  readonly name = 'gpt-demo';
-  status: Status | null = { type: 'status', state: 'training', step: 1240 };
-  connection: ConnectionState = { kind: 'live' };
-  readonly changed: Signal<IRunSource, SourceChange> = new Signal(this);
+  override status: Status | null = { type: 'status', state: 'training', step: 1240 };
+  override moments = undefined;
   readonly audit = new Map<string, IAuditEvent>();
-  readonly patches: ConfigPatch[] = [];
   columns: IScalarColumns = scalars([]);
-  isDisposed = false;
   /** What the next configure does; by default it is accepted and applied three steps on. */
   answer: (patch: ConfigPatch, accepted?: (message: Configured) => void) => Promise<Configured> = async (
     patch,
@@ -126,33 +117,13 @@ export class MemoryPanelRun implements IRunSource {
     return { type: 'configured', id, applied: true, step: 1243, config };
   }
 
-  table(): ReturnType<IRunSource['table']> {
-    return Promise.reject(new Error('this run has no other streams'));
-  }
-
-  configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
+  override configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
     this.patches.push(patch);
     return this.answer(patch, accepted);
   }
 
-  async steps(): Promise<readonly number[]> {
-    return [];
-  }
-
-  async shapeOf(): Promise<{ parts: readonly string[]; layers: readonly number[] }> {
-    return { parts: [], layers: [] };
-  }
-
-  async tensors(): Promise<ITensorResult> {
-    return { rows: [], evictedRows: 0, sampledEvery: 1 };
-  }
-
-  async scalars(): Promise<IScalarColumns> {
+  override async scalars(): Promise<IScalarColumns> {
     return this.columns;
-  }
-
-  dispose(): void {
-    this.isDisposed = true;
   }
 }
 

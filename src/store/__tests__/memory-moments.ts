@@ -7,7 +7,7 @@ import type {
   IMomentSource,
   MomentStat,
   ReadingProgress
-} from '../../store/moment-source';
+} from '../moment-source';
 
 /** One row as a test says it; what is left out is of an ordinary tensor of 1,000 values. */
 export interface IMomentRow {

@@ -1,4 +1,4 @@
-import { Signal, type ISignal } from '@lumino/signaling';
+import { Signal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';
 import type {
   ConnectionState,
@@ -10,16 +10,19 @@ import type {
   ITensorShape,
   SourceChange,
   StepsQuery
-} from '../../store/source';
+} from '../source';
 import { MemoryMoments, type IMomentRow } from './memory-moments';
-import { TensorStore } from '../../store/tensor-store';
+import { TensorStore } from '../tensor-store';
 
 /** A run whose rows are in memory: a whole IRunSource, small enough to know every number. */
 export class MemoryRun implements IRunSource {
-  readonly id = 'r1';
+  constructor(
+    public hello: Hello | null = HELLO,
+    readonly id = 'r1'
+  ) {}
+
   name = 'gpt-demo';
   status: Status | null = null;
-  hello: Hello | null = HELLO;
   connection: ConnectionState = { kind: 'live' };
   isDisposed = false;
   rows: ITensorRow[] = [];
@@ -33,33 +36,31 @@ export class MemoryRun implements IRunSource {
   readonly asked: ITensorQuery[] = [];
   readonly patches: ConfigPatch[] = [];
 
-  get changed(): ISignal<IRunSource, SourceChange> {
-    return this._changed;
-  }
+  readonly changed: Signal<IRunSource, SourceChange> = new Signal(this);
 
   /** Let rows arrive. */
   add(...rows: Partial<ITensorRow>[]): void {
     this.rows.push(...rows.map(rowOf));
     const last = this.rows[this.rows.length - 1]?.step ?? 0;
-    this._changed.emit({ kind: 'rows', stream: 'tensors', firstStep: last, lastStep: last });
+    this.changed.emit({ kind: 'rows', stream: 'tensors', firstStep: last, lastStep: last });
   }
 
   /** Let statistics arrive. */
   log(...rows: IMomentRow[]): void {
     this.moments?.add(...rows);
     const last = rows[rows.length - 1]?.step ?? 0;
-    this._changed.emit({ kind: 'rows', stream: 'moments', firstStep: last, lastStep: last });
+    this.changed.emit({ kind: 'rows', stream: 'moments', firstStep: last, lastStep: last });
   }
 
   connect(connection: ConnectionState): void {
     this.connection = connection;
-    this._changed.emit({ kind: 'connection' });
+    this.changed.emit({ kind: 'connection' });
   }
 
   /** Say how the training is. */
   tell(status: Status): void {
     this.status = status;
-    this._changed.emit({ kind: 'status' });
+    this.changed.emit({ kind: 'status' });
   }
 
   steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {
@@ -100,7 +101,7 @@ export class MemoryRun implements IRunSource {
     return Promise.reject(new Error('this run has no other streams'));
   }
 
-  configure(patch: ConfigPatch): Promise<Configured> {
+  configure(patch: ConfigPatch, _accepted?: (message: Configured) => void): Promise<Configured> {
     this.patches.push(patch);
     return Promise.resolve({ type: 'configured', id: '1', applied: true, step: 1, config: { flags: {} } });
   }
@@ -109,8 +110,6 @@ export class MemoryRun implements IRunSource {
     this.isDisposed = true;
     Signal.clearData(this);
   }
-
-  private readonly _changed = new Signal<IRunSource, SourceChange>(this);
 }
 
 /** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer + 10 × position + tile unless told. */
