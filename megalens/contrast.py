@@ -64,7 +64,7 @@ def contrast_vectors(
         When a group is empty, a prompt has no such positions, a process holds some of the layers only, or a state is not finite.
     """
     if batch < 1:
-        raise TracerError(f"batch is a whole number from 1; {batch!r:.50} came.")
+        raise TracerError(f"batch must be a whole number from 1, got {batch!r:.50}.")
     if adapter is None:
         adapter = find_adapter(model)
     points: ModelPoints = adapter.points(model)
@@ -81,7 +81,7 @@ def contrast_vectors(
     ]
     for name, prompts in zip(("positive", "negative"), groups, strict=True):
         if not prompts:
-            raise TracerError(f"At least one {name} prompt is needed, and none came.")
+            raise TracerError(f"At least one {name} prompt is needed, got none.")
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -120,10 +120,10 @@ def save_vectors(path: str | Path, vectors: Tensor, metadata: Mapping[str, Any] 
 
     path = Path(path)
     if path.suffix != ".safetensors":
-        raise TracerError(f"The file's name must end in .safetensors; {path.name!r:.200} came.")
+        raise TracerError(f"The file's name must end in .safetensors, got {path.name!r:.200}.")
     if vectors.ndim not in (2, 3) or vectors.numel() == 0:
         raise TracerError(
-            f"Expected vectors [layers, features] or [layers, vectors, features]; {list(vectors.shape)} came."
+            f"vectors must be [layers, features] or [layers, vectors, features], got {list(vectors.shape)}."
         )
     said = {str(key): str(value) for key, value in (metadata or {}).items()}
     save_file({"vectors": vectors.detach().float().cpu().contiguous()}, path, {"made_by": "megalens", **said})

@@ -110,9 +110,9 @@ def trace(
     folders = [Path(folder) for folder in vectors_folders]
     unknown = sorted(set(allow) - set(CONTROLS))
     if unknown or isinstance(allow, str):
-        raise TracerError(f"allow takes a list out of {', '.join(CONTROLS)}; {allow!r:.100} came.")
+        raise TracerError(f"allow must be a list out of {', '.join(CONTROLS)}, got {allow!r:.100}.")
     if not isinstance(first_step, int) or first_step < 1:
-        raise TracerError(f"first_step is a whole number from 1 on; {first_step!r:.100} came.")
+        raise TracerError(f"first_step must be a whole number from 1, got {first_step!r:.100}.")
     others = instruments_from(instruments)
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults)
@@ -195,7 +195,7 @@ def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) ->
     chunks = model if isinstance(model, (list, tuple)) and model else [model]
     if not all(isinstance(chunk, nn.Module) for chunk in chunks):
         kinds = ", ".join(sorted({type(chunk).__name__ for chunk in chunks}))
-        raise TracerError(f"megalens.trace takes a torch.nn.Module, or a list of model chunks; {kinds} came.")
+        raise TracerError(f"The model must be a torch.nn.Module or a list of model chunks, got {kinds}.")
     if adapter is None:
         return find_adapter(model).points(model)  # type: ignore[arg-type]
     points: ModelPoints = adapter.points(model)
@@ -207,6 +207,6 @@ def _decoder(tokenizer: Any) -> Callable[[int], str] | None:
         return None
     if not callable(getattr(tokenizer, "decode", None)):
         raise TracerError(
-            f"tokenizer needs a decode method that takes ids; a {type(tokenizer).__name__} came."
+            f"tokenizer must have a decode method that takes ids, got a {type(tokenizer).__name__}."
         )
     return lambda number: str(tokenizer.decode([number]))

@@ -149,7 +149,7 @@ def _optimizers(given: Any) -> list[Optimizer]:
         if isinstance(inner, Optimizer):
             found.append(inner)
         elif each is not None and not hasattr(each, "step"):
-            raise TracerError(f"optimizer takes what updates the model; a {type(each).__name__} came.")
+            raise TracerError(f"optimizer must be what updates the model, got a {type(each).__name__}.")
     return found
 
 
@@ -161,5 +161,5 @@ def _samples(given: Any) -> Callable[[int], int]:
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return lambda step: step * given
     raise TracerError(
-        f"samples takes how many one step has, or a function that gives how many were consumed; {given!r:.50} came."
+        f"samples must be how many one step has, or a function that gives how many were consumed, got {given!r:.50}."
     )

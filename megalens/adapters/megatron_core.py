@@ -44,7 +44,7 @@ class MegatronAdapter:
         chunks = _chunks(model)
         if not chunks or not all(_is_gpt(chunk) for chunk in chunks):
             raise TracerError(
-                f"The adapter {self.name!r} takes a GPT model of Megatron-Core, or the list of its model chunks; a {type(model).__name__} came."
+                f"For the adapter {self.name!r} the model must be a GPT model of Megatron-Core, or the list of its model chunks, got a {type(model).__name__}."
             )
         config: Any = chunks[0].config
         place = _place(config, len(chunks))

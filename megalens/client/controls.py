@@ -71,7 +71,7 @@ class Controls(ABC):
         """
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
             raise ClientError(
-                f"steps=… must be a whole number from 1, and {steps!r:.100} came.",
+                f"steps=… must be a whole number from 1, got {steps!r:.100}.",
                 code="bad-parameter",
                 field="steps",
             )
@@ -81,7 +81,7 @@ class Controls(ABC):
         """Let the training go on only while a viewer, such as this one, is attached; ``False`` ends that."""
         if not isinstance(on, bool):
             raise ClientError(
-                f"watched_only takes True or False, and {on!r:.100} came.", code="bad-parameter", field="on"
+                f"on=… must be True or False, got {on!r:.100}.", code="bad-parameter", field="on"
             )
         return self._configure({"flags": {}, "mode": {"while_watched": on}}, timeout)
 

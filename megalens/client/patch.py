@@ -134,5 +134,5 @@ def _positive(argument: str, value: object, more: str = "") -> int:
 
 def _bad(argument: str, expected: str, got: object) -> ClientError:
     return ClientError(
-        f"{argument}=… must be {expected}, and {got!r:.100} came.", code="bad-parameter", field=argument
+        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
     )

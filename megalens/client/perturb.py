@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..protocol import Perturbation, perturb_from_disturbance, perturbation_from_setting
+from ..protocol.disturbance import perturb_of
 from ..protocol.messages_generated import Perturb, PerturbSite
 from .errors import ClientError
 from .patch import check_phases, layers_text
@@ -52,12 +53,7 @@ def build_perturb(
         chosen = {str(name): _site(str(name), given) for name, given in sites.items()}
     for site in chosen.values():
         site.update(extras)  # type: ignore[typeddict-item]
-    perturb: Perturb = {"sites": chosen}
-    if seed is not None:
-        perturb["seed"] = seed
-    if steps is not None:
-        perturb["steps"] = steps
-    return perturb
+    return perturb_of(chosen, seed, steps)
 
 
 def _site(name: str, given: Any) -> PerturbSite:
@@ -91,5 +87,5 @@ def _site(name: str, given: Any) -> PerturbSite:
 
 def _bad(argument: str, expected: str, got: object) -> ClientError:
     return ClientError(
-        f"{argument}=… must be {expected}, and {got!r:.100} came.", code="bad-parameter", field=argument
+        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
     )

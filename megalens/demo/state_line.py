@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import sys
 import time
+from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["StateLine"]
+__all__ = ["StateLine", "show_line"]
 
 
 class StateLine:
@@ -40,3 +43,14 @@ class StateLine:
         if self._stream is not None:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
+
+
+async def show_line(text: Callable[[], str]) -> None:
+    """Show ``text()`` on standard error until this is cancelled."""
+    line = StateLine(sys.stderr)
+    try:
+        while True:
+            line.say(text())
+            await asyncio.sleep(0.25)
+    finally:
+        line.end()

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.messages_generated import Config
+from ..hub.cli import count, seconds
 
 if TYPE_CHECKING:
+    from ..protocol.messages_generated import Config
     from .translation import Translation
 
 __all__ = ["add_commands", "ask_to_stop", "start_lightly"]
@@ -73,20 +74,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="ask for this flag only; may be given again (default: the usual ones)",
     )
-    parser.add_argument("--tiles", type=_count, help="tiles a position, where a flag is tiled")
+    parser.add_argument("--tiles", type=count, help="tiles a position, where a flag is tiled")
     parser.add_argument("--reduction", help="one number a tile: mean, max, abs().mean(), … (default: mean)")
     parser.add_argument("--config", metavar="JSON", help="the whole configuration, instead of --flag")
     parser.add_argument(
         "--micro-batches",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="forward passes that make one step (default: 1)",
     )
-    parser.add_argument("--steps", type=_count, metavar="N", help="end after so many steps")
+    parser.add_argument("--steps", type=count, metavar="N", help="end after so many steps")
     parser.add_argument(
         "--wait",
-        type=float,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help="how long to try again when the peer cannot be reached (default: 10)",
@@ -95,11 +96,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt", action="append", default=[], metavar="TEXT", help="inference: generate from this"
     )
     parser.add_argument(
-        "--tokens", type=_count, default=10, help="inference: tokens to generate (default: 10)"
+        "--tokens", type=count, default=10, help="inference: tokens to generate (default: 10)"
     )
     parser.add_argument(
         "--linger",
-        type=float,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help="connect: end this long after the last viewer left a finished run (default: 10)",
@@ -241,10 +242,3 @@ def _dialect(text: str) -> str:
     if found is None:
         raise argparse.ArgumentTypeError(f"expected one of {', '.join(_NAMES)}")
     return found
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("expected a whole number from 1")
-    return value

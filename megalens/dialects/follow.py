@@ -7,7 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
-from ..demo.state_line import StateLine
+from ..demo.state_line import show_line
 from ..hub.options import HubOptions
 from .cli import ask_to_stop
 from .hosted_run import HostedRun
@@ -15,8 +15,6 @@ from .translation import Translation
 from .translator import Translator
 
 __all__ = ["follow", "stdin_closed"]
-
-_LINE_SECONDS = 0.25
 
 
 async def follow(plan: Translation, *, record: Path | None, linger: float, until_stdin_closes: bool) -> None:
@@ -47,7 +45,7 @@ async def follow(plan: Translation, *, record: Path | None, linger: float, until
         print(f"run {host.entry.id}", flush=True)
         if record is not None:
             print(f"recorded in {host.entry.record}", flush=True)
-        showing = asyncio.create_task(_show(translator))
+        showing = asyncio.create_task(show_line(translator.line))
         try:
             stopped = await ask_to_stop(
                 _translate(translator, host, record is None),
@@ -77,16 +75,6 @@ def _sum_up(translator: Translator) -> None:
     for text in translator.text:
         print(text)
     print(f"{translator.step} steps (inferred), {translator.sent_rows} rows", flush=True)
-
-
-async def _show(translator: Translator) -> None:
-    line = StateLine(sys.stderr)
-    try:
-        while True:
-            line.say(translator.line())
-            await asyncio.sleep(_LINE_SECONDS)
-    finally:
-        line.end()
 
 
 async def stdin_closed() -> None:

@@ -137,7 +137,7 @@ def _shared_compressors(dialect: Dialect, chosen: Mapping[str, Compressor]) -> d
         if group == "QKV" and compressor.tiles % 3:
             raise ProtocolError(
                 "bad-parameter",
-                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, and {compressor.tiles} came.",
+                f"{dialect.title} cuts the QKV tiles into thirds: their number must be a multiple of 3, got {compressor.tiles}.",
                 field=f"{field}.params.tiles",
             )
     result = {}

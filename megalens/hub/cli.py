@@ -21,7 +21,7 @@ from .errors import HubError
 if TYPE_CHECKING:
     from .options import HubOptions
 
-__all__ = ["add_commands", "main_hub", "main_runs"]
+__all__ = ["add_commands", "count", "main_hub", "main_runs", "seconds"]
 
 _NICENESS = 10
 _EXIT_CODES = "Exit codes: 0 done, 1 an error of Megalens itself, 2 wrong arguments, a port in use or a folder that cannot be written."
@@ -41,7 +41,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     hub.add_argument("--record", type=Path, metavar="DIR", help="record the run in DIR/<run id>")
     hub.add_argument(
         "--linger",
-        type=_seconds,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help="end this long after the last viewer of a finished run left (default: 10)",
@@ -53,17 +53,17 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="end when this process is gone and no training process is attached",
     )
     hub.add_argument(
-        "--queue-bytes", type=_count, metavar="N", help="bound of what waits for one viewer (default: 32 MiB)"
+        "--queue-bytes", type=count, metavar="N", help="bound of what waits for one viewer (default: 32 MiB)"
     )
     hub.add_argument(
         "--backlog-bytes",
-        type=_count,
+        type=count,
         metavar="N",
         help="tensors kept for viewers that come later (default: 64 MiB)",
     )
     hub.add_argument(
         "--join-seconds",
-        type=_seconds,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help="time that a client has to say what it is (default: 10)",
@@ -177,15 +177,17 @@ def _port(text: str) -> int:
     return value
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Return the seconds that an argument of a command means."""
     value = float(text)
     if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError("expected a number of seconds")
     return value
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """Return the whole number from 1 that an argument of a command means."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError("expected a positive number of bytes")
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got {text!r}")
     return value

@@ -94,7 +94,7 @@ def _check_params(kind: KindInfo, params: dict[str, Any], field: str) -> None:
         if wrong:
             raise ProtocolError(
                 "bad-parameter",
-                f"{kind['name']}({name}=…) must be {wrong}, and {value!r:.100} came.",
+                f"{kind['name']}({name}=…) must be {wrong}, got {value!r:.100}.",
                 field=f"{field}.{name}",
                 expected=wrong,
                 got=repr(value)[:200],

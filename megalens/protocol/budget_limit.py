@@ -39,7 +39,7 @@ def parse_budget(budget: str | float | None, field: str = "budget") -> float | N
     if not 0 < value <= 100:
         raise ProtocolError(
             "bad-parameter",
-            f"A budget is per cent of step time, above 0 and at most 100, such as '1%'; {budget!r:.50} came. None takes the limit away.",
+            f"A budget must be per cent of step time, above 0 and at most 100, such as '1%', got {budget!r:.50}. None takes the limit away.",
             field=field,
             expected="'1%', 1.0 or None",
             got=repr(budget)[:200],

@@ -9,7 +9,7 @@ from typing import Any
 from .errors import ProtocolError
 from .messages_generated import Perturb, PerturbSite, Phase
 
-__all__ = ["perturb_from_disturbance"]
+__all__ = ["perturb_from_disturbance", "perturb_of"]
 
 _SITES = ("weight", "calculation", "system")
 _FUNCTIONS = ("noise1", "noise2")
@@ -43,7 +43,7 @@ def perturb_from_disturbance(
     if not isinstance(configs, Mapping):
         raise ProtocolError(
             "bad-parameter",
-            f"{_FIELD} is a dictionary, and {configs!r:.100} came.",
+            f"{_FIELD} must be a dictionary, got {configs!r:.100}.",
             field=_FIELD,
             expected="a dictionary",
             got=type(configs).__name__,
@@ -72,6 +72,11 @@ def perturb_from_disturbance(
         }
     if not sites:
         return None
+    return perturb_of(sites, seed, steps)
+
+
+def perturb_of(sites: dict[str, PerturbSite], seed: int | None, steps: int | None) -> Perturb:
+    """Return the ``Perturb`` object; seed and steps take their defaults where they are None."""
     perturb: Perturb = {"sites": sites}
     if seed is not None:
         perturb["seed"] = seed
@@ -88,7 +93,7 @@ def _switch(key: str, value: Any) -> bool:
 
 
 def _wrong(key: str, how: str, expected: str, got: Any) -> ProtocolError:
-    came = "" if got is None else f", and {got!r:.100} came"
+    came = "" if got is None else f", got {got!r:.100}"
     return ProtocolError(
         "bad-parameter",
         f"{_FIELD}: {key} {how}. Expected {expected}{came}.",

@@ -130,7 +130,7 @@ def _checked(what: str, value: Any, spec: Mapping[str, Any], field: str) -> Any:
     if not fits:
         raise ProtocolError(
             "bad-parameter",
-            f"{what} must be {expected}, and {value!r:.100} came.",
+            f"{what} must be {expected}, got {value!r:.100}.",
             field=field,
             expected=expected,
             got=repr(value)[:200],

@@ -366,7 +366,7 @@ def _brief(declaration: DeclaredStream) -> DeclaredStream:
 def _bad(field: str, expected: str, got: str) -> ProtocolError:
     return ProtocolError(
         "bad-parameter",
-        f"{field} must be {expected}, and {got:.200} came.",
+        f"{field} must be {expected}, got {got:.200}.",
         field=field,
         expected=expected,
         got=got,

@@ -120,7 +120,7 @@ def _explain(error: ValidationError, view: str, options: Mapping[str, Any], pref
             name, value = f"{name}.{path[1]}", value[path[1]]
             spec = spec["properties"][path[1]]
         expected = _expected(spec)
-        message = f"{view_about(view)['method']}({name}=…) must be {expected}, and {_short(value)} came."
+        message = f"{view_about(view)['method']}({name}=…) must be {expected}, got {_short(value)}."
         return ProtocolError(
             "bad-parameter", message, field=prefix + ".".join(path), expected=expected, got=_short(value)
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from ..hub.cli import seconds
+
 __all__ = ["add_commands"]
 
 _EXIT_CODES = "Exit codes: 0 done or Ctrl-C, 1 an error of Megalens itself, 2 wrong arguments or a run folder that cannot be read."
@@ -33,7 +35,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--wait-for-viewer", action="store_true", help="begin when somebody watches")
     parser.add_argument(
         "--linger",
-        type=float,
+        type=seconds,
         default=10.0,
         metavar="SECONDS",
         help="end this long after the end, when nobody watches any more (default: 10)",

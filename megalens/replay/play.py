@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 
 from ..client import RunFolder
-from ..demo.state_line import StateLine
+from ..demo.state_line import show_line
 from ..dialects.cli import ask_to_stop
 from ..dialects.hosted_run import HostedRun
 from ..hub.options import HubOptions
 from .replayer import Replayer
 
 __all__ = ["play"]
-
-_LINE_SECONDS = 0.25
 
 
 async def play(
@@ -35,7 +32,7 @@ async def play(
     options = HubOptions(name=recording.name[:200], linger=linger)
     async with HostedRun(options, "replay", replayer.configure) as host:
         print(f"run {host.entry.id}", flush=True)
-        showing = asyncio.create_task(_show(replayer))
+        showing = asyncio.create_task(show_line(replayer.line))
         try:
             await ask_to_stop(_all(replayer, host))
         finally:
@@ -48,13 +45,3 @@ async def _all(replayer: Replayer, host: HostedRun) -> None:
     await replayer.run(host)
     await host.finish()
     await host.linger()
-
-
-async def _show(replayer: Replayer) -> None:
-    line = StateLine(sys.stderr)
-    try:
-        while True:
-            line.say(replayer.line())
-            await asyncio.sleep(_LINE_SECONDS)
-    finally:
-        line.end()

@@ -73,9 +73,9 @@ def build_report(
         Naming the view and the field at fault.
     """
     if format not in _FORMATS:
-        raise ReportError(f"format must be html or ipynb, and {format!r:.50} came.", field="format")
+        raise ReportError(f"format must be html or ipynb, got {format!r:.50}.", field="format")
     if title is not None and not isinstance(title, str):
-        raise ReportError(f"title must be text, and {title!r:.50} came.", field="title")
+        raise ReportError(f"title must be text, got {title!r:.50}.", field="title")
     _settle(run)
     args = {
         "run": run.id,
@@ -132,7 +132,7 @@ def write_report(
     kind = target.suffix.removeprefix(".").lower()
     if kind not in _FORMATS:
         raise ReportError(
-            f"A report's name ends in .html or .ipynb, and {target.name!r:.100} came.", field="path"
+            f"A report's name must end in .html or .ipynb, got {target.name!r:.100}.", field="path"
         )
     data = build_report(
         run, views, title=title, format=kind, folder=_relative(run, target), progress=progress

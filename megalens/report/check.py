@@ -22,7 +22,7 @@ def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
         Naming the view (``views[1]``) and the field at fault.
     """
     if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
-        raise ReportError(f"views must be a list of views, and {views!r:.100} came.", field="views")
+        raise ReportError(f"views must be a list of views, got {views!r:.100}.", field="views")
     return [_check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
 
 

@@ -93,7 +93,7 @@ class MomentsHandler(_Handler):
             raise ServerError(
                 400,
                 "bad-parameter",
-                f"wait must be seconds from 0 to {_MOST_WAIT:g}, and {text!r:.50} came.",
+                f"wait must be seconds from 0 to {_MOST_WAIT:g}, got {text!r:.50}.",
                 "wait",
             )
         return seconds

@@ -54,8 +54,8 @@ class Instruments:
         """
         name = instrument.name
         if not name or self.named(name) is not None:
-            said = f"there is a {name} already" if name else "an empty one came"
-            raise TracerError(f"An instrument needs a name of its own; {said}.")
+            said = f"{name!r}, which there is already" if name else "an empty one"
+            raise TracerError(f"An instrument must have a name of its own, got {said}.")
         instrument.attach(host)
         # A rank that is ahead tells what this one has not been asked for yet. The order is kept: what is told may lean on what was told before.
         with self._order:

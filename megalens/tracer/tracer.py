@@ -185,7 +185,7 @@ class Tracer:
     def phase(self, name: str) -> Iterator[None]:
         """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step that began last."""
         if name not in PHASES:
-            raise TracerError(f"A phase is one of {', '.join(PHASES)}; {name!r:.50} came.")
+            raise TracerError(f"A phase must be one of {', '.join(PHASES)}, got {name!r:.50}.")
         inside = self._depth > 0 or self._phases > 0
         self._phases += 1
         self._instruments.tell("pause", name)

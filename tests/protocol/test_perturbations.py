@@ -54,13 +54,13 @@ def test_parameters_are_read_and_given_back() -> None:
         ({"name": "noise1", "params": {"sigma": 1}}, "k.params.sigma", "It takes coefficient"),
         ({"name": "noise1", "params": {"coefficient": -1}}, "k.params.coefficient", "from 0 to 1e+06"),
         ({"name": "noise2", "params": {"coefficient": True}}, "k.params.coefficient", "a number"),
-        ({"name": "noise2", "params": {"coefficient": "0.1"}}, "k.params.coefficient", "'0.1' came"),
-        ({"name": "offset", "params": {"coefficient": math.nan}}, "k.params.coefficient", "nan came"),
+        ({"name": "noise2", "params": {"coefficient": "0.1"}}, "k.params.coefficient", "got '0.1'"),
+        ({"name": "offset", "params": {"coefficient": math.nan}}, "k.params.coefficient", "got nan"),
         ({"name": "offset", "params": {"fraction": 1.5}}, "k.params.fraction", "from 0 to 1"),
         ({"name": "bit_flip", "params": {"bit": 64}}, "k.params.bit", "'any' or a whole number from 0 to 63"),
-        ({"name": "bit_flip", "params": {"bit": 1.0}}, "k.params.bit", "1.0 came"),
-        ({"name": "bit_flip", "params": {"bit": True}}, "k.params.bit", "True came"),
-        ({"name": "bit_flip", "params": {"bit": [1]}}, "k.params.bit", "[1] came"),
+        ({"name": "bit_flip", "params": {"bit": 1.0}}, "k.params.bit", "got 1.0"),
+        ({"name": "bit_flip", "params": {"bit": True}}, "k.params.bit", "got True"),
+        ({"name": "bit_flip", "params": {"bit": [1]}}, "k.params.bit", "got [1]"),
     ],
 )
 def test_a_wrong_parameter_is_named(setting: dict, field: str, says: str) -> None:
@@ -104,8 +104,8 @@ def test_a_dictionary_with_all_off_means_none(configs: dict) -> None:
         ({"weight_perturbation_coef": ...}, "weight_perturbation_coef", "is missing"),
         ({"weight_perturbation_fn": "noise3"}, "weight_perturbation_fn", "noise1 or noise2"),
         ({"weight_perturbation_fn": ["noise1"]}, "weight_perturbation_fn", "noise1 or noise2"),
-        ({"weight_perturbation_coef": "much"}, "weight_perturbation_coef", "'much' came"),
-        ({"weight_perturbation_coef": math.inf}, "weight_perturbation_coef", "inf came"),
+        ({"weight_perturbation_coef": "much"}, "weight_perturbation_coef", "got 'much'"),
+        ({"weight_perturbation_coef": math.inf}, "weight_perturbation_coef", "got inf"),
         ({"weight_perturbation": 1}, "weight_perturbation", "is no switch"),
         ({"wait_perturbation": True}, "wait_perturbation", "is no key"),
     ],
@@ -120,5 +120,5 @@ def test_a_wrong_entry_of_the_dictionary_is_named(change: dict, field: str, says
 
 
 def test_what_is_no_dictionary_is_refused() -> None:
-    with pytest.raises(ProtocolError, match="is a dictionary, and 'all' came"):
+    with pytest.raises(ProtocolError, match="must be a dictionary, got 'all'"):
         perturb_from_disturbance("all")  # type: ignore[arg-type]

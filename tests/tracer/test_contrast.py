@@ -86,7 +86,7 @@ def test_ids_and_tensors_are_prompts_too_and_the_model_is_left_as_it_was(model):
         (["A"], {"tokenizer": TOKENIZER, "positions": 7}, "has no positions 7"),
         (["A"], {"tokenizer": TOKENIZER, "positions": "first"}, "has no positions 'first'"),
         (["A"], {"tokenizer": TOKENIZER, "positions": slice(5, None)}, "chooses nothing"),
-        (["A"], {"tokenizer": TOKENIZER, "batch": 0}, "batch is a whole number"),
+        (["A"], {"tokenizer": TOKENIZER, "batch": 0}, "batch must be a whole number"),
     ],
 )
 def test_what_cannot_be_contrasted_is_said(model, positive, options, said):

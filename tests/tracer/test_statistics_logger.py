@@ -100,10 +100,10 @@ def test_a_step_that_ends_with_the_optimizers_is_logged_too(gpt, ids, logged) ->
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"grad": 1.5}, "grad takes a number of steps"),
-        ({"param": True}, "param takes a number of steps"),
-        ({"loss_scale": "x"}, "loss_scale takes a GradScaler"),
-        ({"samples": 1.5}, "samples takes how many"),
+        ({"grad": 1.5}, "grad must be a number of steps"),
+        ({"param": True}, "param must be a number of steps"),
+        ({"loss_scale": "x"}, "loss_scale must be a GradScaler"),
+        ({"samples": 1.5}, "samples must be how many"),
     ],
 )
 def test_a_wrong_argument_is_named(gpt, options: dict, words: str) -> None:

@@ -35,7 +35,7 @@ def test_a_training_that_goes_on_counts_on(gpt, ids, traced, small_hub) -> None:
 
 @pytest.mark.parametrize("number", [0, -3, "7", 1.5])
 def test_a_first_step_that_is_none_is_refused(number, gpt) -> None:
-    with pytest.raises(TracerError, match="whole number from 1 on"):
+    with pytest.raises(TracerError, match="whole number from 1, got"):
         trace(gpt, hub=None, first_step=number)
 
 

@@ -32,7 +32,7 @@ def only_members(body: Mapping[str, Any], known: tuple[str, ...]) -> None:
     """
     unknown = [name for name in body if name not in known]
     if unknown:
-        raise _bad(unknown[0][:60], f"The body may hold {', '.join(known)}, and {unknown[0]!r:.60} came.")
+        raise _bad(unknown[0][:60], f"The body may hold {', '.join(known)}, got {unknown[0]!r:.60}.")
 
 
 def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSource], pa.Table]:
@@ -90,7 +90,7 @@ def _number(body: Mapping[str, Any], name: str, least: int | None = None) -> int
     whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**62
     if value is not None and not (whole and (least is None or value >= least)):
         bound = "" if least is None else f" from {least}"
-        raise _bad(name, f"{name} must be a whole number{bound}, and {value!r:.50} came.")
+        raise _bad(name, f"{name} must be a whole number{bound}, got {value!r:.50}.")
     return value if whole else None
 
 

@@ -78,11 +78,11 @@ class StreamQuery:
             raise _bad("limit_bytes", "limit_bytes must be a whole number from 1.")
         pass_ = texts.get("pass")
         if pass_ not in (None, "forward", "backward"):
-            raise _bad("pass", f"pass must be forward or backward, and {pass_!r:.50} came.")
+            raise _bad("pass", f"pass must be forward or backward, got {pass_!r:.50}.")
         lowest = texts.get("rank") == "lowest"
         rank = None if lowest else _integer(texts, "rank")
         if rank is not None and rank < 0:
-            raise _bad("rank", f"rank must be 'lowest' or from 0, and {rank} came.")
+            raise _bad("rank", f"rank must be 'lowest' or from 0, got {rank}.")
         query = Query.of(
             pass_=pass_,
             rank=rank,
@@ -107,7 +107,7 @@ def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:
     except (ValueError, RecursionError):
         where = None
     if not isinstance(where, dict):
-        raise _bad("where", f"where must be a JSON object, and {text!r:.100} came.")
+        raise _bad("where", f"where must be a JSON object, got {text!r:.100}.")
     for column, value in where.items():
         if stream.policy.ask.get(column) != "equal":
             raise _bad("where", f"The stream {stream.name} cannot be asked for {column!r:.100}.")
@@ -115,7 +115,7 @@ def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:
         fits = isinstance(value, str) if text_wanted else type(value) is int and abs(value) < 2**53
         if not fits:
             kind = "text" if text_wanted else "a whole number"
-            raise _bad("where", f"{column} must be {kind}, and {value!r:.50} came.")
+            raise _bad("where", f"{column} must be {kind}, got {value!r:.50}.")
     return tuple(where.items())
 
 
@@ -125,7 +125,7 @@ def _integer(texts: Mapping[str, str], name: str) -> int | None:
         return None
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or len(digits) > 18:
-        raise _bad(name, f"{name} must be a whole number, and {text!r:.50} came.")
+        raise _bad(name, f"{name} must be a whole number, got {text!r:.50}.")
     return int(text)
 
 

@@ -60,10 +60,12 @@ class CostBudget:
     def __init__(self, limit: float, ladder: Ladder, seed: int = 0, share: float = SHARE) -> None:
         if not 0 < limit <= 100:
             raise TracerError(
-                f"A budget is per cent of step time, above 0 and at most 100; {limit!r:.50} came."
+                f"A budget must be per cent of step time, above 0 and at most 100, got {limit!r:.50}."
             )
         if not 0 < share <= 0.25:
-            raise TracerError(f"The share of control steps is above 0 and at most 0.25; {share!r:.50} came.")
+            raise TracerError(
+                f"The share of control steps must be above 0 and at most 0.25, got {share!r:.50}."
+            )
         self.limit = limit
         self._ladder = ladder
         self.seed = seed

@@ -38,9 +38,9 @@ class Intervals:
         known = {field.name for field in fields(cls)}
         for stat, every in steps.items():
             if stat not in known:
-                raise TracerError(f"A statistic is one of {', '.join(sorted(known))}; {stat!r:.50} came.")
+                raise TracerError(f"A statistic must be one of {', '.join(sorted(known))}, got {stat!r:.50}.")
             if every is not None and (not isinstance(every, int) or isinstance(every, bool)):
-                raise TracerError(f"{stat} takes a number of steps, 0 for off; {every!r:.50} came.")
+                raise TracerError(f"{stat} must be a number of steps, 0 for off, got {every!r:.50}.")
         return cls(**{stat: max(0, every or 0) for stat, every in steps.items()})
 
     def due(self, step: int) -> frozenset[str]:

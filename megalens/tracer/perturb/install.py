@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import nn
@@ -93,8 +93,8 @@ def install_perturbations(
 
     try:
         for site in plan.sites:
-            make = _weight_hooks if site.name == "weight" else _output_hooks
-            make(points, plan, site, clock, once, installed.hooks)
+            for hook in _hooks(points, plan, site, clock, once):
+                installed.hooks.append(hook)
     except Exception as error:
         installed()
         warn(
@@ -104,37 +104,24 @@ def install_perturbations(
     return installed
 
 
-def _weight_hooks(
+def _hooks(
     points: ModelPoints,
     plan: PerturbPlan,
     site: SitePlan,
     clock: IClock,
     warn: Callable[[str, str], None],
-    hooks: list[PerturbHook],
-) -> None:
-    owner = owner_of_weight(points)
+) -> Iterator[PerturbHook]:
+    owner = owner_of_weight(points) if site.name == "weight" else None
     for layer, number, module in _modules(points, site):
-        layer_of_key, number_of_key = owner(module) or (layer, number)
-        cut = replica_of_weight(module._parameters["weight"], points.place)
-        key = (plan.seed, site.name, layer_of_key, number_of_key, *cut)
-        hooks.append(WeightHook(module, site, _label(points, site, layer, module), key, clock, warn))
-
-
-def _output_hooks(
-    points: ModelPoints,
-    plan: PerturbPlan,
-    site: SitePlan,
-    clock: IClock,
-    warn: Callable[[str, str], None],
-    hooks: list[PerturbHook],
-) -> None:
-    replica = replica_of_output(points.place)
-    for layer, number, module in _modules(points, site):
-        key = (plan.seed, site.name, layer, number, *replica)
         label = _label(points, site, layer, module)
-        hooks.append(
-            OutputHook(module, site, label, key, clock, warn, piece=piece_of_output(points, site.name, layer))
-        )
+        if owner is not None:
+            counted = owner(module) or (layer, number)
+            cut = replica_of_weight(module._parameters["weight"], points.place)
+            yield WeightHook(module, site, label, (plan.seed, site.name, *counted, *cut), clock, warn)
+        else:
+            key = (plan.seed, site.name, layer, number, *replica_of_output(points.place))
+            piece = piece_of_output(points, site.name, layer)
+            yield OutputHook(module, site, label, key, clock, warn, piece=piece)
 
 
 def _modules(points: ModelPoints, site: SitePlan) -> list[tuple[int, int, nn.Module]]:

@@ -43,8 +43,8 @@ def address_from(hub: Any) -> HubAddress:
     if isinstance(hub, (str, os.PathLike)):
         return _read_runtime_file(Path(hub))
     raise TracerError(
-        "hub must be 'spawn', None, (address, token), or the path of a hub's runtime file; "
-        f"a {type(hub).__name__} came."
+        "hub must be 'spawn', None, (address, token), or the path of a hub's runtime file, "
+        f"got a {type(hub).__name__}."
     )
 
 

@@ -95,7 +95,7 @@ def _words(value: Any, key: str) -> frozenset[str | None]:
         word is None or isinstance(word, str) for word in words
     ):
         raise ClientError(
-            f"where: {key} must be a word or several, and {value!r:.100} came.",
+            f"where: {key} must be a word or several, got {value!r:.100}.",
             code="bad-parameter",
             field=f"where.{key}",
         )

@@ -42,9 +42,7 @@ class Pattern:
             text = pattern.pattern
         else:
             if not isinstance(pattern, str) or len(pattern) > _MOST:
-                raise self._bad(
-                    f"a text of at most {_MOST} characters was expected, and {pattern!r:.60} came"
-                )
+                raise self._bad(f"must be a text of at most {_MOST} characters, got {pattern!r:.60}")
             text = _NAMED.sub("(?P<", pattern)
         self._text = text
         try:

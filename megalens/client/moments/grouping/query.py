@@ -171,6 +171,4 @@ def check_stat(stat: Any) -> str:
 
 
 def _bad(field: str, expected: str, got: object) -> ClientError:
-    return ClientError(
-        f"{field} must be {expected}, and {got!r:.100} came.", code="bad-parameter", field=field
-    )
+    return ClientError(f"{field} must be {expected}, got {got!r:.100}.", code="bad-parameter", field=field)

@@ -44,7 +44,7 @@ class LossScale:
             self._get = lambda: source
         else:
             raise TracerError(
-                f"loss_scale takes a GradScaler, a number or a function that gives it; {source!r:.100} came."
+                f"loss_scale must be a GradScaler, a number or a function that gives it, got {source!r:.100}."
             )
         self.known = source is not None
 

@@ -258,7 +258,7 @@ class _Parser:
     def _checked(self, name: Token, number: float, token: Token) -> float:
         wanted = REDUCERS[name.text].check(number)
         if wanted is not None:
-            raise self._error(f"{name.text} takes {wanted}, and {number:g} came", token)
+            raise self._error(f"{name.text} takes {wanted}, got {number:g}", token)
         return number
 
     def _join(self, sign: Token, operation: Callable[[Any, Any], Any], left: _Node, right: _Node) -> _Node:
