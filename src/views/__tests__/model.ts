@@ -2,7 +2,8 @@ import { fullViewOptions } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { Loaded } from '../shared/content';
 import { untranslated } from '../shared/translate';
-import type { IViewEnvironment, IViewModel } from '../shared/view-model';
+import type { IViewModel } from '../shared/definition';
+import type { IViewEnvironment } from '../shared/view-model';
 import { loadView } from '../view-code';
 import type { MemoryRun } from '../../store/__tests__/memory-run';
 
