@@ -1,22 +1,9 @@
 """An engine whose jobs behave badly on purpose."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
+from bundles import built
 
 from megalens.engine import Engine
-
-ROOT = Path(__file__).parents[2]
-
-
-def built(folder, name):
-    """A bundle of tests/engine/<name>.ts."""
-    out = folder / f"{name}.js"
-    subprocess.run(
-        ["node", "scripts/build-bundles.mjs", f"tests/engine/{name}.ts", str(out)], cwd=ROOT, check=True
-    )
-    return out
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 
 import pytest
-from conftest import built
+from bundles import built
 from explored_run import write_explored_run
 
 from megalens import open as open_run

@@ -1,16 +1,12 @@
 """Views read and drawn by the engine, with their recipes."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
+from bundles import built
 
 from megalens.client import ClientError
 from megalens.client.answers import RunAnswers
 from megalens.engine import Engine
 from megalens.protocol import check_view_options
-
-ROOT = Path(__file__).parents[2]
 
 
 class Picture:
@@ -27,10 +23,7 @@ class Picture:
 @pytest.fixture(scope="session")
 def draw(tmp_path_factory):
     """Returns the pictures of a view; ``others`` opens the runs that it compares with."""
-    out = tmp_path_factory.mktemp("engine") / "recipes.js"
-    build = ["node", "scripts/build-bundles.mjs", "tests/engine/recipes-job.ts", str(out)]
-    subprocess.run(build, cwd=ROOT, check=True)
-    engine = Engine(out)
+    engine = Engine(built(tmp_path_factory.mktemp("engine"), "recipes-job"))
 
     def pictures(run, others=lambda run_id: None, **options):
         def asked(method, body):
