@@ -3,6 +3,7 @@
 import sys
 
 import hypothesis
+import pytest
 
 # jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
 sys.modules.setdefault("rfc3987_syntax", None)
@@ -10,3 +11,14 @@ sys.modules.setdefault("rfc3987_syntax", None)
 # How long one example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("megalens", deadline=None)
 hypothesis.settings.load_profile("megalens")
+
+# Each of these fixtures starts processes for the test that asks for it.
+STARTING = {"live", "start_hub", "start_job"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests that start processes as slow."""
+    for item in items:
+        if STARTING & set(item.fixturenames):
+            item.add_marker(pytest.mark.slow)

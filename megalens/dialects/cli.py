@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..protocol.messages_generated import Config
     from .translation import Translation
 
-__all__ = ["add_commands", "ask_to_stop", "start_lightly"]
+__all__ = ["add_commands", "ask_to_stop"]
 
 _NAMES = ("T1", "T2", "3606", "inference")
 _EXIT_CODES = (
@@ -117,7 +117,9 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, record: Path | None) -> int:
-    start_lightly()
+    from ..protocol.validator import load_lightly
+
+    load_lightly()
     from ..hub.errors import HubError
     from ..protocol import ProtocolError
     from .errors import DialectError
@@ -179,7 +181,9 @@ def _plan(arguments: argparse.Namespace) -> Translation:
 
 
 def _serve_3606(arguments: argparse.Namespace) -> int:
-    start_lightly()
+    from ..protocol.validator import load_lightly
+
+    load_lightly()
     from ..hub.discovery import find_hub
     from .errors import DialectError
     from .gateway import Gateway
@@ -202,11 +206,6 @@ def _serve_3606(arguments: argparse.Namespace) -> int:
         print(f"megalens serve-3606: {error.message}", file=sys.stderr)
         return {"bad-parameter": 2}.get(error.code, 3)
     return 0
-
-
-def start_lightly() -> None:
-    """Leave out what no message needs, as the hub does: jsonschema would load a grammar of addresses, which takes more than a second."""
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
 
 async def ask_to_stop(work: Awaitable[None], until: Callable[[], Awaitable[None]] | None = None) -> bool:

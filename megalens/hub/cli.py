@@ -76,12 +76,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
-    # jsonschema comes with the first wrong message and loads a grammar of addresses, which no message needs, for more than a second
-    # in which a hub would serve nobody; the hub goes without.
-    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    from ..protocol.validator import load_lightly
     from .allocator import keep_freed_memory
     from .options import HubOptions
 
+    load_lightly()
     keep_freed_memory()
     # What websockets logs about a client's faults is told to the client.
     logging.getLogger("websockets").addHandler(logging.NullHandler())

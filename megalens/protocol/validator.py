@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
 
-__all__ = ["full_validator"]
+__all__ = ["full_validator", "load_lightly"]
+
+
+def load_lightly() -> None:
+    """Load jsonschema now, without the grammar of addresses: for a process of our own that answers others and must not stop for it."""
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    import jsonschema  # noqa: F401
 
 
 def full_validator(definition: str, schema: Mapping[str, Any]) -> Draft202012Validator:

@@ -46,9 +46,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _replay(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from ..dialects.cli import start_lightly
+    from ..protocol.validator import load_lightly
 
-    start_lightly()
+    load_lightly()
     from ..client import ClientError
     from ..hub.errors import HubError
     from .play import play

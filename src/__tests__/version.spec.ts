@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { readFileSync } from 'fs';
 import { version } from '../version';
 

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { readdirSync, readFileSync, statSync } from 'fs';
 import { join, relative } from 'path';
 import { STREAMS } from '../protocol/streams.generated';

@@ -119,6 +119,7 @@ def same(one, other):
             np.testing.assert_array_equal(left, right, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES, ids=str)
 @pytest.mark.parametrize("lean", [False, True])
 def test_steps_that_lie_in_several_row_groups_are_merged_whole(query, lean, small_groups, monkeypatch):

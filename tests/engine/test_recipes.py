@@ -14,6 +14,8 @@ from megalens.client.answers import RunAnswers
 from megalens.engine import Engine
 from megalens.protocol import check_view_options
 
+# Two bundles are built and every view is drawn twice before the first test.
+pytestmark = pytest.mark.slow
 FLAG = "MLP1_mat_mul"
 OTHER = "20261121-090000-gpt-again"
 KINDS = ["overview", "lines", "layers", "layer_map", "item_map", "tensors", "table"]

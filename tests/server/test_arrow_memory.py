@@ -18,6 +18,7 @@ PREFERRED = next(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chosen", "taken"), [("", PREFERRED), ("system", "system")])
 def test_the_server_reads_into_small_pages_unless_its_user_chose_otherwise(chosen, taken):
     environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": chosen}

@@ -12,6 +12,8 @@ from plain_server import PlainServer
 from recorded_moments import GRAD, NAMES, PARAM, append_line, record_line, write_moments, write_tree
 from recorded_run import RUN_ID
 
+# The server of these tests is a process of its own.
+pytestmark = pytest.mark.slow
 OTHER = "other"
 
 

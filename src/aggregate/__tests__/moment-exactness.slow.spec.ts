@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import type { IMomentRows, MomentColumn } from '../../store';
 import { parseName } from '../../protocol';
 import { MomentTable, groupTables } from '..';

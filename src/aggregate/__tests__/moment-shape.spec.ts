@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import type { IMomentGroups, IMomentQuery } from '../../store';
 import { MomentTable, decimateGroups, groupTables, shapeGroups, topGroups } from '..';
 import { lines, momentRows, type IRow } from './moment-rows';

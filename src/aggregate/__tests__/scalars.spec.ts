@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import type { IScalarColumns } from '../../store/source';
 import { AggregateError, chosenNames, decimate, scalarSeries, trailingMean } from '..';
 

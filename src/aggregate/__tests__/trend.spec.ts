@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ITensorRow } from '../../store/source';

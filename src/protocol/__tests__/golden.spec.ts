@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { STREAMS, decodeFrame, decodeMessage, encodeFrame, encodeMessage, frameTable } from '..';

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import cases from '../../../protocol/fixtures/ranges.json';
 import { inRanges, isInRanges, ProtocolError, rangesText, readRanges } from '..';
 

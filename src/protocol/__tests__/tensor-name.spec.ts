@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { compareNatural, parseName, type ITensorName } from '..';
 import NAMES from '../../../protocol/fixtures/moments/names.json';
 

@@ -1,3 +1,4 @@
+/** @jest-environment node */
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { rmsOf, ScalarStore, TensorStore, type ITensorRow } from '..';
 import { EvictedLog } from '../evicted-log';
