@@ -1,9 +1,9 @@
 import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { parseName } from '../../protocol/tensor-name';
-import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
+import type { MomentFilter, IMomentRows } from '../../store/moment-source';
 
 /** Say which rows a filter takes: a source may bring more than these. */
-export function rowFilter(rows: IMomentRows, where: IMomentFilter): (at: number) => boolean {
+export function rowFilter(rows: IMomentRows, where: MomentFilter): (at: number) => boolean {
   const named = nameFilter(where);
   const taken = rows.names.map(name => named(name, parseName(name)));
   const placed = placeFilter(rows, where);
