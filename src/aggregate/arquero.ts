@@ -4,7 +4,8 @@
  */
 import * as aq from 'arquero';
 import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/moment-statistics';
-import type { IMergedMoments, MomentStatisticName } from '../protocol/moment-statistics';
+import type { IMergedMoments } from '../protocol/moment-statistics';
+import type { MomentStatistic } from '../protocol/views.generated';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
 import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathered-moments';
 
@@ -14,7 +15,7 @@ export { aq };
 const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nan_count', 'inf_count'] as const;
 
 /** A column that can be made of rows of moments. */
-export type MomentAggregate = MomentStatisticName | (typeof SUFFICIENT)[number];
+export type MomentAggregate = MomentStatistic | (typeof SUFFICIENT)[number];
 
 /** A column that a tensor's name says. */
 export type NameColumn = keyof ITensorName;
@@ -136,7 +137,7 @@ type Aggregate = () => string;
 /** What a rollup of rows of moments can hold. Each is an expression for arquero's `rollup`, `derive` or `rolling`. */
 export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggregate>> {
   /** How far a statistic may be off by the rounding of raw sums, in its own unit; of rows with a column `rounding`. */
-  error(statistic: MomentStatisticName): string;
+  error(statistic: MomentStatistic): string;
   /** All columns that rows of merged groups need to be merged again. */
   sufficient(): Record<(typeof SUFFICIENT)[number], string>;
   /** Columns that the name of each row's tensor says, for `derive`. */

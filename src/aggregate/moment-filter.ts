@@ -1,7 +1,7 @@
 import { ProtocolError } from '../protocol/protocol-error';
 import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import type { ITensorName } from '../protocol/tensor-name';
-import type { IMomentFilter } from '../store/moment-source';
+import type { MomentFilter } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
 
 /** Whether a number is among those that a text of ranges names; null is not known. */
@@ -43,7 +43,7 @@ export function readPattern(text: string, field: string): RegExp {
  *
  * @param where - The filter; rank and stage, which a name does not say, are for the rows.
  */
-export function nameFilter(where: IMomentFilter = {}): (text: string, name: ITensorName) => boolean {
+export function nameFilter(where: MomentFilter = {}): (text: string, name: ITensorName) => boolean {
   const layer = readRanges(where.layer, 'layer');
   const expert = readRanges(where.expert, 'expert');
   const pattern = where.name === undefined ? null : readPattern(where.name, "filter's pattern");
@@ -65,7 +65,7 @@ export function nameFilter(where: IMomentFilter = {}): (text: string, name: ITen
  */
 export function rowFilter(
   rows: { readonly rank: Int32Array; readonly stage: Int32Array },
-  where: IMomentFilter = {}
+  where: MomentFilter = {}
 ): (row: number) => boolean {
   const [ranks, stages] = [readRanges(where.rank, 'rank'), readRanges(where.stage, 'stage')];
   const known = (value = -1): number | null => (value < 0 ? null : value);

@@ -1,21 +1,39 @@
+import { MOMENT_STATS } from '../protocol/moment-statistics';
+import type {
+  MeasuredTensors,
+  MomentFilter,
+  MomentGroupBy,
+  MomentsOptions,
+  MomentStatistic
+} from '../protocol/views.generated';
 import { asArray, asObject, badAnswer, jsonOf, runPath, type Rest } from './rest';
 import type { IMomentsReader } from './run-reader';
 
-/** What the server says that a run has of the stream `moments`. */
-export interface IMomentsIndex {
+/** What a run has of the stream `moments`. */
+export interface IMomentIndex {
+  /** Changes whenever there is more. */
   readonly version: string;
   readonly stats: readonly {
-    readonly stat: string;
+    readonly stat: MeasuredTensors;
     readonly rows: number;
+    /** First and last step that has rows. */
     readonly first: number;
     readonly last: number;
+    /** Number of steps that have rows. */
     readonly steps: number;
   }[];
+  /** Every tensor's name; rows name a place in here. Names are only ever added at the end. */
+  readonly names: readonly string[];
+  /** Whether steps are known as samples too. */
+  readonly samples: boolean;
+  /** Sentences about what is superseded, left out or unreadable. */
+  readonly warnings: readonly string[];
+}
+
+/** The same as the server sends it. */
+export interface IMomentsIndex extends IMomentIndex {
   /** Place of the first of `names`: what comes before it is known by who named a version. */
   readonly namesFrom: number;
-  readonly names: readonly string[];
-  readonly samples: boolean;
-  readonly warnings: readonly string[];
 }
 
 /** Instead of an answer: the files are being read for the first time. In bytes. */
@@ -28,7 +46,7 @@ export interface IReading {
 /** Which rows to send, as protocol/README.md says. */
 export interface IMomentsRowsRequest {
   readonly stats: readonly string[];
-  readonly where?: object;
+  readonly where?: MomentFilter;
   readonly first?: number;
   readonly last?: number;
   readonly limit_rows?: number;
@@ -36,18 +54,25 @@ export interface IMomentsRowsRequest {
 
 /** Which groups to make, as protocol/README.md says. */
 export interface IMomentsGroupsRequest {
-  readonly stat: string;
-  readonly statistic: string;
-  readonly by: readonly string[];
+  readonly stat: MeasuredTensors;
+  readonly statistic: MomentStatistic;
+  /** Columns that make a group; none is the total. */
+  readonly by: readonly MomentGroupBy[number][];
   readonly pattern?: string;
-  readonly where?: object;
+  readonly where?: MomentFilter;
   readonly first?: number;
   readonly last?: number;
+  /** At most about so many steps a group; every minimum, maximum and non-finite step stays. */
   readonly points?: number;
+  /** At most so many groups: those of the greatest magnitudes. */
   readonly series?: number;
-  readonly ratio?: string;
+  /** grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input over output. */
+  readonly ratio?: MomentsOptions['ratio'];
+  /** Let inputs and outputs of modules enter one group; refused without it. */
   readonly mixed?: boolean;
-  readonly show?: string;
+  /** How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the change from it in per cent. */
+  readonly show?: MomentsOptions['show'];
+  /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
   readonly smoothing?: number;
 }
 
@@ -128,15 +153,12 @@ export function momentsIndexOf(value: unknown): IMomentsIndex {
   }
   return {
     version,
-    stats: asArray(stats).map(entry => {
-      const { stat, rows, first, last, steps } = asObject(entry);
-      return {
-        stat: String(stat),
-        rows: Number(rows),
-        first: Number(first),
-        last: Number(last),
-        steps: Number(steps)
-      };
+    stats: asArray(stats).flatMap(entry => {
+      const { stat: name, rows, first, last, steps } = asObject(entry);
+      // What a later version measures is left out.
+      const stat = MOMENT_STATS.find(known => known === name);
+      const numbers = { rows: Number(rows), first: Number(first), last: Number(last), steps: Number(steps) };
+      return stat === undefined ? [] : [{ stat, ...numbers }];
     }),
     namesFrom: Number(names_from) || 0,
     names: asArray(names).map(String),

@@ -1,11 +1,7 @@
-import { VIEWS_SCHEMA, type MomentsOptions } from './views.generated';
-
-/** Name of what is read from moments, as the contract's view options know it. */
-export type MomentStatisticName = Required<MomentsOptions>['statistic'];
+import { VIEWS_SCHEMA, type MeasuredTensors, type MomentStatistic } from './views.generated';
 
 /** What can be measured, in the order in which it is offered. */
-export const MOMENT_STATS: readonly Required<MomentsOptions>['stat'][] =
-  VIEWS_SCHEMA.$defs?.Measured?.enum ?? [];
+export const MOMENT_STATS: readonly MeasuredTensors[] = VIEWS_SCHEMA.$defs?.Measured?.enum ?? [];
 
 /** Merged moments of groups; one entry a group. Columns that a statistic does not need may be empty. */
 export interface IMergedMoments {
@@ -130,7 +126,7 @@ const kurtosisError: Read = (of, group) =>
   at(of.m4Error, group) / at(of.count, group) / momentVariance(of, group) ** 2 +
   2 * spread(of, group) * Math.abs(momentKurtosis(of, group));
 
-const READINGS: Readonly<Record<MomentStatisticName, IReading>> = {
+const READINGS: Readonly<Record<MomentStatistic, IReading>> = {
   l2: { value: momentL2, error: l2Error, power: 2 },
   rms: { value: momentRms, error: rmsError, power: 2 },
   mean: { value: momentMean, error: meanError, power: 1 },
@@ -145,10 +141,10 @@ const READINGS: Readonly<Record<MomentStatisticName, IReading>> = {
 };
 
 /** Every statistic by name, in the order in which they are offered. */
-export const MOMENT_STATISTICS = Object.keys(READINGS) as readonly MomentStatisticName[];
+export const MOMENT_STATISTICS = Object.keys(READINGS) as readonly MomentStatistic[];
 
 /** Highest power of the deviations that a statistic needs: 0 is none, 1 the mean alone; with rounding also those of its bounds. */
-export function powerOf(statistic: MomentStatisticName): number {
+export function powerOf(statistic: MomentStatistic): number {
   return READINGS[statistic].power;
 }
 
@@ -157,7 +153,7 @@ export function powerOf(statistic: MomentStatisticName): number {
  *
  * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count.
  */
-export function readMoments(of: IMergedMoments, statistic: MomentStatisticName): Float64Array {
+export function readMoments(of: IMergedMoments, statistic: MomentStatistic): Float64Array {
   const read = READINGS[statistic].value;
   const always = statistic === 'nonfinite';
   const values = new Float64Array(of.count.length);
@@ -168,7 +164,7 @@ export function readMoments(of: IMergedMoments, statistic: MomentStatisticName):
 }
 
 /** How far that statistic may be off by the rounding of raw sums, in its own unit: 0 where it is exact, Infinity where nothing of it is left. */
-function errorOf(of: IMergedMoments, group: number, statistic: MomentStatisticName): number {
+function errorOf(of: IMergedMoments, group: number, statistic: MomentStatistic): number {
   if (of.m2Error.length === 0 || !(at(of.m2Error, group) > 0 || at(of.m4Error, group) > 0)) {
     return 0;
   }
@@ -177,6 +173,6 @@ function errorOf(of: IMergedMoments, group: number, statistic: MomentStatisticNa
 }
 
 /** How far one statistic of every group may be off. */
-export function readMomentErrors(of: IMergedMoments, statistic: MomentStatisticName): Float64Array {
+export function readMomentErrors(of: IMergedMoments, statistic: MomentStatistic): Float64Array {
   return of.count.map((_, group) => errorOf(of, group, statistic));
 }

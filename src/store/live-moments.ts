@@ -1,6 +1,6 @@
 import type { StreamTable } from '../protocol/frame-table';
 import type {
-  IMomentFilter,
+  MomentFilter,
   IMomentGroups,
   IMomentIndex,
   IMomentQuery,
@@ -60,7 +60,7 @@ export class LiveMoments implements IMomentSource {
 
   async rows(
     stats: readonly MomentStat[],
-    where?: IMomentFilter,
+    where?: MomentFilter,
     steps?: readonly [number, number] | null,
     signal?: AbortSignal
   ): Promise<IMomentRows | null> {

@@ -1,54 +1,19 @@
-import type { MomentGroupBy, MomentsOptions } from '../protocol/views.generated';
+import type { IMomentIndex, IMomentsGroupsRequest } from '../client/moments-api';
+import type {
+  MeasuredTensors,
+  MomentFilter,
+  MomentGroupBy,
+  MomentStatistic
+} from '../protocol/views.generated';
 
-/** What can be measured of a tensor. */
-export type MomentStat = NonNullable<MomentsOptions['stat']>;
-
-/** What is read from a group's moments. */
-export type MomentStatistic = NonNullable<MomentsOptions['statistic']>;
+export type { IMomentIndex, MeasuredTensors as MomentStat, MomentFilter, MomentStatistic };
 
 /** A column by which tensors are grouped; 'capture' is what the pattern's groups find in the name. */
 export type MomentColumn = MomentGroupBy[number];
 
-/** Which tensors take part; absent members match everything. Numbers are texts of ranges, words are lists of which one must match. */
-export interface IMomentFilter {
-  /** Regular expression that is found somewhere in the name. */
-  readonly name?: string;
-  readonly layer?: string;
-  readonly expert?: string;
-  readonly rank?: string;
-  readonly stage?: string;
-  readonly stack?: readonly string[];
-  readonly family?: readonly string[];
-  readonly kind?: readonly string[];
-  readonly module_type?: readonly string[];
-  readonly item_type?: readonly string[];
-  readonly role?: readonly ('input' | 'output')[];
-}
-
-/** What a run has of the stream `moments`. */
-export interface IMomentIndex {
-  /** Changes whenever there is more. */
-  readonly version: string;
-  readonly stats: readonly {
-    readonly stat: MomentStat;
-    readonly rows: number;
-    /** First and last step that has rows. */
-    readonly first: number;
-    readonly last: number;
-    /** Number of steps that have rows. */
-    readonly steps: number;
-  }[];
-  /** Every tensor's name; rows name a place in here. Names are only ever added at the end. */
-  readonly names: readonly string[];
-  /** Whether steps are known as samples too. */
-  readonly samples: boolean;
-  /** Sentences about what is superseded, left out or unreadable. */
-  readonly warnings: readonly string[];
-}
-
 /** Rows as columns of equal length, ordered by step. */
 export interface IMomentRows {
-  readonly stat: readonly MomentStat[];
+  readonly stat: readonly MeasuredTensors[];
   /** Place in `names`. */
   readonly nameId: Int32Array;
   readonly names: readonly string[];
@@ -72,27 +37,10 @@ export interface IMomentRows {
 }
 
 /** A question about groups of tensors. */
-export interface IMomentQuery {
-  readonly stat: MomentStat;
-  readonly statistic: MomentStatistic;
-  /** Columns that make a group; none is the total. */
-  readonly by: readonly MomentColumn[];
+export interface IMomentQuery extends Omit<IMomentsGroupsRequest, 'first' | 'last' | 'pattern'> {
   readonly pattern?: string | null;
-  readonly where?: IMomentFilter;
   /** Inclusive first and last step. */
   readonly steps?: readonly [number, number] | null;
-  /** grad_to_param: of gradients over that of parameters; gain: output over input of a module, of dgrads input over output. */
-  readonly ratio?: 'none' | 'grad_to_param' | 'gain';
-  /** Let inputs and outputs of modules enter one group; refused without it. */
-  readonly mixed?: boolean;
-  /** How values are shown: as they are, divided by the first of the group in the whole run, minus it, or the change from it in per cent. */
-  readonly show?: Required<MomentsOptions>['show'];
-  /** Trailing mean over this many steps of a group; 0 and 1 leave the values as they are. */
-  readonly smoothing?: number;
-  /** At most about so many steps a group; every minimum, maximum and non-finite step stays. */
-  readonly points?: number;
-  /** At most so many groups: those of the greatest magnitudes. */
-  readonly series?: number;
 }
 
 /** The key of a group: one value for each column of `by`, null where a name does not have it. */
@@ -139,8 +87,8 @@ export interface IMomentSource {
    * `where` says what is enough: rows that it does not match may be among the answer. The columns are the asker's own, to keep or to hand to a worker.
    */
   rows(
-    stats: readonly MomentStat[],
-    where?: IMomentFilter,
+    stats: readonly MeasuredTensors[],
+    where?: MomentFilter,
     steps?: readonly [number, number] | null,
     signal?: AbortSignal
   ): Promise<IMomentRows | null>;

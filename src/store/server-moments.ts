@@ -4,7 +4,7 @@ import type { IMomentsGroupsRequest, IMomentsIndex, IReading } from '../client/m
 import type { IMomentsReader } from '../client/run-reader';
 import { groupsOf, rowsOf } from './moment-answers';
 import type {
-  IMomentFilter,
+  MomentFilter,
   IMomentGroups,
   IMomentIndex,
   IMomentQuery,
@@ -13,7 +13,6 @@ import type {
   MomentStat,
   ReadingProgress
 } from './moment-source';
-import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { RowCache } from './row-cache';
 import { StoreError, storeError } from './store-error';
 
@@ -85,7 +84,7 @@ export class ServerMoments implements IMomentSource {
 
   rows(
     stats: readonly MomentStat[],
-    where?: IMomentFilter,
+    where?: MomentFilter,
     steps?: readonly [number, number] | null,
     signal?: AbortSignal
   ): Promise<IMomentRows | null> {
@@ -161,13 +160,9 @@ export class ServerMoments implements IMomentSource {
   }
 
   private take(answer: IMomentsIndex): IMomentIndex {
-    const { version, samples, warnings, namesFrom } = answer;
+    const { version, stats, samples, warnings, namesFrom } = answer;
     const before = this.known?.names ?? [];
     const names = namesFrom === 0 ? answer.names : [...before.slice(0, namesFrom), ...answer.names];
-    const stats = answer.stats.flatMap(entry => {
-      const stat = MOMENT_STATS.find(known => known === entry.stat);
-      return stat === undefined ? [] : [{ ...entry, stat }];
-    });
     this.known = { version, stats, names, samples, warnings };
     return this.known;
   }

@@ -1,5 +1,5 @@
 import type {
-  IMomentFilter,
+  MomentFilter,
   IMomentGroups,
   IMomentIndex,
   IMomentRows,
@@ -59,7 +59,7 @@ export class SyntheticMoments implements IMomentSource {
 
   rows(
     [stat = 'grad']: readonly MomentStat[],
-    _where?: IMomentFilter,
+    _where?: MomentFilter,
     steps?: readonly [number, number] | null
   ): Promise<IMomentRows | null> {
     const [first, last] = [Math.max(1, steps?.[0] ?? 1), Math.min(this._steps, steps?.[1] ?? this._steps)];

@@ -1,5 +1,5 @@
 import type {
-  IMomentFilter,
+  MomentFilter,
   IMomentGroups,
   IMomentIndex,
   IMomentQuery,
@@ -62,7 +62,7 @@ export class MemoryMoments implements IMomentSource {
 
   rows(
     stats: readonly MomentStat[],
-    _where?: IMomentFilter,
+    _where?: MomentFilter,
     steps?: readonly [number, number] | null
   ): Promise<IMomentRows | null> {
     this.asked += 1;

@@ -1,6 +1,6 @@
 import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { parseName } from '../../protocol/tensor-name';
-import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
+import type { MomentFilter, IMomentRows } from '../../store/moment-source';
 
 /**
  * Say which rows a filter takes: a source may bring more than these.
@@ -9,7 +9,7 @@ import type { IMomentFilter, IMomentRows } from '../../store/moment-source';
  */
 export function rowFilter(
   rows: IMomentRows,
-  where: IMomentFilter,
+  where: MomentFilter,
   steps: readonly [number, number] | null = null
 ): (at: number) => boolean {
   const [first, last] = steps ?? [-Infinity, Infinity];

@@ -101,7 +101,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       get options() {
         return read();
       },
-      choose: options => void this.update(options),
+      choose: options => this._choose(options),
       relayout: () => void this._prepare(),
       rearrange: () => this._arrange(),
       refresh: () => this._parts.forEach(({ view }) => view.refresh(false))
@@ -143,7 +143,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       { ...host, ...(frame && isAlone ? { frame } : {}) },
       part.create.bind(part),
       {
-        choose: options => void this.update(this._whole.heard(part.key, options) as Partial<O>),
+        choose: options => this._choose(this._whole.heard(part.key, options) as Partial<O>),
         toolbar: controls => this._show(part.key, controls)
       }
     );
@@ -187,6 +187,10 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       throw new ViewError(this._whole.unpictured);
     }
     return pictured.map(({ view }) => view);
+  }
+
+  private _choose(options: Partial<O>): void {
+    this.update(options).catch(reason => this._fail(reason));
   }
 
   private _fail(reason: unknown): void {

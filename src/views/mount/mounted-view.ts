@@ -183,7 +183,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         return picture.isDark;
       },
       within: steps => this._linked.within(steps),
-      choose: options => (this._part ? this._part.choose(options) : void this.update(options)),
+      choose: options =>
+        this._part ? this._part.choose(options) : this.update(options).catch(reason => this._fail(reason)),
       refresh: now => this.refresh(now),
       place: () => this._place(),
       waits: sentence => this._waits(sentence),
