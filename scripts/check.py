@@ -66,7 +66,7 @@ CHECKS = (
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),
     Check("jest", JEST, 600, fast=False, suite=True),
     Check("jest, fast", (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."), 240, suite=True),
-    Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1200, fast=False, suite=True),
+    Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1800, fast=False, suite=True),
     Check("pytest, fast", (PYTHON, "-m", "pytest", *BOTH_CORES, "-m", "not slow"), 300, suite=True),
     Check(
         "views in a bare page",
@@ -78,7 +78,7 @@ CHECKS = (
     Check(
         "JupyterLab in Chromium",
         ("playwright", "test", "-c", "ui-tests/playwright.config.ts"),
-        900,
+        1200,
         fast=False,
         suite=True,
     ),
