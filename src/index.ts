@@ -14,6 +14,7 @@ export { ViewModel, type IViewEnvironment } from './views/shared/view-model';
 export type { IPlace, IRecipe } from './charts';
 export type { IViewDescriptor, IViewInfo } from './protocol/view-info';
 export type { IRunSource, SourceChange } from './store/source';
+export type * from './views/mount-module';
 export type * from './views/other-views';
 export type { IMark, IMoved, Loaded } from './views/shared/content';
 export type { Control } from './views/shared/control';

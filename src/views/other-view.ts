@@ -4,7 +4,7 @@ import type { IRunSource } from '../store/source';
 import { copyText, element } from './mount/dom';
 import { Menu } from './mount/menu';
 import { Mounted } from './mount/mounted';
-import type { IMountModule, IOtherMounted, OtherOptions } from './other-views';
+import type { IMountModule, IOtherMounted, OtherOptions } from './mount-module';
 import { untranslated } from './shared/translate';
 import type { IViewHost } from './view';
 import { ViewError } from './shared/view-error';

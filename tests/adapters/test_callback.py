@@ -40,6 +40,8 @@ def rows():
                     "versions": {},
                 }
                 ws.send(encode_message(hello))
+        # Everything that was sent before the producer closed has been read.
+        found.put(None)
 
     server = serve(handle, "127.0.0.1", 0, subprotocols=[SUBPROTOCOL], compression=None)
     thread = threading.Thread(target=server.serve_forever)
@@ -106,9 +108,7 @@ def test_a_trainers_steps_evaluations_and_logs_are_traced(rows) -> None:
         model(ids)
     handler.on_train_end(arguments, state, control)
     assert not any(module._forward_hooks for module in model.modules())
-    found = []
-    while not rows.empty():
-        found.append(rows.get())
+    found = list(iter(lambda: rows.get(timeout=30), None))
     traced = [(row["step"], row["phase"], row["micro_batch"]) for row in found if "flag" in row]
     assert traced == [
         (1, "train", 0),
@@ -186,9 +186,7 @@ def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path) -
     traced = train(MegalensCallback(flags=flags, hub=(rows.address, "t")))
     assert traced == plain
     assert len(plain) == 4
-    found = []
-    while not rows.empty():
-        found.append(rows.get())
+    found = list(iter(lambda: rows.get(timeout=30), None))
     tensors = [(row["step"], row["micro_batch"], row["layer"]) for row in found if "flag" in row]
     assert tensors == [(step, part, 2) for step in (1, 2, 3, 4) for part in (0, 1)]
     losses = {row["step"]: row["value"] for row in found if row.get("name") == "loss"}

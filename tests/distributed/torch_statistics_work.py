@@ -33,7 +33,7 @@ def _train(kind: str, way: str, replicas: int, folder: Path) -> list[str]:
     with megalens.log_statistics(model, optimizer, **_ALL, hub=None, jsonl=folder, samples=4) as statistics:
         # In one process the replicas' samples are micro-batches, and their gradients add up where others are averaged.
         alone = way == "none"
-        place = statistics.tracer._points.place
+        place = statistics.tracer.points.place
         for step in range(1, STEPS + 1):
             chunks = torch_work.batch(step).chunk(replicas)
             with statistics.step():

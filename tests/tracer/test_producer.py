@@ -251,5 +251,5 @@ def test_a_hub_that_is_none_is_refused(gpt, tmp_path) -> None:
         trace(gpt, hub=tmp_path / "hub-x.json")
     with pytest.raises(TracerError, match="record="):
         trace(gpt, hub=None, record=tmp_path)
-    with pytest.raises(TracerError, match=r"takes a torch\.nn\.Module"):
+    with pytest.raises(TracerError, match=r"must be a torch\.nn\.Module"):
         trace("model")

@@ -1,4 +1,5 @@
-import { registerView, type IMountModule } from '../other-views';
+import type { IMountModule } from '../mount-module';
+import { registerView } from '../other-views';
 import { mountView } from '../registry';
 import { readView } from '../still';
 import { MemoryRun } from '../../store/__tests__/memory-run';
