@@ -156,7 +156,9 @@ def test_settings_are_told_under_the_instruments_own_name(gpt, traced, small_hub
 
 def test_two_instruments_of_one_name_are_refused(gpt, traced) -> None:
     tracer = traced(gpt, instruments=[Diary()])
-    with pytest.raises(TracerError, match=r"must have a name of its own, got .diary., which there is already"):
+    with pytest.raises(
+        TracerError, match=r"must have a name of its own, got .diary., which there is already"
+    ):
         tracer.attach(Diary())
 
 
