@@ -5,7 +5,7 @@ import type { IStill } from '../views/still';
 import { dateText, type IFacts } from './facts';
 import type { IPageData } from './held';
 
-/** What `npm run build:report` made for pages: the script that mounts the views, and the digests by which a page allows it. */
+/** What `npm run build:bundles` made for pages: the script that mounts the views, and the digests by which a page allows it. */
 export interface IPageParts {
   readonly script: string;
   /** SHA-256 in base64: of the script, and of what it unpacks. */
