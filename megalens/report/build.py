@@ -168,9 +168,10 @@ def _settle(run: Run) -> None:
 
 
 def _opening(run: Run, folder: str | None) -> str:
+    """Return the code that opens the run again. A name is a literal in it, whatever is in the name; JSON's literals are Python's too."""
     if run.live or run.folder is None:
-        return f'megalens.connect("{run.id}")'
-    return f'megalens.open("{folder or f"megalens-runs/{run.folder.name}"}")'
+        return f"megalens.connect({json.dumps(run.id)})"
+    return f"megalens.open({json.dumps(folder or f'megalens-runs/{run.folder.name}', ensure_ascii=False)})"
 
 
 def _relative(run: Run, target: Path) -> str | None:

@@ -1,5 +1,6 @@
 """The files that a report is: what is in them, what is not, and how a browser and a notebook reader show them."""
 
+import ast
 import base64
 import json
 import os
@@ -355,3 +356,12 @@ def test_a_notebook_report_runs_again_on_the_same_run(tmp_path):
     assert len(views) == 3
     assert all(data["application/vnd.megalens.view+json"]["run"]["id"] == RUN_ID for data in views)
     assert all("<svg" in data["text/html"] for data in views)
+
+
+def test_a_folder_whose_name_looks_like_code_stays_a_name_in_a_notebook(tmp_path):
+    name = 'a"); import os; ("b'
+    run = open_run(write_run(tmp_path / name))
+    notebook = nbformat.reads(build_report(run, [{"view": "scalars"}], format="ipynb").decode(), 4)
+    opened = ast.parse(notebook.cells[1].source).body
+    assert [type(line) for line in opened] == [ast.Import, ast.Assign]
+    assert ast.literal_eval(opened[1].value.args[0]) == f"megalens-runs/{name}"
