@@ -23,7 +23,6 @@ from ..protocol import (
 )
 from ..protocol.messages_generated import Announce, HelloResumed, Join, Limits, Message
 from ..protocol.version import own_versions
-from .announcement_check import check_announcement
 from .batch_connection import BatchConnection
 from .broadcaster import Broadcaster
 from .changes import Changes
@@ -294,7 +293,6 @@ class Hub:
             What the sender is told.
         """
         if message["type"] == "announce":
-            check_announcement(message)
             await self._make_way(session, message)
             self._announce(session, message)
         elif message["type"] == "status":

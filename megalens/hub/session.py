@@ -252,8 +252,8 @@ class Session:
             message = decode_message(text, allowed)
             await self._host.take(self, message)
         except ProtocolError as error:
-            if error.code == "forbidden":
-                raise _Refused(4403, error) from error
+            if error.code in ("forbidden", "too-large"):
+                raise _Refused(4403 if error.code == "forbidden" else 1009, error) from error
             if self.role == "producer" and error.code == "refused":
                 raise _Refused(4409, error) from error
             if error.code == "bad-message":

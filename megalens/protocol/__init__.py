@@ -16,7 +16,14 @@ from .frame import (
 )
 from .frame_checker import CheckedBody, FrameChecker
 from .frame_template import FrameTemplate
-from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
+from .messages import (
+    MAX_TEXT_BYTES,
+    MESSAGE_TYPES,
+    SUBPROTOCOL,
+    check_message,
+    decode_message,
+    encode_message,
+)
 from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
 from .moments import (
     MOMENT_COLUMNS,
@@ -78,6 +85,7 @@ __all__ = [
     "BIT_MERGED",
     "COMPRESSORS",
     "HEADER_BYTES",
+    "MAX_TEXT_BYTES",
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
     "MOMENT_INDEX",

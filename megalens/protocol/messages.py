@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection
 from functools import cache
 from math import isfinite
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 __all__ = [
+    "MAX_TEXT_BYTES",
     "MESSAGE_TYPES",
     "SUBPROTOCOL",
     "check_definition",
@@ -33,7 +35,12 @@ _DEFINITIONS: dict[str, str] = {
     for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
 }
 MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
+MAX_TEXT_BYTES = 16 * 1024 * 1024
+"""Longest control message that any side reads: three times the ``hello`` of 16,384 ranks."""
 _MAX_DEPTH = 32
+_MAX_VALUES = 2_000_000
+_MAX_WHOLE = 2**53 - 1
+_LONG_NUMBER = re.compile(r"[0-9]{16}")
 
 
 def encode_message(message: Message) -> str:
@@ -64,12 +71,37 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
     Raises
     ------
     ProtocolError
-        ``bad-message`` when it is not JSON, not a known message, not to its schema; ``forbidden`` when the type may not come here.
+        ``too-large`` when it is longer than any message can be; ``bad-message`` when it is not JSON, not a known message, not to its schema;
+        ``forbidden`` when the type may not come here.
     """
+    if len(text) > MAX_TEXT_BYTES:
+        raise ProtocolError(
+            "too-large",
+            "A control message is longer than any can be.",
+            expected=f"at most {MAX_TEXT_BYTES} bytes",
+            got=f"{len(text)} bytes",
+        )
+    too_large: list[str] = []
+
+    def whole(digits: str) -> int:
+        value = int(digits)
+        if abs(value) > _MAX_WHOLE:
+            too_large.append(digits[:50])
+        return value
+
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        message = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if text.count(",") + text.count("[") + text.count("{") > _MAX_VALUES:
+            # A value in memory takes up to a hundred times what it takes as text.
+            raise ProtocolError("bad-message", f"A message has more than {_MAX_VALUES} values.")
+        message = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            # Few messages have a long number, and the call for every number of the others would cost more than all the rest.
+            parse_int=whole if _LONG_NUMBER.search(text) else None,
+        )
         if "\\u" in text:
             # Half a surrogate pair is no text: it could not be sent on.
             json.dumps(message, ensure_ascii=False).encode("utf-8")
@@ -80,6 +112,14 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
     if _deeper_than(message, _MAX_DEPTH):
         raise ProtocolError("bad-message", f"A message is nested deeper than {_MAX_DEPTH} levels.")
     check_message(message)
+    if too_large:
+        # Where the schema has no bound of its own: free parameters, and members of a later version.
+        raise ProtocolError(
+            "bad-message",
+            "A whole number is larger than every reader can hold.",
+            expected=f"at most {_MAX_WHOLE}",
+            got=too_large[0],
+        )
     if allowed is not None and message["type"] not in allowed:
         raise ProtocolError(
             "forbidden",

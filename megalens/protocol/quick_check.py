@@ -29,6 +29,8 @@ _WORDS = frozenset(
         "required",
         "additionalProperties",
         "minProperties",
+        "maxProperties",
+        "propertyNames",
         "items",
         "minItems",
         "maxItems",
@@ -42,6 +44,9 @@ _WORDS = frozenset(
     ]
 )
 _REMARKS = frozenset(("title", "description", "default", "examples"))
+_OBJECT_WORDS = frozenset(
+    ("properties", "required", "additionalProperties", "minProperties", "maxProperties", "propertyNames")
+)
 
 
 def quick_check(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> _Check:
@@ -121,18 +126,21 @@ class _Compiler:
         return self._named[name]
 
     def _of_objects(self, schema: Mapping[str, Any]) -> list[_Check]:
-        if not {"properties", "required", "additionalProperties", "minProperties"} & set(schema):
+        if not _OBJECT_WORDS & set(schema):
             return []
         known = {name: self.compile(inner) for name, inner in schema.get("properties", {}).items()}
         required = frozenset(schema.get("required", ()))
-        least = schema.get("minProperties", 0)
+        least, most = schema.get("minProperties", 0), schema.get("maxProperties", float("inf"))
+        called = self.compile(schema["propertyNames"]) if "propertyNames" in schema else None
         others = schema.get("additionalProperties", True)
         other = (lambda value: False) if others is False else self.compile(others)
 
         def check(value: Any) -> bool:
             if not isinstance(value, dict):
                 return True
-            if len(value) < least or not required <= value.keys():
+            if not least <= len(value) <= most or not required <= value.keys():
+                return False
+            if called is not None and not all(map(called, value)):
                 return False
             for name, inner in value.items():  # noqa: SIM110 - as above
                 if not known.get(name, other)(inner):

@@ -943,7 +943,7 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         id: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$' },
         name: { type: 'string', maxLength: 200 },
-        started: { type: 'number' }
+        started: { type: 'number', minimum: 0, maximum: 253402300799 }
       }
     },
     Model: {
@@ -953,14 +953,14 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         name: { type: 'string', maxLength: 200 },
         adapter: { type: 'string', maxLength: 100 },
-        layers: { type: 'integer', minimum: 0 },
-        hidden: { type: ['integer', 'null'] },
-        heads: { type: ['integer', 'null'] },
-        kv_heads: { type: ['integer', 'null'] },
-        vocabulary: { type: ['integer', 'null'] },
-        parameters: { type: ['integer', 'null'] },
-        dtype: { type: ['string', 'null'] },
-        device: { type: ['string', 'null'] }
+        layers: { type: 'integer', minimum: 0, maximum: 65536 },
+        hidden: { type: ['integer', 'null'], minimum: 0, maximum: 2147483647 },
+        heads: { type: ['integer', 'null'], minimum: 0, maximum: 2147483647 },
+        kv_heads: { type: ['integer', 'null'], minimum: 0, maximum: 2147483647 },
+        vocabulary: { type: ['integer', 'null'], minimum: 0, maximum: 2147483647 },
+        parameters: { type: ['integer', 'null'], minimum: 0, maximum: 9007199254740991 },
+        dtype: { type: ['string', 'null'], maxLength: 100 },
+        device: { type: ['string', 'null'], maxLength: 100 }
       }
     },
     Layout: {
@@ -968,13 +968,13 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['world_size', 'tp', 'pp', 'dp'],
       properties: {
-        world_size: { type: 'integer', minimum: 1 },
-        tp: { type: 'integer', minimum: 1 },
-        pp: { type: 'integer', minimum: 1 },
-        dp: { type: 'integer', minimum: 1 },
-        vpp: { type: 'integer', minimum: 1 },
-        ep: { type: 'integer', minimum: 1 },
-        cp: { type: 'integer', minimum: 1 },
+        world_size: { type: 'integer', minimum: 1, maximum: 1048576 },
+        tp: { type: 'integer', minimum: 1, maximum: 1048576 },
+        pp: { type: 'integer', minimum: 1, maximum: 1048576 },
+        dp: { type: 'integer', minimum: 1, maximum: 1048576 },
+        vpp: { type: 'integer', minimum: 1, maximum: 1048576 },
+        ep: { type: 'integer', minimum: 1, maximum: 1048576 },
+        cp: { type: 'integer', minimum: 1, maximum: 1048576 },
         ranks: { type: 'array', maxItems: 16384, items: { $ref: '#/$defs/Place' } }
       }
     },
@@ -983,10 +983,10 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['rank', 'tp', 'pp', 'dp'],
       properties: {
-        rank: { type: 'integer', minimum: 0 },
-        tp: { type: 'integer', minimum: 0 },
-        pp: { type: 'integer', minimum: 0 },
-        dp: { type: 'integer', minimum: 0 },
+        rank: { type: 'integer', minimum: 0, maximum: 1048576 },
+        tp: { type: 'integer', minimum: 0, maximum: 1048576 },
+        pp: { type: 'integer', minimum: 0, maximum: 1048576 },
+        dp: { type: 'integer', minimum: 0, maximum: 1048576 },
         host: { type: 'string', maxLength: 200 }
       }
     },
@@ -1019,8 +1019,12 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         name: { type: 'string', maxLength: 100 },
         title: { type: 'string', maxLength: 200 },
-        layers: { type: 'array', items: { type: 'integer', minimum: 0 } },
-        kinds: { type: 'array', items: { $ref: '#/$defs/KindInfo' } },
+        layers: {
+          type: 'array',
+          items: { type: 'integer', minimum: 0, maximum: 2147483647 },
+          maxItems: 65536
+        },
+        kinds: { type: 'array', items: { $ref: '#/$defs/KindInfo' }, maxItems: 100 },
         reason: { type: 'string', maxLength: 500 }
       }
     },
@@ -1031,10 +1035,14 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         name: { type: 'string', maxLength: 100 },
         title: { type: 'string', maxLength: 200 },
-        layers: { type: 'array', items: { type: 'integer', minimum: 0 } },
-        parts: { type: 'array', items: { type: 'string' } },
-        axes: { type: 'array', items: { type: 'string' } },
-        features: { type: ['integer', 'null'] },
+        layers: {
+          type: 'array',
+          items: { type: 'integer', minimum: 0, maximum: 2147483647 },
+          maxItems: 65536
+        },
+        parts: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 100 },
+        axes: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 16 },
+        features: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 },
         bytes_per_layer: { type: ['number', 'null'] },
         reason: { type: 'string', maxLength: 500 }
       }
@@ -1062,23 +1070,25 @@ export const MESSAGES_SCHEMA: Schema = {
       required: ['compressor'],
       properties: {
         layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
-        every: { type: 'integer', minimum: 1 },
+        every: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         phases: {
           type: 'array',
           items: { $ref: '#/$defs/Phase' },
           minItems: 1,
+          maxItems: 3,
           allOf: [
             { contains: { const: 'train' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'eval' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'generate' }, minContains: 0, maxContains: 1 }
           ]
         },
-        samples: { type: ['integer', 'null'], minimum: 1 },
+        samples: { type: ['integer', 'null'], minimum: 1, maximum: 9007199254740991 },
         compressor: { $ref: '#/$defs/CompressorSetting' },
         passes: {
           type: 'array',
           items: { $ref: '#/$defs/Pass' },
           minItems: 1,
+          maxItems: 2,
           allOf: [
             { contains: { const: 'forward' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'backward' }, minContains: 0, maxContains: 1 }
@@ -1098,6 +1108,7 @@ export const MESSAGES_SCHEMA: Schema = {
           type: 'array',
           items: { $ref: '#/$defs/Phase' },
           minItems: 1,
+          maxItems: 3,
           allOf: [
             { contains: { const: 'train' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'eval' }, minContains: 0, maxContains: 1 },
@@ -1111,10 +1122,16 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['sites'],
       properties: {
-        sites: { type: 'object', minProperties: 1, additionalProperties: { $ref: '#/$defs/PerturbSite' } },
+        sites: {
+          type: 'object',
+          minProperties: 1,
+          additionalProperties: { $ref: '#/$defs/PerturbSite' },
+          maxProperties: 100,
+          propertyNames: { maxLength: 200 }
+        },
         seed: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
-        steps: { type: 'integer', minimum: 1 },
-        until: { type: 'integer' }
+        steps: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        until: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 }
       }
     },
     Mode: {
@@ -1122,7 +1139,7 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       properties: {
         paused: { type: 'boolean' },
-        steps: { type: 'integer', minimum: 1 },
+        steps: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         while_watched: { type: 'boolean' }
       }
     },
@@ -1131,7 +1148,12 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['flags'],
       properties: {
-        flags: { type: 'object', additionalProperties: { $ref: '#/$defs/FlagSetting' } },
+        flags: {
+          type: 'object',
+          additionalProperties: { $ref: '#/$defs/FlagSetting' },
+          maxProperties: 1000,
+          propertyNames: { maxLength: 200 }
+        },
         perturb: { $ref: '#/$defs/Perturb' },
         mode: { $ref: '#/$defs/Mode' },
         budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 }
@@ -1144,7 +1166,9 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         flags: {
           type: 'object',
-          additionalProperties: { anyOf: [{ $ref: '#/$defs/FlagSetting' }, { type: 'null' }] }
+          additionalProperties: { anyOf: [{ $ref: '#/$defs/FlagSetting' }, { type: 'null' }] },
+          maxProperties: 1000,
+          propertyNames: { maxLength: 200 }
         },
         perturb: { anyOf: [{ $ref: '#/$defs/Perturb' }, { type: 'null' }] },
         mode: { $ref: '#/$defs/Mode' },
@@ -1156,9 +1180,9 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['max_message_bytes', 'viewer_queue_bytes', 'backlog_bytes'],
       properties: {
-        max_message_bytes: { type: 'integer', minimum: 1 },
-        viewer_queue_bytes: { type: 'integer', minimum: 1 },
-        backlog_bytes: { type: 'integer', minimum: 1 }
+        max_message_bytes: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        viewer_queue_bytes: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        backlog_bytes: { type: 'integer', minimum: 1, maximum: 9007199254740991 }
       }
     },
     Probes: {
@@ -1166,9 +1190,9 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['fired', 'expected', 'missing'],
       properties: {
-        fired: { type: 'integer', minimum: 0 },
-        expected: { type: 'integer', minimum: 0 },
-        missing: { type: 'array', items: { type: 'string' }, maxItems: 50 }
+        fired: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        expected: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        missing: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 50 }
       }
     },
     Overhead: {
@@ -1182,25 +1206,29 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['count'],
       properties: {
-        count: { type: 'integer', minimum: 0 },
+        count: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         first: {
           type: 'object',
           additionalProperties: false,
           required: ['step', 'layer', 'flag'],
-          properties: { step: { type: 'integer' }, layer: { type: 'integer' }, flag: { type: 'string' } }
+          properties: {
+            step: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
+            layer: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
+            flag: { type: 'string', maxLength: 200 }
+          }
         },
         moments: {
           type: 'object',
           additionalProperties: false,
           required: ['count', 'first'],
           properties: {
-            count: { type: 'integer', minimum: 0 },
+            count: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
             first: {
               type: 'object',
               additionalProperties: false,
               required: ['step', 'stat', 'name'],
               properties: {
-                step: { type: 'integer' },
+                step: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
                 stat: { type: 'string', maxLength: 500 },
                 name: { type: 'string', maxLength: 500 }
               }
@@ -1214,9 +1242,9 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['producer', 'viewer', 'recorder'],
       properties: {
-        producer: { type: 'integer', minimum: 0 },
-        viewer: { type: 'integer', minimum: 0 },
-        recorder: { type: 'integer', minimum: 0 }
+        producer: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        viewer: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        recorder: { type: 'integer', minimum: 0, maximum: 9007199254740991 }
       }
     },
     Recording: {
@@ -1225,11 +1253,17 @@ export const MESSAGES_SCHEMA: Schema = {
       required: ['state'],
       properties: {
         state: { enum: ['off', 'on', 'failed', 'closed'] },
-        bytes: { type: 'integer', minimum: 0 },
+        bytes: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         message: { type: 'string', maxLength: 500 },
         missing_steps: {
           type: 'array',
-          items: { type: 'array', items: { type: 'integer' }, minItems: 2, maxItems: 2 }
+          items: {
+            type: 'array',
+            items: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
+            minItems: 2,
+            maxItems: 2
+          },
+          maxItems: 1000
         }
       }
     },
@@ -1239,10 +1273,10 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: false,
       required: ['rank', 'state', 'step'],
       properties: {
-        rank: { type: 'integer', minimum: 0 },
+        rank: { type: 'integer', minimum: 0, maximum: 1048576 },
         name: { type: 'string', maxLength: 200 },
         state: { $ref: '#/$defs/RankCondition' },
-        step: { type: 'integer', minimum: 0 },
+        step: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         seconds: { type: 'number', minimum: 0 }
       }
     },
@@ -1256,7 +1290,7 @@ export const MESSAGES_SCHEMA: Schema = {
         percent: { type: 'number' },
         low: { type: 'number' },
         high: { type: 'number' },
-        steps: { type: 'integer', minimum: 0 },
+        steps: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         gave_up: { type: 'array', maxItems: 20, items: { type: 'string', maxLength: 500 } }
       }
     },
@@ -1277,7 +1311,7 @@ export const MESSAGES_SCHEMA: Schema = {
       required: ['keep'],
       properties: {
         keep: { type: 'string', maxLength: 40 },
-        hub_bytes: { type: 'integer', minimum: 1 },
+        hub_bytes: { type: 'integer', minimum: 1, maximum: 4294967296 },
         drop: {
           type: 'object',
           additionalProperties: true,
@@ -1289,13 +1323,18 @@ export const MESSAGES_SCHEMA: Schema = {
         },
         identity: { type: 'array', maxItems: 16, items: { type: 'string', maxLength: 40 } },
         newer: { type: 'string', maxLength: 40 },
-        memory_bytes: { type: 'integer', minimum: 1 },
-        page_bytes: { type: 'integer', minimum: 1 },
-        row_bytes: { type: 'integer', minimum: 1 },
+        memory_bytes: { type: 'integer', minimum: 1, maximum: 4294967296 },
+        page_bytes: { type: 'integer', minimum: 1, maximum: 4294967296 },
+        row_bytes: { type: 'integer', minimum: 1, maximum: 4294967296 },
         shape: { type: 'string', maxLength: 40 },
         replay_order: { type: 'integer', minimum: 0, maximum: 1000 },
         marks_step: { type: 'boolean' },
-        ask: { type: 'object', additionalProperties: { type: 'string', maxLength: 40 } },
+        ask: {
+          type: 'object',
+          additionalProperties: { type: 'string', maxLength: 40 },
+          maxProperties: 64,
+          propertyNames: { maxLength: 40 }
+        },
         nonfinite: {
           type: 'object',
           additionalProperties: true,
@@ -1309,11 +1348,11 @@ export const MESSAGES_SCHEMA: Schema = {
           type: 'object',
           additionalProperties: true,
           properties: {
-            group_rows: { type: 'integer', minimum: 1 },
-            group_bytes: { type: 'integer', minimum: 1 },
+            group_rows: { type: 'integer', minimum: 1, maximum: 4294967296 },
+            group_bytes: { type: 'integer', minimum: 1, maximum: 4294967296 },
             null_marks: { type: 'boolean' },
-            dictionary: { type: 'array', items: { type: 'string', maxLength: 40 } },
-            fast: { type: 'array', items: { type: 'string', maxLength: 40 } }
+            dictionary: { type: 'array', items: { type: 'string', maxLength: 40 }, maxItems: 64 },
+            fast: { type: 'array', items: { type: 'string', maxLength: 40 }, maxItems: 64 }
           }
         }
       }
@@ -1335,16 +1374,19 @@ export const MESSAGES_SCHEMA: Schema = {
       additionalProperties: true,
       required: ['rows', 'bytes'],
       properties: {
-        rows: { type: 'integer', minimum: 0 },
-        bytes: { type: 'integer', minimum: 0 },
-        first_step: { type: ['integer', 'null'] },
-        last_step: { type: ['integer', 'null'] },
-        dropped: { type: 'integer', minimum: 0 },
+        rows: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        bytes: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        first_step: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 },
+        last_step: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 },
+        dropped: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         nonfinite: {
           type: 'object',
           additionalProperties: true,
           required: ['count', 'first'],
-          properties: { count: { type: 'integer', minimum: 1 }, first: { type: 'object' } }
+          properties: {
+            count: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+            first: { type: 'object' }
+          }
         }
       }
     },
@@ -1357,9 +1399,9 @@ export const MESSAGES_SCHEMA: Schema = {
         protocol: { type: 'string', maxLength: 50 },
         role: { $ref: '#/$defs/Role' },
         peer: { $ref: '#/$defs/Peer' },
-        since: { type: ['integer', 'null'], minimum: 0 },
-        run: { type: 'string' },
-        backlog: { type: 'integer', minimum: 0 }
+        since: { type: ['integer', 'null'], minimum: 0, maximum: 9007199254740991 },
+        run: { type: 'string', maxLength: 100 },
+        backlog: { type: 'integer', minimum: 0, maximum: 9007199254740991 }
       }
     },
     Announce: {
@@ -1368,40 +1410,51 @@ export const MESSAGES_SCHEMA: Schema = {
       required: ['type', 'rank', 'model', 'layout', 'flags', 'compressors', 'config', 'versions'],
       properties: {
         type: { const: 'announce' },
-        rank: { type: 'integer', minimum: 0 },
+        rank: { type: 'integer', minimum: 0, maximum: 1048576 },
         run_name: { type: 'string', maxLength: 200 },
         model: { $ref: '#/$defs/Model' },
         layout: { $ref: '#/$defs/Layout' },
-        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' } },
-        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' } },
+        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' }, maxItems: 1000 },
+        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' }, maxItems: 1000 },
         config: { $ref: '#/$defs/Config' },
-        versions: { type: 'object', additionalProperties: { type: 'string' } },
+        versions: {
+          type: 'object',
+          additionalProperties: { type: 'string', maxLength: 500 },
+          maxProperties: 100,
+          propertyNames: { maxLength: 200 }
+        },
         controls: {
           type: 'array',
           items: { $ref: '#/$defs/Control' },
+          maxItems: 3,
           allOf: [
             { contains: { const: 'pause' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'watched' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'perturb' }, minContains: 0, maxContains: 1 }
           ]
         },
-        sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
-        streams: { type: 'object', additionalProperties: { $ref: '#/$defs/Stream' } },
+        sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' }, maxItems: 1000 },
+        streams: {
+          type: 'object',
+          additionalProperties: { $ref: '#/$defs/Stream' },
+          maxProperties: 100,
+          propertyNames: { maxLength: 100 }
+        },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' },
-        leader: { type: 'integer', minimum: 0 }
+        leader: { type: 'integer', minimum: 0, maximum: 1048576 }
       }
     },
     Statistics: {
       type: 'object',
       additionalProperties: false,
       properties: {
-        param: { type: 'integer', minimum: 1 },
-        grad: { type: 'integer', minimum: 1 },
-        activation: { type: 'integer', minimum: 1 },
-        dgrad: { type: 'integer', minimum: 1 },
-        residual: { type: 'integer', minimum: 1 },
-        residual_dgrad: { type: 'integer', minimum: 1 }
+        param: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        grad: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        activation: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        dgrad: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        residual: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        residual_dgrad: { type: 'integer', minimum: 1, maximum: 9007199254740991 }
       }
     },
     Hello: {
@@ -1424,37 +1477,48 @@ export const MESSAGES_SCHEMA: Schema = {
         type: { const: 'hello' },
         protocol: { const: 'megalens.v1' },
         run: { $ref: '#/$defs/RunInfo' },
-        seq: { type: 'integer', minimum: 0 },
+        seq: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         resumed: {
           type: 'object',
           additionalProperties: false,
           required: ['since', 'missed_frames', 'missed_rows'],
           properties: {
-            since: { type: 'integer', minimum: 0 },
-            missed_frames: { type: 'integer', minimum: 0 },
-            missed_rows: { type: 'integer', minimum: 0 },
-            first_step: { type: ['integer', 'null'] },
-            last_step: { type: ['integer', 'null'] }
+            since: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+            missed_frames: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+            missed_rows: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+            first_step: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 },
+            last_step: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 }
           }
         },
         model: { anyOf: [{ $ref: '#/$defs/Model' }, { type: 'null' }] },
         layout: { anyOf: [{ $ref: '#/$defs/Layout' }, { type: 'null' }] },
-        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' } },
-        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' } },
+        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' }, maxItems: 1000 },
+        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' }, maxItems: 1000 },
         config: { $ref: '#/$defs/Config' },
         limits: { $ref: '#/$defs/Limits' },
-        versions: { type: 'object', additionalProperties: { type: 'string' } },
+        versions: {
+          type: 'object',
+          additionalProperties: { type: 'string', maxLength: 500 },
+          maxProperties: 100,
+          propertyNames: { maxLength: 200 }
+        },
         controls: {
           type: 'array',
           items: { $ref: '#/$defs/Control' },
+          maxItems: 3,
           allOf: [
             { contains: { const: 'pause' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'watched' }, minContains: 0, maxContains: 1 },
             { contains: { const: 'perturb' }, minContains: 0, maxContains: 1 }
           ]
         },
-        sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' } },
-        streams: { type: 'object', additionalProperties: { $ref: '#/$defs/Stream' } },
+        sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' }, maxItems: 1000 },
+        streams: {
+          type: 'object',
+          additionalProperties: { $ref: '#/$defs/Stream' },
+          maxProperties: 100,
+          propertyNames: { maxLength: 100 }
+        },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' }
       }
@@ -1477,10 +1541,10 @@ export const MESSAGES_SCHEMA: Schema = {
         type: { const: 'configured' },
         id: { type: 'string', minLength: 1, maxLength: 200 },
         applied: { type: 'boolean' },
-        step: { type: 'integer' },
+        step: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
         config: { $ref: '#/$defs/Config' },
         by: { $ref: '#/$defs/Peer' },
-        time: { type: 'number' }
+        time: { type: 'number', minimum: 0, maximum: 253402300799 }
       }
     },
     Status: {
@@ -1490,26 +1554,36 @@ export const MESSAGES_SCHEMA: Schema = {
       properties: {
         type: { const: 'status' },
         state: { $ref: '#/$defs/RunState' },
-        step: { type: 'integer', minimum: 0 },
-        time: { type: 'number' },
+        step: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        time: { type: 'number', minimum: 0, maximum: 253402300799 },
         probes: { $ref: '#/$defs/Probes' },
         overhead: { $ref: '#/$defs/Overhead' },
         nonfinite: { $ref: '#/$defs/NonFinite' },
         dropped: { $ref: '#/$defs/Dropped' },
         bytes_per_step: { type: 'number', minimum: 0 },
-        viewers: { type: 'integer', minimum: 0 },
-        producers: { type: 'array', items: { type: 'integer' } },
+        viewers: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        producers: {
+          type: 'array',
+          items: { type: 'integer', minimum: 0, maximum: 1048576 },
+          maxItems: 16384
+        },
         recording: { $ref: '#/$defs/Recording' },
         warnings: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 20 },
         ranks: { type: 'array', maxItems: 16384, items: { $ref: '#/$defs/RankState' } },
-        streams: { type: 'object', additionalProperties: { $ref: '#/$defs/StreamStatus' } },
+        streams: {
+          type: 'object',
+          additionalProperties: { $ref: '#/$defs/StreamStatus' },
+          maxProperties: 100,
+          propertyNames: { maxLength: 100 }
+        },
         budget: { $ref: '#/$defs/Budget' },
         instruments: {
           type: 'object',
           maxProperties: 32,
-          additionalProperties: { type: 'object', additionalProperties: true }
+          additionalProperties: { type: 'object', additionalProperties: true },
+          propertyNames: { maxLength: 200 }
         },
-        perturbed_steps: { type: 'integer', minimum: 0 }
+        perturbed_steps: { type: 'integer', minimum: 0, maximum: 9007199254740991 }
       }
     },
     Error: {
@@ -1522,7 +1596,7 @@ export const MESSAGES_SCHEMA: Schema = {
         message: { type: 'string', maxLength: 4000 },
         reply_to: { type: 'string', maxLength: 200 },
         field: { type: 'string', maxLength: 300 },
-        column: { type: 'integer', minimum: 1 },
+        column: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         expected: { type: 'string', maxLength: 1000 },
         got: { type: 'string', maxLength: 1000 }
       }
