@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -20,12 +21,16 @@ __all__ = ["Recorder"]
 
 _DESCRIBE_SECONDS = 5.0
 _REDESCRIBE_SECONDS = 0.5
+_MOST_WAIT_SECONDS = 15.0
+_LATER = "; what comes waits as far as memory allows, and writing is tried again."
+_Item = tuple[CheckedBody, int, int]
 
 
 class Recorder:
     """Records every frame that the hub passes on.
 
-    The event loop only ever appends to a bounded queue here. Whatever does not fit, or comes once the disk failed, is counted with its steps.
+    The event loop only ever appends to a bounded queue here. When the disk fails, what waits is kept for as long as it fits and writing is tried
+    again and again; what did not fit is counted with its steps, and so is, until it is written, what waits.
 
     Parameters
     ----------
@@ -35,6 +40,8 @@ class Recorder:
         First content of ``run.json``.
     queue_bytes : int
         Bound of what may wait for the disk.
+    retry_seconds : float
+        Wait after the first failure; it doubles with each that follows, up to 15 s.
 
     Raises
     ------
@@ -42,21 +49,29 @@ class Recorder:
         When the folder cannot be made or written.
     """
 
-    def __init__(self, path: Path, description: dict[str, Any], queue_bytes: int) -> None:
+    def __init__(
+        self, path: Path, description: dict[str, Any], queue_bytes: int, retry_seconds: float = 1.0
+    ) -> None:
         self.state: Literal["on", "failed", "closed"] = "on"
         self.message: str | None = None
-        self.dropped_rows = 0
         self._queue_bytes = queue_bytes
         self._description = description
-        self._missing = StepRanges()
+        self._lost = _Lacking()
+        # What waits while nothing can be written: lacking for now.
+        self._unwritten = _Lacking()
         self._lock = threading.Condition()
-        self._queue: deque[tuple[CheckedBody, int, int]] = deque()
+        self._queue: deque[_Item] = deque()
+        # The recorder's thread alone takes from it.
+        self._work: deque[_Item] = deque()
         self._waiting_bytes = 0
         self._redescribe = False
         self._closing = False
+        self._retry_seconds = retry_seconds
+        self._tries = 0
+        self._retry_at = 0.0
         try:
             self._folder = RecordingFolder(path)
-            self._folder.write_description(self._full_description())
+            self._describe()
         except OSError as error:
             raise HubError(
                 f"Could not write the run folder in {path.parent}: {error.strerror or error}. "
@@ -64,6 +79,11 @@ class Recorder:
             ) from error
         self._thread = threading.Thread(target=self._run, name="megalens-recorder", daemon=True)
         self._thread.start()
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that the recording lacks now."""
+        return self._lost.rows + self._unwritten.rows
 
     def put(self, body: CheckedBody, step: int, size: int) -> None:
         """Hand over the rows of one frame. Never waits.
@@ -78,11 +98,13 @@ class Recorder:
             Bytes of the frame.
         """
         with self._lock:
-            if self.state != "on" or self._closing or self._waiting_bytes + size > self._queue_bytes:
-                self._miss(body, step)
+            if self.state == "closed" or self._closing or self._waiting_bytes + size > self._queue_bytes:
+                self._lose(body, step)
                 return
             self._queue.append((body, step, size))
             self._waiting_bytes += size
+            if self.state == "failed":
+                self._unwritten.add(body, step)
             self._lock.notify()
 
     def describe(self, description: dict[str, Any]) -> None:
@@ -98,8 +120,8 @@ class Recorder:
             result: Recording = {"state": self.state, "bytes": self._folder.bytes}
             if self.message:
                 result["message"] = self.message[:500]
-            if self._missing:
-                result["missing_steps"] = self._missing.to_list()
+            if missing := self._missing_steps():
+                result["missing_steps"] = missing
             return result
 
     def close(self, description: dict[str, Any]) -> None:
@@ -111,19 +133,25 @@ class Recorder:
             self._lock.notify()
         self._thread.join()
         if again and self.behind:
-            self._describe_now()
+            self._describe_once()
 
     @property
     def behind(self) -> bool:
         """Whether rows came after the end that ``run.json`` does not yet say are missing."""
         return self._redescribe and not self._thread.is_alive()
 
-    def _miss(self, body: CheckedBody, step: int) -> None:
-        self.dropped_rows += body.rows
-        steps = {value for value in body.numbers("step").tolist() if value >= 0}
-        for value in steps or ({step} if step >= 0 else ()):
-            self._missing.add(value)
+    def _lose(self, body: CheckedBody, step: int) -> None:
+        self._lost.add(body, step)
         self._redescribe = True
+
+    def _missing_steps(self) -> list[list[int]]:
+        every = StepRanges()
+        for lacking in (self._lost, self._unwritten):
+            for first, last in lacking.steps.to_list():
+                every.add(first, last)
+        return every.to_list()
+
+    # The recorder's thread.
 
     def _run(self) -> None:
         described = time.monotonic()
@@ -131,68 +159,130 @@ class Recorder:
             with self._lock:
                 # Frames are written as they come; only run.json waits for its turn.
                 due = described + (_REDESCRIBE_SECONDS if self._redescribe else _DESCRIBE_SECONDS)
-                self._lock.wait_for(lambda: self._queue or self._closing, timeout=due - time.monotonic())
-                work = list(self._queue)
-                self._queue.clear()
-                if self._closing and not work:
+                if self.state == "failed":
+                    due = self._retry_at
+                self._lock.wait_for(
+                    lambda: self._closing or (self._queue and self.state == "on"),
+                    timeout=due - time.monotonic(),
+                )
+                if self._closing:
                     break
-                due = described + (_REDESCRIBE_SECONDS if self._redescribe else _DESCRIBE_SECONDS)
-            for item in work:
-                self._write(*item)
-            if time.monotonic() >= due:
-                with self._lock:
-                    self._redescribe = False
-                self._describe_now()
+                self._work.extend(self._queue)
+                self._queue.clear()
+            late = time.monotonic() >= due
+            if self.state == "on" or late:
+                self._write_all(describe=late)
+            if late:
                 described = time.monotonic()
         self._finish()
 
-    def _write(self, body: CheckedBody, step: int, size: int) -> None:
-        if self._redescribe and body.declared.name not in self._folder.streams:
-            # What a crash leaves of a stream can be read where run.json declares the stream.
-            self._describe_now()
-        if self.state == "on":
-            try:
-                self._folder.append(body)
-            except OSError as error:
-                self._fail(
-                    f"The recording stopped: {error.strerror or error}. What is recorded so far stays readable."
-                )
-        with self._lock:
-            self._waiting_bytes -= size
-            if self.state != "on":
-                self._miss(body, step)
+    def _write_all(self, *, describe: bool) -> None:
+        """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits on."""
+        try:
+            if describe:
+                self._look_after_files()
+                self._describe()
+            while self._work:
+                body, step, size = self._work[0]
+                if self._redescribe and body.declared.name not in self._folder.streams:
+                    # What a crash leaves of a stream can be read where run.json declares the stream.
+                    self._describe()
+                try:
+                    self._folder.append(body)
+                except (pa.ArrowException, ValueError, MemoryError):
+                    # These rows alone cannot be written, now or later.
+                    with self._lock:
+                        self._lose(body, step)
+                with self._lock:
+                    self._work.popleft()
+                    self._waiting_bytes -= size
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+            return
+        if self.state == "failed":
+            self._go_on()
 
-    def _fail(self, message: str) -> None:
+    def _look_after_files(self) -> None:
+        gone = self._folder.mend()
+        if not gone:
+            return
         with self._lock:
+            for file in gone:
+                self._lost.rows += file.rows
+                if file.first_step is not None:
+                    self._lost.steps.add(file.first_step, file.last_step)
+            self.message = "Files of the recording were removed while it ran; what they held is missing. It goes on in new ones."
+
+    def _fail(self, why: str) -> None:
+        with self._lock:
+            self._unwritten = _Lacking()
+            for body, step, _ in (*self._work, *self._queue):
+                self._unwritten.add(body, step)
             self.state = "failed"
-            self.message = message
+            self.message = f"The recording stopped: {why}. What is recorded so far stays readable{_LATER}"
+            self._redescribe = True
+            self._retry_at = time.monotonic() + min(
+                self._retry_seconds * 2 ** min(self._tries, 10), _MOST_WAIT_SECONDS
+            )
+            self._tries += 1
+
+    def _go_on(self) -> None:
+        with self._lock:
+            self._tries = 0
+            lacks = f"{self._lost.rows} rows are missing." if self._lost.rows else "Nothing is missing."
+            self.state = "on"
+            self._unwritten = _Lacking()
+            self.message = f"The recording stopped for a while and goes on. {lacks}"
             self._redescribe = True
 
-    def _describe_now(self) -> None:
+    def _describe(self) -> None:
         with self._lock:
-            description = self._full_description()
+            description = {**self._description, "missing_steps": self._missing_steps()}
             self._redescribe = False
         try:
             self._folder.write_description(description)
-        except OSError as error:
-            if self.state == "on":
-                self._fail(
-                    f"The recording stopped: {error.strerror or error}. What is recorded so far stays readable."
-                )
+        except OSError:
+            self._redescribe = True
+            raise
+
+    def _describe_once(self) -> None:
+        with contextlib.suppress(OSError):
+            self._describe()
 
     def _finish(self) -> None:
-        self._describe_now()
+        self._work.extend(self._queue)
+        self._queue.clear()
+        self._write_all(describe=True)
         if self.state == "on":
             try:
                 self._folder.pack()
                 with self._lock:
                     self.state = "closed"
             except (OSError, pa.ArrowException) as error:
-                self._fail(
-                    f"The recording is complete but could not be packed: {error}. It stays readable as it is."
-                )
+                with self._lock:
+                    self.state = "failed"
+                    self.message = f"The recording is complete but could not be packed: {error}. It stays readable as it is."
+        else:
+            with self._lock:
+                # Nobody tries again: what waits is lost.
+                self.message = (self.message or "").replace(_LATER, ".")
+                for body, step, _ in self._work:
+                    self._lost.add(body, step)
+                self._work.clear()
+                self._unwritten = _Lacking()
         self._folder.close()
-        self._describe_now()
+        self._describe_once()
 
-    def _full_description(self) -> dict[str, Any]:
-        return {**self._description, "missing_steps": self._missing.to_list()}
+
+class _Lacking:
+    """Rows that a recording lacks, and their steps."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.steps = StepRanges()
+
+    def add(self, body: CheckedBody, step: int) -> None:
+        self.rows += body.rows
+        steps = {value for value in body.numbers("step").tolist() if value >= 0}
+        for value in steps or ({step} if step >= 0 else ()):
+            self.steps.add(value)

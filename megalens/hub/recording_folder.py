@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -37,16 +38,18 @@ class StreamFile:
         self.first_step: int | None = None
         self.last_step: int | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._torn = False
         try:
-            self._write(memoryview(stream.schema_message))
+            self._write([memoryview(stream.schema_message)])
         except OSError:
             self.close()
+            # The next try makes it anew.
+            path.unlink(missing_ok=True)
             raise
 
     def append(self, body: CheckedBody) -> None:
-        """Add the rows as whole messages with one write each."""
-        for message in body.messages():
-            self._write(message)
+        """Add the rows as whole messages with one write each: all of them, or none where an error is raised."""
+        self._write(body.messages())
         self.rows += body.rows
         steps = [step for step in body.numbers("step").tolist() if step >= 0]
         if steps:
@@ -73,16 +76,32 @@ class StreamFile:
         """Make what is written safe on disk."""
         os.fsync(self._descriptor)
 
-    def _write(self, view: memoryview) -> None:
-        done = 0
+    def there(self) -> bool:
+        """Whether the file still is where it was made: a file that somebody removed can be written to without an error."""
         try:
-            while done < len(view):
-                done += os.write(self._descriptor, view[done:])
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            return False
+
+    def _write(self, views: list[memoryview]) -> None:
+        if self._torn:
+            os.ftruncate(self._descriptor, self.bytes)
+            self._torn = False
+        size = self.bytes
+        try:
+            for view in views:
+                done = 0
+                while done < len(view):
+                    done += os.write(self._descriptor, view[done:])
+                size += done
         except OSError:
             # Half a message at the end would hide everything that came after it.
-            os.ftruncate(self._descriptor, self.bytes)
+            self._torn = True
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.bytes)
+                self._torn = False
             raise
-        self.bytes += len(view)
+        self.bytes = size
 
 
 class RecordingFolder:
@@ -103,6 +122,21 @@ class RecordingFolder:
         self.path = path
         self.streams: dict[str, StreamFile] = {}
         path.mkdir(parents=True)
+
+    def mend(self) -> list[StreamFile]:
+        """Make the folder again where somebody removed it, and return the files that are gone with what they held.
+
+        Raises
+        ------
+        OSError
+            When it cannot be made.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        gone = [file for file in self.streams.values() if not file.there()]
+        for file in gone:
+            file.close()
+            del self.streams[file.stream.name]
+        return gone
 
     def append(self, body: CheckedBody) -> None:
         """Add rows to their stream's file, made when its first rows come."""

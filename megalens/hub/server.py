@@ -190,6 +190,9 @@ class Hub:
         if parent is not None and self.state.state == "waiting" and not process_runs(parent):
             self.state.give_up()
             self._changed.set()
+        if self.recorder and self.recorder.state == "on" and self.recorder.message:
+            # It was interrupted, which the state alone does not tell any more.
+            self.state.warn(self.recorder.message)
         silent = self.state.ranks.silent(time.monotonic())
         if silent != self._silent:
             self._silent = silent

@@ -1,0 +1,178 @@
+"""A disk that fails for a while: the recording waits, goes on, and says exactly what it lacks."""
+
+import errno
+import json
+import os
+import shutil
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub_process import WAIT, scalars, tensors
+
+from megalens.hub.recorder import Recorder
+from megalens.protocol import FrameChecker, decode_frame
+
+RETRY = 0.02
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    made = []
+
+    def make(queue_bytes=1 << 20):
+        made.append(Recorder(tmp_path / "run", {"format": 1}, queue_bytes, RETRY))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close({"format": 1})
+
+
+class Disk:
+    """Errors of the system, for files of the run folder only, for as long as ``error`` is set."""
+
+    def __init__(self, folder, monkeypatch):
+        self.error = None
+        self.at = ()
+        self.part = 0
+        self.folder = str(folder)
+        real = {"write": os.write, "open": os.open, "ftruncate": os.ftruncate, "replace": os.replace}
+
+        def ours(name, first):
+            if name in ("write", "ftruncate"):
+                first = os.readlink(f"/proc/self/fd/{first}")
+            return str(first).startswith(self.folder)
+
+        def failing(name):
+            def call(first, *rest, **named):
+                if self.error is not None and name in self.at and ours(name, first):
+                    if name == "write" and self.part:
+                        # Half of it fits.
+                        done, self.part = real["write"](first, rest[0][: self.part]), 0
+                        return done
+                    raise OSError(self.error, os.strerror(self.error))
+                return real[name](first, *rest, **named)
+
+            return call
+
+        for name in real:
+            monkeypatch.setattr(os, name, failing(name))
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    return Disk(tmp_path / "run", monkeypatch)
+
+
+def put(recorder, steps, make=scalars):
+    for step in steps:
+        data = make(step)
+        recorder.put(FrameChecker().check(decode_frame(data), data), step, len(data))
+
+
+def until(test, what):
+    end = time.monotonic() + WAIT
+    while not test():
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+
+
+def written(recorder, steps):
+    path = recorder._folder.path / "scalars.arrows"
+    until(
+        lambda: path.exists() and path.stat().st_size > 0 and recorder._waiting_bytes == 0,
+        f"{steps} not written",
+    )
+
+
+def finish(recorder):
+    recorder.close({"format": 1})
+    return json.loads((recorder._folder.path / "run.json").read_text())
+
+
+def steps_of(recorder, stream="scalars"):
+    return pq.read_table(recorder._folder.path / f"{stream}.parquet").column("step").to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("error", "at"),
+    [
+        (errno.ENOSPC, ("write",)),
+        (errno.EIO, ("write", "ftruncate")),
+        (errno.EMFILE, ("open",)),
+        (errno.EACCES, ("open", "replace")),
+    ],
+)
+@pytest.mark.parametrize("part", [0, 100])
+def test_a_disk_that_fails_for_a_while_costs_no_row(recorder, disk, error, at, part):
+    """Also when half a message was written, and when a stream's file could not be made."""
+    recording = recorder()
+    put(recording, range(1, 4))
+    written(recording, "1-3")
+    disk.at, disk.part, disk.error = at, part, error
+    put(recording, range(4, 8), lambda step: tensors(step) if step == 4 else scalars(step))
+    until(lambda: recording.status()["state"] == "failed", "the failure was not noticed")
+    status = recording.status()
+    assert os.strerror(error) in status["message"]
+    assert "tried again" in status["message"]
+    assert status["missing_steps"] == [[4, 7]]
+    put(recording, range(8, 10))
+    assert recording.status()["missing_steps"] == [[4, 9]]
+    disk.error = None
+    until(lambda: recording.status()["state"] == "on", "it did not go on")
+    assert "Nothing is missing" in recording.status()["message"]
+    assert "missing_steps" not in recording.status()
+    assert recording.dropped_rows == 0
+    run = finish(recording)
+    assert run["missing_steps"] == []
+    assert steps_of(recording) == [1, 2, 3, 5, 6, 7, 8, 9]
+    assert steps_of(recording, "tensors") == [4, 4]
+
+
+def test_what_does_not_fit_meanwhile_is_named_to_the_step(recorder, disk):
+    recording = recorder(queue_bytes=3 * len(scalars(1)))
+    put(recording, [1])
+    written(recording, "1")
+    disk.at, disk.error = ("write",), errno.ENOSPC
+    put(recording, range(2, 12))
+    until(lambda: recording.status()["state"] == "failed", "the failure was not noticed")
+    disk.error = None
+    until(lambda: recording.status()["state"] == "on", "it did not go on")
+    put(recording, [12])
+    status = recording.status()
+    assert status["missing_steps"] == [[5, 11]]
+    assert recording.dropped_rows == 7
+    assert "7 rows are missing" in status["message"]
+    run = finish(recording)
+    assert run["missing_steps"] == [[5, 11]]
+    assert steps_of(recording) == [1, 2, 3, 4, 12]
+
+
+def test_a_folder_that_is_removed_is_made_again_and_what_it_held_is_missing(recorder, monkeypatch):
+    monkeypatch.setattr("megalens.hub.recorder._DESCRIBE_SECONDS", RETRY)
+    recording = recorder()
+    put(recording, range(1, 6))
+    written(recording, "1-5")
+    shutil.rmtree(recording._folder.path)
+    until(lambda: recording.status().get("missing_steps") == [[1, 5]], "nobody noticed")
+    assert "removed" in recording.status()["message"]
+    put(recording, range(6, 9))
+    run = finish(recording)
+    assert run["missing_steps"] == [[1, 5]]
+    assert steps_of(recording) == [6, 7, 8]
+
+
+def test_a_disk_that_stays_full_to_the_end_is_said_with_every_step(recorder, disk):
+    recording = recorder()
+    put(recording, [1])
+    written(recording, "1")
+    disk.at, disk.error = ("write",), errno.ENOSPC
+    put(recording, [2, 3])
+    until(lambda: recording.status()["state"] == "failed", "the failure was not noticed")
+    run = finish(recording)
+    assert run["missing_steps"] == [[2, 3]]
+    assert "tried again" not in recording.status()["message"]
+    with pa.OSFile(str(recording._folder.path / "scalars.arrows")) as file:
+        assert pa.ipc.open_stream(file).read_next_batch().column("step").to_pylist() == [1]
