@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -64,7 +64,8 @@ def perturb_from_disturbance(
         if name not in _FUNCTIONS:
             raise _wrong(f"{key}_fn", "names no noise", " or ".join(_FUNCTIONS), name)
         is_number = isinstance(coefficient, (int, float)) and not isinstance(coefficient, bool)
-        if not is_number or not math.isfinite(coefficient) or coefficient < 0:
+        # Whole numbers that are no float fail, too.
+        if not is_number or not 0 <= coefficient <= sys.float_info.max:
             raise _wrong(f"{key}_coef", "is no coefficient", "a number from 0", coefficient)
         sites[site] = {
             "kind": {"name": name, "params": {"coefficient": float(coefficient)}},

@@ -53,8 +53,11 @@ def encode_message(message: Message) -> str:
     """
     check_message(message)
     try:
-        return json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (ValueError, TypeError) as error:
+        text = json.dumps(message, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        # Half a surrogate pair is no text: it could not be sent.
+        text.encode("utf-8")
+        return text
+    except (ValueError, TypeError, RecursionError) as error:
         raise ProtocolError("bad-message", f"A {message['type']} message cannot be JSON: {error}") from error
 
 

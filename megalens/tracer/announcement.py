@@ -10,6 +10,7 @@ import torch
 from ..protocol import compressor_infos
 from ..protocol.messages_generated import Announce, Config, Control, FlagInfo, Layout, RankPlace
 from ..protocol.version import own_version
+from .errors import plain_text
 from .flags import FLAGS
 from .perturb import site_infos
 from .place import Place
@@ -65,7 +66,7 @@ def announcement(
     if "perturb" in controls:
         message["sites"] = site_infos(points)
     if name:
-        message["run_name"] = name[:200]
+        message["run_name"] = plain_text(name)[:200]
     return message
 
 

@@ -15,11 +15,13 @@ from ..protocol.messages_generated import Announce, ConfigPatch, Configured, Con
 from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
-from .errors import TracerError
+from .errors import TracerError, as_protocol_error, plain_text, said
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
+from .job_report import add_members, parts_notes
 from .points import ModelPoints
+from .recovery import Recovery
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Peers, Proposal, Rendezvous, Schedule, StepStart
 from .sending.producer import Producer
@@ -89,6 +91,7 @@ class Coordinator:
         self._places: list[RankPlace] = []
         self._address: HubAddress | None = None
         self._joined = address
+        self._recovery = Recovery(lambda: self.schedule, tensors, self._failed)
         self._everywhere = process is not None and process.everywhere
         self.budget = BudgetKeeper(LADDER, self._give_up)
         self._follow_budget(plan)
@@ -208,6 +211,21 @@ class Coordinator:
             self._join_hub(start.plan)
         self._say_applied(start, step)
 
+    def not_applied(self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception) -> None:
+        """Answer that a change could not be put on the model, and see to it that what was in force before is so again. Never raises."""
+        self._recovery.go_back(start, before, error, alone=self.peers is None)
+        refusal = as_protocol_error(error, "Putting this change on the model").to_message
+        for who in start.ids:
+            if who != OWN and self.worker is not None:
+                self.worker.reply(lambda who=who: refusal(who))  # type: ignore[misc]
+        self._announce()
+
+    def _failed(self, what: str, error: Exception) -> None:
+        if self.worker is not None:
+            self.worker.health.failed(what, error)
+        else:
+            self.warn(f"{what} met an error of the tracer's own. {said(error)}")
+
     def _follow_budget(self, plan: TracingPlan) -> None:
         asked = {name: flag.setting for name, flag in plan.asked.items()}
         self.budget.follow(plan.budget, asked, plan.cost_reduction)
@@ -238,6 +256,7 @@ class Coordinator:
 
     def warn(self, text: str) -> None:
         """Say a sentence to the user once."""
+        text = plain_text(text)
         if text in self._notes:
             return
         self._notes.append(text)
@@ -266,18 +285,21 @@ class Coordinator:
             self.peers.close()
 
     def _name_parts(self, plan: TracingPlan) -> None:
-        """Say what the rows of a context-parallel job are, which no view could tell by itself."""
-        parts = self._place.cp_size
-        if parts > 1 and self._place.rank == 0 and any(flag.layers for flag in plan.flags.values()):
-            self.warn(
-                f"Each sequence is cut over {parts} context-parallel ranks. What they trace is not joined: each rank's rows hold its own positions, counted from 0, "
-                "and the ranks are shown as replicas of the data-parallel axis. Trace every replica to have all positions."
-            )
+        if self._place.rank == 0 and any(flag.layers for flag in plan.flags.values()):
+            for text in parts_notes(self._place):
+                self.warn(text)
 
     # What the threads of worker and peers call.
 
     def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
-        return change_plan(plan, patch, self._points, self._folders, controls=self._controls)
+        """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that asks."""
+        try:
+            return change_plan(plan, patch, self._points, self._folders, controls=self._controls)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            self._failed("A change", error)
+            raise as_protocol_error(error, "This change") from error
 
     def _configure_for_hub(self, patch: ConfigPatch, who: str) -> Configured | None:
         if self.peers is None:
@@ -356,19 +378,25 @@ class Coordinator:
 
     def _beat(self) -> dict[str, Any]:
         """Return what rank 0 hears of this process twice a second."""
-        status = self._own_status()
-        self.instruments.fill(status, "report")
+        status = self.instruments.fill(self._own_status(), "report")
         if self.peers is not None and self.peers.agreement is not None and self._watch.free():
             self.warn("The hub is gone, so the training is not kept waiting any more.")
         state = "paused" if self.schedule.paused else status["state"]
         kept = {key: value for key, value in status.items() if key in ("warnings", "probes", "dropped")}
-        return {**kept, "state": state, "step": self.schedule.begun}
+        kept |= {"state": state, "step": self.schedule.begun, "not_applied": self._recovery.version}
+        if self.peers is not None and self.peers.agreement is not None:
+            told = [kept, *self.peers.members.statuses().values()]
+            patch = self._recovery.patch([each.get("not_applied") for each in told])
+            if patch is not None:
+                with contextlib.suppress(ProtocolError):
+                    self.change(patch)
+        return kept
 
     def _report(self, status: Status) -> Status:
         """Add to a ``status`` what this process knows of the job."""
         if self.schedule.paused:
             status["state"] = "paused"
-        self.instruments.fill(status, "report")
+        status = self.instruments.fill(status, "report")
         notes = [*self._notes]
         if self.schedule.held_steps:
             notes.append(
@@ -382,18 +410,6 @@ class Coordinator:
             if peers.refused:
                 notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")
             if peers.agreement is not None:
-                status["ranks"] = peers.members.states()
-                self._add_members(peers, status, notes)
+                add_members(peers, self._places, self._place.rank, status, notes)
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
         return status
-
-    def _add_members(self, peers: Peers, status: Status, notes: list[str]) -> None:
-        """Add what the processes said that have no hub of their own to say it to."""
-        for rank, said in peers.members.statuses().items():
-            place = next((p for p in self._places if p["rank"] == rank), None)
-            if rank == self._place.rank or place is None or place["tp"] == 0:
-                continue
-            notes += [f"{peers.members.name(rank)}: {text}"[:500] for text in said.get("warnings", [])]
-            dropped = said.get("dropped", {}).get("producer", 0)
-            if dropped:
-                status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}

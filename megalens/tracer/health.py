@@ -7,6 +7,7 @@ import time
 from collections import deque
 
 from ..protocol.messages_generated import Status
+from .errors import plain_text, said
 from .overhead import OverheadMeter
 
 __all__ = ["Health"]
@@ -24,10 +25,12 @@ class Health:
     ----------
     step : int
         The newest step.
+    failures : int
+        Errors of the tracer's own that were caught, and ended nothing.
     """
 
     def __init__(self) -> None:
-        self.step = 0
+        self.step = self.failures = 0
         self.overhead = OverheadMeter()
         self._lost: dict[str, int] = {}
         self._sizes: dict[int, int] = {}
@@ -45,10 +48,16 @@ class Health:
 
     def warn(self, text: str) -> None:
         """Say a sentence to the user once: in the log, and in ``status`` for the viewers."""
-        text = text[:500]
+        text = plain_text(text)
         if text not in self._warnings:
             self._warnings.append(text)
             log.warning("%s", text)
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Count an error that nobody foresaw, and say it. Everything goes on."""
+        self.failures += 1
+        self.warn(f"{what} met an error of the tracer's own. Tracing goes on. {said(error)}")
+        log.debug("%s", what, exc_info=error)
 
     def step_ended(self, cost_ns: int, wall_ns: int) -> None:
         """Note that the training is alive, and what a step of ``wall_ns`` has cost."""
@@ -72,6 +81,9 @@ class Health:
             "dropped": {"producer": self.dropped, "viewer": 0, "recorder": 0},
             "warnings": list(self._warnings),
         }
+        if self.failures:
+            counted = f"{self.failures} errors of the tracer's own were caught so far."
+            message["warnings"] = [*message["warnings"][-19:], counted]
         overhead = self.overhead.to_status()
         if overhead is not None:
             message["overhead"] = overhead

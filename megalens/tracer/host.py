@@ -10,6 +10,7 @@ import pyarrow as pa
 from torch import nn
 
 from ..protocol import FrameTemplate
+from .errors import said
 from .health import Health
 from .instrument import IGatherer, Rows
 from .place import Place
@@ -91,9 +92,7 @@ class Host:
         try:
             worker.send(stream, rows, step)
         except Exception as error:  # Rows that do not fit their stream end nothing but themselves.
-            self.warn(
-                f"Rows of {stream} of step {step} could not be sent: {type(error).__name__}: {str(error)[:300]}"
-            )
+            self.warn(f"Rows of {stream} of step {step} could not be sent: {said(error)}")
 
     def later(self, task: Callable[[], Any], nbytes: int = 0) -> bool:
         """Have something done in the producer thread, in order; False where too many bytes wait there already, and it will not be."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..protocol import encode_message
 from ..protocol.messages_generated import Announce, Status
-from .errors import TracerError
+from .errors import TracerError, said
 from .instrument import Instrument
 
 if TYPE_CHECKING:
@@ -77,7 +79,10 @@ class Instruments:
             try:
                 getattr(each, event)(*told)
             except Exception as error:
-                self._warn(f"The instrument {each.name} failed: {type(error).__name__}: {str(error)[:300]}")
+                self._failed(each, error)
+
+    def _failed(self, instrument: Instrument, error: Exception) -> None:
+        self._warn(f"The instrument {instrument.name} failed: {said(error)}")
 
     def take_ns(self) -> int:
         """Return what hooks of instruments cost the training thread since this was last asked."""
@@ -87,7 +92,16 @@ class Instruments:
 
     def fill(self, message: _Message, part: str) -> _Message:
         """Return a message with what each instrument adds by ``part``: ``describe`` or ``report``."""
-        self.tell(part, message)
+        for each in self._all:
+            # In a copy, so that what fails, or is no message, leaves nothing behind.
+            filled = copy.deepcopy(message)
+            try:
+                getattr(each, part)(filled)
+                encode_message(filled)
+            except Exception as error:
+                self._failed(each, error)
+            else:
+                message = filled
         return message
 
     def received(self, rank: int, name: str, meta: dict[str, Any], payload: memoryview) -> None:
@@ -107,6 +121,4 @@ class Instruments:
         try:
             instrument.received(rank, meta, payload)
         except Exception as error:
-            self._warn(
-                f"What rank {rank} told {instrument.name} cannot be read: {type(error).__name__}: {str(error)[:200]}"
-            )
+            self._warn(f"What rank {rank} told {instrument.name} cannot be read: {said(error)}")

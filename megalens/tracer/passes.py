@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -22,9 +22,9 @@ class IPassSink(Protocol):
 
 
 def hook_passes(
-    roots: Sequence[nn.Module], sink: IPassSink, inside: Callable[[], Sequence[Any]] = tuple
+    roots: Sequence[nn.Module], sink: IPassSink, inside: Callable[[], Iterable[Any]] = tuple
 ) -> list[Any]:
-    """Put hooks on ``roots`` and return their handles. While torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
+    """Put hooks on ``roots`` and return their handles; none stays where one cannot be put. While torch.compile traces through a hook, it does nothing and leaves no trace in the graph.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def hook_passes(
     sink : IPassSink
         Told of the passes.
     inside : callable
-        Puts on hooks that are to run inside of the pass, also on a root itself, and returns their handles. So the end of the pass is hooked last.
+        Puts on hooks that are to run inside of the pass, also on a root itself, and gives their handles one by one. So the end of the pass is hooked last.
     """
 
     def begin(index: int) -> Callable[[nn.Module, Any], None]:
@@ -47,11 +47,17 @@ def hook_passes(
         if not torch.compiler.is_compiling():
             sink.forward_ends(output)
 
-    handles: list[Any] = [
-        root.register_forward_pre_hook(begin(index), prepend=True) for index, root in enumerate(roots)
-    ]
-    handles += inside()
-    handles += [root.register_forward_hook(end) for root in roots]
+    handles: list[Any] = []
+    try:
+        for index, root in enumerate(roots):
+            handles.append(root.register_forward_pre_hook(begin(index), prepend=True))
+        handles.extend(inside())
+        for root in roots:
+            handles.append(root.register_forward_hook(end))
+    except BaseException:
+        for handle in handles:
+            handle.remove()
+        raise
     return handles
 
 

@@ -369,9 +369,13 @@ class Tracer:
         worker = self._coordinator.worker
         if worker is not None and worker.untraced:
             return
-        if start.plan is not None:
-            self.tensors.follow(start.plan, start.version)
-        self._coordinator.applied(start, self._started)
+        before = self.tensors.plan
+        try:
+            if start.plan is not None:
+                self.tensors.follow(start.plan, start.version)
+            self._coordinator.applied(start, self._started)
+        except Exception as error:
+            self._coordinator.not_applied(start, before, error)
 
     def _release(self) -> None:
         """Leave the model as it was."""

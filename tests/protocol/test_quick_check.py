@@ -1,12 +1,14 @@
 """The quick check of messages takes nothing that the schema refuses, and all that programs really send."""
 
 import json
+import time
+import tracemalloc
 
 import pytest
 from fuzzing import golden_messages, mutated_message
 from jsonschema import Draft202012Validator
 
-from megalens.protocol import VIEW_NAMES, view_defaults
+from megalens.protocol import VIEW_NAMES, ProtocolError, check_message, view_defaults
 from megalens.protocol.contract import contract_json
 from megalens.protocol.quick_check import quick_check
 
@@ -70,3 +72,20 @@ def test_options_of_views_pass_or_the_full_validator_says_what_is_wrong():
             for wrong in (True, -1, 1.5, "what", [None], {"which": 1}):
                 other = {**options, name: wrong}
                 assert not check(other) or full.is_valid(other), other
+
+
+@pytest.mark.parametrize(
+    "phases", [[0] * 30_000, ["train"] * 30_000, [{}, 0] * 15_000, [["train"]] * 30_000, "x" * 500_000]
+)
+def test_what_is_wrong_with_a_large_message_is_found_in_linear_time(phases):
+    setting = {"compressor": {"name": "Tile"}, "phases": phases}
+    patch = {"flags": {**{f"f{at}": {"compressor": {"name": "Tile"}} for at in range(500)}, "last": setting}}
+    check_message({"type": "configure", "id": "a", "patch": {"flags": {}}})
+    tracemalloc.start()
+    began = time.process_time()
+    with pytest.raises(ProtocolError) as caught:
+        check_message({"type": "configure", "id": "a", "patch": patch})
+    assert time.process_time() - began < 2
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+    assert caught.value.field.startswith("patch.flags.last.phases")

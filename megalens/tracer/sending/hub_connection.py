@@ -8,6 +8,7 @@ from typing import Any
 
 from ...protocol import ProtocolError, Stream, encode_frame, encode_message
 from ...protocol.messages_generated import Hello, Message, Peer
+from ..errors import said
 from ..health import Health
 from .early_frames import EarlyFrames
 from .hub_link import HubLink, HubLinkLost
@@ -116,8 +117,8 @@ class HubConnection:
             return
         try:
             link = HubLink(self._address, self._peer, self._received)
-        except HubLinkLost as error:
-            self.lost(str(error))
+        except Exception as error:  # HubLinkLost, and whatever a library makes of an answer that is none.
+            self.lost(str(error) if isinstance(error, HubLinkLost) else said(error))
             return
         self._link = link
         self._tries = 0

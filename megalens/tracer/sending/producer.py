@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ...protocol import FrameTemplate, ProtocolError, Stream, Streams
 from ...protocol.messages_generated import Announce, ConfigPatch, Configured, Hello, Message, Peer, Status
+from ..errors import as_protocol_error
 from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
@@ -150,30 +151,38 @@ class Producer(Worker):
                 item = self._queue.get(timeout=self._patience())
             except queue.Empty:
                 item = ...
-                self._send_scalars()
             if item is None:
                 break
-            if isinstance(item, Task):
-                self._do(item)
-            elif isinstance(item, StepCost):
-                self._count(item)
-            elif isinstance(item, Control):
-                self._control(item)
-            elif isinstance(item, Reply):
-                self._hub.say(item.make())
-            elif isinstance(item, HubAddress):
-                self._hub.move(item)
-            elif item == ():
-                self._status_at = 0.0
-            self._send_ready()
-            self._hub.open()
+            with self._unharmed():
+                self._take(item)
+            with self._unharmed():
+                self._send_ready()
+                self._hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
-                self._send_status()
-        self._send_last()
-        self._send_scalars()
-        self._send_status()
+                with self._unharmed():
+                    self._send_status()
+        for last in (self._send_last, self._send_scalars, self._send_status):
+            with self._unharmed():
+                last()
         if self._finished:
             self._hub.say({"type": "goodbye", "reason": "finished"})
+
+    def _take(self, item: Any) -> None:
+        """Deal with one thing from the queue."""
+        if item is ...:
+            self._send_scalars()
+        elif isinstance(item, Task):
+            self._do(item)
+        elif isinstance(item, StepCost):
+            self._count(item)
+        elif isinstance(item, Control):
+            self._control(item)
+        elif isinstance(item, Reply):
+            self._hub.say(item.make())
+        elif isinstance(item, HubAddress):
+            self._hub.move(item)
+        elif item == ():
+            self._status_at = 0.0
 
     def _send_last(self) -> None:
         """Wait a moment for what other processes have of the last step."""
@@ -269,8 +278,8 @@ class Producer(Worker):
         elif message["type"] == "configure":
             try:
                 answer: Message | None = self._configure(message["patch"], message["id"])
-            except ProtocolError as error:
-                answer = error.to_message(message["id"])
+            except Exception as error:
+                answer = as_protocol_error(error, "This change").to_message(message["id"])
             if answer is not None:
                 self._hub.say(answer)
         elif message["type"] == "status":

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...protocol import stream_schema
 from ..device import to_host
+from ..errors import plain_text
 
 __all__ = ["STREAM", "ScalarLog", "ScalarQueue", "ScalarRow"]
 
@@ -91,10 +92,12 @@ class ScalarQueue:
         """Take a number as it was logged; a tensor is read now."""
         try:
             value = float(row.value)
-        except (TypeError, ValueError, RuntimeError):
-            self._warn(f"{row.name} was logged with something that is not one number; it is left out.")
+        except (TypeError, ValueError, RuntimeError, ArithmeticError):
+            self._warn(
+                f"{plain_text(row.name)} was logged with something that is not one number; it is left out."
+            )
             return
-        self._rows.append((row.step, row.time, row.name, value, row.unit))
+        self._rows.append((row.step, row.time, plain_text(row.name), value, plain_text(row.unit)))
 
     def add(self, step: int, name: str, value: float, unit: str) -> None:
         """Take a number of the tracer's own."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,18 +157,29 @@ class Worker:
 
     def _loop(self) -> None:
         while (item := self._queue.get()) is not None:
-            # Nobody but rank 0 answers for the settings.
-            if isinstance(item, Task):
-                self._do(item)
-            elif isinstance(item, StepCost):
-                self._count(item)
+            with self._unharmed():
+                # Nobody but rank 0 answers for the settings.
+                if isinstance(item, Task):
+                    self._do(item)
+                elif isinstance(item, StepCost):
+                    self._count(item)
+
+    @contextlib.contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """Have the thread outlive whatever one thing to do raises: what comes from a viewer or an instrument ends no tracing."""
+        try:
+            yield
+        except Exception as error:
+            self.health.failed("The thread that sends", error)
 
     def _leave(self) -> None:
         """Let go of what the thread held."""
 
     def _do(self, task: Task) -> None:
-        task.run()
-        self._taken_bytes += task.nbytes
+        try:
+            task.run()
+        finally:
+            self._taken_bytes += task.nbytes
 
     def _count(self, cost: StepCost) -> None:
         """Count what a step cost."""

@@ -72,12 +72,12 @@ class Capture(MicroBatches):
     def follow(self, plan: TracingPlan) -> None:
         """Trace what ``plan`` says from now on; an empty plan leaves no hook of ours on the model."""
         self.release()
-        self.plan = plan
         perturbs = plan.perturb is not None
         # What is computed again has to be perturbed as it was the first time.
         self.follows_backward = perturbs or any(flag.backward for flag in plan.flags.values())
         if perturbs or any(flag.layers for flag in plan.flags.values()):
             self.probes, self._remove = install_probes(self._points.roots, self._points.flags, plan, self)
+        self.plan = plan
 
     def release(self) -> None:
         """Take every hook of ours off the model. Safe twice."""

@@ -73,7 +73,7 @@ class TensorTracer(Instrument):
             self._sender = MemberSender(host, stages)
 
     def follow(self, plan: TracingPlan, version: int = 0) -> None:
-        """Trace and perturb what a plan says from now on; between steps."""
+        """Trace and perturb what a plan says from now on; between steps. Where the hooks cannot be put, none is on the model, and the error is raised."""
         self.capture.version = version
         self._perturb(None)
         self.capture.follow(plan)

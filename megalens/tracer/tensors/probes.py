@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -74,12 +74,13 @@ def install_probes(
     """
     probes: list[TensorProbe] = []
 
-    def put_on() -> list[Any]:
+    def put_on() -> Iterator[Any]:
         for flag in plan.flags.values():
             for layer in flag.layers:
                 sources = points[flag.name].layers[layer]
                 probes.extend(TensorProbe(flag, layer, source, len(sources) == 1) for source in sources)
-        return [_hook(probe, sink) for probe in probes]
+        for probe in probes:
+            yield _hook(probe, sink)
 
     handles = hook_passes(roots, sink, put_on)
 

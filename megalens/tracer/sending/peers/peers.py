@@ -217,7 +217,7 @@ class Peers:
         except ChannelError as error:
             log.debug("peers: %s", error)
             self._drop(channel)
-        except (KeyError, ValueError, TypeError) as error:
+        except Exception as error:  # Of what this process met in it, too: the other one comes again.
             log.debug("peers: a message that cannot be understood: %r", error)
             self._drop(channel)
 

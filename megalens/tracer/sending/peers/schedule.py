@@ -132,7 +132,7 @@ class Schedule(Generic[P]):
         self._condition = threading.Condition()
         # Making a plan may read files; the training thread never waits for that.
         self._changing = threading.Lock()
-        self._accepted = plan
+        self._accepted = self._previous = plan
         self._current = plan
         self._version = self._current_version = 0
         self._since = first_step
@@ -147,6 +147,11 @@ class Schedule(Generic[P]):
     def accepted(self) -> P:
         """What was accepted last; it is in force from the next step at the latest."""
         return self._accepted
+
+    @property
+    def previous(self) -> P:
+        """What was accepted before that."""
+        return self._previous
 
     @property
     def version(self) -> int:
@@ -235,6 +240,13 @@ class Schedule(Generic[P]):
 
     # Training thread.
 
+    def take_back(self, plan: P) -> None:
+        """Have the plan in force that was so before the step that began last: what was to follow it could not be put on the model. What was decided for later steps stays."""
+        with self._condition:
+            if self._accepted is self._current:
+                self._accepted = plan
+            self._current = plan
+
     def at(self, step: int) -> StepStart[P]:
         """Begin ``step``. Waits only where the training was paused, or where a change that touches the training is being decided."""
         with self._condition:
@@ -298,6 +310,7 @@ class Schedule(Generic[P]):
         prepared = self._prepared.pop(number, None)
         if prepared is not None:
             plan = prepared.plan.starting(step)
+            self._previous = self._accepted
             self._accepted, self._version, self._since = plan, number, step
             self._due.append(_Due(step, number, plan, prepared.ids))
         self._condition.notify_all()
