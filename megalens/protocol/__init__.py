@@ -16,7 +16,14 @@ from .frame import (
 )
 from .frame_checker import CheckedBody, FrameChecker
 from .frame_template import FrameTemplate
-from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
+from .messages import (
+    MESSAGE_TYPES,
+    SUBPROTOCOL,
+    check_definition,
+    check_message,
+    decode_message,
+    encode_message,
+)
 from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
 from .moments import (
     MOMENT_COLUMNS,
@@ -29,6 +36,7 @@ from .moments import (
     read_moments,
     single_moments,
 )
+from .outside_file import open_plain, read_json_file, shown
 from .perturbations import (
     PERTURBATIONS,
     BitFlip,
@@ -39,6 +47,7 @@ from .perturbations import (
     perturbation_from_setting,
     perturbation_infos,
 )
+from .plain_json import parse_json
 from .ranges import Ranges, in_ranges, join_numbers, parse_layers, ranges_text, read_ranges
 from .settings import (
     COMPRESSORS,
@@ -112,6 +121,7 @@ __all__ = [
     "Ranges",
     "TensorName",
     "Tile",
+    "check_definition",
     "check_message",
     "check_view_options",
     "compressor_from_setting",
@@ -120,6 +130,10 @@ __all__ = [
     "contract_json",
     "decode_frame",
     "decode_message",
+    "open_plain",
+    "parse_json",
+    "read_json_file",
+    "shown",
     "empty_table",
     "in_ranges",
     "join_numbers",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from functools import cache
-from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .contract import contract_json
 from .errors import ProtocolError
 from .messages_generated import Message
+from .plain_json import parse_json
 from .quick_check import quick_check
 from .validator import full_validator
 
@@ -33,7 +33,6 @@ _DEFINITIONS: dict[str, str] = {
     for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
 }
 MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
-_MAX_DEPTH = 32
 
 
 def encode_message(message: Message) -> str:
@@ -67,18 +66,11 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
         ``bad-message`` when it is not JSON, not a known message, not to its schema; ``forbidden`` when the type may not come here.
     """
     try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        message = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-        if "\\u" in text:
-            # Half a surrogate pair is no text: it could not be sent on.
-            json.dumps(message, ensure_ascii=False).encode("utf-8")
-    except ProtocolError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError("bad-message", f"A message is not JSON: {error}") from error
-    if _deeper_than(message, _MAX_DEPTH):
-        raise ProtocolError("bad-message", f"A message is nested deeper than {_MAX_DEPTH} levels.")
+        message = parse_json(text)
+    except ValueError as error:
+        raise ProtocolError(
+            "bad-message", f"A message is not JSON as the protocol has it: {error}."
+        ) from error
     check_message(message)
     if allowed is not None and message["type"] not in allowed:
         raise ProtocolError(
@@ -121,7 +113,12 @@ def check_message(message: Any) -> None:
 
 @cache
 def _quick(kind: str) -> Callable[[Any], bool]:
-    return quick_check({"$ref": f"#/$defs/{_DEFINITIONS[kind]}"}, _SCHEMA["$defs"])
+    return _quick_definition(_DEFINITIONS[kind])
+
+
+@cache
+def _quick_definition(name: str) -> Callable[[Any], bool]:
+    return quick_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])
 
 
 def check_definition(name: str, value: Any, field: str) -> None:
@@ -141,7 +138,7 @@ def check_definition(name: str, value: Any, field: str) -> None:
     ProtocolError
         ``bad-parameter``, with the dotted field.
     """
-    if quick_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])(value):
+    if _quick_definition(name)(value):
         return
     error = next(full_validator(name, _SCHEMA).iter_errors(value), None)
     if error is not None:
@@ -165,31 +162,4 @@ def _schema_error(kind: str, error: ValidationError) -> ProtocolError:
         f"A {kind} message is wrong{where}: {error.message[:500]}",
         field=field or None,
         got=repr(error.instance)[:200],
-    )
-
-
-def _deeper_than(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, (dict, list))
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return False
-    return True
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not isfinite(value):
-        _refuse_constant(text[:50])
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ProtocolError(
-        "bad-message", f"{name} is not JSON: non-finite numbers travel in data frames.", got=name
     )

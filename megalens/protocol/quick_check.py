@@ -29,6 +29,7 @@ _WORDS = frozenset(
         "required",
         "additionalProperties",
         "minProperties",
+        "maxProperties",
         "items",
         "minItems",
         "maxItems",
@@ -121,18 +122,20 @@ class _Compiler:
         return self._named[name]
 
     def _of_objects(self, schema: Mapping[str, Any]) -> list[_Check]:
-        if not {"properties", "required", "additionalProperties", "minProperties"} & set(schema):
+        if not {"properties", "required", "additionalProperties", "minProperties", "maxProperties"} & set(
+            schema
+        ):
             return []
         known = {name: self.compile(inner) for name, inner in schema.get("properties", {}).items()}
         required = frozenset(schema.get("required", ()))
-        least = schema.get("minProperties", 0)
+        least, most = schema.get("minProperties", 0), schema.get("maxProperties", float("inf"))
         others = schema.get("additionalProperties", True)
         other = (lambda value: False) if others is False else self.compile(others)
 
         def check(value: Any) -> bool:
             if not isinstance(value, dict):
                 return True
-            if len(value) < least or not required <= value.keys():
+            if not least <= len(value) <= most or not required <= value.keys():
                 return False
             for name, inner in value.items():  # noqa: SIM110 - as above
                 if not known.get(name, other)(inner):
