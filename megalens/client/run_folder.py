@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
-from ..protocol import STREAMS, ProtocolError, Stream, Streams
-from ..protocol.messages import check_message
-from ..protocol.messages_generated import Hello, RunState, Status
+from ..protocol import STREAMS, ProtocolError, Stream, Streams, check_definition, read_json_file, shown
+from ..protocol.messages_generated import Hello, RunFile, RunState, Status
 from .bare_hello import bare_hello
 from .errors import ClientError
 from .query import Query
@@ -23,9 +20,8 @@ from .stream_end import StreamEnd, arrows_end, parquet_end
 __all__ = ["RunFolder"]
 
 _FORMAT = 1
-_MAX_HEADER_BYTES = 32 * 1024 * 1024
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_ENDED = ("finished", "lost")
+_MAX_HEADER_BYTES = 8 * 1024 * 1024
+_STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
 
 class RunFolder:
@@ -59,23 +55,22 @@ class RunFolder:
     @property
     def id(self) -> str:
         """Run id."""
-        return str(self.header["run"]["id"])
+        return self.header["run"]["id"]
 
     @property
     def name(self) -> str:
         """Run name."""
-        return str(self.header["run"]["name"])
+        return self.header["run"]["name"]
 
     @property
     def started(self) -> float:
         """Seconds since the epoch."""
-        return float(self.header["run"]["started"])
+        return self.header["run"]["started"]
 
     @property
     def ended(self) -> float | None:
         """Seconds since the epoch, or ``None`` when nobody closed the run."""
-        value = self.header.get("ended")
-        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+        return self.header.get("ended")
 
     @property
     def closed(self) -> bool:
@@ -86,40 +81,28 @@ class RunFolder:
     def state(self) -> RunState:
         """State of the run when ``run.json`` was last written."""
         state = self.header.get("state")
-        return state if state in ("waiting", "training", "paused", "idle", *_ENDED) else "lost"
+        return cast("RunState", state) if state in _STATES else "lost"
 
     @property
     def step(self) -> int:
         """Newest step that ``run.json`` knows of; streams that nobody closed may hold more."""
-        entries = self.header.get("streams")
-        entries = entries.values() if isinstance(entries, dict) else ()
-        steps = [entry.get("last_step") for entry in entries if isinstance(entry, dict)]
-        return max((step for step in steps if isinstance(step, int) and step > 0), default=0)
+        return max(
+            (entry.get("last_step") or 0 for entry in self.header.get("streams", {}).values()), default=0
+        )
 
     def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
-        header = self.header
+        hello: Hello = bare_hello(self.header["run"])
         told = ("model", "layout", "flags", "compressors", "config", "versions", "origin", "statistics")
-        hello: Hello = bare_hello(header["run"])
-        # Whether a recording's file holds what a message may say is checked below.
-        known: Any = {name: header[name] for name in told if header.get(name)} | {
-            "streams": self.streams.told()
-        }
+        known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
         hello.update(known)
-        try:
-            check_message(hello)
-        except ProtocolError as error:
-            raise _unreadable(f"{error.message}") from error
+        hello["streams"] = self.streams.told()
         return hello
 
     def status(self) -> Status:
         """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
         state = self.state if self.closed else "lost"
-        missing = [
-            list(pair)
-            for pair in self.header.get("missing_steps") or []
-            if isinstance(pair, list) and len(pair) == 2 and all(isinstance(step, int) for step in pair)
-        ]
+        missing = self.header.get("missing_steps", [])
         status: Status = {
             "type": "status",
             "state": state,
@@ -129,7 +112,7 @@ class RunFolder:
             "recording": {"state": "closed", "bytes": self.bytes(), "missing_steps": missing},
         }
         warnings = [
-            f"The {name} stream is of another version of Megalens and is not read."
+            f"The {shown(name)} stream is of another version of Megalens and is not read."
             for name in self._unreadable
         ]
         if not self.closed:
@@ -329,54 +312,53 @@ def _check_columns(path: Path, stream: Stream, names: list[str]) -> None:
         raise _unreadable(f"{path.name} lacks the columns {', '.join(missing)}.")
 
 
-def _streams(header: dict[str, Any]) -> tuple[Streams, list[str]]:
+def _streams(header: RunFile) -> tuple[Streams, list[str]]:
     """Return the streams that a recording may have, and the names of those whose declaration cannot be read."""
     streams = Streams(STREAMS.values())
-    announced = header.get("announced")
-    return streams, streams.learn(announced if isinstance(announced, dict) else {})
+    return streams, streams.learn(header.get("announced", {}))
 
 
-def _read_header(path: Path) -> dict[str, Any]:
-    file = path / "run.json"
-    if not file.is_file():
-        what = "does not exist" if not path.exists() else "holds no run.json"
-        raise ClientError(
-            f"{path.name or path} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
-        )
+def _read_header(path: Path) -> RunFile:
+    """Read ``run.json`` and check all of it, so that nobody has to look at one of its values again."""
     try:
-        with file.open("rb") as stream:
-            data = stream.read(_MAX_HEADER_BYTES + 1)
-        if len(data) > _MAX_HEADER_BYTES:
-            raise ValueError("it is larger than 32 MiB")
-        header = json.loads(data)
-    except (OSError, ValueError, RecursionError) as error:
+        # What reads Arrow files takes paths as text.
+        os.fspath(path).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _unreadable(f"Its path must be UTF-8 text, got {shown(str(path))}.") from error
+    try:
+        header = read_json_file(path / "run.json", _MAX_HEADER_BYTES)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        what = "holds no run.json" if path.exists() else "does not exist"
+        raise ClientError(
+            f"{shown(path.name or str(path))} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
+        ) from error
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise _unreadable(f"run.json: {reason}") from error
+        raise _unreadable(f"run.json: {reason}.") from error
     if not isinstance(header, dict):
         raise _unreadable("run.json does not hold a JSON object.")
     found = header.get("format")
-    if isinstance(found, int) and not isinstance(found, bool) and found > _FORMAT:
+    if type(found) is int and found > _FORMAT:
         raise ClientError(
             f"This run folder is of format {found}; this version of Megalens reads up to format {_FORMAT}. Update megalens.",
             code="version-mismatch",
             field="format",
         )
-    if found != _FORMAT or isinstance(found, bool):
-        raise _unreadable(f"run.json has format {found!r:.50}, and {_FORMAT} was expected.")
-    run = header.get("run")
-    if not (
-        isinstance(run, dict)
-        and isinstance(run.get("id"), str)
-        and _RUN_ID.fullmatch(run["id"])
-        and isinstance(run.get("name"), str)
-        and isinstance(run.get("started"), (int, float))
-    ):
-        raise _unreadable("run.json does not say which run it is.")
-    return header
+    try:
+        check_definition("RunFile", header, "run.json")
+    except ProtocolError as error:
+        raise _unreadable(error.message, error.field) from error
+    for first, last in header.get("missing_steps", ()):
+        if first > last:
+            raise _unreadable(
+                f"run.json.missing_steps must hold first and last steps, got {first} to {last}.",
+                "run.json.missing_steps",
+            )
+    return cast("RunFile", header)
 
 
-def _unreadable(reason: str) -> ClientError:
-    return ClientError(f"Could not read the run folder. {reason}", code="unreadable")
+def _unreadable(reason: str, field: str | None = None) -> ClientError:
+    return ClientError(f"Could not read the run folder. {reason}", code="unreadable", field=field)
 
 
 def _unreadable_file(path: Path, error: Exception) -> ClientError:

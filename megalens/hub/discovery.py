@@ -7,14 +7,13 @@ import json
 import os
 import secrets
 import socket
-import stat
 import warnings
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
+from ..protocol import ProtocolError, check_definition, open_plain, parse_json, shown
 from .errors import HubError
 
 __all__ = ["HubEntry", "find_hub", "live_hubs", "remove_entry", "runtime_folder", "write_entry"]
@@ -134,7 +133,9 @@ def live_hubs(folder: Path | None = None) -> list[HubEntry]:
             continue
         except (OSError, HubError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            warnings.warn(f"Ignored the runtime file {path.name}: {reason}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"Ignored the runtime file {shown(path.name)}: {reason}", RuntimeWarning, stacklevel=2
+            )
             continue
         if _alive(entry):
             entries.append(entry)
@@ -164,11 +165,8 @@ def _refuse_shared(folder: Path) -> None:
 
 
 def _read_entry(path: Path) -> HubEntry:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb") as file:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode):
-            raise HubError("it is not a plain file.")
+    with open_plain(path) as file:
+        info = os.fstat(file.fileno())
         if _POSIX and info.st_uid != os.geteuid():
             raise HubError("it belongs to another user.")
         if _POSIX and info.st_mode & 0o077:
@@ -177,34 +175,14 @@ def _read_entry(path: Path) -> HubEntry:
     if len(data) > _MAX_BYTES:
         raise HubError("it is larger than a runtime file can be.")
     try:
-        values = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        values = parse_json(data)
+        check_definition("RuntimeFile", values, path.name)
+    except ProtocolError as error:
+        # Never the value: it may be the token.
+        raise HubError(f"{error.field} is missing or not as it should be.") from error
+    except ValueError as error:
         raise HubError("it is not JSON.") from error
-    return _checked_entry(values)
-
-
-def _checked_entry(values: Any) -> HubEntry:
-    if not isinstance(values, dict):
-        raise HubError("it does not hold a JSON object.")
-    if values.get("format") != _FORMAT:
-        raise HubError(f"expected format {_FORMAT}, found {values.get('format')!r:.50}.")
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "id": str,
-        "name": str,
-        "pid": int,
-        "host": str,
-        "port": int,
-        "token": str,
-        "started": (int, float),
-        "record": (str, type(None)),
-    }
-    for name, kind in kinds.items():
-        value = values.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise HubError(f"its {name} is missing or of the wrong kind.")
-    if not (0 < values["port"] < 65536 and values["pid"] > 0):
-        raise HubError("its port or pid is out of range.")
-    return HubEntry(**{name: values[name] for name in kinds})
+    return HubEntry(**{each.name: values.get(each.name) for each in fields(HubEntry)})
 
 
 def _alive(entry: HubEntry) -> bool:

@@ -20,6 +20,7 @@ from .messages import (
     MAX_TEXT_BYTES,
     MESSAGE_TYPES,
     SUBPROTOCOL,
+    check_definition,
     check_message,
     decode_message,
     encode_message,
@@ -36,6 +37,7 @@ from .moments import (
     read_moments,
     single_moments,
 )
+from .outside_file import open_plain, read_json_file, shown
 from .perturbations import (
     PERTURBATIONS,
     BitFlip,
@@ -46,6 +48,7 @@ from .perturbations import (
     perturbation_from_setting,
     perturbation_infos,
 )
+from .plain_json import parse_json
 from .ranges import Ranges, in_ranges, join_numbers, parse_layers, ranges_text, read_ranges
 from .settings import (
     COMPRESSORS,
@@ -120,6 +123,7 @@ __all__ = [
     "Ranges",
     "TensorName",
     "Tile",
+    "check_definition",
     "check_message",
     "check_view_options",
     "compressor_from_setting",
@@ -128,6 +132,10 @@ __all__ = [
     "contract_json",
     "decode_frame",
     "decode_message",
+    "open_plain",
+    "parse_json",
+    "read_json_file",
+    "shown",
     "empty_table",
     "in_ranges",
     "join_numbers",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Collection
 from functools import cache
-from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from .contract import contract_json
 from .errors import ProtocolError
 from .messages_generated import Message
+from .plain_json import parse_json
 from .quick_check import quick_check
 from .validator import full_validator
 
@@ -37,10 +36,6 @@ _DEFINITIONS: dict[str, str] = {
 MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 """Longest control message that any side reads: three times the ``hello`` of 16,384 ranks."""
-_MAX_DEPTH = 32
-_MAX_VALUES = 2_000_000
-_MAX_WHOLE = 2**53 - 1
-_LONG_NUMBER = re.compile(r"[0-9]{16}")
 
 
 def encode_message(message: Message) -> str:
@@ -84,45 +79,13 @@ def decode_message(text: str | bytes, allowed: Collection[str] | None = None) ->
             expected=f"at most {MAX_TEXT_BYTES} bytes",
             got=f"{len(text)} bytes",
         )
-    too_large: list[str] = []
-
-    def whole(digits: str) -> int:
-        value = int(digits)
-        if abs(value) > _MAX_WHOLE:
-            too_large.append(digits[:50])
-        return value
-
     try:
-        if isinstance(text, bytes):
-            text = text.decode("utf-8")
-        if text.count(",") + text.count("[") + text.count("{") > _MAX_VALUES:
-            # A value in memory takes up to a hundred times what it takes as text.
-            raise ProtocolError("bad-message", f"A message has more than {_MAX_VALUES} values.")
-        message = json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-            # Few messages have a long number, and the call for every number of the others would cost more than all the rest.
-            parse_int=whole if _LONG_NUMBER.search(text) else None,
-        )
-        if "\\u" in text:
-            # Half a surrogate pair is no text: it could not be sent on.
-            json.dumps(message, ensure_ascii=False).encode("utf-8")
-    except ProtocolError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError("bad-message", f"A message is not JSON: {error}") from error
-    if _deeper_than(message, _MAX_DEPTH):
-        raise ProtocolError("bad-message", f"A message is nested deeper than {_MAX_DEPTH} levels.")
-    check_message(message)
-    if too_large:
-        # Where the schema has no bound of its own: free parameters, and members of a later version.
+        message = parse_json(text)
+    except ValueError as error:
         raise ProtocolError(
-            "bad-message",
-            "A whole number is larger than every reader can hold.",
-            expected=f"at most {_MAX_WHOLE}",
-            got=too_large[0],
-        )
+            "bad-message", f"A message is not JSON as the protocol has it: {error}."
+        ) from error
+    check_message(message)
     if allowed is not None and message["type"] not in allowed:
         raise ProtocolError(
             "forbidden",
@@ -164,7 +127,12 @@ def check_message(message: Any) -> None:
 
 @cache
 def _quick(kind: str) -> Callable[[Any], bool]:
-    return quick_check({"$ref": f"#/$defs/{_DEFINITIONS[kind]}"}, _SCHEMA["$defs"])
+    return _quick_definition(_DEFINITIONS[kind])
+
+
+@cache
+def _quick_definition(name: str) -> Callable[[Any], bool]:
+    return quick_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])
 
 
 def check_definition(name: str, value: Any, field: str) -> None:
@@ -184,7 +152,7 @@ def check_definition(name: str, value: Any, field: str) -> None:
     ProtocolError
         ``bad-parameter``, with the dotted field.
     """
-    if quick_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])(value):
+    if _quick_definition(name)(value):
         return
     error = next(full_validator(name, _SCHEMA).iter_errors(value), None)
     if error is not None:
@@ -208,31 +176,4 @@ def _schema_error(kind: str, error: ValidationError) -> ProtocolError:
         f"A {kind} message is wrong{where}: {error.message[:500]}",
         field=field or None,
         got=repr(error.instance)[:200],
-    )
-
-
-def _deeper_than(value: Any, levels: int) -> bool:
-    level = [value]
-    for _ in range(levels):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, (dict, list))
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return False
-    return True
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not isfinite(value):
-        _refuse_constant(text[:50])
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ProtocolError(
-        "bad-message", f"{name} is not JSON: non-finite numbers travel in data frames.", got=name
     )

@@ -58,14 +58,18 @@ __all__ = [
     "RankState",
     "Recording",
     "Role",
+    "RunFile",
     "RunInfo",
     "RunState",
+    "RuntimeFile",
     "SiteInfo",
     "Statistics",
     "Status",
+    "StepSpan",
     "StreamField",
     "StreamStatus",
     "StreamStatusNonfinite",
+    "StreamSummary",
 ]
 
 Role = Literal["producer", "viewer"]
@@ -122,7 +126,60 @@ class RunInfo(TypedDict):
     id: str
     name: str
     started: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch, up to the year 9999."""
+
+
+StepSpan = list[int]
+"""First and last step, both inclusive."""
+
+
+class RunFile(TypedDict):
+    """run.json of a run folder. Members of a later version may be in it; what a reader does not know it leaves alone."""
+
+    format: int
+    run: RunInfo
+    state: NotRequired[str]
+    """A RunState; any other counts as lost."""
+    ended: NotRequired[float | None]
+    """Seconds since the epoch; null or absent: nobody closed the recording."""
+    model: NotRequired[Model | None]
+    layout: NotRequired[Layout | None]
+    flags: NotRequired[list[FlagInfo]]
+    compressors: NotRequired[list[CompressorInfo]]
+    config: NotRequired[Config]
+    versions: NotRequired[dict[str, str]]
+    statistics: NotRequired[Statistics]
+    origin: NotRequired[Origin]
+    streams: NotRequired[dict[str, StreamSummary]]
+    """By name, what is recorded of a stream."""
+    announced: NotRequired[dict[str, Any]]
+    """Declarations of streams that streams.json lacks. Each is checked by itself: one that cannot be read hides its stream only."""
+    missing_steps: NotRequired[list[StepSpan]]
+    """Steps that the recording lacks."""
+
+
+class StreamSummary(TypedDict):
+    """What run.json says of one stream."""
+
+    rows: NotRequired[int]
+    bytes: NotRequired[int]
+    first_step: NotRequired[int | None]
+    last_step: NotRequired[int | None]
+
+
+class RuntimeFile(TypedDict):
+    """The runtime file by which a hub of this user is found."""
+
+    format: int
+    id: str
+    name: str
+    pid: int
+    host: str
+    port: int
+    token: str
+    started: float
+    record: NotRequired[str | None]
+    """The run folder, when the hub records."""
 
 
 class Model(TypedDict):
@@ -382,8 +439,8 @@ class Recording(TypedDict):
     bytes: NotRequired[int]
     message: NotRequired[str]
     """What went wrong, when failed."""
-    missing_steps: NotRequired[list[list[int]]]
-    """Inclusive ranges of steps that the recording lacks."""
+    missing_steps: NotRequired[list[StepSpan]]
+    """Ranges of steps that the recording lacks."""
 
 
 RankCondition = Literal["training", "paused", "idle", "silent", "lost", "finished"]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from .moments import MOMENT_STATS
+from .plain_json import parse_json
 
 __all__ = ["MOMENT_INDEX", "MOMENT_SAME", "MomentIndex", "StatIndex"]
 
@@ -123,9 +124,11 @@ class MomentIndex:
     def read_same(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, float]]:
         """Return of each stat of a file the columns that have only one value, and that; nothing where the metadata do not say it."""
         try:
-            said: Any = json.loads((metadata or {}).get(MOMENT_SAME, b"{}"))
+            said: Any = parse_json((metadata or {}).get(MOMENT_SAME, b"{}"))
             return {
-                stat: {name: float(same[name]) for name in _OFTEN_SAME if name in same}
+                stat: {
+                    name: float(same[name]) for name in _OFTEN_SAME if type(same.get(name)) in (int, float)
+                }
                 for stat, same in said.items()
                 if stat in MOMENT_STATS
             }
@@ -139,7 +142,7 @@ class MomentIndex:
         if text is None:
             return None
         try:
-            said: Any = json.loads(text)
+            said: Any = parse_json(text)
             if said["version"] != _VERSION or not isinstance(said["samples"], bool):
                 return None
             return [_stat_index(one) for one in said["stats"]], said["samples"]
@@ -158,4 +161,6 @@ def _stat_index(said: Any) -> StatIndex:
     ):
         raise ValueError("not an index of moments")
     rows, first, last, steps = numbers
+    if not 1 <= steps <= min(rows, last - first + 1):
+        raise ValueError("not an index of moments")
     return StatIndex(said["stat"], rows, first, last, steps, names)

@@ -13,7 +13,7 @@ from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError
 
 from ..client import ClientError
-from ..protocol import ProtocolError
+from ..protocol import ProtocolError, parse_json
 from .errors import ServerError
 from .registry import RunRegistry
 
@@ -81,9 +81,11 @@ class MegalensHandler(APIHandler):
             400 when it is something else.
         """
         try:
-            body = json.loads(self.request.body)
-        except (ValueError, RecursionError):
-            body = None
+            body = parse_json(self.request.body)
+        except ValueError as error:
+            raise ServerError(
+                400, "bad-message", f"The body of this request must be a JSON object: {error}."
+            ) from error
         if not isinstance(body, dict):
             raise ServerError(400, "bad-message", "The body of this request must be a JSON object.")
         return body

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..protocol import shown
+
 __all__ = ["closed_words", "some_of"]
 
 _MOST_NAMED = 10
@@ -11,7 +13,7 @@ _MOST_NAMED = 10
 
 def closed_words(name: str, error: OSError) -> str:
     """Say that a folder may not be looked into, and why."""
-    return f"{name} cannot be looked into: {error.strerror}."
+    return f"{shown(name)} cannot be looked into: {error.strerror}."
 
 
 def some_of(sentences: Sequence[str]) -> list[str]:

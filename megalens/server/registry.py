@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import logging
@@ -19,6 +20,7 @@ from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
+from ..protocol import shown
 from .errors import ServerError
 from .left_out import closed_words, some_of
 from .statistics_runs import ServedStatistics, StatisticsRuns
@@ -68,6 +70,8 @@ class RunRegistry:
         self._root = root.resolve()
         self.statistics = StatisticsRuns(self._root, hidden)
         self._folders = [(self._root / Path(folder).expanduser()) for folder in run_folders]
+        # A folder that the administrator names may be a link; one in it that leads elsewhere is somebody else's choice.
+        self._within = [self._root, *(folder.resolve() for folder in self._folders)]
         self._allowed = list(allowed_hubs)
         self._log = log
         self._lock = threading.RLock()
@@ -295,19 +299,31 @@ class RunRegistry:
                 continue
             for entry in entries:
                 try:
-                    if entry.is_dir():
-                        yield entry
+                    if not entry.is_dir():
+                        continue
+                    if entry.is_symlink() and not self._is_within(entry.resolve()):
+                        left_out.append(
+                            f"{self._called(entry)} is a link that leads out of the run folders, and is not followed."
+                        )
+                        continue
+                    yield entry
                 except OSError as error:
                     # A link to where nobody may look, which hides no other folder.
                     left_out.append(closed_words(self._called(entry), error))
 
+    def _is_within(self, place: Path) -> bool:
+        return any(place.is_relative_to(folder) for folder in self._within)
+
     def _called(self, place: Path) -> str:
-        return self._relative(place) or place.name
+        # Where it lies and not where it leads.
+        with contextlib.suppress(ValueError):
+            place = place.relative_to(self._root)
+        return shown(place.name if place.is_absolute() else place.as_posix())
 
     def _header(self, place: Path) -> RunFolder | None:
         """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
         try:
-            info = (place / "run.json").stat()
+            info = (place / "run.json").lstat()
         except (FileNotFoundError, NotADirectoryError):
             return None
         # The last one is that of a change of permissions, too.
@@ -366,9 +382,12 @@ class RunRegistry:
 
     def _relative(self, path: Path) -> str | None:
         try:
-            return path.resolve().relative_to(self._root).as_posix()
+            text = path.resolve().relative_to(self._root).as_posix()
+            # A name that is no UTF-8 text cannot be sent.
+            text.encode("utf-8")
         except (ValueError, OSError):
             return None
+        return text
 
 
 def _opened(folder: RunFolder) -> RunFolder:
@@ -379,15 +398,15 @@ def _opened(folder: RunFolder) -> RunFolder:
 
 
 def _write_name(folder: RunFolder, name: str) -> None:
-    file = folder.path / "run.json"
     partial = folder.path / f".run.json.{secrets.token_hex(4)}"
+    # As it was read a moment ago, with all that a later version put into it.
+    header = {**folder.header, "run": {**folder.header["run"], "name": name}}
     try:
-        header = json.loads(file.read_text(encoding="utf-8"))
-        header["run"]["name"] = name
         partial.write_text(json.dumps(header, ensure_ascii=False, indent=1), encoding="utf-8")
-        os.replace(partial, file)
+        os.replace(partial, folder.path / "run.json")
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise ServerError(409, "refused", f"Could not write the run's folder: {error.strerror}.") from error
 
 

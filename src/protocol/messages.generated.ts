@@ -27,6 +27,13 @@ export type Control = 'pause' | 'watched' | 'perturb';
  */
 export type RunState = 'waiting' | 'training' | 'paused' | 'idle' | 'finished' | 'lost';
 /**
+ * First and last step, both inclusive.
+ *
+ * @minItems 2
+ * @maxItems 2
+ */
+export type StepSpan = [number, number];
+/**
  * silent: nothing was heard of it for 2 s, it is stopped or frozen; lost: its connection ended without a goodbye.
  */
 export type RankCondition = 'training' | 'paused' | 'idle' | 'silent' | 'lost' | 'finished';
@@ -587,7 +594,7 @@ export interface RunInfo {
   id: string;
   name: string;
   /**
-   * Seconds since the epoch.
+   * Seconds since the epoch, up to the year 9999.
    */
   started: number;
 }
@@ -773,9 +780,9 @@ export interface Recording {
    */
   message?: string;
   /**
-   * Inclusive ranges of steps that the recording lacks.
+   * Ranges of steps that the recording lacks.
    */
-  missing_steps?: [number, number][];
+  missing_steps?: StepSpan[];
 }
 
 /**
@@ -944,6 +951,70 @@ export const MESSAGES_SCHEMA: Schema = {
         id: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$' },
         name: { type: 'string', maxLength: 200 },
         started: { type: 'number', minimum: 0, maximum: 253402300799 }
+      }
+    },
+    StepSpan: {
+      type: 'array',
+      items: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
+      minItems: 2,
+      maxItems: 2
+    },
+    RunFile: {
+      type: 'object',
+      additionalProperties: true,
+      required: ['format', 'run'],
+      properties: {
+        format: { type: 'integer', minimum: 1, maximum: 1 },
+        run: { $ref: '#/$defs/RunInfo' },
+        state: { type: 'string', maxLength: 40 },
+        ended: { type: ['number', 'null'], minimum: 0, maximum: 253402300799 },
+        model: { anyOf: [{ $ref: '#/$defs/Model' }, { type: 'null' }] },
+        layout: { anyOf: [{ $ref: '#/$defs/Layout' }, { type: 'null' }] },
+        flags: { type: 'array', items: { $ref: '#/$defs/FlagInfo' }, maxItems: 1000 },
+        compressors: { type: 'array', items: { $ref: '#/$defs/CompressorInfo' }, maxItems: 1000 },
+        config: { $ref: '#/$defs/Config' },
+        versions: {
+          type: 'object',
+          additionalProperties: { type: 'string', maxLength: 500 },
+          maxProperties: 100,
+          propertyNames: { maxLength: 200 }
+        },
+        statistics: { $ref: '#/$defs/Statistics' },
+        origin: { $ref: '#/$defs/Origin' },
+        streams: {
+          type: 'object',
+          additionalProperties: { $ref: '#/$defs/StreamSummary' },
+          maxProperties: 100,
+          propertyNames: { maxLength: 100 }
+        },
+        announced: { type: 'object', maxProperties: 64, additionalProperties: true },
+        missing_steps: { type: 'array', maxItems: 1000, items: { $ref: '#/$defs/StepSpan' } }
+      }
+    },
+    StreamSummary: {
+      type: 'object',
+      additionalProperties: true,
+      properties: {
+        rows: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        bytes: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        first_step: { type: ['integer', 'null'], minimum: 0, maximum: 9007199254740991 },
+        last_step: { type: ['integer', 'null'], minimum: 0, maximum: 9007199254740991 }
+      }
+    },
+    RuntimeFile: {
+      type: 'object',
+      additionalProperties: true,
+      required: ['format', 'id', 'name', 'pid', 'host', 'port', 'token', 'started'],
+      properties: {
+        format: { type: 'integer', minimum: 1, maximum: 1 },
+        id: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$' },
+        name: { type: 'string', maxLength: 200 },
+        pid: { type: 'integer', minimum: 1, maximum: 4294967295 },
+        host: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9.:%_-]{0,252}$|^:[0-9A-Fa-f:.]{1,100}$' },
+        port: { type: 'integer', minimum: 1, maximum: 65535 },
+        token: { type: 'string', pattern: '^[!-~]{1,1000}$' },
+        started: { type: 'number', minimum: 0, maximum: 253402300799 },
+        record: { type: ['string', 'null'], maxLength: 4096, pattern: '^[^\\u0000]*$' }
       }
     },
     Model: {
@@ -1255,16 +1326,7 @@ export const MESSAGES_SCHEMA: Schema = {
         state: { enum: ['off', 'on', 'failed', 'closed'] },
         bytes: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         message: { type: 'string', maxLength: 500 },
-        missing_steps: {
-          type: 'array',
-          items: {
-            type: 'array',
-            items: { type: 'integer', minimum: -9007199254740991, maximum: 9007199254740991 },
-            minItems: 2,
-            maxItems: 2
-          },
-          maxItems: 1000
-        }
+        missing_steps: { type: 'array', items: { $ref: '#/$defs/StepSpan' }, maxItems: 1000 }
       }
     },
     RankCondition: { type: 'string', enum: ['training', 'paused', 'idle', 'silent', 'lost', 'finished'] },

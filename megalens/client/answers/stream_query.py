@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ...protocol import Stream, Streams, read_ranges
+from ...protocol import Stream, Streams, parse_json, read_ranges
 from ..errors import ClientError
 from ..query import Query
 
@@ -103,8 +102,8 @@ class StreamQuery:
 def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:
     """Return the columns that a stream is asked for by, and what they must equal."""
     try:
-        where = json.loads(text)
-    except (ValueError, RecursionError):
+        where = parse_json(text)
+    except ValueError:
         where = None
     if not isinstance(where, dict):
         raise _bad("where", f"where must be a JSON object, got {text!r:.100}.")

@@ -176,7 +176,7 @@ class CachedFile:
             return found.st_size
         except OSError as error:
             raise ClientError(
-                f"{self.source.path.name} cannot be read: {error.strerror or error}. You need the permission to read it.",
+                f"{self.source.name} cannot be read: {error.strerror or error}. You need the permission to read it.",
                 code="unreadable",
             ) from error
 
@@ -184,7 +184,7 @@ class CachedFile:
         """Add what was read of a stretch. ``file`` is the Parquet file that :func:`write_part` made of it."""
         state = self._state
         for problem in chunk.problems:
-            self._tell(f"{self.source.path.name}, line {state.lines + problem.line}: {problem.what}.")
+            self._tell(f"{self.source.name}, line {state.lines + problem.line}: {problem.what}.")
         state.left_out += chunk.left_out - len(chunk.problems)
         records = chunk.records.copy()
         places = [self._place(layout) for layout in chunk.layouts]
@@ -201,7 +201,7 @@ class CachedFile:
         state = self._state
         if not state.skipping:
             self._tell(
-                f"{self.source.path.name}, line {state.lines + 1}: it is longer than any record can be, and is left out."
+                f"{self.source.name}, line {state.lines + 1}: it is longer than any record can be, and is left out."
             )
         name = f"{uuid.uuid4().hex}.none"
         nothing = np.zeros((0, 5), np.int64)

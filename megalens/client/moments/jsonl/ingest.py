@@ -76,7 +76,7 @@ def bring_up_to_date(files: Sequence[CachedFile], progress: Progress | None = No
                     for end in _add_stretches(file, _stretches(file, size), pool):
                         changed = True
                         if progress is not None:
-                            progress(done + end - before_bytes, total, f"reading {file.source.path.name}")
+                            progress(done + end - before_bytes, total, f"reading {file.source.name}")
                 finally:
                     if file.offset > before_bytes:
                         file.save()

@@ -5,6 +5,7 @@ A process of its own program and not one of ``multiprocessing``: that would run 
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zlib
@@ -55,7 +56,8 @@ class ParseProcess:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         task = {
-            "path": str(source.path),
+            # As bytes: a name may be no UTF-8 text.
+            "path": os.fsencode(source.path).hex(),
             "begin": begin,
             "end": end,
             "kind": source.kind,
@@ -67,12 +69,12 @@ class ParseProcess:
         line = self._process.stdout.readline()
         if not line:
             raise ClientError(
-                f"The process that was reading {source.path.name} ended: there may be too little memory. Close other programs and open it again.",
+                f"The process that was reading {source.name} ended: there may be too little memory. Close other programs and open it again.",
                 code="unreadable",
             )
         answer = orjson.loads(line)
         if "error" in answer:
-            raise ClientError(f"{source.path.name} could not be read: {answer['error']}", code="unreadable")
+            raise ClientError(f"{source.name} could not be read: {answer['error']}", code="unreadable")
         chunk = JsonlChunk(
             CHUNK_COLUMNS.empty_table(),
             np.array(answer["records"], np.int64).reshape(-1, 5),
@@ -97,7 +99,7 @@ def main() -> None:
 
 def _answer(task: dict[str, object]) -> dict[str, object]:
     begin, end = int(str(task["begin"])), int(str(task["end"]))
-    with open(str(task["path"]), "rb") as file:
+    with open(bytes.fromhex(str(task["path"])), "rb") as file:
         file.seek(begin)
         data = file.read(end - begin)
         # Only a record without a step needs to know the number of its line.

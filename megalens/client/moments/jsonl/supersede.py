@@ -112,7 +112,7 @@ def _between(
     if least is None:
         return None
     return (
-        f"{stat}: {newer.source.path.name} was written to after {older.source.path.name} and has the same tensors, so its rows count "
+        f"{stat}: {newer.source.name} was written to after {older.source.name} and has the same tensors, so its rows count "
         f"for steps {least} to {most}. The job was probably restarted with another number of processes."
     )
 

@@ -112,8 +112,8 @@ class RecordedRows:
             raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
         self._packed = identity
         known = MomentIndex.read(metadata.metadata)
-        if known is None:
-            # Packed by another program.
+        if known is None or sum(one.rows for one in known[0]) != metadata.num_rows:
+            # Packed by another program, or the index is of other rows.
             with duck_cursor() as connection:
                 known = stats_of(connection, self.relation(connection))
         self._stats, self._samples = known

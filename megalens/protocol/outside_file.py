@@ -1,0 +1,69 @@
+"""Opening files of folders that others may write to."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Any, BinaryIO
+
+from .plain_json import parse_json
+
+__all__ = ["open_plain", "read_json_file", "shown"]
+
+
+def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading if it is a plain one: a link could lead out of its folder, and a pipe or a device would never end.
+
+    Raises
+    ------
+    OSError
+        When it is not, or cannot be opened; ``strerror`` says which.
+    """
+    try:
+        # Opening a pipe would wait for its other end.
+        flags = (
+            os.O_RDONLY
+            | getattr(os, "O_NOFOLLOW", 0)
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_BINARY", 0)
+        )
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        # What a link and a socket are answered with says nothing to a person.
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.EMLINK):
+            raise _no_plain_file(path) from error
+        raise
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "its name holds a character that no path can have", str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_plain_file(path)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_json_file(path: str | os.PathLike[str], most_bytes: int) -> Any:
+    """Return the value of a small JSON file.
+
+    Raises
+    ------
+    OSError
+        When it cannot be read or is no plain file.
+    ValueError
+        When it is larger than ``most_bytes``, or what :func:`parse_json` refuses.
+    """
+    with open_plain(path) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"it must be at most {most_bytes:,} bytes long")
+    return parse_json(data)
+
+
+def shown(text: str, most: int = 200) -> str:
+    """Return the name of a file as text that can be sent and shown: what is no whole or no printable character is written as an escape."""
+    cut = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
+
+
+def _no_plain_file(path: str | os.PathLike[str]) -> OSError:
+    return OSError(errno.EINVAL, "it must be a plain file, and is a link, a folder or a device", str(path))
