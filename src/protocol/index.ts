@@ -6,6 +6,7 @@ export * from './messages';
 export * from './messages.generated';
 export * from './moment-statistics';
 export * from './natural-order';
+export * from './own';
 export * from './protocol-error';
 export * from './ranges';
 export * from './streams';

@@ -1,5 +1,6 @@
 import { formatInteger } from '../../charts';
 import type { FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
+import { own } from '../../protocol/own';
 import { isOver } from '../../store/is-over';
 import type { IRunSource } from '../../store/source';
 import { flagInfo, flagWords } from './describe';
@@ -126,7 +127,7 @@ export async function emptyFlag(
   const title = flagWords(hello, flag, null, t, pass);
   const retry = { label: t('Check again'), run: () => actions.retry() };
   const other = hello?.flags.find(
-    each => each.layers.length > 0 && hello.config.flags[each.name] !== undefined
+    each => each.layers.length > 0 && own(hello.config.flags, each.name) !== undefined
   );
   const choose =
     other && other.name !== flag && actions.chooseFlag
@@ -147,7 +148,7 @@ export async function emptyFlag(
     return { kind: 'empty', sentence: t('This model has no %1%2', info.title, reason), action: choose };
   }
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
-  const setting = hello.config.flags[flag];
+  const setting = own(hello.config.flags, flag);
   const traced = setting !== undefined && (pass === 'forward' || setting.passes?.includes(pass));
   if (traced && open) {
     return {
