@@ -6,7 +6,7 @@ import { TraceModel } from '../panel/trace/trace-model';
 import { SummaryModel } from '../panel/summary/summary-model';
 import { scalarSeries } from '../aggregate/scalar-series';
 import { decodeFrame, encodeFrame, frameTable, fullViewOptions, own, readableStreams } from '../protocol';
-import type { Hello, Stream } from '../protocol/messages.generated';
+import type { DeclaredStream, Hello } from '../protocol/messages.generated';
 import { HOSTILE_NAMES, name, names } from '../protocol/__tests__/hostile';
 import { fewScalars, scalarBytes } from '../report/page-data';
 import { RowStore, ScalarStore, TensorStore } from '../store';
@@ -146,7 +146,7 @@ describe('whatever its names are', () => {
     const stream = fc.constantFrom('constructor', 'prototype', 'then', 'length');
     fc.assert(
       fc.property(stream, fc.uniqueArray(column, { maxLength: 4 }), (title, columns) => {
-        const declared: Stream = {
+        const declared: DeclaredStream = {
           title,
           policy: { keep: 'newest', identity: columns },
           fields: [{ name: 'step', type: 'int64' }, ...columns.map(each => ({ name: each, type: 'utf8' }))]

@@ -21,7 +21,7 @@ function reported(code: string): number[] {
         {
           files: ['**/*.ts'],
           languageOptions: { parser, parserOptions: { programs: [program] } },
-          plugins: { megalens: { rules: { 'own-names': ownNames as never } } },
+          plugins: { megalens: { rules: { 'own-names': ownNames } } },
           rules: { 'megalens/own-names': 'error' }
         }
       ],

@@ -17,7 +17,7 @@ export function own<T>(object: Named<T> | null | undefined, name: string): T | u
  *
  * @param value - undefined leaves the name out.
  */
-export function withOwn<T>(object: Named<T>, name: string, value: T | undefined): Record<string, T> {
+export function withOwn<T>(object: Named<T>, name: string, value: NoInfer<T> | undefined): Record<string, T> {
   if (value !== undefined) {
     // Unlike an assignment, a literal's computed name makes a member of its own whatever the name is.
     return { ...object, [name]: value };

@@ -19,7 +19,7 @@ it('whatever is put under a name is found under it, and nothing else is', () => 
       // JSON carries it there and back.
       const back: Record<string, number> = JSON.parse(JSON.stringify(full));
       others.forEach((name, at) => expect(own(back, name)).toBe(at));
-      const empty = others.reduce((all, name) => withOwn(all, name, undefined), back);
+      const empty = others.reduce<Record<string, number>>((all, name) => withOwn(all, name, undefined), back);
       expect(Object.keys(empty)).toEqual([]);
     })
   );
