@@ -1,5 +1,6 @@
 import jupyter from '@jupyter/eslint-plugin';
 import tseslint from 'typescript-eslint';
+import { ownNames } from './lint/own-names.mjs';
 
 export default tseslint.config(
   {
@@ -36,6 +37,14 @@ export default tseslint.config(
       'no-new-func': 'error',
       'prefer-arrow-callback': 'error'
     }
+  },
+  {
+    // Reads types, and so only what is shipped.
+    files: ['src/**/*.{ts,tsx}'],
+    ignores: ['src/**/__tests__/**'],
+    languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname } },
+    plugins: { megalens: { rules: { 'own-names': ownNames } } },
+    rules: { 'megalens/own-names': 'error' }
   },
   {
     files: ['src/{plugins,panel,widgets}/**/*.{ts,tsx}'],

@@ -2,6 +2,7 @@ import type { IMomentGroups, MomentColumn } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
 import { aq } from './arquero';
 import { readDerive, readFilter, type TableColumns } from './table-expression';
+import { own } from '../protocol/own';
 
 export { aq, readDerive, readFilter };
 
@@ -94,6 +95,6 @@ export function tableCsv(table: Table, names: Readonly<Record<string, string>> =
           : value > 0
             ? 'inf'
             : '-inf';
-  const format = Object.fromEntries(table.columnNames().map(name => [names[name] ?? name, text]));
+  const format = Object.fromEntries(table.columnNames().map(name => [own(names, name) ?? name, text]));
   return table.rename(names).toCSV({ format });
 }

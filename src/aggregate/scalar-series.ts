@@ -1,4 +1,5 @@
 import type { ScalarsOptions } from '../protocol/views.generated';
+import { own } from '../protocol/own';
 import type { IScalarColumns } from '../store/source';
 import { decimate } from './decimate';
 import { trailingMean } from './trailing-mean';
@@ -64,7 +65,7 @@ export function scalarSeries(columns: IScalarColumns, shape: IScalarShape): ISca
       Float64Array.from(kept, index => column[index] ?? Number.NaN);
     return {
       name: wanted,
-      unit: columns.units[wanted] ?? '',
+      unit: own(columns.units, wanted) ?? '',
       step: stay(series.step),
       time: stay(series.time),
       raw: stay(series.raw),

@@ -1,5 +1,6 @@
 import { parse, type AnyNode } from 'acorn';
 import { AggregateError } from './aggregate-error';
+import { own, withOwn } from '../protocol/own';
 
 /** What an expression gives. */
 type Type = 'number' | 'text';
@@ -118,7 +119,7 @@ const OF_MATH: Readonly<Record<string, string>> = { max: 'greatest', min: 'least
  * @throws AggregateError that names the place.
  */
 export function readDerive(line: string, columns: TableColumns): ITableExpression[] {
-  const known: Record<string, Type> = { ...columns };
+  let known = columns;
   const made = statementsOf(line, 'derived columns').map((statement): ITableExpression => {
     const refuse = refuser(line, 'derived columns');
     if (
@@ -129,11 +130,13 @@ export function readDerive(line: string, columns: TableColumns): ITableExpressio
       throw refuse(statement, 'a new column must be written as name = expression');
     }
     const { name } = statement.left;
+    // Here inherited names are meant: arquero keeps columns in plain objects.
+    // eslint-disable-next-line megalens/own-names
     if (name in Object.prototype || name === '__proto__' || Object.hasOwn(known, name)) {
       throw refuse(statement.left, 'this name is taken, choose another one');
     }
     const [code, type] = new Writer(known, refuse).write(bodyOf(statement.right));
-    known[name] = type;
+    known = withOwn(known, name, type);
     return { name, code: `d => ${code}`, type };
   });
   if (made.length > MOST_NEW) {
@@ -277,7 +280,7 @@ class Writer {
         : property.type === 'Literal' && typeof property.value === 'string'
           ? property.value
           : null;
-    const type = name !== null && Object.hasOwn(this.columns, name) ? this.columns[name] : undefined;
+    const type = name === null ? undefined : own(this.columns, name);
     if (name === null || type === undefined) {
       throw this.refuse(node, `a column must be one of ${Object.keys(this.columns).join(', ')}`);
     }
@@ -294,7 +297,7 @@ class Writer {
         ? [callee.object.name, callee.property.name]
         : [];
     const [room, said = ''] = called;
-    const name = room === 'Math' ? (OF_MATH[said] ?? said) : said;
+    const name = room === 'Math' ? (own(OF_MATH, said) ?? said) : said;
     const isKnown = [...NUMBERS, ...TEXTS, ...SAME].includes(name);
     if ((room !== 'op' && room !== 'Math') || optional || !isKnown) {
       throw this.refuse(callee, 'there is no such function here');

@@ -7,6 +7,7 @@ import { fill, type IRecipe, type Row } from './recipe';
 import { withView, type ICaption } from './still';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
 import { drawCanvases, loadVega, writeImages } from './vega';
+import { own } from '../protocol/own';
 
 /** What Vega's views have and its types lack. */
 interface IDirtyable {
@@ -95,7 +96,7 @@ export class Chart implements IDisposable {
     this._recipe = { ...this._recipe, params: { ...before, ...params } };
     for (const [name, value] of Object.entries(params)) {
       // Vega takes an equal object for a new one, and would lay out again all that depends on it.
-      if (!sameValue(before[name], value)) {
+      if (!sameValue(own(before, name), value)) {
         this._signal(name, value);
       }
     }
@@ -112,16 +113,16 @@ export class Chart implements IDisposable {
       before.template === recipe.template &&
       before.columns === recipe.columns &&
       before.height === recipe.height &&
-      Object.entries(recipe.texts).every(([name, text]) => before.texts[name] === text);
+      Object.entries(recipe.texts).every(([name, text]) => own(before.texts, name) === text);
     if (!sameShape) {
       this._recipe = { ...recipe, width: recipe.width ?? before.width };
       await this._embed();
       return;
     }
-    this._unfitted ||= MARGINS.some(name => !sameValue(before.params[name], recipe.params[name]));
+    this._unfitted ||= MARGINS.some(name => !sameValue(own(before.params, name), own(recipe.params, name)));
     this.set(recipe.params);
     for (const [name, rows] of Object.entries(recipe.datasets)) {
-      if (!sameRows(before.datasets[name], rows)) {
+      if (!sameRows(own(before.datasets, name), rows)) {
         this.change(name, rows);
       }
     }
@@ -340,7 +341,7 @@ function sameRows(before: readonly Row[] | undefined, after: readonly Row[]): bo
   return (
     before?.length === after.length &&
     after.length <= MOST_COMPARED &&
-    after.every((row, at) => Object.entries(row).every(([field, value]) => before[at]?.[field] === value))
+    after.every((row, at) => Object.entries(row).every(([field, value]) => own(before[at], field) === value))
   );
 }
 

@@ -1,5 +1,6 @@
 import { ChartError } from './error';
 import { TEMPLATES, type TemplateName } from './templates.generated';
+import { own } from '../protocol/own';
 
 /** A row of a chart's dataset. */
 export type Row = Record<string, unknown>;
@@ -56,7 +57,7 @@ export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
       return copy;
     }
     if (typeof value === 'string' && value.startsWith('$')) {
-      const text = recipe.texts[value.slice(1)];
+      const text = own(recipe.texts, value.slice(1));
       if (text === undefined) {
         throw new ChartError(
           `Chart ${recipe.template} expected the text "${value.slice(1)}" and got none. Fill it in.`
@@ -72,7 +73,7 @@ export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
     spec['height'] = recipe.height ?? spec['height'];
   }
   const params = spec['params'] as { name: string; value: unknown }[];
-  spec['params'] = params.map(({ name, value }) => ({ name, value: recipe.params[name] ?? value }));
+  spec['params'] = params.map(({ name, value }) => ({ name, value: own(recipe.params, name) ?? value }));
   spec['datasets'] = { ...(spec['datasets'] as Node), ...recipe.datasets };
   if (omit.title) {
     delete spec['title'];

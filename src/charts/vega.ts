@@ -74,8 +74,8 @@ function patchImages(spec: Spec, channels: Record<string, unknown>): Spec {
       visit(mark['marks']);
       const encode = mark['encode'] as Record<string, Record<string, unknown>> | undefined;
       const update = encode?.['update'];
-      if (mark['type'] === 'image' && update) {
-        Object.assign(update, channels);
+      if (mark['type'] === 'image' && encode && update) {
+        encode['update'] = { ...update, ...channels };
       }
     }
   };

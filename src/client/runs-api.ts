@@ -2,10 +2,17 @@ import { decodeMessage } from '../protocol/messages';
 import type { Hello, Pass, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import type { ViewOptions } from '../protocol/views.generated';
+import { boundedText, isWhole } from '../protocol/whole-text';
+import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
 import type { IRunReader } from './run-reader';
+
+const MOST_LETTERS = 500;
+const MOST_WARNINGS = 100;
+/** The last second of which JavaScript makes a date. */
+const MOST_SECONDS = 8.64e12;
 
 /** One run as the Jupyter server lists it. */
 export interface IRunEntry {
@@ -209,7 +216,7 @@ export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
     return {
       hello: decodeMessage(JSON.stringify(answer.hello), ['hello']),
       status: decodeMessage(JSON.stringify(answer.status), ['status']),
-      truncated: asArray(answer.truncated).map(String),
+      truncated: asArray(answer.truncated).map(stream => boundedText(stream, MOST_LETTERS)),
       ...kindOf(answer.kind)
     };
   } catch (error) {
@@ -221,36 +228,65 @@ export function runDetailOf(answer: Record<string, unknown>): IRunDetail {
 export function tensorIndexOf(value: unknown): ITensorIndex {
   const { flag, phase, pass, parts, layers, ranks, steps } = asObject(value);
   return {
-    flag: String(flag),
-    phase: String(phase),
+    flag: boundedText(flag, MOST_LETTERS),
+    phase: boundedText(phase, MOST_LETTERS),
     pass: pass === 'backward' ? 'backward' : 'forward',
-    parts: asArray(parts).map(String),
-    layers: asArray(layers).map(Number),
-    ranks: asArray(ranks).map(Number),
-    steps: asArray(steps).map(Number)
+    parts: asArray(parts).map(part => boundedText(part, MOST_LETTERS)),
+    layers: wholeNumbers(layers),
+    ranks: wholeNumbers(ranks),
+    steps: wholeNumbers(steps)
   };
 }
 
+// An entry that cannot be read is left out and named: it hides no other run.
 function listOf(value: unknown): IRunList {
   const { runs, warnings } = asObject(value);
-  return { runs: asArray(runs).map(entryOf), warnings: asArray(warnings ?? []).map(String) };
+  const told = asArray(warnings ?? []).slice(0, MOST_WARNINGS);
+  const said = told.map(each => boundedText(each, MOST_LETTERS));
+  const entries = asArray(runs).flatMap((each): IRunEntry[] => {
+    try {
+      return [entryOf(each)];
+    } catch (error) {
+      if (error instanceof ClientError && said.length <= MOST_WARNINGS) {
+        said.push(error.message);
+      }
+      return [];
+    }
+  });
+  // Of two runs of one id only one could be opened.
+  const known = new Map(entries.reverse().map(entry => [entry.id, entry]));
+  return { runs: [...known.values()].reverse(), warnings: said };
+}
+
+/** Whether a text can be the id of a run: short, whole, and so fit for an address. */
+export function isRunId(value: unknown): value is string {
+  return typeof value === 'string' && value !== '' && value.length <= MOST_LETTERS && isWhole(value);
 }
 
 function entryOf(value: unknown): IRunEntry {
   const { id, name, state, started, ended, step, folder, kind } = asObject(value);
-  if (typeof id !== 'string' || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
+  if (!isRunId(id) || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
     throw badAnswer('a run without an id or with an unknown state');
   }
   return {
     id,
-    name: typeof name === 'string' ? name : id,
+    name: boundedText(name, MOST_LETTERS) || id,
     state,
-    started: typeof started === 'number' ? started : 0,
-    ended: typeof ended === 'number' ? ended : null,
-    step: typeof step === 'number' ? step : null,
+    started: timeOf(started) ?? 0,
+    ended: timeOf(ended),
+    step: Number.isSafeInteger(step) ? Number(step) : null,
     folder: typeof folder === 'string' ? folder : null,
     ...kindOf(kind)
   };
+}
+
+function wholeNumbers(value: unknown): number[] {
+  return asArray(value).filter((each): each is number => Number.isSafeInteger(each));
+}
+
+/** Seconds since the epoch that a date can be made of; null for everything else. */
+function timeOf(value: unknown): number | null {
+  return typeof value === 'number' && Math.abs(value) <= MOST_SECONDS ? value : null;
 }
 
 function kindOf(kind: unknown): { kind?: 'statistics' } {

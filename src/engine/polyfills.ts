@@ -24,6 +24,7 @@ const missing: Record<string, unknown> = {
   // Vega names it and never calls it.
   setInterval: none
 };
+// eslint-disable-next-line megalens/own-names -- every name is written above
 Object.assign(globalThis, missing);
 
 /** `structuredClone` of what Vega clones: plain objects, lists, maps, sets, dates and typed arrays, cycles too. */
@@ -71,7 +72,13 @@ function clone(value: unknown, seen = new Map<object, unknown>()): unknown {
   }
   const copy = keep<Record<string, unknown>>({});
   for (const [key, item] of Object.entries(value)) {
-    copy[key] = clone(item, seen);
+    // Assigned, a member called __proto__ would become the copy's prototype.
+    Object.defineProperty(copy, key, {
+      value: clone(item, seen),
+      configurable: true,
+      enumerable: true,
+      writable: true
+    });
   }
   return copy;
 }

@@ -4,6 +4,7 @@ import { IStateDB } from '@jupyterlab/statedb';
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { megalensIcon } from '../panel/shell/icon';
 import { LazyPanel } from '../panel/shell/lazy-panel';
+import { faultSentence } from '../views/shared/fault-text';
 import { IMegalensPanel, IMegalensRuns, IMegalensViews } from '../tokens';
 
 const ID = 'megalens:panel';
@@ -32,7 +33,8 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
         const { createPanel } = await import('../panel/shell/create-panel');
         return createPanel({ commands: app.commands, runs, views, trans, state, settings: await settings });
       },
-      reason => trans.__('The panel could not be loaded: %1. Reload the page.', String(reason))
+      reason => trans.__('The panel could not be loaded: %1. Reload the page.', faultSentence(reason)),
+      { again: trans.__('Try again'), copy: trans.__('Copy details') }
     );
     panel.id = 'megalens-panel';
     panel.title.icon = megalensIcon;

@@ -38,12 +38,13 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
               early.then(({ source }) => source)
             )
           );
-          const [{ ViewHost }, { mountView }, { fullViewOptions }, entries] = await Promise.all([
+          const [{ ViewHost }, { mountView }, { keptViewOptions }, entries] = await Promise.all([
             import('../widgets/view-host'),
             registry,
-            import('../protocol/view-options'),
+            import('../protocol/kept-options'),
             runs.list().catch(() => []),
-            preloading
+            // Saved options that cannot be read are dropped below; nothing is loaded early then.
+            preloading.catch(() => undefined)
           ]);
           let first: Promise<IRunLease> | null = early;
           return new ViewHost({
@@ -56,7 +57,7 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
               }
             },
             run: { id: run, name: entries.find(({ id }) => id === run)?.name ?? run, folder: null },
-            options: fullViewOptions(options),
+            ...keptViewOptions(options),
             words: trans,
             mount: (node, opened, view) =>
               mountView(node, opened, view, {

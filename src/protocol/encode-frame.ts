@@ -10,6 +10,7 @@ import {
   utf8,
   type DataType
 } from '@uwdata/flechette';
+import { own } from './own';
 import { HEADER_BYTES, HEADER_VERSION, MAGIC, badFrame } from './frame';
 import { readableStreams, type StreamMap } from './streams';
 import type { FieldType } from './streams.generated';
@@ -66,7 +67,7 @@ export function encodeFrame(
   const lengths = new Set(Object.values(columns).map(column => column.length));
   if (
     got.length !== expected.length ||
-    expected.some(name => columns[name] === undefined) ||
+    expected.some(name => own(columns, name) === undefined) ||
     lengths.size !== 1
   ) {
     throw badFrame(`These columns do not fit the stream ${stream}, or their lengths differ.`, {
@@ -75,7 +76,7 @@ export function encodeFrame(
     });
   }
   const table = tableFromArrays(
-    fields.map((info): [string, unknown[]] => [info.name, Array.from(columns[info.name] ?? [])]),
+    fields.map((info): [string, unknown[]] => [info.name, Array.from(own(columns, info.name) ?? [])]),
     { types: Object.fromEntries(fields.map(info => [info.name, TYPES[info.type]()])) }
   );
   const body = tableToIPC(table, { format: 'stream' });

@@ -1,5 +1,6 @@
 import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
 import { MESSAGES_SCHEMA, type Message } from './messages.generated';
+import { own } from './own';
 import { ProtocolError } from './protocol-error';
 
 /** Name of the WebSocket subprotocol. */
@@ -16,7 +17,7 @@ const MAX_CHARACTERS = 64 << 20;
 
 const VALIDATORS: ReadonlyMap<string, Validator> = new Map(
   (MESSAGES_SCHEMA.oneOf ?? []).map(({ $ref }) => {
-    const definition: Schema = MESSAGES_SCHEMA.$defs[String($ref).slice('#/$defs/'.length)];
+    const definition: Schema = own(MESSAGES_SCHEMA.$defs, String($ref).slice('#/$defs/'.length)) ?? {};
     return [String(typeOf(definition)), new Validator({ $ref, $defs: MESSAGES_SCHEMA.$defs }, '2020-12')];
   })
 );

@@ -1,4 +1,5 @@
 import { Validator, type Schema } from '@cfworker/json-schema';
+import { own } from './own';
 import { ProtocolError } from './protocol-error';
 import { otherView, viewInfos, type IViewDescriptor } from './view-info';
 import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
@@ -20,7 +21,7 @@ interface IKind {
 
 const KINDS: ReadonlyMap<string, IKind> = new Map(
   (VIEWS_SCHEMA.oneOf ?? []).map(({ $ref }) => {
-    const definition: Schema = VIEWS_SCHEMA.$defs[String($ref).slice('#/$defs/'.length)];
+    const definition: Schema = own(VIEWS_SCHEMA.$defs, String($ref).slice('#/$defs/'.length)) ?? {};
     const view = definition.properties?.view;
     const validator = new Validator({ $ref, $defs: VIEWS_SCHEMA.$defs }, '2020-12');
     return [String(typeof view === 'object' ? view.const : ''), { validator, definition }];
@@ -47,13 +48,11 @@ function kindOf(view: string): IKind | undefined {
 
 /** The default of every option of a view that has one. */
 export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
-  const full: Record<string, unknown> = {};
-  for (const [name, property] of Object.entries(kindOf(view)?.definition.properties ?? {})) {
-    if (typeof property === 'object' && 'default' in property) {
-      full[name] = property.default;
-    }
-  }
-  return full;
+  return Object.fromEntries(
+    Object.entries(kindOf(view)?.definition.properties ?? {}).flatMap(([name, property]) =>
+      typeof property === 'object' && 'default' in property ? [[name, property.default]] : []
+    )
+  );
 }
 
 /**

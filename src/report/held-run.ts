@@ -2,6 +2,7 @@ import type { IRunDetail } from '../client/runs-api';
 import type { IMomentsReader, IRunReader } from '../client/run-reader';
 import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
+import { own } from '../protocol/own';
 import { RecordedRun } from '../store/recorded-run';
 import type {
   IScalarColumns,
@@ -39,7 +40,7 @@ export class HeldRun extends RecordedRun {
   }
 
   override shapeOf(flag: string): Promise<ITensorShape> {
-    const shape = this.held.shapes[flag];
+    const shape = own(this.held.shapes, flag);
     return shape === undefined ? Promise.reject(this.lacks(flag)) : Promise.resolve(shape);
   }
 

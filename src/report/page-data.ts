@@ -1,6 +1,7 @@
 import { HEADER_BYTES } from '../protocol/frame';
 import { encodeFrame } from '../protocol/encode-frame';
 import { streamTable } from '../protocol/frame-table';
+import { own } from '../protocol/own';
 import { ScalarStore } from '../store/scalar-store';
 import type { IScalarColumns } from '../store/source';
 import type { IPageRun } from './held';
@@ -29,7 +30,7 @@ export function fewScalars(columns: IScalarColumns | null): IScalarColumns | nul
 /** Write scalars as an Arrow IPC stream. */
 export function scalarBytes({ step, time, value, name, units }: IScalarColumns): Uint8Array {
   const rank = new Int32Array(name.length);
-  const unit = name.map(each => units[each] ?? '');
+  const unit = name.map(each => own(units, each) ?? '');
   const columns = { step, time, rank, name, value, unit };
   return encodeFrame('scalars', columns, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
 }

@@ -95,14 +95,14 @@ export function jsonText(value: unknown): string {
 
 /** Write text as HTML, in elements and in attributes. Control characters, which a page may not hold, become visible ones. */
 export function escape(text: string): string {
-  const names: Record<string, string> = {
-    '&': '&amp;',
-    '<': '&lt;',
-    '>': '&gt;',
-    '"': '&quot;',
-    "'": '&#x27;'
-  };
-  return visible(text).replace(/[&<>"']/g, letter => names[letter] ?? letter);
+  const names = new Map([
+    ['&', '&amp;'],
+    ['<', '&lt;'],
+    ['>', '&gt;'],
+    ['"', '&quot;'],
+    ["'", '&#x27;']
+  ]);
+  return visible(text).replace(/[&<>"']/g, letter => names.get(letter) ?? letter);
 }
 
 /** Write control characters as their pictures, such as ␀; the white space stays. */

@@ -6,6 +6,7 @@ import { STREAMS } from '../protocol/streams.generated';
 import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
+import { own } from '../protocol/own';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
 import { LiveMoments } from './live-moments';
@@ -82,10 +83,10 @@ export class LiveRun implements IRunSource {
   /** The hub's status; sentences on what this side missed are among its warnings. */
   get status(): Status | null {
     const status = this._status;
-    const own = this.warnings();
-    return status === null || own.length === 0
+    const warnings = this.warnings();
+    return status === null || warnings.length === 0
       ? status
-      : { ...status, warnings: [...(status.warnings ?? []), ...own] };
+      : { ...status, warnings: [...(status.warnings ?? []), ...warnings] };
   }
 
   get connection(): ConnectionState {
@@ -136,7 +137,7 @@ export class LiveRun implements IRunSource {
   async table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows> {
     signal?.throwIfAborted();
     const info = this.alive().hub.streams.get(stream);
-    if (info === undefined || this.stores[stream] !== undefined) {
+    if (info === undefined || own(this.stores, stream) !== undefined) {
       throw noStream(stream, this.hub.streams.keys());
     }
     return (this.rowStores.get(stream) ?? new RowStore(info)).rows(query);
@@ -223,7 +224,7 @@ export class LiveRun implements IRunSource {
     let span: [number, number] | null = null;
     const again = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
-      span = (this.stores[frame.stream] ?? this.appendRows)(frame, again);
+      span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, again);
     } catch (error) {
       if (!(error instanceof ProtocolError)) {
         throw error;

@@ -88,7 +88,7 @@ export class ScalarStore {
       time: new Float64Array(length),
       value: new Float64Array(length),
       name: new Array<string>(length),
-      units: {} as Record<string, string>,
+      units: Object.fromEntries(wanted.map(({ name, series }) => [name, series.unit])),
       thinned: this._thinned
     };
     let at = 0;
@@ -97,7 +97,6 @@ export class ScalarStore {
       columns.time.set(series.time.view, at);
       columns.value.set(series.value.view, at);
       columns.name.fill(name, at, at + series.step.length);
-      columns.units[name] = series.unit;
       at += series.step.length;
     }
     if (this.answers.size >= 8) {

@@ -1,6 +1,7 @@
 import { viewInfo } from '../protocol/view-info';
 import { viewDefaults } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
+import { own } from '../protocol/own';
 
 /** Write a JSON value as a Python literal. */
 export function python(value: unknown): string {
@@ -34,7 +35,7 @@ export function toCode(options: ViewOptions, run = 'run'): string {
     .filter(
       ([name, value]) => name !== 'view' && value !== undefined && !(name === 'flag' && flag.length > 0)
     )
-    .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(defaults[name]))
+    .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(own(defaults, name)))
     .map(([name, value]) => `${name === 'pass' ? 'pass_' : name}=${python(value)}`);
   const [call, first] = method === undefined ? ['view', [python(options.view)]] : [method, flag];
   return `${run}.${call}(${[...first, ...named].join(', ')})`;

@@ -1,6 +1,7 @@
 import { viewInfo } from '../protocol/view-info';
 import { fullViewOptions } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
+import { own } from '../protocol/own';
 import type { IRunSource } from '../store/source';
 import type { IView, IViewHost } from './view';
 import { loadView } from './view-code';
@@ -34,7 +35,7 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
 }
 
 async function preloadRows(view: string, source: IRunSource): Promise<void> {
-  await Promise.all((viewInfo(view)?.needs.streams ?? []).map(stream => FIRST[stream]?.(source)));
+  await Promise.all((viewInfo(view)?.needs.streams ?? []).map(stream => own(FIRST, stream)?.(source)));
 }
 
 /**

@@ -168,6 +168,7 @@ const nothing = (): void => undefined;
 const NO_ACTIONS: IStateActions = {
   retry: nothing,
   cancel: nothing,
+  reset: nothing,
   copy: nothing,
   copyCode: nothing,
   save: nothing

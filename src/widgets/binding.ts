@@ -1,4 +1,5 @@
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { ProtocolError, keptViewOptions } from '../protocol';
 import type { Bindings, IBoundModel } from './bindings';
 import type { ViewHost } from './view-host';
 
@@ -12,7 +13,14 @@ export function bind(host: ViewHost, modelId: string | null, models: Bindings): 
   let model: IBoundModel | null = null;
   const draw = (): void => {
     if (model) {
-      host.setOptions(model.readOptions());
+      try {
+        host.setOptions(keptViewOptions(model.readOptions()).options);
+      } catch (error) {
+        // What names no view changes none: the cell stays as it is drawn.
+        if (!(error instanceof ProtocolError)) {
+          throw error;
+        }
+      }
     }
   };
   const send = (): void => model?.writeOptions(host.options);

@@ -1,6 +1,6 @@
 import { DOMWidgetView, type ExportMap } from '@jupyter-widgets/base';
 import type { IDisposable } from '@lumino/disposable';
-import { fullViewOptions } from '../protocol';
+import { keptViewOptions } from '../protocol';
 import { bind } from './binding';
 import { bindings } from './bindings';
 import { MegalensViewModel } from './model';
@@ -37,7 +37,7 @@ export function createWidgetExports(
         const host = new ViewHost({
           runs,
           run: readRunReference(model.get('run')),
-          options: fullViewOptions(model.get('options')),
+          ...keptViewOptions(model.get('options')),
           words,
           mount
         });

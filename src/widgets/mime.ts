@@ -5,10 +5,11 @@ import { Widget, PanelLayout } from '@lumino/widgets';
 import { bind } from './binding';
 import { bindings } from './bindings';
 import { mountLazily } from './mount';
-import { notice } from './notice';
+import { faultSentence } from '../views/shared/fault-text';
+import { notice, type IOutputNotice } from './notice';
 import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import { savedPicture, withPicture } from './saved-picture';
-import { VIEW_MIME, readViewJson, type IViewJson } from './view-json';
+import { VIEW_MIME, readKeptJson, readViewJson, type IViewJson } from './view-json';
 import { ViewHost, type MountView } from './view-host';
 
 /** Rank for `rendermime.addFactory`: before ipywidgets' own renderer, which stands at −10. */
@@ -43,9 +44,13 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
       view = readViewJson(data);
     } catch (error) {
       this._close();
-      const sentence = error instanceof Error ? error.message : String(error);
       this.node.replaceChildren(
-        notice({ sentence, picture: savedPicture(model.data), alt: this._words.__('Saved picture') })
+        notice({
+          sentence: faultSentence(error),
+          actions: this._waysOn(data, model),
+          picture: savedPicture(model.data),
+          alt: this._words.__('Saved picture')
+        })
       );
       return;
     }
@@ -70,6 +75,7 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
       runs: this._runs,
       run: view.run,
       options: view.options,
+      dropped: view.dropped,
       words: this._words,
       mount: this._mount,
       folder: () => this._folder(view.run.folder),
@@ -82,6 +88,16 @@ export class ViewRenderer extends Widget implements IRenderMime.IRenderer {
     host.mounted.connect(this._supply, this);
     (this.layout as PanelLayout).addWidget(host);
     this._binding = bind(host, view.modelId, bindings);
+  }
+
+  /** A view whose options cannot be read can still be drawn with the defaults; the picture is of those that were saved. */
+  private _waysOn(data: unknown, model: IRenderMime.IMimeModel): IOutputNotice['actions'] {
+    try {
+      const kept = readKeptJson(data);
+      return [{ label: this._words.__('Draw with default options'), run: () => this._open(kept, model) }];
+    } catch {
+      return [];
+    }
   }
 
   /** Save a picture where the cell was run before there was anything to draw; one that is there stays as the cell left it. */

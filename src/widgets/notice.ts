@@ -1,9 +1,9 @@
-/** One sentence in the place of a view, and one thing to do about it. */
+/** One sentence in the place of a view, and what can be done about it. */
 export interface IOutputNotice {
   readonly sentence: string;
   /** What exactly went wrong, in smaller letters. */
   readonly detail?: string;
-  readonly action?: { readonly label: string; run(): void };
+  readonly actions?: readonly { readonly label: string; run(): void }[];
   /** SVG text of the picture that was saved with the notebook. */
   readonly picture?: string | null;
   /** What a screen reader says for the picture. */
@@ -11,7 +11,7 @@ export interface IOutputNotice {
 }
 
 /** Build the state that a cell shows while there is no view. */
-export function notice({ sentence, detail, action, picture, alt }: IOutputNotice): HTMLElement {
+export function notice({ sentence, detail, actions = [], picture, alt }: IOutputNotice): HTMLElement {
   const node = document.createElement('div');
   node.className = 'jp-MegalensState jp-MegalensCellView-notice';
   node.setAttribute('role', 'status');
@@ -23,7 +23,7 @@ export function notice({ sentence, detail, action, picture, alt }: IOutputNotice
     small.textContent = detail;
     node.append(small);
   }
-  if (action) {
+  for (const action of actions) {
     const button = document.createElement('button');
     button.type = 'button';
     button.className = 'jp-Button jp-mod-styled jp-mod-minimal';

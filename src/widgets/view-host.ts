@@ -1,10 +1,12 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 import { JSONExt } from '@lumino/coreutils';
-import { fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
+import { boundedText, fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
 import type { IRunSource } from '../store/source';
 import { ArmedChip } from '../views/mount/armed-chip';
-import { notice } from './notice';
+import { copyText } from '../views/mount/dom';
+import { faultSentence, faultText } from '../views/shared/fault-text';
+import { notice, type IOutputNotice } from './notice';
 import { ENGLISH, type IWidgetRuns, type IWords } from './runs';
 import type { IRunReference } from './view-json';
 
@@ -31,6 +33,8 @@ export interface IViewHostOptions {
   readonly runs: IWidgetRuns;
   readonly run: IRunReference;
   readonly options: FullViewOptions;
+  /** Names of saved options that could not be read and have their defaults. */
+  readonly dropped?: readonly string[];
   readonly mount: MountView;
   readonly words?: IWords;
   /** Where the run's folder is below the server's root, as far as the page can tell. */
@@ -113,6 +117,7 @@ export class ViewHost extends Widget {
     if (!this._view) {
       this._say(this._words.__('Connecting to %1…', run.name));
     }
+    let opened = false;
     try {
       const lease = await this._acquire();
       if (turn !== this._turn || this.isDisposed) {
@@ -126,10 +131,11 @@ export class ViewHost extends Widget {
       this._release();
       this._turn = turn;
       this._lease = lease;
+      opened = true;
       const node = document.createElement('div');
       node.className = 'jp-MegalensCellView-body';
       this._armed = new ArmedChip(lease.source, (text, ...args) => this._words.__(text, ...args.map(String)));
-      this.node.replaceChildren(this._armed.node, node);
+      this.node.replaceChildren(...this._droppedNotice(), this._armed.node, node);
       const view = await mount(node, lease.source, this._options, this._words, runs);
       if (turn !== this._turn || this.isDisposed) {
         view.dispose();
@@ -145,7 +151,11 @@ export class ViewHost extends Widget {
     } catch (error) {
       if (turn === this._turn && !this.isDisposed) {
         this._release();
-        const reason = error instanceof Error ? error.message : String(error);
+        if (opened) {
+          this._sayFault(error);
+          return;
+        }
+        const reason = faultSentence(error);
         this._say(
           run.kind === 'statistics'
             ? this._words.__(
@@ -218,12 +228,64 @@ export class ViewHost extends Widget {
   }
 
   private _say(sentence: string, detail?: string): void {
-    const action =
-      detail === undefined
-        ? undefined
-        : { label: this._words.__('Try again'), run: () => void this._start() };
+    const again = { label: this._words.__('Try again'), run: () => void this._start() };
+    this._notify({ sentence, detail, actions: detail === undefined ? [] : [again] });
+  }
+
+  /** The run is there, and its view failed while it was made: say what, and offer it with its default options. */
+  private _sayFault(error: unknown): void {
+    const { view } = this._options;
+    this._notify({
+      sentence: this._words.__(
+        'This view could not be drawn. Its run is not affected. Reset tries again with the default options.'
+      ),
+      detail: faultSentence(error),
+      actions: [
+        { label: this._words.__('Reset'), run: () => this._reset() },
+        {
+          label: this._words.__('Copy details'),
+          run: () => void copyText(faultText(`view ${view}`, error)).catch(() => undefined)
+        }
+      ]
+    });
+  }
+
+  private _reset(): void {
+    const { view, ...rest } = this._options;
+    this._options = fullViewOptions({ view, ...('flag' in rest ? { flag: rest.flag } : {}) });
+    this._optionsChanged.emit(this._options);
+    void this._start();
+  }
+
+  /** One line over the view about saved options that could not be read. */
+  private _droppedNotice(): HTMLElement[] {
+    const { dropped = [] } = this._setup;
+    if (dropped.length === 0 || this._isNoted) {
+      return [];
+    }
+    const names = dropped.map(name => boundedText(name, 40)).join(', ');
+    const node = notice({
+      sentence: this._words.__(
+        'Some saved options of this view could not be read and have their defaults: %1.',
+        boundedText(names, 200)
+      ),
+      actions: [
+        {
+          label: this._words.__('Noted'),
+          run: () => {
+            this._isNoted = true;
+            node.remove();
+          }
+        }
+      ],
+      alt: ''
+    });
+    return [node];
+  }
+
+  private _notify(said: Pick<IOutputNotice, 'sentence' | 'detail' | 'actions'>): void {
     this.node.replaceChildren(
-      notice({ sentence, detail, action, picture: this._setup.picture, alt: this._words.__('Saved picture') })
+      notice({ ...said, picture: this._setup.picture, alt: this._words.__('Saved picture') })
     );
   }
 
@@ -248,6 +310,7 @@ export class ViewHost extends Widget {
   private _armed: ArmedChip | null = null;
   private _lease: { readonly source: IRunSource; dispose(): void } | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
+  private _isNoted = false;
   private _turn = 0;
   private _tries = 0;
 }

@@ -1,7 +1,10 @@
-import { ProtocolError, fullViewOptions, type FullViewOptions } from '../protocol';
+import { ProtocolError, fullViewOptions, isWhole, keptViewOptions, type FullViewOptions } from '../protocol';
 
 /** MIME type of a view in a notebook: which run and which options, and nothing else is needed to draw it. */
 export const VIEW_MIME = 'application/vnd.megalens.view+json';
+
+/** Most letters of an id. */
+const MOST = 500;
 
 /** Newest form of the JSON that this side reads. */
 const FORMAT = 1;
@@ -21,6 +24,8 @@ export interface IViewJson {
   readonly format: 1;
   readonly run: IRunReference;
   readonly options: FullViewOptions;
+  /** Names of saved options that could not be read and have their defaults. */
+  readonly dropped: readonly string[];
   /** The kernel's widget that shows the same view, while there is one. */
   readonly modelId: string | null;
 }
@@ -31,7 +36,7 @@ const text = (value: unknown): string | null => (typeof value === 'string' && va
 export function readRunReference(value: unknown): IRunReference {
   const fields: Record<string, unknown> = typeof value === 'object' && value !== null ? { ...value } : {};
   const id = text(fields['id']);
-  if (id === null) {
+  if (id === null || id.length > MOST || !isWhole(id)) {
     throw new ProtocolError('bad-message', 'This view does not say which run it shows. Run the cell again.', {
       field: 'run.id'
     });
@@ -42,6 +47,18 @@ export function readRunReference(value: unknown): IRunReference {
     folder: text(fields['folder']),
     ...(fields['kind'] === 'statistics' ? { kind: 'statistics' } : {})
   };
+}
+
+/**
+ * Read what a cell's output holds, with the defaults of all options that cannot be read.
+ *
+ * @throws ProtocolError When nothing can be drawn of it.
+ */
+export function readKeptJson(value: unknown): IViewJson {
+  const fields =
+    typeof value === 'object' && value !== null && 'options' in value ? value : { options: null };
+  const { options, dropped } = keptViewOptions(fields.options);
+  return { ...readViewJson({ ...fields, options }), dropped };
 }
 
 /**
@@ -62,6 +79,7 @@ export function readViewJson(value: unknown): IViewJson {
     format: FORMAT,
     run: readRunReference(fields['run']),
     options: fullViewOptions(fields['options']),
+    dropped: [],
     modelId: text(fields['model_id'])
   };
 }

@@ -154,6 +154,15 @@ export class PerturbModel {
     }
   }
 
+  /** Forget what the form says. */
+  revert(): void {
+    this._sites.clear();
+    this._last.clear();
+    this._seed = 0;
+    this._steps = STEPS;
+    this._edited();
+  }
+
   /** Arm what the form says. Never rejects: what came of it is in `asked`. */
   arm(): Promise<void> {
     return this.control.ask('perturb', { perturb: this.wish });

@@ -6,6 +6,7 @@ import { NoticeBox } from '../shell/notice-box';
 import type { PanelModel } from '../shell/panel-model';
 import { runMark } from './run-mark';
 import { Section } from '../shell/section';
+import { own } from '../../protocol/own';
 
 /** What the list has no runs of, and why: a line that unfolds. */
 function LeftOut(props: {
@@ -36,7 +37,8 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
 
   const onKeyDown = (event: React.KeyboardEvent) => {
     const now = entries.findIndex(entry => entry.id === stop);
-    const next = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: entries.length - 1 }[event.key];
+    const places = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: entries.length - 1 };
+    const next = own(places, event.key);
     const entry = next === undefined ? undefined : entries[next];
     if (entry !== undefined) {
       event.preventDefault();

@@ -2,6 +2,7 @@ import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import type { IStateDB } from '@jupyterlab/statedb';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
+import { isRunId } from '../../client/runs-api';
 import type { IMegalensRuns, IMegalensViews } from '../../tokens';
 import { createPanelHost } from './panel-host';
 import { PanelModel } from './panel-model';
@@ -33,9 +34,15 @@ export async function createPanel(options: ICreatePanelOptions): Promise<Megalen
   };
   read();
   settings?.changed.connect(read);
-  const kept = await state?.fetch(CHOICE);
-  if (typeof kept === 'string') {
+  // What cannot be read is dropped: a panel without its last choice is better than none.
+  const kept = await state?.fetch(CHOICE).catch(() => '');
+  if (isRunId(kept)) {
     model.runs.restore(kept);
+  } else if (kept !== undefined && kept !== null) {
+    void state?.remove(CHOICE);
+    model.host.warn(
+      trans.__('The run that was chosen last could not be read from the saved state, and was forgotten.')
+    );
   }
   return new MegalensPanel(model);
 }

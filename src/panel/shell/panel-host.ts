@@ -24,6 +24,8 @@ export interface IPanelHost {
   askName(now: string): Promise<string | null>;
   /** Give the user a file. */
   save(name: string, content: Blob): void;
+  /** Tell the user in passing that something saved could not be read. */
+  warn(sentence: string): void;
   /** Tell the user that something failed. */
   tell(title: string, error: unknown): Promise<void>;
   /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
@@ -66,6 +68,7 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
       // The browser has taken its own reference by the next turn.
       setTimeout(() => URL.revokeObjectURL(link.href), 0);
     },
+    warn: sentence => void Notification.warning(sentence, { autoClose: 8000 }),
     tell: (title, error) => showErrorMessage(title, error instanceof Error ? error.message : String(error)),
     progress: async (label, work, cancel) => {
       const id = Notification.emit(label, 'in-progress', {

@@ -1,6 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { IRunSource, IScalarColumns, SourceChange } from '../../store/source';
 import { Coalesced } from '../shell/coalesced';
+import { own } from '../../protocol/own';
 
 /** A scalar's newest value. */
 export interface ISummaryFigure {
@@ -109,7 +110,7 @@ export class SummaryModel {
     this._readings.clear();
     for (let i = 0; i < name.length; i++) {
       const key = name[i]!;
-      this._readings.set(key, { name: key, value: value[i]!, unit: units[key] ?? '', step: step[i]! });
+      this._readings.set(key, { name: key, value: value[i]!, unit: own(units, key) ?? '', step: step[i]! });
     }
     this._lossName = this._readings.has('loss')
       ? 'loss'

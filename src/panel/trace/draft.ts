@@ -6,6 +6,7 @@ import type {
   FlagInfo,
   FlagSetting
 } from '../../protocol/messages.generated';
+import { own } from '../../protocol/own';
 
 /** A setting with every member written out, as the form edits it. */
 export interface IFullSetting {
@@ -37,7 +38,7 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
 /** What a flag gets when it is switched on: the first compressor that needs no further answer. */
 export function firstSetting(compressors: readonly CompressorInfo[]): FlagSetting | null {
   const choice =
-    compressors.find(info => requiredOf(info).every(name => defaultsOf(info)[name] !== undefined)) ??
+    compressors.find(info => requiredOf(info).every(name => own(defaultsOf(info), name) !== undefined)) ??
     compressors[0];
   return choice === undefined ? null : { compressor: compressorWithDefaults(choice) };
 }
@@ -50,18 +51,15 @@ export function compressorWithDefaults(info: Pick<CompressorInfo, 'name' | 'sche
 /** The setting that a flag would have after Apply; null is off. */
 export function effective(flag: string, draft: Draft, config: Config): FlagSetting | null {
   const edited = draft.get(flag);
-  return edited !== undefined ? edited : (config.flags[flag] ?? null);
+  return edited !== undefined ? edited : (own(config.flags, flag) ?? null);
 }
 
 /** The patch that brings the configuration in force to the draft; null when they are the same. */
 export function patchOf(draft: Draft, config: Config): ConfigPatch | null {
-  const flags: ConfigPatch['flags'] = {};
-  for (const [flag, setting] of draft) {
-    if (!sameSetting(setting, config.flags[flag] ?? null)) {
-      flags[flag] = setting;
-    }
-  }
-  return Object.keys(flags).length > 0 ? { flags } : null;
+  const changed = [...draft].filter(
+    ([flag, setting]) => !sameSetting(setting, own(config.flags, flag) ?? null)
+  );
+  return changed.length > 0 ? { flags: Object.fromEntries(changed) } : null;
 }
 
 /** Whether two settings mean the same, defaults written out or not. */

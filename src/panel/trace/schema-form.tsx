@@ -1,5 +1,6 @@
 import * as React from 'react';
 import type { IFault } from '../shell/apply-state';
+import { own } from '../../protocol/own';
 
 /** A property of a JSON Schema, as far as forms read it. */
 interface IProperty {
@@ -31,13 +32,13 @@ export function SchemaForm(props: {
           label={property.title ?? name}
           help={property.description}
           fault={props.faults(name)}
-          value={props.values[name]}
+          value={own(props.values, name)}
         >
           {shared => (
             <PropertyInput
               {...shared}
               property={property}
-              value={props.values[name]}
+              value={own(props.values, name)}
               disabled={props.disabled}
               change={value => props.change(name, value)}
             />

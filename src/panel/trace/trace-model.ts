@@ -7,6 +7,7 @@ import type {
   FlagSetting,
   Hello
 } from '../../protocol/messages.generated';
+import { own, withOwn } from '../../protocol/own';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { faultsIn, isUnderWay, refusalOf, type ApplyState, type IFault } from '../shell/apply-state';
 import { Coalesced } from '../shell/coalesced';
@@ -154,7 +155,7 @@ export class TraceModel {
       return;
     }
     const setting =
-      this._last.get(flag) ?? this._config.flags[flag] ?? firstSetting(this.hello?.compressors ?? []);
+      this._last.get(flag) ?? own(this._config.flags, flag) ?? firstSetting(this.hello?.compressors ?? []);
     if (setting !== null) {
       this._edit(flag, setting);
     }
@@ -180,12 +181,7 @@ export class TraceModel {
   changeParameter(flag: string, name: string, value: unknown): void {
     const compressor = effective(flag, this._draft, this._config)?.compressor;
     if (compressor !== undefined) {
-      const params: Record<string, unknown> = { ...compressor.params };
-      if (value === undefined) {
-        delete params[name];
-      } else {
-        params[name] = value;
-      }
+      const params = withOwn<unknown>(compressor.params ?? {}, name, value);
       this.change(flag, { compressor: { name: compressor.name, params } });
     }
   }
@@ -298,7 +294,7 @@ function differences(before: Config, after: Config): Record<string, FlagSetting 
   const names = new Set([...Object.keys(before.flags), ...Object.keys(after.flags)]);
   return Object.fromEntries(
     [...names].flatMap(name => {
-      const next = after.flags[name] ?? null;
+      const next = own(after.flags, name) ?? null;
       return patchOf(new Map([[name, next]]), before) === null ? [] : [[name, next]];
     })
   );
@@ -306,13 +302,9 @@ function differences(before: Config, after: Config): Record<string, FlagSetting 
 
 /** A configuration with a patch's flags. */
 function merged(config: Config, patch: ConfigPatch): Config {
-  const flags = { ...config.flags };
-  for (const [name, setting] of Object.entries(patch.flags)) {
-    if (setting === null) {
-      delete flags[name];
-    } else {
-      flags[name] = setting;
-    }
-  }
+  const flags = Object.entries(patch.flags).reduce(
+    (all, [name, setting]) => withOwn(all, name, setting ?? undefined),
+    config.flags
+  );
   return { ...config, flags };
 }

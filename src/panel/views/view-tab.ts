@@ -21,19 +21,25 @@ export interface IViewTabOptions extends IViewReference {
   /** Makes the widget when the tab is first shown; `frame` is what it will fill. */
   create: (reference: IViewReference, frame: HTMLElement) => Promise<IViewWidget>;
   sayFailure: (reason: unknown) => string;
+  /** What the buttons beside a failure say. */
+  words: { readonly again: string; readonly copy: string };
 }
 
 /** One view of one run in the main area. It remembers its options while it is not drawn. */
 export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements IViewReference {
-  constructor({ id, run, options, create, sayFailure }: IViewTabOptions) {
+  constructor({ id, run, options, create, sayFailure, words }: IViewTabOptions) {
     super({
-      content: new LazyPanel(async () => {
-        const widget = await create({ run, options: this._options }, this.content.node);
-        widget.optionsChanged.connect((_, changed) => this._take(changed));
-        this._runName = widget.runName;
-        this._named.emit();
-        return widget;
-      }, sayFailure)
+      content: new LazyPanel(
+        async () => {
+          const widget = await create({ run, options: this._options }, this.content.node);
+          widget.optionsChanged.connect((_, changed) => this._take(changed));
+          this._runName = widget.runName;
+          this._named.emit();
+          return widget;
+        },
+        sayFailure,
+        words
+      )
     });
     this.id = id;
     this.run = run;

@@ -5,6 +5,7 @@ import { UUID, type ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
+import { faultSentence } from '../../views/shared/fault-text';
 import type { IMegalensViews, IViewReference } from '../../tokens';
 import { ViewTab, type IViewTabOptions } from './view-tab';
 
@@ -84,8 +85,8 @@ export class ViewTabs implements IMegalensViews {
       run,
       options,
       create,
-      sayFailure: reason =>
-        trans.__('This view could not be loaded: %1. Close the tab and open it again.', String(reason))
+      sayFailure: reason => trans.__('This view could not be loaded: %1', faultSentence(reason)),
+      words: { again: trans.__('Try again'), copy: trans.__('Copy details') }
     });
     const own = viewInfo(options.view)?.icon;
     tab.title.icon = own === undefined ? icon : LabIcon.resolve({ icon: own });

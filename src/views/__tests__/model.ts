@@ -25,7 +25,7 @@ export async function loadModel(
     isDark: false,
     isUtc: true,
     painter: null,
-    actions: { retry: nothing, cancel: nothing, copy: nothing, copyCode: nothing, save },
+    actions: { retry: nothing, cancel: nothing, reset: nothing, copy: nothing, copyCode: nothing, save },
     within: (steps: [number, number] | null) => steps,
     choose: nothing,
     refresh: nothing,

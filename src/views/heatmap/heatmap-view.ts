@@ -18,6 +18,7 @@ import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown
 import { heatmapRecipe } from './heatmap-recipe';
 import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
 import { inRanges } from '../../protocol/ranges';
+import { own } from '../../protocol/own';
 import { layerWords } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { hold } from '../shared/places';
@@ -182,7 +183,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   }
 
   override move(key: string): IMoved | null {
-    const [shown, by] = [this._shown, MOVES[key]];
+    const [shown, by] = [this._shown, own(MOVES, key)];
     if (!shown || by === undefined) {
       return null;
     }

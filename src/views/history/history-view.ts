@@ -99,7 +99,7 @@ export class HistoryView implements IComposition {
 /** Those members of options that another view's options have as well. */
 function pick<T extends object>(from: object, names: T): Partial<T> {
   return Object.fromEntries(
-    Object.entries(from).filter(([name]) => name in names && name !== 'view')
+    Object.entries(from).filter(([name]) => Object.hasOwn(names, name) && name !== 'view')
   ) as Partial<T>;
 }
 

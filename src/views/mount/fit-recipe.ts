@@ -14,7 +14,7 @@ export function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): 
     return null;
   }
   const domain = Object.entries(zoom?.extent(extent.x, extent.y) ?? {});
-  const shown = Object.fromEntries(domain.filter(([name]) => name in recipe.params));
+  const shown = Object.fromEntries(domain.filter(([name]) => Object.hasOwn(recipe.params, name)));
   const height = recipe.height && stretch(recipe.height, rows, frame);
   return { ...recipe, ...(height ? { height } : {}), params: { ...recipe.params, ...shown } };
 }

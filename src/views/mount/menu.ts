@@ -1,4 +1,5 @@
 import { element } from './dom';
+import { own } from '../../protocol/own';
 
 /** One entry of a menu. */
 export interface IMenuItem {
@@ -73,7 +74,7 @@ export class Menu {
       Home: 0,
       End: buttons.length - 1
     };
-    const to = moves[event.key];
+    const to = own(moves, event.key);
     if (event.key === 'Escape') {
       this._close();
       this._button.focus();

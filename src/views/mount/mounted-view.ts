@@ -1,4 +1,5 @@
 import { warmVega, watchTheme, type Chart, type ICaption, type IRecipe } from '../../charts';
+import { viewDefaults } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
@@ -6,6 +7,7 @@ import type { IContent } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { Create, IViewModel } from '../shared/definition';
 import { withOrigin } from '../shared/origin-words';
+import { faultControls } from '../shared/fault-controls';
 import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
 import { ViewError } from '../shared/view-error';
 import type { IViewEnvironment } from '../shared/view-model';
@@ -70,6 +72,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._actions = {
       retry: () => this._pace.request(true),
       cancel: () => this._abort?.abort(),
+      reset: () => this._reset(),
       copy: copyText,
       copyCode: () => copyText(this.code()),
       save: saveText,
@@ -264,7 +267,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     if (this.isDisposed) {
       return;
     }
-    this._showControls([...this.model.controls(), ...this._linked.controls()]);
+    this._showControls(this._controls());
     renderState(this._shell.banner, this._content && this._link(), reason => this._fail(reason));
     // Otherwise the next run, which `update` asked for, draws the newer ones; who waits goes on waiting.
     if (options === this.options) {
@@ -286,6 +289,22 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     if (!this.isDisposed) {
       this._show(errorState(reason, this._actions, this.t));
     }
+  }
+
+  /** The toolbar's controls. When they fail the picture stays, and the toolbar says so. */
+  private _controls(): readonly Control[] {
+    try {
+      return [...this.model.controls(), ...this._linked.controls()];
+    } catch (reason) {
+      return faultControls(reason, this._actions, this.t);
+    }
+  }
+
+  private _reset(): void {
+    const options = viewDefaults(this.options.view) as Partial<O>;
+    const done = this._part ? this._part.choose(options) : this.update(options);
+    void Promise.resolve(done).catch(reason => this._fail(reason));
+    this.refresh(true);
   }
 
   private _showControls(controls: readonly Control[]): void {

@@ -1,5 +1,6 @@
 import type { Chart, IPlotFrame, Zoom } from '../../charts';
 import type { IMark } from '../shared/content';
+import { own } from '../../protocol/own';
 
 /** A rectangle in pixels of the stage. */
 export interface IBox {
@@ -25,7 +26,7 @@ export function frameBox(frame: IPlotFrame, chart: Chart, stage: HTMLElement): I
 /** Return the plots that a mark lies in: the facet's, or all of them where it names none. */
 export function framesOf(mark: IMark, chart: Chart): IPlotFrame[] {
   const { facet } = mark;
-  return chart.frames().filter(each => facet === null || each.facet[facet[0]] === facet[1]);
+  return chart.frames().filter(each => facet === null || own(each.facet, facet[0]) === facet[1]);
 }
 
 /** Return a mark's rectangle within a plot, or null when it is zoomed out of sight. */

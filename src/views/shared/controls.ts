@@ -2,6 +2,7 @@ import { formatInteger } from '../../charts';
 import type { Hello, Phase } from '../../protocol/messages.generated';
 import type { ConnectionState } from '../../store/source';
 import { isRangeText } from '../../protocol/ranges';
+import { own } from '../../protocol/own';
 import type { Control } from './control';
 import { selectControl } from './select-control';
 import type { Translate } from './translate';
@@ -73,7 +74,7 @@ export function phaseControl(
   change: (phase: Phase) => void,
   t: Translate
 ): Control[] {
-  const phases: readonly Phase[] = hello?.config.flags[flag]?.phases ?? ['train'];
+  const phases: readonly Phase[] = own(hello?.config.flags, flag)?.phases ?? ['train'];
   const offered = (['train', 'eval', 'generate'] as const).filter(
     each => each === phase || phases.includes(each)
   );

@@ -12,14 +12,14 @@ export interface ICompressorText {
 /** Read the canonical text of a compressor. Commas inside quotes and brackets belong to a value. */
 export function readCompressor(text: string): ICompressorText {
   const match = /^(\w+)(?:\((.*)\))?$/s.exec(text.trim());
-  const params: Record<string, string> = {};
+  const params: [string, string][] = [];
   for (const part of (match?.[2] ?? '').match(/(?:'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^,])+/g) ?? []) {
     const [, name, value] = /^\s*(\w+)\s*=\s*(.*?)\s*$/s.exec(part) ?? [];
     if (name !== undefined && value !== undefined) {
-      params[name] = value.replace(/^(['"])(.*)\1$/s, '$2');
+      params.push([name, value.replace(/^(['"])(.*)\1$/s, '$2')]);
     }
   }
-  return { name: match?.[1] ?? text, params };
+  return { name: match?.[1] ?? text, params: Object.fromEntries(params) };
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Perturb, SiteInfo } from '../../protocol/messages.generated';
+import { own } from '../../protocol/own';
 
 /** What is done where, one part a site: `MLP output: Additive Gaussian noise, coefficient 0.01, layers 2-3`. */
 export function perturbText(perturb: Perturb, infos: readonly SiteInfo[]): string {
@@ -10,7 +11,7 @@ export function perturbText(perturb: Perturb, infos: readonly SiteInfo[]): strin
       const words = [
         info?.title ?? kind.name,
         ...Object.entries(kind.params ?? {}).map(
-          ([key, value]) => `${(properties?.[key]?.title ?? key).toLowerCase()} ${String(value)}`
+          ([key, value]) => `${(own(properties, key)?.title ?? key).toLowerCase()} ${String(value)}`
         ),
         ...(layers === 'all' ? [] : [`layers ${layers}`]),
         ...(phases.join() === 'train' ? [] : [phases.join(' and ')])

@@ -1,4 +1,5 @@
 import type { Hello, Pass } from '../../protocol/messages.generated';
+import { own } from '../../protocol/own';
 import type { ITensorRow, ITensorShape } from '../../store/source';
 import { listWords } from './layers';
 import type { Control } from './control';
@@ -75,7 +76,7 @@ export function passControl(
   change: (pass: Pass) => void,
   t: Translate
 ): Control[] {
-  const there = [...(shape.passes ?? []), ...(hello?.config.flags[flag]?.passes ?? []), pass];
+  const there = [...(shape.passes ?? []), ...(own(hello?.config.flags, flag)?.passes ?? []), pass];
   return there.includes('backward')
     ? [
         selectControl(

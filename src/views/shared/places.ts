@@ -1,3 +1,5 @@
+import { own } from '../../protocol/own';
+
 /** Place of the last number that is not above `x` in ascending ones; -1 where all are. */
 export function placeBefore(sorted: ArrayLike<number>, x: number): number {
   let [low, high] = [0, sorted.length];
@@ -24,7 +26,7 @@ export const hold = (value: number, count: number): number => Math.min(count - 1
 
 /** What a key moves a cursor by, across and down; undefined where it means nothing. `copy` stays where it is. */
 export function moveOf(key: string): readonly [number, number] | undefined {
-  return MOVES[key];
+  return own(MOVES, key);
 }
 
 const MOVES: Readonly<Record<string, readonly [number, number]>> = {

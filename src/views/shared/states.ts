@@ -1,8 +1,10 @@
 import { formatInteger } from '../../charts';
 import type { FlagSetting, Hello, Pass, Phase } from '../../protocol/messages.generated';
+import { own } from '../../protocol/own';
 import { isOver } from '../../store/is-over';
 import type { IRunSource } from '../../store/source';
 import { flagInfo, flagWords } from './describe';
+import { faultSentence, faultText } from './fault-text';
 import type { Translate } from './translate';
 
 /** Most flags that a sentence names, and most letters of a name that is none. */
@@ -29,6 +31,8 @@ export function emptyState(sentence: string, label: string, run: () => void | Pr
 export interface IStateActions {
   retry(): void;
   cancel(): void;
+  /** Put every option but what the view is about to its default, and draw again. */
+  reset(): void;
   copyCode(): void | Promise<void>;
   /** Put text on the clipboard. */
   copy(text: string): void | Promise<void>;
@@ -36,6 +40,11 @@ export interface IStateActions {
   save(name: string, type: string, text: string): void;
   chooseFlag?(flag: string): void;
   openRecording?: (() => void) | undefined;
+}
+
+/** Whether an error is none of those that rooms throw with a sentence for a person, but a mistake that a value brought to light. */
+function isSurprise(reason: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError, SyntaxError, URIError].some(kind => reason instanceof kind);
 }
 
 /** Say that an answer is waited for. */
@@ -126,7 +135,7 @@ export async function emptyFlag(
   const title = flagWords(hello, flag, null, t, pass);
   const retry = { label: t('Check again'), run: () => actions.retry() };
   const other = hello?.flags.find(
-    each => each.layers.length > 0 && hello.config.flags[each.name] !== undefined
+    each => each.layers.length > 0 && own(hello.config.flags, each.name) !== undefined
   );
   const choose =
     other && other.name !== flag && actions.chooseFlag
@@ -147,7 +156,7 @@ export async function emptyFlag(
     return { kind: 'empty', sentence: t('This model has no %1%2', info.title, reason), action: choose };
   }
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
-  const setting = hello.config.flags[flag];
+  const setting = own(hello.config.flags, flag);
   const traced = setting !== undefined && (pass === 'forward' || setting.passes?.includes(pass));
   if (traced && open) {
     return {
@@ -184,6 +193,15 @@ function unknownFlag({ flags }: Hello, flag: string, t: Translate): string {
 
 /** Turn a failure into a state. */
 export function errorState(reason: unknown, actions: IStateActions, t: Translate): IState {
-  const sentence = reason instanceof Error ? reason.message : String(reason);
-  return { kind: 'error', sentence, action: { label: t('Try again'), run: () => actions.retry() } };
+  const action = { label: t('Try again'), run: () => actions.retry() };
+  if (!isSurprise(reason)) {
+    return { kind: 'error', sentence: faultSentence(reason), action };
+  }
+  const sentence = t(
+    'This view could not be drawn: %1. Its run is not affected. Reset tries again with the default options.',
+    faultSentence(reason)
+  );
+  const reset = { label: t('Reset'), run: () => actions.reset() };
+  const copy = { label: t('Copy details'), run: () => actions.copy(faultText('view', reason)) };
+  return { kind: 'error', sentence, action, more: [reset, copy] };
 }
