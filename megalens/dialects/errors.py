@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .plain_text import plain_text
+
 __all__ = ["DialectError"]
 
 
@@ -17,6 +19,7 @@ class DialectError(Exception):
     """
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
+        # The peer's own words may stand in it.
+        self.message = plain_text(message)
+        super().__init__(self.message)
         self.code = code
-        self.message = message

@@ -30,6 +30,7 @@ from ..protocol.version import own_version
 from .client_request import read_request
 from .errors import DialectError
 from .gateway_client import GatewayClient
+from .peer_message import read_message
 from .update_writer import updates
 
 __all__ = ["Gateway"]
@@ -197,11 +198,11 @@ class Gateway:
 
     async def _take(self, client: GatewayClient, data: str | bytes) -> None:
         try:
-            message = json.loads(data)
-            kind = message.get("type")
-        except (ValueError, RecursionError, AttributeError, UnicodeDecodeError):
+            message = read_message(data if isinstance(data, str) else data.decode("utf-8"))
+        except ValueError:
             client.put(json.dumps({"type": "error", "message": "Expected a JSON object with a type."}))
             return
+        kind = message["type"]
         if kind == "ping":
             client.put('{"type": "pong"}')
         elif kind == "run_training_step":

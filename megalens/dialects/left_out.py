@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from .plain_text import plain_text
+
 __all__ = ["LeftOut"]
 
 _MOST_REASONS = 12
@@ -19,6 +21,7 @@ class LeftOut:
 
     def leave_out(self, reason: str, count: int = 1, *, lost: bool = True) -> None:
         """Count messages that were left out. Those that are ``lost`` would have been rows; a repeat is not."""
+        reason = plain_text(reason)
         if reason not in self._left_out and len(self._left_out) >= _MOST_REASONS:
             reason = "messages of other kinds"
         self._left_out[reason] += count
@@ -27,7 +30,7 @@ class LeftOut:
     def note(self, sentence: str) -> None:
         """Add a sentence, once."""
         if len(self._notes) < _MOST_REASONS:
-            self._notes.setdefault(sentence[:500])
+            self._notes.setdefault(plain_text(sentence[:500]))
 
     def sentences(self) -> list[str]:
         """Return what the person reads."""

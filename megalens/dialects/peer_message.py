@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,19 @@ import numpy as np
 
 from .dialect import Dialect
 
-__all__ = ["BadMessage", "TensorRow", "read_message", "read_prompts", "read_update"]
+__all__ = [
+    "MOST_LAYERS",
+    "BadMessage",
+    "TensorRow",
+    "is_shape",
+    "read_message",
+    "read_prompts",
+    "read_update",
+]
 
+MOST_LAYERS = 10_000
 _MOST_VALUES = 12_000_000
-_MOST_LAYER = 100_000
+_MOST_AXES = 8
 _Values = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -44,6 +53,16 @@ class TensorRow:
     labels: list[str] = field(default_factory=list)
 
 
+def is_shape(sizes: Sequence[int]) -> bool:
+    """Whether whole numbers are a shape that an array can have. An axis of length 0, which ``Empty`` sends, hides no other's length."""
+    # Each is looked at first: the product of thousands of long numbers takes long.
+    return (
+        len(sizes) <= _MOST_AXES
+        and all(0 <= size <= _MOST_VALUES for size in sizes)
+        and math.prod(max(size, 1) for size in sizes) <= _MOST_VALUES
+    )
+
+
 def read_message(data: str | bytes) -> dict[str, Any]:
     """Return the message in one frame. Python's JSON, which is the peers', takes the bare words NaN and Infinity.
 
@@ -56,6 +75,9 @@ def read_message(data: str | bytes) -> dict[str, Any]:
         raise BadMessage("binary messages")
     try:
         message = json.loads(data)
+        if "\\u" in data:
+            # Half a surrogate pair is no text: neither a recording nor a viewer could be given it.
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise BadMessage("messages that are not JSON") from error
     if not isinstance(message, dict) or not isinstance(message.get("type"), str):
@@ -104,11 +126,11 @@ def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[st
     if flag == "Result":
         return _candidates(result, message.get("sampled"))
     layer = message.get("layer_id")
-    if type(layer) is not int or not 0 <= layer <= _MOST_LAYER:
+    if type(layer) is not int or not 0 <= layer <= MOST_LAYERS:
         raise BadMessage("updates without a layer_id")
     args = message.get("args")
-    if not isinstance(args, list) or not all(type(size) is int and 0 <= size < 2**31 for size in args):
-        raise BadMessage("updates whose args are no list of sizes")
+    if not isinstance(args, list) or not all(type(size) is int for size in args) or not is_shape(args):
+        raise BadMessage(f"updates whose args are no list of at most {_MOST_AXES} sizes")
     if len(result) > _MOST_VALUES:
         raise BadMessage(f"tensors of more than {_MOST_VALUES} values")
     values = _numbers(result)

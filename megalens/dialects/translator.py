@@ -19,8 +19,9 @@ from .hosted_run import HostedRun
 from .left_out import LeftOut
 from .pass_counter import PassCounter
 from .peer_link import MOST_BYTES, detect, open_peer
-from .peer_message import BadMessage, TensorRow, read_message, read_prompts, read_update
+from .peer_message import MOST_LAYERS, BadMessage, TensorRow, read_message, read_prompts, read_update
 from .peer_request import compressor_text, default_config, peer_request
+from .plain_text import plain_text
 from .rows import PlacedRow, note_table, tensors_table
 from .standing_config import StandingConfig
 from .translation import Translation
@@ -33,7 +34,6 @@ _STATUS_SECONDS = 1.0
 _SILENT_SECONDS = 30.0
 _FRAME_BYTES = 8 << 20
 _LARGE_TEXT = 256 * 1024
-_MOST_LAYERS = 10_000
 
 
 class Translator:
@@ -259,7 +259,9 @@ class Translator:
             elif kind == "start":
                 await self._start(self._dialect, message)
             elif kind == "finish" and self._dialect.generates:
-                self.text = [text for text in message.get("text") or [] if isinstance(text, str)]
+                said = message.get("text")
+                texts = said if isinstance(said, list) else []
+                self.text = [plain_text(text) for text in texts if isinstance(text, str)]
                 self._done = True
             elif kind == "error":
                 self._left_out.note(f"The peer says: {str(message.get('message'))[:300]}")
@@ -279,7 +281,7 @@ class Translator:
 
     async def _start(self, dialect: Dialect, message: dict[str, Any]) -> None:
         layers = message.get("num_layers")
-        if type(layers) is not int or not 0 < layers <= _MOST_LAYERS:
+        if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
             raise BadMessage("start messages without a number of layers")
         self._started = True
         self._layers = layers
@@ -292,6 +294,8 @@ class Translator:
         assert self._standing is not None
         rows = read_update(dialect, message, self._pixels)
         first = rows[0]
+        if self._started and first.layer > self._layers:
+            raise BadMessage("updates of a layer that the model does not have")
         if first.flag not in self._standing.asked:
             raise BadMessage(f"updates of {first.flag} that were not asked for")
         if first.flag == "Result":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from .dialect import DIALECTS
 from .json_numbers import numbers_json
+from .peer_message import is_shape
 
 __all__ = ["Update", "updates"]
 
@@ -63,6 +65,10 @@ def _tensors(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
         if row["flag"] not in _NUMBERS or (row["pass"], row["phase"]) != _SENT:
             continue
         row["values"] = lists[at].values.to_numpy(zero_copy_only=False)
+        shape = row["shape"]
+        if not shape or not is_shape(shape) or math.prod(shape) != row["values"].size:
+            # A producer that contradicts itself ends nothing here.
+            continue
         known = {other["part"]: other["shape"][:-1] for other in group}
         apart = row["part"] in known or any(shape != row["shape"][:-1] for shape in known.values())
         if group and (apart or any(row[name] != group[0][name] for name in _KEY)):
@@ -79,8 +85,8 @@ def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
         # The dialect has ids and positions in one tensor.
         by_part = {row["part"]: part for row, part in zip(rows, parts, strict=True)}
         ids = by_part.get("ids", parts[0])
-        positions = by_part.get(
-            "positions", np.broadcast_to(np.arange(ids.shape[-1], dtype=ids.dtype), ids.shape)
-        )
+        positions = by_part.get("positions")
+        if positions is None or positions.shape != ids.shape:
+            positions = np.broadcast_to(np.arange(ids.shape[-1], dtype=ids.dtype), ids.shape)
         return np.stack([ids, positions])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)

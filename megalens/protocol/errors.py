@@ -34,13 +34,14 @@ class ProtocolError(ValueError):
         expected: str | None = None,
         got: str | None = None,
     ) -> None:
+        message = _whole(message)
         super().__init__(message)
         self.code = code
         self.message = message
-        self.field = field
+        self.field = None if field is None else _whole(field)
         self.column = column
-        self.expected = expected
-        self.got = got
+        self.expected = None if expected is None else _whole(expected)
+        self.got = None if got is None else _whole(got)
 
     def to_message(self, reply_to: str | None = None) -> ErrorMessage:
         """Return the ``error`` control message that says this."""
@@ -68,3 +69,8 @@ class ProtocolError(ValueError):
             expected=message.get("expected"),
             got=message.get("got"),
         )
+
+
+def _whole(text: str) -> str:
+    """Return a text that can be sent: an error quotes what was wrong, halves of surrogate pairs too."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from keyword import iskeyword
@@ -93,11 +94,29 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
         )
     filled = {"view": view, **view_defaults(view), **options}
     if _quick(view)(filled):
+        _check_whole(filled, view, prefix)
         return filled
     errors = full_validator(_DEFINITIONS[view], _SCHEMA).iter_errors(filled)
     for error in sorted(errors, key=lambda e: list(map(str, e.absolute_path))):
         raise _explain(error, view, filled, prefix)
+    _check_whole(filled, view, prefix)
     return filled
+
+
+def _check_whole(options: Mapping[str, Any], view: str, prefix: str) -> None:
+    """Refuse halves of surrogate pairs, which no file and no viewer could be given."""
+    for name, value in options.items():
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            expected = "whole text, without halves of surrogate pairs"
+            raise ProtocolError(
+                "bad-parameter",
+                f"{view_about(view)['method']}({python_name(name)}=…) must be {expected}, got {_short(value)}.",
+                field=f"{prefix}{name}",
+                expected=expected,
+                got=_short(value),
+            ) from None
 
 
 def _properties(view: str) -> dict[str, dict[str, Any]]:
