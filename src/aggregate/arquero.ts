@@ -7,6 +7,7 @@ import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/mo
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic } from '../protocol/views.generated';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
+import { readPattern } from './moment-filter';
 import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathered-moments';
 
 export { aq };
@@ -111,20 +112,32 @@ function register(): void {
     );
   ALL.forEach(name => add(name, of => read(of, name)));
   MOMENT_STATISTICS.forEach(name => add(`${name}_error`, of => readMomentErrors(of, name)));
+  const pattern = memoized(text => readPattern(text, 'pattern'));
+  aq.addFunction(`${BEFORE}has`, (name: unknown, text: unknown) => pattern(String(text)).test(String(name)), {
+    override: true
+  });
+  aq.addFunction(
+    `${BEFORE}capture`,
+    (name: unknown, text: unknown) => pattern(String(text)).capture(String(name)),
+    { override: true }
+  );
+  const parsed = memoized(parseName);
   for (const column of NAME_COLUMNS) {
     aq.addFunction(BEFORE + column, (name: unknown) => parsed(String(name))[column], { override: true });
   }
 }
 
-const PARSED = new Map<string, ITensorName>();
-
-function parsed(name: string): ITensorName {
-  const known = PARSED.get(name) ?? parseName(name);
-  if (PARSED.size > 100_000) {
-    PARSED.clear();
-  }
-  PARSED.set(name, known);
-  return known;
+/** What a function says of each text, asked once. */
+function memoized<T>(ask: (text: string) => T): (text: string) => T {
+  const said = new Map<string, T>();
+  return text => {
+    const known = said.get(text) ?? ask(text);
+    if (said.size > 100_000) {
+      said.clear();
+    }
+    said.set(text, known);
+    return known;
+  };
 }
 
 function expression(name: string, columns: readonly GatheredColumn[]): string {
@@ -142,6 +155,10 @@ export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggr
   sufficient(): Record<(typeof SUFFICIENT)[number], string>;
   /** Columns that the name of each row's tensor says, for `derive`. */
   names<T extends NameColumn>(...columns: T[]): Record<T, string>;
+  /** Whether the pattern is found in the name of each row's tensor, for `filter`. */
+  has(pattern: string): string;
+  /** What the pattern's groups find in it, a point between them, for `derive`; null where nothing is found. */
+  capture(pattern: string): string;
 }
 
 /**
@@ -163,7 +180,9 @@ export const moments: IMomentAggregates = {
     Object.fromEntries(columns.map(column => [column, `d => op.${BEFORE}${column}(d.name)`])) as Record<
       (typeof columns)[number],
       string
-    >
+    >,
+  has: pattern => `d => op.${BEFORE}has(d.name, ${JSON.stringify(pattern)})`,
+  capture: pattern => `d => op.${BEFORE}capture(d.name, ${JSON.stringify(pattern)})`
 };
 
 register();

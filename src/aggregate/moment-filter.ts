@@ -3,6 +3,7 @@ import { isInRanges, readRanges as parseRanges } from '../protocol/ranges';
 import type { ITensorName } from '../protocol/tensor-name';
 import type { MomentFilter } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
+import { Pattern } from './pattern';
 
 /** Whether a number is among those that a text of ranges names; null is not known. */
 export type InRanges = (value: number | null) => boolean;
@@ -25,16 +26,16 @@ export function readRanges(text: string | undefined, field: string): InRanges | 
 }
 
 /**
- * Read a regular expression as a person wrote it, in JavaScript's or in Python's syntax of named groups.
+ * Read a regular expression that a person wrote: it means the same in page, kernel and server.
  *
  * @param field - What it is, for the error.
  */
-export function readPattern(text: string, field: string): RegExp {
+export function readPattern(text: string, field: string): Pattern {
   try {
-    return new RegExp(text.replace(/\(\?P</g, '(?<'));
+    return new Pattern(text);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new AggregateError(`The ${field} is no regular expression. ${why}.`);
+    throw new AggregateError(`The ${field} is no regular expression that can be used here: ${why}.`);
   }
 }
 

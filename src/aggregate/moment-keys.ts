@@ -130,17 +130,7 @@ function captureOf(query: IMomentQuery): ((name: string) => string | null) | nul
     );
   }
   const pattern = readPattern(query.pattern, 'pattern');
-  return name => {
-    const found = pattern.exec(name);
-    return found === null
-      ? null
-      : found.length === 1
-        ? found[0]
-        : found
-            .slice(1)
-            .map(text => text ?? '')
-            .join('.');
-  };
+  return name => pattern.capture(name);
 }
 
 function valueOf(

@@ -1,4 +1,6 @@
-import { loadTables, readPattern } from '../../aggregate';
+import { loadTables } from '../../aggregate';
+import { readRanges } from '../../protocol/ranges';
+import { fullViewOptions } from '../../protocol/view-options';
 import type { MomentColumn } from '../../store/moment-source';
 import type { MomentOptions } from './words';
 
@@ -12,6 +14,8 @@ const WORDS = ['stack', 'family', 'kind', 'module_type', 'item_type', 'role'] as
  * @throws AggregateError where the lines below the table are refused.
  */
 export async function toArquero(options: MomentOptions): Promise<string> {
+  // What is written below as it is, words of the contract and numbers, is that.
+  fullViewOptions(options);
   const { by, statistic, ratio, show, smoothing, series, derive, filter } = options;
   const columns = by ?? [];
   const { readDerive, readFilter, tableColumns } = await loadTables();
@@ -82,7 +86,6 @@ function selected(options: MomentOptions, stat: string, side: '' | 'input' | 'ou
       const isSide = side !== '' && column === 'role';
       return wanted && !isSide ? `op.includes(${JSON.stringify(wanted)}, d.${column})` : '';
     }),
-    where.name ? `op.match(d.name, ${readPattern(where.name, "filter's pattern")}) !== null` : '',
     pattern && by.includes('capture') ? 'd.capture !== null' : ''
   ].filter(Boolean);
   const named = [
@@ -108,7 +111,8 @@ function selected(options: MomentOptions, stat: string, side: '' | 'input' | 'ou
           ".derive({ name: d => op.replace(d.name, /[./][^./]*$/, '') })"
         ]),
     ...(named.length > 0 ? [`.derive(moments.names(${named.map(text).join(', ')}))`] : []),
-    ...(pattern && by.includes('capture') ? [`.derive({ capture: d => ${captured(pattern)} })`] : []),
+    ...(pattern && by.includes('capture') ? [`.derive({ capture: moments.capture(${text(pattern)}) })`] : []),
+    ...(where.name ? [`.filter(moments.has(${text(where.name)}))`] : []),
     ...(tests.length > 0 ? [`.filter(d => ${tests.join(' && ')})`] : []),
     ...ofRows.map(column => `.derive({ ${column}: d => (d.${column} < 0 ? null : d.${column}) })`)
   ];
@@ -116,24 +120,13 @@ function selected(options: MomentOptions, stat: string, side: '' | 'input' | 'ou
 
 /** '0-3,7' as a test. */
 function ranges(column: string, range: string | undefined): string {
-  if (range === undefined || range.trim() === 'all') {
+  if (range === undefined || readRanges(range, column) === null) {
     return '';
   }
-  const tests = range.split(',').map(piece => {
-    const [low = '', high = low] = piece.split('-').map(each => each.trim());
-    return low === high ? `d.${column} === ${low}` : `(d.${column} >= ${low} && d.${column} <= ${high})`;
-  });
+  const tests = (readRanges(range, column) ?? []).map(([low, high]) =>
+    low === high ? `d.${column} === ${low}` : `(d.${column} >= ${low} && d.${column} <= ${high})`
+  );
   return `d.${column} !== null && (${tests.join(' || ')})`;
-}
-
-/** What a pattern's groups find, a point between them. */
-function captured(pattern: string): string {
-  const read = readPattern(pattern, 'pattern');
-  const groups = (new RegExp(`${read.source}|`).exec('')?.length ?? 1) - 1;
-  const each = (at: number): string => `op.match(d.name, ${read}, ${at})`;
-  return groups < 2
-    ? each(groups)
-    : `(op.match(d.name, ${read}) === null ? null : ${Array.from({ length: groups }, (_, at) => `(${each(at + 1)} ?? '')`).join(" + '.' + ")})`;
 }
 
 /** Two sides of a ratio, merged apart and joined by key and step. */

@@ -267,7 +267,8 @@ function without(where: MomentFilter): MomentFilter {
 
 function isPattern(text: string): boolean {
   try {
-    return readPattern(text, 'pattern') instanceof RegExp;
+    readPattern(text, 'pattern');
+    return true;
   } catch {
     return false;
   }

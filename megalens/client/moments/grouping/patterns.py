@@ -10,12 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...errors import ClientError
+from .pattern_syntax import PatternError, read_syntax
 
 __all__ = ["Pattern"]
-
-_MOST = 500
-_NAMED = re.compile(r"\(\?<(?=[A-Za-z_])")
-_OPENING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\((?!\?(?!P<))", re.DOTALL)
 
 
 class Pattern:
@@ -24,7 +21,7 @@ class Pattern:
     Parameters
     ----------
     pattern : str or re.Pattern
-        A text is read as RE2 reads it, with groups named as in Python or in JavaScript; what Python compiled runs as Python runs it.
+        A text means what it means in the page (:mod:`.pattern_syntax`); what Python compiled runs as Python runs it.
     field : str
         What it is, for the error.
 
@@ -36,63 +33,45 @@ class Pattern:
 
     def __init__(self, pattern: Any, field: str) -> None:
         self._field = field
-        self._compiled: re.Pattern[str] | None = None
+        self._compiled = pattern if isinstance(pattern, re.Pattern) else None
         if isinstance(pattern, re.Pattern):
-            self._compiled = pattern
-            text = pattern.pattern
+            named = {place: name for name, place in pattern.groupindex.items()}
+            self.group_names = [named.get(place + 1) for place in range(pattern.groups)]
         else:
-            if not isinstance(pattern, str) or len(pattern) > _MOST:
-                raise self._bad(f"must be a text of at most {_MOST} characters, got {pattern!r:.60}")
-            text = _NAMED.sub("(?P<", pattern)
-        self._text = text
-        try:
-            compiled = re.compile(text) if self._compiled is None else self._compiled
-        except (re.error, RecursionError, OverflowError) as error:
-            raise self._bad(str(error)) from error
-        self.groups = compiled.groups
-        named = {place: name for name, place in compiled.groupindex.items()}
-        self.group_names = [named.get(place + 1) for place in range(self.groups)]
-        if self._compiled is None:
-            self._find(pa.array([""], pa.utf8()))
+            if not isinstance(pattern, str):
+                raise self._bad(f"it must be a text, got {pattern!r:.60}")
+            try:
+                read = read_syntax(pattern)
+            except PatternError as error:
+                raise self._bad(str(error)) from error
+            self.group_names = read.group_names
+            # What is found takes part as a group where there is none.
+            self._text = read.re2 if read.group_names else f"(?P<g1>{read.re2})"
+            if r"\B" in read.re2:
+                # RE2 looks at every byte for where to begin, and would find \B inside a character.
+                self._text = rf"\A[\x{{0}}-\x{{10ffff}}]*?(?:{self._text})"
+            self.matches([""])
+        self.groups = len(self.group_names)
 
     def matches(self, names: Sequence[str]) -> list[bool]:
         """Say of each name whether the pattern is found in it."""
         if self._compiled is not None:
             return [self._compiled.search(name) is not None for name in names]
-        return [bool(found) for found in self._find(pa.array(names, pa.utf8())).to_pylist()]
+        try:
+            found = pc.match_substring_regex(pa.array(names, pa.utf8()), pattern=self._text)
+        except pa.ArrowInvalid as error:
+            raise self._bad(str(error)) from error
+        return [bool(each) for each in found.to_pylist()]
 
     def captures(self, names: Sequence[str]) -> list[tuple[str | None, ...] | None]:
         """Return what the groups find in each name (the whole of what is found where there are none), None where nothing is."""
         if self._compiled is not None:
             found = [self._compiled.search(name) for name in names]
             return [None if one is None else (one.groups() or (one[0],)) for one in found]
-        # RE2 gives named groups alone: every group gets a name.
-        count = 0
-
-        def name_group(match: re.Match[str]) -> str:
-            nonlocal count
-            if not match[0].startswith("("):
-                return match[0]
-            count += 1
-            return f"(?P<g{count}>"
-
-        plain = re.sub(r"\(\?P<[A-Za-z_]\w*>", "(", self._text)
-        text = _OPENING.sub(name_group, plain)
-        if count == 0:
-            text, count = f"(?P<g1>{plain})", 1
-        try:
-            table = pc.extract_regex(pa.array(names, pa.utf8()), pattern=text)
-        except pa.ArrowInvalid as error:
-            raise self._bad(str(error)) from error
-        rows = zip(*(pc.struct_field(table, [place]).to_pylist() for place in range(count)), strict=True)
+        table = pc.extract_regex(pa.array(names, pa.utf8()), pattern=self._text)
+        columns = [pc.struct_field(table, [place]).to_pylist() for place in range(max(1, self.groups))]
         there = table.is_valid().to_pylist()
-        return [row if valid else None for row, valid in zip(rows, there, strict=True)]
-
-    def _find(self, names: pa.Array) -> pa.Array:
-        try:
-            return pc.match_substring_regex(names, pattern=self._text)
-        except pa.ArrowInvalid as error:
-            raise self._bad(str(error)) from error
+        return [row if valid else None for row, valid in zip(zip(*columns, strict=True), there, strict=True)]
 
     def _bad(self, why: str) -> ClientError:
         return ClientError(

@@ -1,0 +1,84 @@
+"""Golden cases of patterns over names: what RE2 finds, which page and kernel must find too, and what both refuse with the same words."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from megalens.client.moments.grouping.pattern_syntax import PatternError, read_syntax
+from megalens.client.moments.grouping.patterns import Pattern
+
+__all__ = ["pattern_cases", "random_name", "random_pattern"]
+
+_NAMES = [
+    "module.decoder.layers.10.mlp.linear_fc1.weight",
+    "layers.2.attention/q_proj",
+    "MLP 1",
+    "naïve_日本.𝒳",
+    "a\nb\ta[0]{1}",
+    "",
+]
+_GOOD = [
+    "", "mlp", "mlp|attention", r"layers\.(\d+)\.(\w+)", r"layers\.(?P<layer>\d+)\.(?:mlp|attn)", r"(?<n>q|k|v)_proj", "(?i)mlp", "(?i)[^m]",
+    r"(\w+\.?)+#", "(a+)+$", "^a", "t$", "^$", r"\bq", r"\B_", ".", ".+", ".+?", "[^.]+$", r"[\w.]+?\d", r"[\]\-\\^]", "[a-c-]", "[^-]", r"[^\s\S]", r"[\s\S]",
+    r"\s", r"\S+", r"\D+", r"\W", r"\x61", r"\u00ef", "ï", "日", "𝒳", "[𝒳]", r"[^\x00-\xff]", "a{2}", "a{0}", "(a){0}", "[a-z]{3,}", "[a-z]{2,4}?", "{", "a{", "a{,2}", "}", "]", r"\{1\}", r"\/",
+    "(a*)*", "(a*)+", "(a|b*)*", "(?:(a)|(b))*", "(a?)*?b", "(a??)(a*)", "(|a)+", "()", "(?:)", "x||a", "(a|ab)(c|bcd)*", "(?:a{2}){2}", "((a)|b)?",
+]  # fmt: skip
+_BAD = [
+    "(", ")", "a)", "[", "[a", "[a-", "[]", "[^]", "[z-a]", r"[a-\d]", "[[:alpha:]]", "*", "a**", "a*+", "+a", "(?:*)", "^*", r"\b+", "{2}", "a{3,1}", "a{2}{3}", "a???",
+    "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", r"(a)\1", r"(?<n>a)\k<n>", "(?P=n)", "a(?i)b", "(?s)a", "(?<1>a)", "(?<n>a)(?<n>b)", "(?<n", "(?P<n", r"\p{L}", r"\A", r"\z", r"\Q", "\\", r"\é",
+    r"\x6", r"\xzz", r"\u12", r"\ud800", r"\0", "a{1001}", "(a{100}){11}", "((((a{9999}){9999}){9999}){9999}){9999}", "a" * 501,
+]  # fmt: skip
+
+
+def pattern_cases() -> list[dict[str, Any]]:
+    """Return the cases: a pattern with what is found first in each name (its groups, or the whole where it has none), or why it is refused."""
+    rng = random.Random(23)
+    cases = [_case(pattern, _NAMES) for pattern in _GOOD]
+    while len(cases) < len(_GOOD) + 250:
+        if len(pattern := random_pattern(rng)) > 80:
+            continue
+        cases.append(_case(pattern, [random_name(rng) for _ in range(6)]))
+    for pattern in _BAD:
+        try:
+            read_syntax(pattern)
+        except PatternError as error:
+            cases.append({"pattern": pattern, "refused": str(error)})
+        else:
+            raise AssertionError(f"{pattern!r} should be refused")
+    return cases
+
+
+def random_name(rng: random.Random) -> str:
+    """Return a short name of few letters, so that patterns find something."""
+    return "".join(rng.choices("aaabbA_.1é \n", k=rng.randrange(8)))
+
+
+def random_pattern(rng: random.Random, depth: int = 3) -> str:
+    """Return a pattern of the syntax."""
+    return "|".join(_sequence(rng, depth) for _ in range(rng.choice((1, 1, 1, 2, 3))))
+
+
+def _sequence(rng: random.Random, depth: int) -> str:
+    written = ""
+    for _ in range(rng.randrange(4)):
+        if rng.random() < 0.15:
+            written += rng.choice(("^", "$", r"\b", r"\B"))
+            continue
+        atom = rng.choice(
+            ("a", "b", r"\.", ".", r"\w", r"\d", r"\s", "[ab]", "[^a]", "[a-z.]", r"[^\W_]", "é")
+        )
+        if depth > 0 and rng.random() < 0.4:
+            atom = rng.choice(("({})", "(?:{})")).format(random_pattern(rng, depth - 1))
+        times = rng.choice(("", "", "*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}"))
+        written += atom + times + ("?" if times and rng.random() < 0.3 else "")
+    return written
+
+
+def _case(pattern: str, names: list[str]) -> dict[str, Any]:
+    found = Pattern(pattern, "pattern").captures(names)
+    return {
+        "pattern": pattern,
+        "names": names,
+        "found": [None if one is None else list(one) for one in found],
+    }
