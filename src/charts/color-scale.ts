@@ -1,5 +1,5 @@
 import { decadesOf } from './decades';
-import { COLORS } from './palette';
+import { COLORS } from './colors.generated';
 
 /** How values are spread over the colours. `log` is symmetric about zero. */
 export type Transform = 'linear' | 'log';
