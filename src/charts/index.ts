@@ -1,5 +1,5 @@
 export { Chart, type IChartOptions } from './chart';
-export { ColorScale, type Extent, type Transform } from './color-scale';
+export { ColorScale, hexOf, mixed, type Extent, type Transform } from './color-scale';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { followPointer, type IPointerFollower } from './follow-pointer';
