@@ -1,5 +1,5 @@
+import { byName } from '../protocol/by-name';
 import type { IMergedMoments } from '../protocol/moment-statistics';
-import { byName } from '../store/moment-row';
 import { MERGED, mergeRows } from './moment-merge';
 
 /** A column of the stream `moments` that is gathered. */

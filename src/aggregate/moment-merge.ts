@@ -1,5 +1,5 @@
+import { byName } from '../protocol/by-name';
 import type { IMergedMoments } from '../protocol/moment-statistics';
-import { byName } from '../store/moment-row';
 
 /** What of the moments is merged. */
 export interface IMomentNeeds {

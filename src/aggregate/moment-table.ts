@@ -1,6 +1,6 @@
+import { byName } from '../protocol/by-name';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
 import { lowerBound } from '../store/moment-columns';
-import { byName } from '../store/moment-row';
 import type { IMomentRows, MomentStat } from '../store/moment-source';
 import { MERGED } from './moment-merge';
 

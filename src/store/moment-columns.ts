@@ -1,4 +1,5 @@
-import { byName, FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
+import { byName } from '../protocol/by-name';
+import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
 import type { IMomentRows, MomentStat } from './moment-source';
 
 type Numbers = Float64Array | Int32Array;

@@ -1,3 +1,5 @@
+import { byName } from '../protocol/by-name';
+
 /** Columns of whole numbers of the stream `moments`, and of float64. `nameId` is a name's place among the names. */
 export const WHOLE = ['nameId', 'rank', 'stage'] as const;
 export const FLOAT = [
@@ -34,11 +36,6 @@ export function numbersOf(
   float: (name: Float) => Float64Array
 ): MomentNumbers {
   return { ...byName(WHOLE, whole), ...byName(FLOAT, float) };
-}
-
-/** Make something of each name. */
-export function byName<K extends string, T>(names: readonly K[], make: (name: K) => T): Record<K, T> {
-  return Object.fromEntries(names.map(name => [name, make(name)])) as Record<K, T>;
 }
 
 const NAMES = byName([...WHOLE, ...FLOAT], name =>

@@ -50,6 +50,9 @@ export interface IMomentGroups {
   readonly stepsTotal: number;
 }
 
+/** The columns of an answer that are float64. */
+export const GROUP_FLOATS = ['step', 'samples', 'value', 'count', 'nonFinite', 'error'] as const;
+
 /** Hears how many bytes of how many are read, while files are read for the first time. */
 export type ReadingProgress = (done: number, total: number) => void;
 
