@@ -171,6 +171,16 @@ async function chartsModule() {
   );
 }
 
+/** Return the colours by role. */
+async function colorsModule() {
+  const path = 'protocol/charts/colors.json';
+  return (
+    banner(path) +
+    '/** Colours by role; protocol/charts/README.md says what each is for. */\n' +
+    `export const COLORS = ${JSON.stringify(await readJson(path))} as const;\n`
+  );
+}
+
 /** Say where two texts differ: the first line and how many lines were there and are now. */
 function summary(before, after) {
   if (before === null) {
@@ -198,7 +208,8 @@ const outputs = {
   'megalens/notebook_generated.py': notebookModule(views, viewsSchema, VIEWS),
   'docs/view-options.md': optionsPage(views, VIEWS),
   'src/protocol/streams.generated.ts': await streamsModule(),
-  'src/charts/templates.generated.ts': await chartsModule()
+  'src/charts/templates.generated.ts': await chartsModule(),
+  'src/charts/colors.generated.ts': await colorsModule()
 };
 const options = { ...(await prettier.resolveConfig(join(root, 'package.json'))), parser: 'typescript' };
 let changed = 0;

@@ -3,6 +3,7 @@
  * The page loads it by `loadTables`, on first use.
  */
 import * as aq from 'arquero';
+import { byName } from '../protocol/by-name';
 import { MOMENT_STATISTICS, readMomentErrors, readMoments } from '../protocol/moment-statistics';
 import type { IMergedMoments } from '../protocol/moment-statistics';
 import type { MomentStatistic } from '../protocol/views.generated';
@@ -167,20 +168,10 @@ export interface IMomentAggregates extends Readonly<Record<MomentAggregate, Aggr
  * `table.groupby('layer', 'step').rollup({ kurtosis: moments.kurtosis() })`
  */
 export const moments: IMomentAggregates = {
-  ...(Object.fromEntries(ALL.map(name => [name, () => expression(name, columnsOf(name))])) as Record<
-    MomentAggregate,
-    Aggregate
-  >),
+  ...byName(ALL, name => () => expression(name, columnsOf(name))),
   error: statistic => expression(`${statistic}_error`, [...MOMENTS, 'rounding']),
-  sufficient: () =>
-    Object.fromEntries(SUFFICIENT.map(name => [name, moments[name]()])) as ReturnType<
-      IMomentAggregates['sufficient']
-    >,
-  names: (...columns) =>
-    Object.fromEntries(columns.map(column => [column, `d => op.${BEFORE}${column}(d.name)`])) as Record<
-      (typeof columns)[number],
-      string
-    >,
+  sufficient: () => byName(SUFFICIENT, name => moments[name]()),
+  names: (...columns) => byName(columns, column => `d => op.${BEFORE}${column}(d.name)`),
   has: pattern => `d => op.${BEFORE}has(d.name, ${JSON.stringify(pattern)})`,
   capture: pattern => `d => op.${BEFORE}capture(d.name, ${JSON.stringify(pattern)})`
 };

@@ -1,5 +1,6 @@
+import { byName } from '../protocol/by-name';
 import type { IMergedMoments } from '../protocol/moment-statistics';
-import { mergeRows } from './moment-merge';
+import { MERGED, mergeRows } from './moment-merge';
 
 /** A column of the stream `moments` that is gathered. */
 export type GatheredColumn =
@@ -7,9 +8,6 @@ export type GatheredColumn =
 
 /** A row as it is handed over. */
 export type IGatheredRow = Readonly<Partial<Record<GatheredColumn, number>>>;
-
-const COLUMNS = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'rounding'] as const;
-type Column = (typeof COLUMNS)[number];
 
 /** Rows with the cell of each, as arquero hands them over one by one, to be merged all at once when the first answer is read. */
 export class GatheredMoments {
@@ -77,7 +75,7 @@ export class GatheredMoments {
     const cells = new Int32Array(room);
     cells.set(this._cell);
     this._cell = cells;
-    for (const name of COLUMNS) {
+    for (const name of MERGED) {
       const grown = new Float64Array(room);
       grown.set(this._columns[name]);
       this._columns[name] = grown;
@@ -85,10 +83,7 @@ export class GatheredMoments {
   }
 
   private _cell = new Int32Array(0);
-  private readonly _columns = Object.fromEntries(COLUMNS.map(name => [name, new Float64Array(0)])) as Record<
-    Column,
-    Float64Array
-  >;
+  private readonly _columns = byName(MERGED, () => new Float64Array(0));
   private readonly _any = { rounding: false, nonFinite: false };
   private readonly _read = new Map<string, Float64Array>();
   private _merged: IMergedMoments | null = null;

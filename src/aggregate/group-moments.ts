@@ -2,6 +2,7 @@ import type { IMomentGroups, IMomentQuery, IMomentSource } from '../store/moment
 import { ClientError } from '../client/client-error';
 import { AggregateError } from './aggregate-error';
 import { statsOf } from './moment-ratio';
+import { pick, rowsAt } from './moment-pick';
 import { pageCache, type MomentCache } from './moment-cache';
 
 /**
@@ -37,31 +38,13 @@ export async function groupMoments(
 /** Leave of groups the steps that were asked for: a file may hold one answer for more of them. */
 function within(groups: IMomentGroups, steps: readonly [number, number] | null): IMomentGroups {
   const [first, last] = steps ?? [-Infinity, Infinity];
-  const isIn = (_: number, at: number): boolean => {
-    const step = groups.step[at] ?? NaN;
-    return step >= first && step <= last;
-  };
-  if (groups.step.every(isIn)) {
+  const rows = rowsAt(groups, [first, last]);
+  if (rows.length === groups.step.length) {
     return groups;
   }
+  const kept = pick(groups, rows);
   const whole = new Set(groups.step).size === groups.stepsTotal;
-  const step = groups.step.filter(isIn);
-  const group = groups.group.filter(isIn);
-  const left = [...new Set(group)];
-  const places = new Map(left.map((place, at) => [place, at]));
-  return {
-    ...groups,
-    keys: left.map(place => groups.keys[place] ?? []),
-    group: group.map(place => places.get(place) ?? 0),
-    step,
-    samples: groups.samples.filter(isIn),
-    value: groups.value.filter(isIn),
-    count: groups.count.filter(isIn),
-    nonFinite: groups.nonFinite.filter(isIn),
-    error: groups.error.filter(isIn),
-    scaled: groups.scaled.filter(isIn),
-    stepsTotal: whole ? new Set(step).size : groups.stepsTotal
-  };
+  return { ...kept, stepsTotal: whole ? new Set(kept.step).size : groups.stepsTotal };
 }
 
 /** What the server says of a question that contradicts itself, as it would be said here. */

@@ -1,5 +1,6 @@
+import { byName } from '../protocol/by-name';
 import { powerOf, readMomentErrors, readMoments } from '../protocol/moment-statistics';
-import type { IMomentGroups, IMomentQuery, MomentKey } from '../store/moment-source';
+import { GROUP_FLOATS, type IMomentGroups, type IMomentQuery, type MomentKey } from '../store/moment-source';
 import { cellsOf, type ICells } from './moment-cells';
 import { mergeRows, rowsAsTheyAre } from './moment-merge';
 import { groupsOfRows, type IPart, type IRowGroups } from './moment-row-groups';
@@ -105,12 +106,7 @@ export function emptyGroups(keys: readonly MomentKey[], length: number): IMoment
   return {
     keys,
     group: new Uint32Array(length),
-    step: new Float64Array(length),
-    samples: new Float64Array(length),
-    value: new Float64Array(length),
-    count: new Float64Array(length),
-    nonFinite: new Float64Array(length),
-    error: new Float64Array(length),
+    ...byName(GROUP_FLOATS, () => new Float64Array(length)),
     scaled: new Uint8Array(length),
     groupsTotal: keys.length,
     stepsTotal: 0

@@ -1,3 +1,4 @@
+import { byName } from '../protocol/by-name';
 import type { IMergedMoments } from '../protocol/moment-statistics';
 
 /** What of the moments is merged. */
@@ -7,11 +8,14 @@ export interface IMomentNeeds {
   readonly extremes: boolean;
 }
 
+/** Columns that rows and cells have alike. */
+const ALIKE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite'] as const;
+/** Columns of rows that are merged. */
+export const MERGED = [...ALIKE, 'rounding'] as const;
+
 /** Rows that are merged: those of a table, or those that arquero hands over. */
 export interface IMergeRows {
-  readonly columns: Readonly<
-    Record<Exclude<keyof IMergedMoments, 'm2Error' | 'm4Error'> | 'rounding', Float64Array>
-  >;
+  readonly columns: Readonly<Record<(typeof MERGED)[number], Float64Array>>;
   /** Whether any row has rounding or non-finite values: passes over what is 0 everywhere are left out. */
   readonly any: { readonly rounding: boolean; readonly nonFinite: boolean };
 }
@@ -104,22 +108,9 @@ export function mergeRows(
 
 /** Rows of which no two are merged: views of their columns. */
 export function rowsAsTheyAre(table: IMergeRows, first: number, rows: number): IMergedMoments {
-  const of = (name: Exclude<keyof IMergedMoments, 'm2Error' | 'm4Error'>): Float64Array =>
-    table.columns[name].subarray(first, first + rows);
   const own = Int32Array.from({ length: table.any.rounding ? rows : 0 }, (_, row) => row);
   const [m2Error, m4Error] = table.any.rounding ? errors(table, first, own, rows) : [NONE, NONE];
-  return {
-    count: of('count'),
-    mean: of('mean'),
-    m2: of('m2'),
-    m3: of('m3'),
-    m4: of('m4'),
-    min: of('min'),
-    max: of('max'),
-    nonFinite: of('nonFinite'),
-    m2Error,
-    m4Error
-  };
+  return { ...byName(ALIKE, name => table.columns[name].subarray(first, first + rows)), m2Error, m4Error };
 }
 
 /** The worst case of sums of x² and x⁴ that are each off by a row's rounding. */

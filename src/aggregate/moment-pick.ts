@@ -1,4 +1,5 @@
-import type { IMomentGroups } from '../store/moment-source';
+import { byName } from '../protocol/by-name';
+import { GROUP_FLOATS, type IMomentGroups } from '../store/moment-source';
 import { decimate } from './decimate';
 import { startsOf } from './moment-ratio';
 
@@ -99,6 +100,12 @@ export function rowsWhere(groups: IMomentGroups, inside: (row: number) => boolea
   return rows.slice(0, kept);
 }
 
+/** Places of the rows of an inclusive range of steps. */
+export function rowsAt(groups: IMomentGroups, [first, last]: readonly [number, number]): Uint32Array {
+  const { step } = groups;
+  return rowsWhere(groups, row => (step[row] as number) >= first && (step[row] as number) <= last);
+}
+
 /** The rows at these ascending places, and the groups that they are in; the totals stay those of before. */
 export function pick(groups: IMomentGroups, rows: Uint32Array): IMomentGroups {
   const codes = new Int32Array(groups.keys.length).fill(-1);
@@ -112,17 +119,11 @@ export function pick(groups: IMomentGroups, rows: Uint32Array): IMomentGroups {
     }
     group[at] = codes[old] as number;
   }
-  const of = (column: Float64Array): Float64Array => gather(column, rows, new Float64Array(rows.length));
   return {
     ...groups,
     keys,
     group,
-    step: of(groups.step),
-    samples: of(groups.samples),
-    value: of(groups.value),
-    count: of(groups.count),
-    nonFinite: of(groups.nonFinite),
-    error: of(groups.error),
+    ...byName(GROUP_FLOATS, name => gather(groups[name], rows, new Float64Array(rows.length))),
     scaled: gather(groups.scaled, rows, new Uint8Array(rows.length))
   };
 }

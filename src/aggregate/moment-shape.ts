@@ -1,6 +1,6 @@
 import type { IMomentGroups, IMomentQuery } from '../store/moment-source';
 import { startsOf } from './moment-ratio';
-import { decimateGroups, pick, rowsWhere, topGroups } from './moment-pick';
+import { decimateGroups, pick, rowsAt, topGroups } from './moment-pick';
 import { trailingMean } from './trailing-mean';
 
 /** Whether an answer needs what lies before the steps that are asked for. */
@@ -79,12 +79,6 @@ function smoothGroups(groups: IMomentGroups, points: number): IMomentGroups {
     value.set(trailingMean(groups.value.subarray(from, to), points), from);
   });
   return { ...groups, value };
-}
-
-/** Places of the rows of an inclusive range of steps. */
-function rowsAt(groups: IMomentGroups, [first, last]: readonly [number, number]): Uint32Array {
-  const { step } = groups;
-  return rowsWhere(groups, row => (step[row] as number) >= first && (step[row] as number) <= last);
 }
 
 /** How many groups and steps there are in a range of steps. */

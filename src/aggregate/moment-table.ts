@@ -1,13 +1,13 @@
+import { byName } from '../protocol/by-name';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
+import { lowerBound } from '../store/moment-columns';
 import type { IMomentRows, MomentStat } from '../store/moment-source';
+import { MERGED } from './moment-merge';
 
 type Numbers = Float64Array | Int32Array | Uint8Array;
-type Column = 'count' | 'mean' | 'm2' | 'm3' | 'm4' | 'min' | 'max' | 'nonFinite' | 'rounding';
 
 /** Rows as they are put in. */
 export type IRowPart = Omit<IMomentRows, 'stat'>;
-
-const COLUMNS = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'rounding'] as const;
 
 /**
  * The rows of one stat of one run, as columns that are grouped again and again. Rows are ordered by step; what depends on the step alone or on the
@@ -38,17 +38,7 @@ export class MomentTable {
   stage = new Int32Array(0);
   /** 1 where gradients may hold a loss scale that is not known. */
   scaled = new Uint8Array(0);
-  readonly columns: Record<Column, Float64Array> = {
-    count: new Float64Array(0),
-    mean: new Float64Array(0),
-    m2: new Float64Array(0),
-    m3: new Float64Array(0),
-    m4: new Float64Array(0),
-    min: new Float64Array(0),
-    max: new Float64Array(0),
-    nonFinite: new Float64Array(0),
-    rounding: new Float64Array(0)
-  };
+  readonly columns = byName(MERGED, () => new Float64Array(0));
 
   /** What a name says, read once. */
   parsed(nameId: number): ITensorName {
@@ -140,7 +130,7 @@ export class MomentTable {
     this.rank = grown(this.rank, new Int32Array(room));
     this.stage = grown(this.stage, new Int32Array(room));
     this.scaled = grown(this.scaled, new Uint8Array(room));
-    for (const name of COLUMNS) {
+    for (const name of MERGED) {
       this.columns[name] = grown(this.columns[name], new Float64Array(room));
     }
   }
@@ -153,17 +143,4 @@ export class MomentTable {
 function grown<T extends Numbers>(old: T, room: T): T {
   room.set(old);
   return room;
-}
-
-function lowerBound(sorted: ArrayLike<number>, value: number): number {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] as number) < value) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
 }

@@ -1,7 +1,5 @@
-import { momentsOf, type IMoments } from './moments';
-
-/** Numbers that one tensor's sums are packed into. */
-const WIDTH = 8;
+import { byName } from '../protocol/by-name';
+import { momentsOf, SUMS, type IMoments } from './moments';
 
 /** Many tensors in one buffer, so that they can be handed to a worker. */
 export interface ITensorPack {
@@ -24,30 +22,17 @@ export function packTensors(tensors: readonly Float32Array[]): ITensorPack {
   return { values, ends };
 }
 
-/** The sums of every tensor of a pack, eight numbers each. */
+/** The sums of every tensor of a pack, one after the other. */
 export function packedMoments({ values, ends }: ITensorPack): Float64Array {
-  const packed = new Float64Array(ends.length * WIDTH);
+  const packed = new Float64Array(ends.length * SUMS.length);
   ends.forEach((end, index) => {
     const sums = momentsOf(values.subarray(ends[index - 1] ?? 0, end));
-    packed.set(
-      [sums.count, sums.nonFinite, sums.sum, sums.squares, sums.absolute, sums.deviation, sums.min, sums.max],
-      index * WIDTH
-    );
+    SUMS.forEach((name, place) => (packed[index * SUMS.length + place] = sums[name]));
   });
   return packed;
 }
 
 /** The sums of one tensor out of `packedMoments`. */
 export function unpackMoments(packed: Float64Array, index: number): IMoments {
-  const at = (place: number): number => packed[index * WIDTH + place] ?? Number.NaN;
-  return {
-    count: at(0),
-    nonFinite: at(1),
-    sum: at(2),
-    squares: at(3),
-    absolute: at(4),
-    deviation: at(5),
-    min: at(6),
-    max: at(7)
-  };
+  return byName(SUMS, name => packed[index * SUMS.length + SUMS.indexOf(name)] ?? Number.NaN);
 }

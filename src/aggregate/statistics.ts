@@ -1,40 +1,18 @@
+import { byName } from '../protocol/by-name';
 import type { TrendOptions } from '../protocol/views.generated';
+import { SUMS } from '../store/row-moments';
 
 /** Name of a statistic, as the contract's view options know it. */
 export type Statistic = Required<TrendOptions>['statistic'];
 
 /** What is summed up of each group; one entry per group in every array. */
-export interface IGroupSums {
-  /** Finite values. */
-  readonly count: Float64Array;
-  /** NaN and infinite values; they enter nothing else. */
-  readonly nonFinite: Float64Array;
-  readonly sum: Float64Array;
-  /** Sum of the squares. */
-  readonly squares: Float64Array;
-  /** Sum of the magnitudes. */
-  readonly absolute: Float64Array;
-  /** Sum of the squared deviations from the group's mean: summed on its own, since the difference of the two sums would lose it. */
-  readonly deviation: Float64Array;
-  /** Infinity where the group has no finite value. */
-  readonly min: Float64Array;
-  /** -Infinity where the group has no finite value. */
-  readonly max: Float64Array;
-}
+export type IGroupSums = Readonly<Record<(typeof SUMS)[number], Float64Array>>;
+
+const BEGIN: Partial<Record<(typeof SUMS)[number], number>> = { min: Infinity, max: -Infinity };
 
 /** Empty sums for a number of groups. */
-export function emptySums(groups: number): IGroupSums {
-  return {
-    count: new Float64Array(groups),
-    nonFinite: new Float64Array(groups),
-    sum: new Float64Array(groups),
-    squares: new Float64Array(groups),
-    absolute: new Float64Array(groups),
-    deviation: new Float64Array(groups),
-    min: new Float64Array(groups).fill(Infinity),
-    max: new Float64Array(groups).fill(-Infinity)
-  };
-}
+export const emptySums = (groups: number): IGroupSums =>
+  byName(SUMS, name => new Float64Array(groups).fill(BEGIN[name] ?? 0));
 
 type Read = (sums: IGroupSums, group: number) => number;
 

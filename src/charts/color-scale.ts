@@ -1,5 +1,5 @@
 import { decadesOf } from './decades';
-import { COLORS } from './palette';
+import { COLORS } from './colors.generated';
 
 /** How values are spread over the colours. `log` is symmetric about zero. */
 export type Transform = 'linear' | 'log';
@@ -15,20 +15,23 @@ export function channels(color: string): [number, number, number] {
   return [(value >> 16) & 255, (value >> 8) & 255, value & 255];
 }
 
-/** Mix equally spaced stops linearly in sRGB into a table of 256 entries of three bytes. */
+/** Write three channels, 0 to 255, as `#rrggbb`. */
+export const hexOf = (color: ArrayLike<number>): string =>
+  `#${Array.from(color, channel => channel.toString(16).padStart(2, '0')).join('')}`;
+
+/** Mix equally spaced stops linearly in sRGB: the channels at a place of them, 0 to 1. */
+export function mixed(stops: readonly string[], share: number): number[] {
+  const place = share * (stops.length - 1);
+  const below = Math.min(Math.floor(place), stops.length - 2);
+  const [from, to] = [channels(stops[below] ?? ''), channels(stops[below + 1] ?? '')];
+  return from.map((channel, at) => Math.floor(channel + ((to[at] ?? 0) - channel) * (place - below) + 0.5));
+}
+
+/** Mix equally spaced stops into a table of 256 entries of three bytes. */
 export function colorTable(stops: readonly string[]): Uint8Array {
-  const table = new Uint8Array(ENTRIES * 3);
-  const known = stops.map(channels);
-  for (let entry = 0; entry < ENTRIES; entry++) {
-    const place = (entry / (ENTRIES - 1)) * (known.length - 1);
-    const below = Math.min(Math.floor(place), known.length - 2);
-    const share = place - below;
-    for (let channel = 0; channel < 3; channel++) {
-      const [from, to] = [known[below]?.[channel] ?? 0, known[below + 1]?.[channel] ?? 0];
-      table[entry * 3 + channel] = Math.floor(from + (to - from) * share + 0.5);
-    }
-  }
-  return table;
+  return Uint8Array.from(
+    Array.from({ length: ENTRIES }, (_, entry) => mixed(stops, entry / (ENTRIES - 1))).flat()
+  );
 }
 
 const SEQUENTIAL = colorTable(COLORS.sequential);
@@ -116,7 +119,7 @@ export class ColorScale {
   /** Return the colour at a place along the scale as `#rrggbb`. */
   colorAt(position: number): string {
     const at = Math.floor((ENTRIES - 1) * position + 0.5) * 3;
-    return `#${[0, 1, 2].map(channel => (this.table[at + channel] ?? 0).toString(16).padStart(2, '0')).join('')}`;
+    return hexOf(this.table.subarray(at, at + 3));
   }
 
   private _spread(value: number): number {

@@ -1,12 +1,13 @@
 export { Chart, type IChartOptions } from './chart';
-export { ColorScale, type Extent, type Transform } from './color-scale';
+export { ColorScale, hexOf, mixed, type Extent, type Transform } from './color-scale';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
 export { domains, frames, locate, type IPlotFrame, type IPlace, type ISceneView } from './frames';
 export { legend, type ILegend, type ILegendWords } from './legend';
-export { COLORS, flagColor } from './palette';
+export { COLORS } from './colors.generated';
+export { flagColor } from './flag-color';
 export { toPicture, toDataUrl, type IPicture } from './picture';
 export { Pictures } from './pictures';
 export { paint, type IMatrix, type IPixels } from './pixels';

@@ -1,6 +1,6 @@
 import type { ColorScale } from './color-scale';
 import { formatNumber } from './format';
-import { COLORS } from './palette';
+import { COLORS } from './colors.generated';
 
 /** What the colour strip of a heatmap needs: params and the rows of the dataset `legend`. */
 export interface ILegend {

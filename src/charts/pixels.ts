@@ -1,6 +1,6 @@
 import type { ColorScale } from './color-scale';
 import { channels } from './color-scale';
-import { COLORS } from './palette';
+import { COLORS } from './colors.generated';
 
 /** A matrix to draw, row-major, row 0 at the top. */
 export interface IMatrix {

@@ -1,4 +1,4 @@
-import { deflate } from './deflate';
+import { zlibSync } from 'fflate';
 import type { IPixels } from './pixels';
 
 const CRC = new Uint32Array(256).map((_, index) => {
@@ -15,25 +15,6 @@ function crc32(bytes: Uint8Array): number {
     value = (CRC[(value ^ byte) & 255] ?? 0) ^ (value >>> 8);
   }
   return (value ^ 0xffffffff) >>> 0;
-}
-
-function adler32(bytes: Uint8Array): number {
-  let [low, high] = [1, 0];
-  for (const byte of bytes) {
-    low = (low + byte) % 65521;
-    high = (high + low) % 65521;
-  }
-  return ((high << 16) | low) >>> 0;
-}
-
-/** Wrap bytes in a zlib stream. */
-function zlib(bytes: Uint8Array): Uint8Array {
-  const body = deflate(bytes);
-  const out = new Uint8Array(2 + body.length + 4);
-  out.set([0x78, 0x01]);
-  out.set(body, 2);
-  new DataView(out.buffer).setUint32(2 + body.length, adler32(bytes));
-  return out;
 }
 
 function chunk(type: string, body: Uint8Array): Uint8Array {
@@ -64,7 +45,7 @@ export function encodePng(pixels: IPixels): Uint8Array {
   const parts = [
     new Uint8Array([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]),
     chunk('IHDR', header),
-    chunk('IDAT', zlib(lines)),
+    chunk('IDAT', zlibSync(lines)),
     chunk('IEND', new Uint8Array(0))
   ];
   const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));

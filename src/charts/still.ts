@@ -23,6 +23,11 @@ export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
   return withView(recipe, look, view => view.toSVG());
 }
 
+/** Whether a template takes colours of its data from the theme, which has others on a dark page; those of all other data stand in the recipe. */
+export function hasTones(template: TemplateName): boolean {
+  return template === 'trend-lines' || template === 'scalars';
+}
+
 /** Return the Vega-Lite spec of a recipe, valid in version 5.8 and later and in 6; with the points that carry tooltips. */
 export function vegaLiteSpec(recipe: IRecipe, { theme, words }: ILook): Record<string, unknown> {
   return { ...fill(worded(recipe, words), { title: words === undefined }), config: themeConfig(theme) };

@@ -1,4 +1,4 @@
-import { COLORS } from './palette';
+import { COLORS } from './colors.generated';
 
 /** Colours and font of a chart's frame. */
 export interface ITheme {

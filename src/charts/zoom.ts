@@ -99,11 +99,6 @@ export class Zoom implements IDisposable {
     this._put(moved(x, this._fullX, across), this._options.axes === 'xy' ? moved(y, this._fullY, down) : y);
   }
 
-  /** Show a stretch of the x axis. */
-  show(x: Interval): void {
-    this._put(clamp(x, this._fullX), this._y ?? this._fullY);
-  }
-
   /** Move as little as needed so that a cell (its centre given) is shown. */
   reveal(x: number, y: number): void {
     if (!this.isZoomed) {

@@ -45,14 +45,13 @@ export class Encoder {
   encode(text = ''): Uint8Array {
     const out = new Uint8Array(text.length * 3);
     let at = 0;
-    for (const letter of text) {
-      let point = letter.codePointAt(0) ?? 0;
-      if (point >= 0xd800 && point <= 0xdfff) {
-        point = 0xfffd;
-      }
+    for (let from = 0; from < text.length; from += 1) {
+      let point = text.codePointAt(from) ?? 0;
       if (point < 0x80) {
         out[at++] = point;
       } else {
+        from += point > 0xffff ? 1 : 0;
+        point = point >= 0xd800 && point <= 0xdfff ? 0xfffd : point;
         const more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
         out[at++] = [0, 0xc0, 0xe0, 0xf0][more]! | (point >> (6 * more));
         for (let left = more - 1; left >= 0; left--) {

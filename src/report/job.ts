@@ -20,7 +20,7 @@ export async function makeReport(
       return { reader, detail: await reader.detail() };
     },
     progress: (done, total, words) => host.progress(done, total, words),
-    deflate: bytes => zlibSync(bytes, { level: 9 })
+    deflate: bytes => zlibSync(bytes, { level: 6 })
   });
   return { json: null, bytes: new TextEncoder().encode(text) };
 }

@@ -21,6 +21,9 @@ import { MomentsRecorder } from './record-moments';
 const MOST_POINTS = 600;
 /** A line's rows are left as they are where those of all lines are not more than this. */
 const FEW_ROWS = 4000;
+/** Steps are asked for together where no more than so many times as many lie between the first and the last of them, and no more bytes. */
+const MOST_BETWEEN = 8;
+const MOST_TOGETHER = 16 << 20;
 
 /** A row, and the views that draw its values; of a row that no view does only the sums are needed. */
 interface IEntry {
@@ -92,10 +95,30 @@ export class Recorder extends RecordedRun {
     return { step, steps, queries, bytes: drawn.reduce((sum, { row }) => sum + row.values.byteLength, 0) };
   }
 
-  /** Ask again for another step what was asked for the one that is drawn. */
-  async fetch(slide: ISlide, step: number): Promise<void> {
+  /**
+   * Ask again for other steps what was asked for the one that is drawn: for all of them at once where that does not bring far more than is wanted,
+   * because every question takes some milliseconds.
+   *
+   * @param steps - Some of the slide's, ascending; the one that is drawn may be among them.
+   */
+  async fetch(slide: ISlide, steps: readonly number[]): Promise<void> {
+    const wanted = steps.filter(step => step !== slide.step);
+    const [first = 0, last = first] = [wanted[0], wanted.at(-1)];
+    const between = slide.steps.filter(step => step >= first && step <= last).length;
+    const together =
+      wanted.length > 1 &&
+      between <= MOST_BETWEEN * wanted.length &&
+      between * slide.bytes <= MOST_TOGETHER &&
+      !slide.queries.some(query => query.measured);
     for (const query of slide.queries) {
-      await this.tensors({ ...query, steps: [step, step] });
+      const all = together ? await super.tensors({ ...query, steps: [first, last] }) : null;
+      if (all?.sampledEvery === 1) {
+        all.rows.filter(row => wanted.includes(row.step)).forEach(row => this._take(query, row));
+        continue;
+      }
+      for (const step of wanted) {
+        await this.tensors({ ...query, steps: [step, step] });
+      }
     }
   }
 
@@ -182,9 +205,7 @@ export class Recorder extends RecordedRun {
     const result = await super.tensors(query, signal);
     // Of a projection a statistic is of one vector.
     this._needsValues ||= query.reduced === true && result.rows.some(row => layoutOf(row, []).vectors > 1);
-    const rows = result.rows.map(row =>
-      this._take(query, { ...row, compressor: cleanPaths(row.compressor) })
-    );
+    const rows = result.rows.map(row => this._take(query, row));
     this._ask(query, result.sampledEvery);
     const { steps } = query;
     if (steps !== undefined && steps[0] === steps[1]) {
@@ -200,14 +221,18 @@ export class Recorder extends RecordedRun {
     return super.scalars(names);
   }
 
-  private _take(query: ITensorQuery, row: ITensorRow): ITensorRow {
-    const { flag, part, phase, pass, rank, layer, step, microBatch } = row;
+  private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
+    const { flag, part, phase, pass, rank, layer, step, microBatch } = read;
     const key = [flag, part, phase, pass, rank, layer, step, microBatch].join('\n');
-    const entry: IEntry = this._entries.get(key) ?? { row, drawnBy: new Set(), summed: false };
+    const entry: IEntry = this._entries.get(key) ?? {
+      row: { ...read, compressor: cleanPaths(read.compressor) },
+      drawnBy: new Set(),
+      summed: false
+    };
     this._entries.set(key, entry);
     if (query.reduced && !this._needsValues) {
       entry.summed = true;
-      momentsOf(row.values);
+      momentsOf(entry.row.values);
     } else if (!query.measured) {
       entry.drawnBy.add(this._view);
     }

@@ -1,6 +1,6 @@
 import type { Statistic } from '../aggregate';
 import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/theme';
-import { drawSVG, vegaLiteSpec } from '../charts/still';
+import { drawSVG, hasTones, vegaLiteSpec } from '../charts/still';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
@@ -118,9 +118,7 @@ async function readOne(
   if (slide !== null) {
     const count = Math.floor(room / Math.max(1, slide.bytes * PACKED));
     held = spread(slide.steps, slide.step, Math.min(MOST_STEPS, count));
-    for (const step of held.filter(each => each !== slide.step)) {
-      await recorder.fetch(slide, step);
-    }
+    await recorder.fetch(slide, held);
   }
   const thinned =
     'statistic' in options && 'flag' in options ? thin(recorder, options.statistic, room) : null;
@@ -247,15 +245,13 @@ function pageTheme(base: ITheme): ITheme {
 }
 
 async function drawStill({ title, caption, summary, recipe }: IStill): Promise<IDrawn> {
-  const draw = async (theme: ITheme): Promise<string> =>
-    recipe === null ? '' : drawSVG(recipe, { theme: pageTheme(theme) });
-  const [light, dark] = [await draw(LIGHT_THEME), await draw(DARK_THEME)];
-  return { title, caption, summary, light, dark: unnumbered(dark) === unnumbered(light) ? null : dark };
-}
-
-/** A picture without the numbers of its clips, which are of the whole page. */
-function unnumbered(svg: string): string {
-  return svg.replace(/clip\d+/g, 'clip');
+  const words = { title, caption, summary };
+  if (recipe === null) {
+    return { ...words, light: '', dark: null };
+  }
+  const draw = (theme: ITheme): Promise<string> => drawSVG(recipe, { theme: pageTheme(theme) });
+  const dark = hasTones(recipe.template) ? await draw(DARK_THEME) : null;
+  return { ...words, light: await draw(LIGHT_THEME), dark };
 }
 
 async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {

@@ -1,7 +1,8 @@
+import { byName } from '../protocol/by-name';
 import { encodeFrame } from '../protocol/encode-frame';
 import { HEADER_BYTES } from '../protocol/frame';
 import { streamTable } from '../protocol/frame-table';
-import { isKnown, momentsOf, remember, type IMoments } from '../store/row-moments';
+import { isKnown, momentsOf, remember, SUMS } from '../store/row-moments';
 import type { ITensorRow } from '../store/source';
 import { tensorRows } from '../store/tensor-rows';
 import { coarse, decimal, shorten } from './packing';
@@ -13,7 +14,6 @@ export interface IRowBytes {
   readonly shapes: readonly (readonly number[])[];
 }
 
-const SUMS = ['count', 'nonFinite', 'sum', 'squares', 'absolute', 'deviation', 'min', 'max'] as const;
 /** Columns before the sums: whether a row's values were given up, and the place of its shape. */
 const BEFORE = 2;
 /** Shape of a row without values. */
@@ -85,8 +85,10 @@ export function readRows({ tensors, sums: bytes, shapes }: IRowBytes): ITensorRo
     const given = (column: number): number => sums[column * rows.length + at] ?? NaN;
     const values = decimal(row.values);
     if (Number.isFinite(given(BEFORE))) {
-      const known = Object.fromEntries(SUMS.map((name, column) => [name, given(BEFORE + column)]));
-      remember(values, known as unknown as IMoments);
+      remember(
+        values,
+        byName(SUMS, name => given(BEFORE + SUMS.indexOf(name)))
+      );
     }
     return given(0) === 1
       ? { ...row, values, shape: shapes[given(1)] ?? row.shape, reduced: true as const }

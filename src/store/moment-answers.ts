@@ -1,5 +1,6 @@
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
+import { numbersOf, streamName } from './moment-row';
 import type { IMomentGroups, IMomentRows, MomentColumn, MomentKey, MomentStat } from './moment-source';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 
@@ -13,23 +14,11 @@ export function rowsOf(bytes: Uint8Array): IMomentRows {
   const { codes, values: names } = columns.words('name');
   return {
     stat: statsOf(columns),
-    nameId: codes,
     names,
-    rank: columns.whole('rank'),
-    stage: columns.whole('stage'),
-    step: columns.floats('step'),
-    samples: columns.floats('samples'),
-    count: columns.floats('count'),
-    mean: columns.floats('mean'),
-    m2: columns.floats('m2'),
-    m3: columns.floats('m3'),
-    m4: columns.floats('m4'),
-    min: columns.floats('min'),
-    max: columns.floats('max'),
-    nanCount: columns.floats('nan_count'),
-    infCount: columns.floats('inf_count'),
-    rounding: columns.floats('rounding'),
-    lossScale: columns.floats('loss_scale')
+    ...numbersOf(
+      name => (name === 'nameId' ? codes : columns.whole(streamName(name))),
+      name => columns.floats(streamName(name))
+    )
   };
 }
 

@@ -1,27 +1,8 @@
+import { byName } from '../protocol/by-name';
+import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
 import type { IMomentRows, MomentStat } from './moment-source';
 
 type Numbers = Float64Array | Int32Array;
-
-/** Columns of whole numbers, and of float64. */
-const WHOLE = ['nameId', 'rank', 'stage'] as const;
-const FLOAT = [
-  'step',
-  'samples',
-  'count',
-  'mean',
-  'm2',
-  'm3',
-  'm4',
-  'min',
-  'max',
-  'nanCount',
-  'infCount',
-  'rounding',
-  'lossScale'
-] as const;
-
-/** One row of the stream as it is put in. */
-export type MomentRow = Readonly<Record<(typeof WHOLE)[number] | (typeof FLOAT)[number], number>>;
 
 /** Bytes that one row takes. */
 export const MOMENT_ROW_BYTES = WHOLE.length * 4 + FLOAT.length * 8;
@@ -50,16 +31,16 @@ export class MomentColumns {
   }
 
   /** Put a row in behind those that are there; `sort` brings it to its step. */
-  push(row: MomentRow): void {
+  push(row: (name: MomentNumber) => number): void {
     if (this._length === this.whole.nameId.length) {
       this.resize(Math.max(1024, Math.ceil(this._length * 1.5)));
     }
     const at = this._length;
     for (const name of WHOLE) {
-      this.whole[name][at] = row[name];
+      this.whole[name][at] = row(name);
     }
     for (const name of FLOAT) {
-      this.floats[name][at] = row[name];
+      this.floats[name][at] = row(name);
     }
     this._length += 1;
   }
@@ -105,7 +86,7 @@ export class MomentColumns {
     return {
       stat: new Array<MomentStat>(to - from).fill(this.stat),
       names,
-      ...columnsOf(
+      ...numbersOf(
         name => this.whole[name].slice(from, to),
         name => this.floats[name].slice(from, to)
       )
@@ -121,13 +102,13 @@ export class MomentColumns {
     }
   }
 
-  private readonly whole = empty(WHOLE, () => new Int32Array(0));
-  private readonly floats = empty(FLOAT, () => new Float64Array(0));
+  private readonly whole = byName(WHOLE, () => new Int32Array(0));
+  private readonly floats = byName(FLOAT, () => new Float64Array(0));
   private _length = 0;
 }
 
 /** First place whose entry is not before `value`, or with `past` the first whose entry is beyond it. */
-export function lowerBound(sorted: Float64Array, value: number, past = false): number {
+export function lowerBound(sorted: ArrayLike<number>, value: number, past = false): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -166,38 +147,8 @@ export function joinRows(parts: readonly IMomentRows[]): IMomentRows {
   return {
     stat: Array.from(order, row => stat[row] ?? 'param'),
     names: only?.names ?? [],
-    ...columnsOf(whole, float)
+    ...numbersOf(whole, float)
   };
-}
-
-type Columns = Omit<IMomentRows, 'stat' | 'names'>;
-
-function columnsOf(
-  whole: (name: (typeof WHOLE)[number]) => Int32Array,
-  float: (name: (typeof FLOAT)[number]) => Float64Array
-): Columns {
-  return {
-    nameId: whole('nameId'),
-    rank: whole('rank'),
-    stage: whole('stage'),
-    step: float('step'),
-    samples: float('samples'),
-    count: float('count'),
-    mean: float('mean'),
-    m2: float('m2'),
-    m3: float('m3'),
-    m4: float('m4'),
-    min: float('min'),
-    max: float('max'),
-    nanCount: float('nanCount'),
-    infCount: float('infCount'),
-    rounding: float('rounding'),
-    lossScale: float('lossScale')
-  };
-}
-
-function empty<K extends string, T>(names: readonly K[], make: () => T): Record<K, T> {
-  return Object.fromEntries(names.map(name => [name, make()])) as Record<K, T>;
 }
 
 function grown<T extends Numbers>(old: T, room: T): T {

@@ -5,6 +5,7 @@ import type {
   MomentGroupBy,
   MomentStatistic
 } from '../protocol/views.generated';
+import type { MomentNumbers } from './moment-row';
 
 export type { IMomentIndex, MeasuredTensors as MomentStat, MomentFilter, MomentStatistic };
 
@@ -12,28 +13,9 @@ export type { IMomentIndex, MeasuredTensors as MomentStat, MomentFilter, MomentS
 export type MomentColumn = MomentGroupBy[number];
 
 /** Rows as columns of equal length, ordered by step. */
-export interface IMomentRows {
+export interface IMomentRows extends MomentNumbers {
   readonly stat: readonly MeasuredTensors[];
-  /** Place in `names`. */
-  readonly nameId: Int32Array;
   readonly names: readonly string[];
-  readonly step: Float64Array;
-  /** Samples consumed; -1 where nobody said. */
-  readonly samples: Float64Array;
-  readonly rank: Int32Array;
-  readonly stage: Int32Array;
-  readonly count: Float64Array;
-  readonly mean: Float64Array;
-  readonly m2: Float64Array;
-  readonly m3: Float64Array;
-  readonly m4: Float64Array;
-  readonly min: Float64Array;
-  readonly max: Float64Array;
-  readonly nanCount: Float64Array;
-  readonly infCount: Float64Array;
-  readonly rounding: Float64Array;
-  /** Divided out; NaN where a scale may be in the values and is not known. */
-  readonly lossScale: Float64Array;
 }
 
 /** A question about groups of tensors. */
@@ -67,6 +49,9 @@ export interface IMomentGroups {
   readonly groupsTotal: number;
   readonly stepsTotal: number;
 }
+
+/** The columns of an answer that are float64. */
+export const GROUP_FLOATS = ['step', 'samples', 'value', 'count', 'nonFinite', 'error'] as const;
 
 /** Hears how many bytes of how many are read, while files are read for the first time. */
 export type ReadingProgress = (done: number, total: number) => void;

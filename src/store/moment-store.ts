@@ -2,7 +2,8 @@ import type { StreamTable } from '../protocol/frame-table';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
-import { joinRows, MomentColumns, MOMENT_ROW_BYTES, type MomentRow } from './moment-columns';
+import { joinRows, MomentColumns, MOMENT_ROW_BYTES } from './moment-columns';
+import { streamName, type MomentNumber } from './moment-row';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
 import { thinSteps } from './moment-thinning';
 
@@ -55,7 +56,7 @@ export class MomentStore {
       if (stat === null) {
         continue;
       }
-      const read = (name: string): number => Number(cell(name, row));
+      const read = (name: MomentNumber): number => Number(cell(streamName(name), row));
       const [nameId, rank, step] = [this.nameId(String(cell('name', row))), read('rank'), read('step')];
       const series = seriesOf(nameId, rank);
       if (again && step <= (stat.newest.get(series) ?? -Infinity)) {
@@ -63,7 +64,7 @@ export class MomentStore {
       }
       stat.newest.set(series, Math.max(step, stat.newest.get(series) ?? -Infinity));
       before.set(stat, before.get(stat) ?? stat.columns.length);
-      stat.columns.push(momentRow(read, nameId, rank, step));
+      stat.columns.push(name => (name === 'nameId' ? nameId : read(name)));
       this.hasSamples ||= read('samples') >= 0;
       first = Math.min(first, step);
       last = Math.max(last, step);
@@ -98,24 +99,7 @@ export class MomentStore {
       }
       before.set(stat, before.get(stat) ?? stat.columns.length);
       stat.newest.set(series, Math.max(step, stat.newest.get(series) ?? -Infinity));
-      stat.columns.push({
-        nameId,
-        rank,
-        step,
-        stage: at(rows.stage),
-        samples: at(rows.samples),
-        count: at(rows.count),
-        mean: at(rows.mean),
-        m2: at(rows.m2),
-        m3: at(rows.m3),
-        m4: at(rows.m4),
-        min: at(rows.min),
-        max: at(rows.max),
-        nanCount: at(rows.nanCount),
-        infCount: at(rows.infCount),
-        rounding: at(rows.rounding),
-        lossScale: at(rows.lossScale)
-      });
+      stat.columns.push(name => (name === 'nameId' ? nameId : at(rows[name])));
       this.hasSamples ||= at(rows.samples) >= 0;
     }
     before.forEach((from, { columns }) => columns.sort(from));
@@ -245,27 +229,6 @@ function warning({ columns, thinned, thinnedTo }: IStat): string {
     `Up to step ${thinnedTo}, ${thinned} steps of ${columns.stat} were given up here to stay within memory. The first step, steps with the largest, ` +
     'smallest and most sudden values and steps with NaN or infinite values were kept; the recording has all of them.'
   );
-}
-
-function momentRow(read: (name: string) => number, nameId: number, rank: number, step: number): MomentRow {
-  return {
-    nameId,
-    rank,
-    step,
-    stage: read('stage'),
-    samples: read('samples'),
-    count: read('count'),
-    mean: read('mean'),
-    m2: read('m2'),
-    m3: read('m3'),
-    m4: read('m4'),
-    min: read('min'),
-    max: read('max'),
-    nanCount: read('nan_count'),
-    infCount: read('inf_count'),
-    rounding: read('rounding'),
-    lossScale: read('loss_scale')
-  };
 }
 
 /** Cells of a table by the name of the column, each column looked up once. */

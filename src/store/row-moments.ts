@@ -1,14 +1,24 @@
-/** What is summed up of one tensor. */
-export interface IMoments {
-  readonly count: number;
-  readonly nonFinite: number;
-  readonly sum: number;
-  readonly squares: number;
-  readonly absolute: number;
-  readonly deviation: number;
-  readonly min: number;
-  readonly max: number;
-}
+/** What is summed up of one tensor, or of a group, in the order in which sums are packed. */
+export const SUMS = [
+  /** Finite values. */
+  'count',
+  /** NaN and infinite values; they enter nothing else. */
+  'nonFinite',
+  'sum',
+  /** Sum of the squares. */
+  'squares',
+  /** Sum of the magnitudes. */
+  'absolute',
+  /** Sum of the squared deviations from the mean: summed on its own, since the difference of the two sums would lose it. */
+  'deviation',
+  /** Infinity where no value is finite. */
+  'min',
+  /** -Infinity where no value is finite. */
+  'max'
+] as const;
+
+/** The sums of one tensor. */
+export type IMoments = Readonly<Record<(typeof SUMS)[number], number>>;
 
 const KNOWN = new WeakMap<Float32Array, IMoments>();
 

@@ -2,7 +2,8 @@ import { readFileSync } from 'fs';
 import { join } from 'path';
 import { channels, ColorScale, colorTable } from '../color-scale';
 import { lowMagnitude } from '../decades';
-import { COLORS, flagColor } from '../palette';
+import { COLORS } from '../colors.generated';
+import { flagColor } from '../flag-color';
 
 /** Perceived lightness L* of a colour. */
 function lightness(color: string): number {

@@ -1,5 +1,5 @@
 import { channels, ColorScale } from '../color-scale';
-import { COLORS } from '../palette';
+import { COLORS } from '../colors.generated';
 import { paint } from '../pixels';
 import { encodePng } from '../png';
 import { readPng } from './read-png';
@@ -73,6 +73,11 @@ it.each([3, 1000])('writes a PNG of %i colours and any transparency', colors => 
   );
   const pixels = { width: 47, height: 31, data };
   expect(readPng(encodePng(pixels))).toEqual(pixels);
+});
+
+it('makes a picture of large cells seventy times smaller', () => {
+  const data = Uint8ClampedArray.from({ length: 400_000 }, (_, at) => (at >> 8) & 255);
+  expect(encodePng({ width: 1000, height: 100, data }).length).toBeLessThan(data.length / 70);
 });
 
 it.each(['linear', 'log'] as const)(

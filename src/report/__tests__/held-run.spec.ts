@@ -77,11 +77,45 @@ describe('the rows that a report holds', () => {
     if (slide === null) {
       throw new Error('There is a slider.');
     }
-    await recorder.fetch(slide, 1);
-    await recorder.fetch(slide, 3);
+    await recorder.fetch(slide, [1, 3, 5]);
     expect(await (await opened(recorder)).steps(FLAG, 'train', { layers: [1] })).toEqual([1, 3, 5]);
     recorder.keep(0, slide, new Set([1, 5]));
     expect(await (await opened(recorder)).steps(FLAG, 'train', { layers: [1] })).toEqual([1, 5]);
+  });
+
+  it.each([
+    ['together where they lie close', [1, 3, 5], 1],
+    ['one by one where the server would thin them out', [1, 3, 4], 2],
+    ['one by one where far more lie between them', [1, 40], 1]
+  ])('are asked for %s', async (_, wanted, every) => {
+    const rows = Array.from({ length: 40 }, (__, at) => rowOf({ step: at + 1, layer: 1 }));
+    const reader = fakeReader(rows);
+    const asked: (readonly [number | undefined, number | undefined])[] = [];
+    const recorder = Recorder.of(
+      'r1',
+      detailOf(),
+      {
+        ...reader,
+        stream: async (id, stream, query = {}) => {
+          asked.push([query.first, query.last]);
+          const answer = await reader.stream(id, stream, query);
+          return query.first === query.last ? answer : { ...answer, sampledEvery: every };
+        }
+      },
+      Infinity
+    );
+    recorder.begin(0, false);
+    await recorder.steps(FLAG, 'train', { layers: [1] });
+    await recorder.tensors({ ...LAYERS, layers: [1], steps: [2, 2] });
+    const { slide } = recorder;
+    asked.length = 0;
+    await recorder.fetch(slide as never, wanted);
+    const single = wanted.map(step => [step, step]);
+    const whole = [[wanted[0], wanted.at(-1)]];
+    expect(asked).toEqual(wanted.includes(5) ? whole : every > 1 ? [...whole, ...single] : single);
+    expect(await (await opened(recorder)).steps(FLAG, 'train', { layers: [1] })).toEqual(
+      [...wanted, 2].sort((a, b) => a - b)
+    );
   });
 
   it('are sums where no view draws the values: of the values as they were', async () => {

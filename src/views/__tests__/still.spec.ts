@@ -3,7 +3,8 @@
  */
 import { existsSync, readFileSync } from 'fs';
 import { dirname, join, relative } from 'path';
-import { DARK_THEME, drawSVG, LIGHT_THEME, vegaLiteSpec } from '../../charts';
+import { DARK_THEME, drawSVG, LIGHT_THEME, vegaLiteSpec, type IRecipe } from '../../charts';
+import { hasTones } from '../../charts/still';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
 import { fullRun, PICTURED } from './pictured';
@@ -37,6 +38,18 @@ describe.each(PICTURED)('%s', (_, options) => {
       expect(svg).toContain('<svg');
       expect(svg).toContain(title.slice(0, 12));
       expect((svg.match(/<image /g) ?? []).length).toBe(pictures.length);
+    }
+  });
+
+  it('takes colours of its data from the theme only where its template is known for it', async () => {
+    const plain = (svg: string): string => svg.replace(/clip\d+/g, 'clip');
+    for (const { recipe } of await readView(fullRun(), options)) {
+      const [light, dark] = [false, true].map(tone => ({ theme: { ...LIGHT_THEME, dark: tone } }));
+      const [one, other] = [
+        await drawSVG(recipe as never, light as never),
+        await drawSVG(recipe as never, dark as never)
+      ];
+      expect(plain(one) !== plain(other)).toBe(hasTones((recipe as IRecipe).template));
     }
   });
 });

@@ -4,14 +4,7 @@ import type { ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../..
 import type { IPointed } from '../../store/run-link';
 import { ViewModel } from '../shared/view-model';
 import type { IMark, IMoved, Loaded } from '../shared/content';
-import {
-  flagControl,
-  layersControl,
-  partControl,
-  phaseControl,
-  stepsControl,
-  transformControl
-} from '../shared/controls';
+import { stepsControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords } from '../shared/describe';
 import { errorWords, unmeasured } from './error-words';
 import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown } from './heatmap-data';
@@ -22,11 +15,12 @@ import { own } from '../../protocol/own';
 import { layerWords } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { hold } from '../shared/places';
-import { passControl, rankControl, rankWords } from '../shared/place-words';
+import { rankWords } from '../shared/place-words';
 import { readStep } from './read-step';
 import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
+import { tensorControls, type TensorOptions } from '../shared/tensor-controls';
 import type { ITip } from '../shared/tip';
 
 /** Trace point that carries the texts of positions. */
@@ -132,22 +126,18 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   override controls(): Control[] {
     const { options, t, source } = this;
     const shown = this._shown;
-    return [
-      { kind: 'name', id: 'run', text: source.name },
-      flagControl(source.hello, options.flag, flag => this.choose({ flag, part: null, head: 0 }), t),
-      ...partControl(this._shape.parts, options.part, part => this.choose({ part }), t),
-      layersControl(options.layers, this._shape.layers, layers => this.choose({ layers }), t),
+    const pickers = [
       ...this._picker('head', t('Head'), shown?.axes.heads ?? 1),
-      ...this._picker('sample', t('Sample'), shown?.axes.samples ?? 1),
-      ...phaseControl(
-        source.hello,
-        options.flag,
-        options.phase,
-        phase => this.choose({ phase, step: null }),
-        t
-      ),
-      ...passControl(this._shape, options.flag, options.pass, source.hello, pass => this.choose({ pass }), t),
-      ...rankControl(this._shape, options.rank, source.hello, rank => this.choose({ rank }), t),
+      ...this._picker('sample', t('Sample'), shown?.axes.samples ?? 1)
+    ];
+    const choose = (change: Partial<TensorOptions>): void =>
+      this.choose({
+        ...change,
+        ...(change.flag === undefined ? {} : { head: 0 }),
+        ...(change.phase === undefined ? {} : { step: null })
+      });
+    return [
+      ...tensorControls(source, options, this._shape, pickers, choose, t),
       stepsControl(this._steps, options.step, source.connection, step => this.choose({ step }), t),
       ...(shown && shown.layers.length > 1 ? [this._scaleControl()] : []),
       transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t)

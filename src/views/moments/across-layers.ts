@@ -1,5 +1,6 @@
+import { byName } from '../../protocol/by-name';
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
-import type { IMomentLine } from './line';
+import { LINE_COLUMNS, type IMomentLine } from './line';
 
 /** Turn groups by layer and more, at one step, into a line over the layers for each of the rest. What has no layer is left out. */
 export function acrossLayers(
@@ -28,12 +29,7 @@ export function acrossLayers(
       label: label(key),
       run,
       layer: null,
-      step: column(groups.step),
-      x: Float64Array.from(rows, layerOf),
-      value: column(groups.value),
-      nonFinite: column(groups.nonFinite),
-      error: column(groups.error),
-      count: column(groups.count)
+      ...byName(LINE_COLUMNS, of => (of === 'x' ? Float64Array.from(rows, layerOf) : column(groups[of])))
     };
   });
 }
@@ -42,18 +38,6 @@ export function acrossLayers(
 export function onlyAt(line: IMomentLine, layers: ArrayLike<number>): IMomentLine[] {
   const wanted = new Set(Array.from(layers));
   const cut = (column: Float64Array): Float64Array => column.filter((_, at) => wanted.has(line.x[at] ?? NaN));
-  const x = cut(line.x);
-  return x.length === 0
-    ? []
-    : [
-        {
-          ...line,
-          x,
-          step: cut(line.step),
-          value: cut(line.value),
-          nonFinite: cut(line.nonFinite),
-          error: cut(line.error),
-          count: cut(line.count)
-        }
-      ];
+  const kept = { ...line, ...byName(LINE_COLUMNS, name => cut(line[name])) };
+  return kept.x.length === 0 ? [] : [kept];
 }

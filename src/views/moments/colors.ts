@@ -1,4 +1,4 @@
-import { COLORS } from '../../charts';
+import { COLORS, hexOf, mixed } from '../../charts';
 import type { Translate } from '../shared/translate';
 import type { IMomentLine } from './line';
 
@@ -41,7 +41,8 @@ export function lineColors(lines: readonly IMomentLine[], dark: boolean): string
   const layered =
     outside.size < 2 && layers.length > 1 && new Set(layers).size === keys.length - outside.size;
   const [first, last] = [Math.min(...layers), Math.max(...layers)];
-  const stop = (share: number): string => mixed(ramp, share);
+  // Mixed of the two stops beside it, so that two lines have two colours.
+  const stop = (share: number): string => hexOf(mixed(ramp, share));
   return lines.map(line => {
     if (layered) {
       return line.layer === null
@@ -51,15 +52,4 @@ export function lineColors(lines: readonly IMomentLine[], dark: boolean): string
     const at = places.get(JSON.stringify(line.key)) ?? 0;
     return keys.length <= palette.length ? (palette[at] ?? palette[0]) : stop(at / (keys.length - 1));
   });
-}
-
-/** Return the colour at a place of a ramp, 0 to 1, mixed of the two stops beside it: two lines have two colours. */
-function mixed(ramp: readonly string[], share: number): string {
-  const place = share * (ramp.length - 1);
-  const below = Math.min(Math.floor(place), ramp.length - 2);
-  const part = place - below;
-  const channel = (color: string, at: number): number => parseInt(color.slice(1 + 2 * at, 3 + 2 * at), 16);
-  const [from = '#000000', to = '#000000'] = [ramp[below], ramp[below + 1]];
-  const mix = [0, 1, 2].map(at => Math.round(channel(from, at) * (1 - part) + channel(to, at) * part));
-  return `#${mix.map(each => each.toString(16).padStart(2, '0')).join('')}`;
 }

@@ -1,5 +1,7 @@
 import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
+import { STREAMS } from '../../protocol/streams.generated';
 import { parseName } from '../../protocol/tensor-name';
+import { FLOAT, streamName, WHOLE } from '../../store/moment-row';
 import type { MomentFilter, IMomentRows } from '../../store/moment-source';
 
 /**
@@ -24,40 +26,23 @@ export function rowFilter(
 
 /** Write the rows themselves as comma-separated values: the columns of the stream. */
 export function rowsCsv(rows: IMomentRows, takes: (at: number) => boolean): string {
-  const columns: Record<string, (at: number) => string | number> = {
-    step: at => rows.step[at] ?? 0,
-    samples: at => rows.samples[at] ?? -1,
-    stat: at => cell(rows.stat[at] ?? ''),
-    name: at => cell(rows.names[rows.nameId[at] ?? 0] ?? ''),
-    rank: at => rows.rank[at] ?? -1,
-    stage: at => rows.stage[at] ?? -1,
-    count: at => number(rows.count[at]),
-    mean: at => number(rows.mean[at]),
-    m2: at => number(rows.m2[at]),
-    m3: at => number(rows.m3[at]),
-    m4: at => number(rows.m4[at]),
-    min: at => number(rows.min[at]),
-    max: at => number(rows.max[at]),
-    nan_count: at => number(rows.nanCount[at]),
-    inf_count: at => number(rows.infCount[at]),
-    rounding: at => number(rows.rounding[at]),
-    loss_scale: at => number(rows.lossScale[at])
-  };
+  const columns = new Map<string, (at: number) => string>([
+    ['stat', at => cell(rows.stat[at] ?? '')],
+    ['name', at => cell(rows.names[rows.nameId[at] ?? 0] ?? '')],
+    ...[...WHOLE, ...FLOAT].map(name => [streamName(name), (at: number) => number(rows[name][at])] as const)
+  ]);
+  const fields = STREAMS.moments.fields.filter(({ name }) => columns.has(name)).map(({ name }) => name);
+  const written = fields.map(name => columns.get(name) ?? (() => ''));
   const lines = Array.from(rows.step.keys())
     .filter(takes)
-    .map(at =>
-      Object.values(columns)
-        .map(read => read(at))
-        .join(',')
-    );
-  return [Object.keys(columns).join(','), ...lines].join('\n') + '\n';
+    .map(at => written.map(write => write(at)).join(','));
+  return [fields.join(','), ...lines].join('\n') + '\n';
 }
 
 /** A number as pandas and spreadsheets read it. */
 const number = (value = NaN): string =>
   Number.isNaN(value) ? 'nan' : value === Infinity ? 'inf' : value === -Infinity ? '-inf' : String(value);
 
-function cell(value: string | number | null): string {
-  const text = value === null ? '' : String(value);
+function cell(text: string): string {
   return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }

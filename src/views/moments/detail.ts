@@ -1,5 +1,6 @@
+import { byName } from '../../protocol/by-name';
 import { placeBefore } from '../shared/places';
-import type { IMomentLine } from './line';
+import { LINE_COLUMNS, type IMomentLine } from './line';
 
 type Steps = readonly [number, number];
 
@@ -57,13 +58,5 @@ function merged(whole: IMomentLine, part: IMomentLine | undefined): IMomentLine 
     all.set(a.subarray(after), before + b.length);
     return all;
   };
-  return {
-    ...whole,
-    step: join(whole.step, part.step),
-    x: join(whole.x, part.x),
-    value: join(whole.value, part.value),
-    nonFinite: join(whole.nonFinite, part.nonFinite),
-    error: join(whole.error, part.error),
-    count: join(whole.count, part.count)
-  };
+  return { ...whole, ...byName(LINE_COLUMNS, name => join(whole[name], part[name])) };
 }

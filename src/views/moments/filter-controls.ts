@@ -3,6 +3,7 @@ import { formatInteger } from '../../charts';
 import { readPattern } from '../../aggregate';
 import { isRangeText } from '../../protocol/ranges';
 import type { Control } from '../shared/control';
+import { smoothingControl } from '../shared/controls';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import type { IControlFacts } from './moment-controls';
@@ -137,8 +138,6 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
     index?.stats.some(each => each.stat === stat && each.rows > 0) ?? false;
   const gains = options.stat === 'activation' || options.stat === 'dgrad';
   const steps = options.steps;
-  const numbers = (known: readonly number[], now: number): number[] =>
-    [...new Set([...known, now])].sort((a, b) => a - b);
   return [
     selectControl(
       'ratio',
@@ -167,16 +166,7 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
       },
       show => choose({ show })
     ),
-    selectControl(
-      'smoothing',
-      t('Smoothing'),
-      options.smoothing,
-      numbers(SMOOTHINGS, options.smoothing).map(value => ({
-        value,
-        text: value < 2 ? t('none') : t('%1 points', value)
-      })),
-      smoothing => choose({ smoothing })
-    ),
+    smoothingControl(SMOOTHINGS, options.smoothing, smoothing => choose({ smoothing }), t),
     selectControl(
       'x',
       t('Over'),
@@ -202,7 +192,9 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
       'series',
       t('At most'),
       options.series,
-      numbers(SERIES, options.series).map(value => ({ value, text: t('%1 series', value) })),
+      [...new Set([...SERIES, options.series])]
+        .sort((a, b) => a - b)
+        .map(value => ({ value, text: t('%1 series', value) })),
       series => choose({ series })
     ),
     ...(steps === null

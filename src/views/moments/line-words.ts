@@ -1,6 +1,6 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
-import { largestMove } from '../shared/change-words';
+import { movesOf } from '../shared/change-words';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { dashWords } from './colors';
@@ -135,44 +135,35 @@ export function lineCaption(
 }
 
 /** Say what the lines did: `Gradient kurtosis rose from 3.1 to 9.8 between step 900 and 1 100 in layer 7`. */
-export function lineSummary({ options, read, others }: ILineSubject, t: Translate): string {
+export function lineSummary({ options, read, others: runs }: ILineSubject, t: Translate): string {
   const name = capital(
     axisWords(
       options,
-      others.map(each => each.id),
+      runs.map(each => each.id),
       t
     )
   );
-  const moves = read.lines.flatMap((line, at) => {
-    const move = largestMove({ layer: at, steps: line.step, values: line.value });
-    return move ? [{ ...move, name: line.name }] : [];
-  });
-  const strongest = moves.reduce<(typeof moves)[number] | null>(
-    (best, move) => (best && best.size >= move.size ? best : move),
-    null
-  );
-  if (strongest === null) {
+  // Numbered by their places: a line need not be of a layer.
+  const found = movesOf(read.lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
+  if (found === null) {
     const known = read.lines.some(line => line.value.filter(Number.isFinite).length > 1);
     return known
       ? t('%1 stayed the same in every series.', name)
       : t('%1 has too few finite values to say how it moved.', name);
   }
-  const { from, to, first, last, rises, size } = strongest;
-  const where = strongest.name;
-  if (size < 0.1 * Math.max(Math.abs(from), Math.abs(to))) {
-    const [lo, hi] = [Math.min(from, to), Math.max(from, to)];
+  const { from, to, first, last, rises, layer } = found.strongest;
+  const where = read.lines[layer]?.name ?? '';
+  if (found.isSteady) {
     return t(
       '%1 stayed about the same; it moved most in %2, between %3 and %4.',
       name,
       where,
-      formatNumber(lo, 3),
-      formatNumber(hi, 3)
+      formatNumber(Math.min(from, to), 3),
+      formatNumber(Math.max(from, to), 3)
     );
   }
-  const together = moves.filter(
-    move => move.rises === rises && move.size >= size / 2 && move.first <= last && move.last >= first
-  ).length;
-  const more = together > 1 ? t(', and likewise in %1 more', formatInteger(together - 1)) : '';
+  const others = found.together.length - 1;
+  const more = others > 0 ? t(', and likewise in %1 more', formatInteger(others)) : '';
   return t(
     rises
       ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7.'

@@ -1,3 +1,4 @@
+import { byName } from '../../protocol/by-name';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
 import type { MomentOptions } from './words';
 
@@ -22,6 +23,9 @@ export interface IMomentLine {
   readonly error: Float64Array;
   readonly count: Float64Array;
 }
+
+/** The columns of a line that go over its points. */
+export const LINE_COLUMNS = ['step', 'x', 'value', 'nonFinite', 'error', 'count'] as const;
 
 /** Where each group's rows begin and end. */
 export function spans(groups: IMomentGroups): [number, number][] {
@@ -79,12 +83,7 @@ function plain(groups: IMomentGroups, options: MomentOptions): Plain[] {
       : [
           {
             key: groups.keys[at] ?? [],
-            step: cut(groups.step),
-            x: cut(xs),
-            value: cut(groups.value),
-            nonFinite: cut(groups.nonFinite),
-            error: cut(groups.error),
-            count: cut(groups.count)
+            ...byName(LINE_COLUMNS, name => cut(name === 'x' ? xs : groups[name]))
           }
         ];
   });

@@ -76,9 +76,7 @@ export class LinesPane extends MomentPane {
       this._logged = this.total ?? stepsOf(await reader.groups(question, signal));
       this._axis = new StepAxis(this._logged, options.x);
       if (!this._axis.isKnown) {
-        const action = { label: t('Show steps'), run: () => this.choose({ x: 'step' }) };
-        const sentence = t('This run does not say how many samples were consumed.');
-        return { state: { kind: 'empty', sentence, action } };
+        return this.unknownSamples();
       }
       const versions = [reader, ...this.otherRuns.map(each => each.reader)].map(each => each?.version);
       // Lines that were drawn before the total is known are drawn again with it: their words say more then.

@@ -74,9 +74,7 @@ export class MapPane extends MomentPane {
     const { options, by, t } = this;
     this._axis = new StepAxis(this.total ?? NOTHING, options.x);
     if (!this._axis.isKnown) {
-      const action = { label: t('Show steps'), run: () => this.choose({ x: 'step' }) };
-      const sentence = t('This run does not say how many samples were consumed.');
-      return { state: { kind: 'empty', sentence, action } };
+      return this.unknownSamples();
     }
     const question = this._zoomed(this.question(by, MOST_POINTS));
     const items = Math.max(options.series, MOST_ITEMS);

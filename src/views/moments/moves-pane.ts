@@ -1,7 +1,7 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentGroups } from '../../store/moment-source';
 import type { Loaded } from '../shared/content';
-import type { ITableColumn } from '../shared/table';
+import { numberColumn, type ITableColumn } from '../shared/table';
 import { spans } from './line';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
@@ -86,22 +86,12 @@ export class MovesPane extends MomentPane {
 
   private _columns(moves: readonly IGroupMove[]): ITableColumn[] {
     const { t } = this;
-    const number = (
-      title: string,
-      read: (move: IGroupMove) => number,
-      text = formatNumber
-    ): ITableColumn => ({
-      title,
-      isNumber: true,
-      text: row => {
-        const move = moves[row];
-        return move ? text(read(move)) : '';
-      },
-      sortBy: row => {
-        const move = moves[row];
-        return move ? read(move) : NaN;
-      }
-    });
+    const number = (title: string, name: Exclude<keyof IGroupMove, 'name'>, text?: Text): ITableColumn =>
+      numberColumn(title, row => moves[row]?.[name] ?? NaN, text);
+    const unless =
+      (absent: string, write: Text): Text =>
+      value =>
+        Number.isNaN(value) ? absent : write(value);
     return [
       {
         title: t('tensor'),
@@ -109,23 +99,19 @@ export class MovesPane extends MomentPane {
         sortBy: row => moves[row]?.name ?? '',
         press: row => this.open(moves[row]?.name ?? '')
       },
-      number(t('first'), move => move.first),
-      number(t('last'), move => move.last),
-      number(t('change'), move => move.delta),
+      number(t('first'), 'first'),
+      number(t('last'), 'last'),
+      number(t('change'), 'delta'),
       number(
         t('change, %'),
-        move => 100 * move.relative,
-        value => (Number.isNaN(value) ? '–' : formatNumber(value, 3))
+        'relative',
+        unless('–', value => formatNumber(100 * value, 3))
       ),
       ...(moves.some(move => !Number.isNaN(move.badAt))
-        ? [
-            number(
-              t('not finite from step'),
-              move => move.badAt,
-              value => (Number.isNaN(value) ? '' : formatInteger(value))
-            )
-          ]
+        ? [number(t('not finite from step'), 'badAt', unless('', formatInteger))]
         : [])
     ];
   }
 }
+
+type Text = (value: number) => string;

@@ -4,7 +4,7 @@ import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '..
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
-import type { IState, IStateActions } from '../shared/states';
+import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
@@ -155,6 +155,12 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
       this.t
     );
     return missing.length > 0 ? { ...state, sentence: missing.join(' ') } : state;
+  }
+
+  /** What to say where samples were not counted and are to be the x axis. */
+  protected unknownSamples(): Loaded {
+    const sentence = this.t('This run does not say how many samples were consumed.');
+    return { state: emptyState(sentence, this.t('Show steps'), () => this.choose({ x: 'step' })) };
   }
 
   /** Whether there is a picture to draw of many rows before their total is known; `fill` finds none then. */

@@ -5,7 +5,7 @@ import type { INote, Loaded } from '../shared/content';
 import type { IState } from '../shared/states';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
 import { rowFilter, rowsCsv } from './csv';
-import type { ITableColumn } from '../shared/table';
+import { numberColumn, type ITableColumn } from '../shared/table';
 import { titleWords } from './line-words';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
@@ -157,49 +157,33 @@ function columnsOf(
 ): ITableColumn[] {
   const keyAt = (row: number, at: number): string | number | null =>
     groups.keys[groups.group[row] ?? 0]?.[at] ?? null;
-  const value = (row: number): number => groups.value[row] ?? NaN;
   return [
     ...by.map((column, at): ITableColumn => ({
       title: columnWords(column, t),
       text: row => String(keyAt(row, at) ?? '–'),
       sortBy: row => keyAt(row, at) ?? ''
     })),
-    {
-      title: t('step'),
-      isNumber: true,
-      text: row => formatInteger(groups.step[row] ?? 0),
-      sortBy: row => groups.step[row] ?? 0
-    },
-    {
-      title: axisWords(options, [], t),
-      isNumber: true,
-      text: row =>
-        groups.count[row] === 0 && Number.isNaN(value(row))
-          ? '–'
-          : formatFull(Number(value(row).toPrecision(9))),
-      sortBy: value
-    },
-    {
-      title: t('values'),
-      isNumber: true,
-      text: row => formatCount(groups.count[row] ?? 0),
-      sortBy: row => groups.count[row] ?? 0
-    },
-    {
-      title: t('not finite'),
-      isNumber: true,
-      text: row =>
-        Number.isNaN(groups.nonFinite[row]) ? t('some') : formatInteger(groups.nonFinite[row] ?? 0),
-      sortBy: row => (Number.isNaN(groups.nonFinite[row]) ? Infinity : (groups.nonFinite[row] ?? 0))
-    },
+    numberColumn(t('step'), row => groups.step[row] ?? 0, formatInteger),
+    numberColumn(
+      axisWords(options, [], t),
+      row => groups.value[row] ?? NaN,
+      (value, row) =>
+        groups.count[row] === 0 && Number.isNaN(value) ? '–' : formatFull(Number(value.toPrecision(9)))
+    ),
+    numberColumn(t('values'), row => groups.count[row] ?? 0, formatCount),
+    // What is known to be some, but not how many, comes first.
+    numberColumn(
+      t('not finite'),
+      row => (Number.isNaN(groups.nonFinite[row]) ? Infinity : (groups.nonFinite[row] ?? 0)),
+      count => (count === Infinity ? t('some') : formatInteger(count))
+    ),
     ...(groups.error.some(error => error > 0)
       ? [
-          {
-            title: t('known to ±'),
-            isNumber: true,
-            text: (row: number) => formatNumber(groups.error[row] ?? 0, 2),
-            sortBy: (row: number) => groups.error[row] ?? 0
-          }
+          numberColumn(
+            t('known to ±'),
+            row => groups.error[row] ?? 0,
+            error => formatNumber(error, 2)
+          )
         ]
       : [])
   ];

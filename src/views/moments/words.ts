@@ -8,27 +8,20 @@ export type MomentOptions = Required<MomentsOptions>;
 export { MOMENT_STATISTICS as STATISTICS, MOMENT_STATS as STATS } from '../../protocol/moment-statistics';
 
 /** Name what was measured: `gradient`. */
-export function statWords(stat: MomentStat, t: Translate): string {
-  const words: Record<MomentStat, string> = {
-    param: t('parameter'),
-    grad: t('gradient'),
-    activation: t('activation'),
-    dgrad: t('activation gradient'),
-    residual: t('residual stream'),
-    residual_dgrad: t('residual stream gradient')
-  };
-  return words[stat];
-}
+export const statWords = (stat: MomentStat, t: Translate): string => namesOf(stat, t)[0];
 
 /** Name several of what was measured: `gradients`. */
-export function statsWords(stat: MomentStat, t: Translate): string {
-  const words: Record<MomentStat, string> = {
-    param: t('parameters'),
-    grad: t('gradients'),
-    activation: t('activations'),
-    dgrad: t('activation gradients'),
-    residual: t('residual streams'),
-    residual_dgrad: t('residual stream gradients')
+export const statsWords = (stat: MomentStat, t: Translate): string => namesOf(stat, t)[1];
+
+/** One of what was measured, and several. */
+function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
+  const words: Record<MomentStat, readonly [string, string]> = {
+    param: [t('parameter'), t('parameters')],
+    grad: [t('gradient'), t('gradients')],
+    activation: [t('activation'), t('activations')],
+    dgrad: [t('activation gradient'), t('activation gradients')],
+    residual: [t('residual stream'), t('residual streams')],
+    residual_dgrad: [t('residual stream gradient'), t('residual stream gradients')]
   };
   return words[stat];
 }

@@ -4,7 +4,7 @@ import type { ScalarsOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { IScalarColumns, SourceChange } from '../../store/source';
 import { ViewModel } from '../shared/view-model';
-import { transformControl } from '../shared/controls';
+import { smoothingControl, transformControl } from '../shared/controls';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { scalarWords } from '../shared/change-words';
 import { omissionWords } from '../shared/describe';
@@ -56,7 +56,6 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
     if (!choices.some(choice => choice.value === chosen)) {
       choices.push({ value: chosen, text: options.names?.join(', ') ?? '' });
     }
-    const smoothings = [...new Set([...SMOOTHINGS, options.smoothing])].sort((a, b) => a - b);
     return [
       { kind: 'name', id: 'run', text: this.source.name },
       selectControl(
@@ -66,13 +65,7 @@ export class ScalarsView extends ViewModel<ScalarsOptions> {
         choices.filter((each, at) => choices.findIndex(other => other.value === each.value) === at),
         value => this.choose({ names: value === '' ? null : value.split('\n') })
       ),
-      selectControl(
-        'smoothing',
-        t('Smoothing'),
-        options.smoothing,
-        smoothings.map(value => ({ value, text: value === 0 ? t('none') : t('%1 points', value) })),
-        smoothing => this.choose({ smoothing })
-      ),
+      smoothingControl(SMOOTHINGS, options.smoothing, smoothing => this.choose({ smoothing }), t),
       selectControl('x', t('Over'), options.x, { step: t('steps'), time: t('time') }, x =>
         this.choose({ x })
       ),

@@ -24,7 +24,7 @@ export interface IMove {
 const TAIL = 0.05;
 
 /** Return the largest rise or fall of a series, cut to where most of it happens; null when fewer than two values are finite. */
-export function largestMove({ layer, steps, values }: ISeries): IMove | null {
+function largestMove({ layer, steps, values }: ISeries): IMove | null {
   let [low, high]: [number, number] = [-1, -1];
   let best: { at: number; to: number; size: number } | null = null;
   for (let place = 0; place < values.length; place++) {
@@ -64,6 +64,35 @@ export function largestMove({ layer, steps, values }: ISeries): IMove | null {
   };
 }
 
+/** What several series did: the strongest move, whether it is too small to be called one, and those like it, itself among them. */
+export interface IMoves {
+  readonly strongest: IMove;
+  readonly isSteady: boolean;
+  /** They went the same way at the same time, at least half as far. */
+  readonly together: readonly IMove[];
+}
+
+/** Find the strongest move of several series; null where none has two finite values. */
+export function movesOf(series: readonly ISeries[]): IMoves | null {
+  const moves = series.map(largestMove).filter(move => move !== null);
+  const [first] = moves;
+  if (first === undefined) {
+    return null;
+  }
+  const strongest = moves.reduce((best, move) => (best.size >= move.size ? best : move), first);
+  return {
+    strongest,
+    isSteady: strongest.size < 0.1 * Math.max(Math.abs(strongest.from), Math.abs(strongest.to)),
+    together: moves.filter(
+      move =>
+        move.rises === strongest.rises &&
+        move.size >= strongest.size / 2 &&
+        move.first <= strongest.last &&
+        move.last >= strongest.first
+    )
+  };
+}
+
 /**
  * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layers 3 and 4`.
  * Layers that moved the same way at the same time are named together; the numbers are those of the one that moved most.
@@ -71,45 +100,34 @@ export function largestMove({ layer, steps, values }: ISeries): IMove | null {
  * @param name The statistic in words.
  */
 export function changeWords(name: string, series: readonly ISeries[], t: Translate): string {
-  const moves = series.map(largestMove).filter(move => move !== null);
-  const strongest = moves.reduce<IMove | null>(
-    (best, move) => (best && best.size >= move.size ? best : move),
-    null
-  );
-  const steps = series
-    .flatMap(each => [each.steps[0], each.steps[each.steps.length - 1]])
-    .filter(s => s !== undefined);
-  if (strongest === null || steps.length === 0) {
+  const found = movesOf(series);
+  if (found === null) {
     return series.length === 0 ? '' : t('%1 has too few finite values to say how it moved.', name);
   }
-  const scale = Math.max(Math.abs(strongest.from), Math.abs(strongest.to));
-  if (strongest.size < 0.1 * scale) {
+  const { strongest, isSteady, together } = found;
+  const { from, to, first, last } = strongest;
+  if (isSteady) {
+    const steps = series.flatMap(each => [each.steps[0], each.steps[each.steps.length - 1]]);
+    const known = steps.filter(step => step !== undefined);
     return t(
       '%1 stayed between %2 and %3 from step %4 to %5 in %6.',
       name,
-      formatNumber(Math.min(strongest.from, strongest.to), 3),
-      formatNumber(Math.max(strongest.from, strongest.to), 3),
-      formatInteger(Math.min(...steps)),
-      formatInteger(Math.max(...steps)),
+      formatNumber(Math.min(from, to), 3),
+      formatNumber(Math.max(from, to), 3),
+      formatInteger(Math.min(...known)),
+      formatInteger(Math.max(...known)),
       layerWords(series.map(each => each.layer))
     );
   }
-  const together = moves.filter(
-    move =>
-      move.rises === strongest.rises &&
-      move.size >= strongest.size / 2 &&
-      move.first <= strongest.last &&
-      move.last >= strongest.first
-  );
   return t(
     strongest.rises
       ? '%1 rose from %2 to %3 between step %4 and %5 in %6.'
       : '%1 fell from %2 to %3 between step %4 and %5 in %6.',
     name,
-    formatNumber(strongest.from, 3),
-    formatNumber(strongest.to, 3),
-    formatInteger(strongest.first),
-    formatInteger(strongest.last),
+    formatNumber(from, 3),
+    formatNumber(to, 3),
+    formatInteger(first),
+    formatInteger(last),
     layerWords(together.map(move => move.layer))
   );
 }

@@ -1,3 +1,5 @@
+import { formatNumber } from '../../charts';
+
 /** A column of a table. */
 export interface ITableColumn {
   readonly title: string;
@@ -15,4 +17,13 @@ export interface ITable {
   readonly columns: readonly ITableColumn[];
   /** How many rows there are. */
   readonly rows: number;
+}
+
+/** A column of numbers, put in order by themselves. */
+export function numberColumn(
+  title: string,
+  read: (row: number) => number,
+  text: (value: number, row: number) => string = value => formatNumber(value)
+): ITableColumn {
+  return { title, isNumber: true, text: row => text(read(row), row), sortBy: read };
 }

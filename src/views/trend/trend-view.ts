@@ -6,17 +6,18 @@ import type { ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../.
 import { ViewModel } from '../shared/view-model';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import { changeWords } from '../shared/change-words';
-import { flagControl, layersControl, partControl, phaseControl, transformControl } from '../shared/controls';
+import { transformControl } from '../shared/controls';
 import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
 import { LayerLines } from './layer-lines';
 import { inRanges } from '../../protocol/ranges';
 import { layerWords } from '../shared/layers';
 import { hold, moveOf } from '../shared/places';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
-import { passControl, rankControl, rankWords } from '../shared/place-words';
+import { rankWords } from '../shared/place-words';
 import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
+import { tensorControls } from '../shared/tensor-controls';
 import type { ITip } from '../shared/tip';
 import { selectionControls, statisticControl } from './trend-controls';
 import { trendHeatmap, trendLines } from './trend-recipe';
@@ -87,22 +88,9 @@ export class TrendView extends ViewModel<TrendOptions> {
 
   override controls(): Control[] {
     const { options, t } = this;
+    const statistics = statisticControl(options.statistic, statistic => this.choose({ statistic }), t);
     return [
-      { kind: 'name', id: 'run', text: this.source.name },
-      flagControl(this.source.hello, options.flag, flag => this.choose({ flag, part: null }), t),
-      ...partControl(this._shape.parts, options.part, part => this.choose({ part }), t),
-      layersControl(options.layers, this._shape.layers, layers => this.choose({ layers }), t),
-      statisticControl(options.statistic, statistic => this.choose({ statistic }), t),
-      ...phaseControl(this.source.hello, options.flag, options.phase, phase => this.choose({ phase }), t),
-      ...passControl(
-        this._shape,
-        options.flag,
-        options.pass,
-        this.source.hello,
-        pass => this.choose({ pass }),
-        t
-      ),
-      ...rankControl(this._shape, options.rank, this.source.hello, rank => this.choose({ rank }), t),
+      ...tensorControls(this.source, options, this._shape, [statistics], change => this.choose(change), t),
       ...selectionControls(
         options,
         this._newest && layoutOf(this._newest, this._selection.axes),

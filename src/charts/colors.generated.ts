@@ -1,4 +1,6 @@
-/** Colours by role: the same values as protocol/charts/colors.json, which says what each is for (a test compares them). */
+// Generated from protocol/charts/colors.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
+
+/** Colours by role; protocol/charts/README.md says what each is for. */
 export const COLORS = {
   sequential: [
     '#440154',
@@ -130,15 +132,3 @@ export const COLORS = {
   ],
   nonfinite: ['#ff2bd6', '#5c004b']
 } as const;
-
-/**
- * Return the hue of a flag, the same in every view.
- *
- * @param flag Trace point by name.
- * @param known Every flag of the run in the order of `hello.flags`; a flag outside it takes the last, neutral colour.
- */
-export function flagColor(flag: string, known: readonly string[]): string {
-  const place = known.indexOf(flag);
-  const hues = COLORS.flags.length - 1;
-  return COLORS.flags[place < 0 ? hues : place % hues] ?? COLORS.flags[0];
-}

@@ -1,0 +1,46 @@
+import { byName } from '../protocol/by-name';
+
+/** Columns of whole numbers of the stream `moments`, and of float64. `nameId` is a name's place among the names. */
+export const WHOLE = ['nameId', 'rank', 'stage'] as const;
+export const FLOAT = [
+  'step',
+  'samples',
+  'count',
+  'mean',
+  'm2',
+  'm3',
+  'm4',
+  'min',
+  'max',
+  'nanCount',
+  'infCount',
+  'rounding',
+  'lossScale'
+] as const;
+
+type Whole = (typeof WHOLE)[number];
+type Float = (typeof FLOAT)[number];
+
+/** A column of numbers. */
+export type MomentNumber = Whole | Float;
+
+/**
+ * The columns of numbers, all of one length. `samples` is -1 where nobody said how many were consumed; `lossScale` is divided out, and NaN where a scale may be in
+ * the values and is not known.
+ */
+export type MomentNumbers = Readonly<Record<Whole, Int32Array> & Record<Float, Float64Array>>;
+
+/** Make every column of numbers. */
+export function numbersOf(
+  whole: (name: Whole) => Int32Array,
+  float: (name: Float) => Float64Array
+): MomentNumbers {
+  return { ...byName(WHOLE, whole), ...byName(FLOAT, float) };
+}
+
+const NAMES = byName([...WHOLE, ...FLOAT], name =>
+  name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
+);
+
+/** What the stream calls a column: `nan_count` is `nanCount` here. */
+export const streamName = (name: MomentNumber): string => NAMES[name];

@@ -1,0 +1,90 @@
+import { own } from '../../protocol/own';
+import { isRangeText } from '../../protocol/ranges';
+import type { HeatmapOptions } from '../../protocol/views.generated';
+import type { IRunSource, ITensorShape } from '../../store/source';
+import type { Control } from './control';
+import { rankName } from './place-words';
+import { selectControl } from './select-control';
+import type { Translate } from './translate';
+
+/** The options that say of which tensors a view is. */
+export type TensorOptions = Required<
+  Pick<HeatmapOptions, 'flag' | 'part' | 'layers' | 'phase' | 'pass' | 'rank'>
+>;
+
+/**
+ * The controls by which a person says of which tensors a view is. Those with nothing to choose are left out: parts of a flag that has one, phases while only
+ * training is traced, passes while only forward ones are, ranks while there is one.
+ *
+ * @param shape What the run has of the flag.
+ * @param own The view's own controls, which stand behind the layers.
+ */
+export function tensorControls(
+  { hello, name }: Pick<IRunSource, 'hello' | 'name'>,
+  options: TensorOptions,
+  shape: ITensorShape,
+  own: readonly Control[],
+  choose: (options: Partial<TensorOptions>) => void,
+  t: Translate
+): Control[] {
+  const { flag, part, layers, phase, pass, rank } = options;
+  const traced = own(hello?.config.flags, flag);
+  const flags = (hello?.flags ?? []).map(info => ({
+    value: info.name,
+    text: info.title,
+    disabled: info.layers.length === 0,
+    ...(info.reason ? { title: info.reason } : {})
+  }));
+  if (!flags.some(({ value }) => value === flag)) {
+    flags.unshift({ value: flag, text: flag, disabled: false });
+  }
+  const parts = shape.parts.filter(each => each !== '').map(value => ({ value, text: value }));
+  const phases = (['train', 'eval', 'generate'] as const)
+    .filter(each => each === phase || (traced?.phases ?? ['train']).includes(each))
+    .map(value => ({ value, text: t(value) }));
+  const passes = { forward: t('forward, values'), backward: t('backward, gradients') };
+  const hasBackward = [...(shape.passes ?? []), ...(traced?.passes ?? []), pass].includes('backward');
+  const seen = shape.ranks ?? [];
+  const ranks = rank === null || seen.includes(rank) ? seen : [...seen, rank];
+  return [
+    { kind: 'name', id: 'run', text: name },
+    selectControl('flag', t('Flag'), flag, flags, value => choose({ flag: value, part: null })),
+    ...(parts.length < 2
+      ? []
+      : [
+          selectControl('part', t('Part'), part ?? parts[0]?.value ?? '', parts, value =>
+            choose({ part: value })
+          )
+        ]),
+    {
+      kind: 'text',
+      id: 'layers',
+      label: t('Layers'),
+      value: layers,
+      suggestions: ['all', ...shape.layers.slice(0, 100).map(String)],
+      valid: isRangeText,
+      change: value => choose({ layers: value })
+    },
+    ...own,
+    ...(phases.length < 2
+      ? []
+      : [selectControl('phase', t('Phase'), phase, phases, value => choose({ phase: value }))]),
+    ...(hasBackward
+      ? [selectControl('pass', t('Pass'), pass, passes, value => choose({ pass: value }))]
+      : []),
+    ...(ranks.length < 2 && rank === null
+      ? []
+      : [
+          selectControl(
+            'rank',
+            t('Rank'),
+            String(rank ?? ''),
+            [
+              { value: '', text: t('lowest of each layer') },
+              ...ranks.map(each => ({ value: String(each), text: rankName(each, hello, t) }))
+            ],
+            value => choose({ rank: value === '' ? null : Number(value) })
+          )
+        ])
+  ];
+}
