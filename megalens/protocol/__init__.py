@@ -1,34 +1,15 @@
 """The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy, pyarrow and jsonschema only."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .budget_limit import parse_budget
 from .contract import contract_file, contract_json
 from .disturbance import perturb_from_disturbance
 from .errors import ProtocolError
-from .frame import (
-    BIT_CAUGHT_UP,
-    BIT_MERGED,
-    HEADER_BYTES,
-    Frame,
-    decode_frame,
-    encode_frame,
-    restamp_frame,
-    restamp_header,
-)
-from .frame_checker import CheckedBody, FrameChecker
-from .frame_template import FrameTemplate
 from .messages import MESSAGE_TYPES, SUBPROTOCOL, check_message, decode_message, encode_message
-from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
-from .moments import (
-    MOMENT_COLUMNS,
-    MOMENT_READINGS,
-    MOMENT_STATISTICS,
-    MOMENT_STATS,
-    merge_moments,
-    moments_from_raw_sums,
-    raw_sums_from_moments,
-    read_moments,
-    single_moments,
-)
 from .perturbations import (
     PERTURBATIONS,
     BitFlip,
@@ -50,18 +31,6 @@ from .settings import (
     compressor_from_setting,
     compressor_infos,
 )
-from .streams import (
-    STREAM_NAMES,
-    STREAMS,
-    Stream,
-    StreamPolicy,
-    Streams,
-    empty_table,
-    parse_stream,
-    policy,
-    stream_schema,
-)
-from .tensor_name import TensorName, name_values, natural_key, parse_name
 from .views import (
     VIEW_NAMES,
     check_view_options,
@@ -72,6 +41,45 @@ from .views import (
     view_defaults,
     view_fields,
 )
+
+# What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.
+if TYPE_CHECKING:
+    from .frame import (
+        BIT_CAUGHT_UP,
+        BIT_MERGED,
+        HEADER_BYTES,
+        Frame,
+        decode_frame,
+        encode_frame,
+        restamp_frame,
+        restamp_header,
+    )
+    from .frame_checker import CheckedBody, FrameChecker
+    from .frame_template import FrameTemplate
+    from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
+    from .moments import (
+        MOMENT_COLUMNS,
+        MOMENT_READINGS,
+        MOMENT_STATISTICS,
+        MOMENT_STATS,
+        merge_moments,
+        moments_from_raw_sums,
+        raw_sums_from_moments,
+        read_moments,
+        single_moments,
+    )
+    from .streams import (
+        STREAM_NAMES,
+        STREAMS,
+        Stream,
+        StreamPolicy,
+        Streams,
+        empty_table,
+        parse_stream,
+        policy,
+        stream_schema,
+    )
+    from .tensor_name import TensorName, name_values, natural_key, parse_name
 
 __all__ = [
     "BIT_CAUGHT_UP",
@@ -152,3 +160,65 @@ __all__ = [
     "view_defaults",
     "view_fields",
 ]
+
+_LATER = {
+    ".frame": (
+        "BIT_CAUGHT_UP",
+        "BIT_MERGED",
+        "HEADER_BYTES",
+        "Frame",
+        "decode_frame",
+        "encode_frame",
+        "restamp_frame",
+        "restamp_header",
+    ),
+    ".frame_checker": (
+        "CheckedBody",
+        "FrameChecker",
+    ),
+    ".frame_template": ("FrameTemplate",),
+    ".moment_index": (
+        "MOMENT_INDEX",
+        "MOMENT_SAME",
+        "MomentIndex",
+        "StatIndex",
+    ),
+    ".moments": (
+        "MOMENT_COLUMNS",
+        "MOMENT_READINGS",
+        "MOMENT_STATISTICS",
+        "MOMENT_STATS",
+        "merge_moments",
+        "moments_from_raw_sums",
+        "raw_sums_from_moments",
+        "read_moments",
+        "single_moments",
+    ),
+    ".streams": (
+        "STREAM_NAMES",
+        "STREAMS",
+        "Stream",
+        "StreamPolicy",
+        "Streams",
+        "empty_table",
+        "parse_stream",
+        "policy",
+        "stream_schema",
+    ),
+    ".tensor_name": (
+        "TensorName",
+        "name_values",
+        "natural_key",
+        "parse_name",
+    ),
+}
+_HOMES = {name: home for home, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home, __name__), name)
+    globals()[name] = value
+    return value
