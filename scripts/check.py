@@ -67,7 +67,12 @@ CHECKS = (
     Check("jest", JEST, 600, fast=False, suite=True),
     Check("jest, fast", (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."), 240, suite=True),
     Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1800, fast=False, suite=True),
-    Check("pytest, fast", (PYTHON, "-m", "pytest", *BOTH_CORES, "-m", "not slow"), 300, suite=True),
+    Check(
+        "pytest, fast",
+        (PYTHON, "-m", "pytest", *BOTH_CORES, "-m", "not slow", "--hypothesis-profile", "fast"),
+        300,
+        suite=True,
+    ),
     Check(
         "views in a bare page",
         ("playwright", "test", "-c", "ui-tests/harness/playwright.config.ts"),

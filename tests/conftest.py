@@ -1,5 +1,6 @@
 """Puts this folder on the import path, so that the tests of every room can use its helpers."""
 
+import os
 import sys
 
 import hypothesis
@@ -8,8 +9,15 @@ import pytest
 # jsonschema would load a grammar of addresses, which no schema here needs, for more than a second in each worker.
 sys.modules.setdefault("rfc3987_syntax", None)
 
+# Tests run one a core: threads of one that wait for each other, spinning, take the time of the other. Processes that tests start
+# inherit it.
+for _library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
 # How long one example takes says something of the machine, not of the code.
 hypothesis.settings.register_profile("megalens", deadline=None)
+# make test-fast asks for this one.
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("megalens")
 
 # Each of these fixtures starts processes for the test that asks for it.

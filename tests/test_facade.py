@@ -16,6 +16,7 @@ def test_a_public_name_is_there(name: str) -> None:
     assert getattr(megalens, name) is not None
 
 
+@pytest.mark.slow
 def test_the_hugging_face_callback_is_reached_from_a_bare_import() -> None:
     code = "import megalens; print(megalens.adapters.MegalensCallback.__name__)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -139,10 +139,11 @@ def test_every_room_has_a_rule() -> None:
     assert folders == set(RULES)
 
 
-def test_importing_megalens_pulls_in_no_heavy_package() -> None:
+def test_megalens_and_what_describes_a_trace_pull_in_no_heavy_package() -> None:
     code = (
-        "import sys, megalens; "
-        "print(sorted({'torch', 'jupyter_server', 'ipywidgets', 'pyarrow', 'py_mini_racer'} & set(sys.modules)))"
+        "import sys; from megalens import NoOp, Noise1, ProtocolError, Tile; "
+        "heavy = {'torch', 'jupyter_server', 'ipywidgets', 'numpy', 'pandas', 'pyarrow', 'duckdb', 'jsonschema', 'py_mini_racer'}; "
+        "print(sorted(heavy & set(sys.modules)))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert out.stdout.strip() == "[]"

@@ -1,21 +1,14 @@
 """The wire and the recording, in Python: messages, streams, frames, settings. Imports stdlib, numpy, pyarrow and jsonschema only."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .budget_limit import parse_budget
 from .contract import contract_file, contract_json
 from .disturbance import perturb_from_disturbance
 from .errors import ProtocolError
-from .frame import (
-    BIT_CAUGHT_UP,
-    BIT_MERGED,
-    HEADER_BYTES,
-    Frame,
-    decode_frame,
-    encode_frame,
-    restamp_frame,
-    restamp_header,
-)
-from .frame_checker import CheckedBody, FrameChecker
-from .frame_template import FrameTemplate
 from .messages import (
     MAX_TEXT_BYTES,
     MESSAGE_TYPES,
@@ -24,18 +17,6 @@ from .messages import (
     check_message,
     decode_message,
     encode_message,
-)
-from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
-from .moments import (
-    MOMENT_COLUMNS,
-    MOMENT_READINGS,
-    MOMENT_STATISTICS,
-    MOMENT_STATS,
-    merge_moments,
-    moments_from_raw_sums,
-    raw_sums_from_moments,
-    read_moments,
-    single_moments,
 )
 from .outside_file import open_plain, read_json_file, shown
 from .perturbations import (
@@ -60,18 +41,6 @@ from .settings import (
     compressor_from_setting,
     compressor_infos,
 )
-from .streams import (
-    STREAM_NAMES,
-    STREAMS,
-    Stream,
-    StreamPolicy,
-    Streams,
-    empty_table,
-    parse_stream,
-    policy,
-    stream_schema,
-)
-from .tensor_name import TensorName, name_values, natural_key, parse_name
 from .views import (
     VIEW_NAMES,
     check_view_options,
@@ -82,6 +51,45 @@ from .views import (
     view_defaults,
     view_fields,
 )
+
+# What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.
+if TYPE_CHECKING:
+    from .frame import (
+        BIT_CAUGHT_UP,
+        BIT_MERGED,
+        HEADER_BYTES,
+        Frame,
+        decode_frame,
+        encode_frame,
+        restamp_frame,
+        restamp_header,
+    )
+    from .frame_checker import CheckedBody, FrameChecker
+    from .frame_template import FrameTemplate
+    from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
+    from .moments import (
+        MOMENT_COLUMNS,
+        MOMENT_READINGS,
+        MOMENT_STATISTICS,
+        MOMENT_STATS,
+        merge_moments,
+        moments_from_raw_sums,
+        raw_sums_from_moments,
+        read_moments,
+        single_moments,
+    )
+    from .streams import (
+        STREAM_NAMES,
+        STREAMS,
+        Stream,
+        StreamPolicy,
+        Streams,
+        empty_table,
+        parse_stream,
+        policy,
+        stream_schema,
+    )
+    from .tensor_name import TensorName, name_values, natural_key, parse_name
 
 __all__ = [
     "BIT_CAUGHT_UP",
@@ -168,3 +176,22 @@ __all__ = [
     "view_defaults",
     "view_fields",
 ]
+
+_LATER = (
+    ".frame",
+    ".frame_checker",
+    ".frame_template",
+    ".moment_index",
+    ".moments",
+    ".streams",
+    ".tensor_name",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for home in _LATER:
+        module = import_module(home, __name__)
+        globals().update({each: getattr(module, each) for each in module.__all__ if each in __all__})
+    return globals()[name]

@@ -32,6 +32,7 @@ def like_llama(kind: str, **options):
 IDS = torch.randint(0, 60, (2, 9), generator=torch.Generator().manual_seed(5))
 
 
+@pytest.mark.slow
 def test_gpt2_is_found_and_every_flag_is_what_the_model_itself_gives(capture_all) -> None:
     model = gpt2()
     traced, _, output = capture_all(

@@ -65,6 +65,7 @@ pieces = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), pieces), min_size=1, max_size=12))
 def test_any_rows_merge_as_they_do_in_numpy(rows):

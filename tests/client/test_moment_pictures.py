@@ -33,6 +33,7 @@ def test_decimation_keeps_ends_extremes_and_every_step_that_is_not_finite():
     assert len(ask(rows, by=["layer"], points=1000).table) == 2000
 
 
+@pytest.mark.slow
 def test_steps_left_out_part_by_part_are_those_left_out_of_the_whole(monkeypatch):
     regular = spiky(300)
     regular[10] |= {"nan_count": 1.0}

@@ -58,6 +58,7 @@ def test_a_signal_ends_the_training_cleanly(number: signal.Signals) -> None:
     assert re.search(r"loss 5\.\d{3} → .* steps in", last)
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_exit_code_2() -> None:
     done = subprocess.run([*COMMAND, "--steps", "0"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2

@@ -32,6 +32,7 @@ def test_two_interpreters_collect_the_same_bytes() -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_no_paragraph_of_the_held_out_text_was_trained_on() -> None:
     corpus = load_corpus(400_000)
     trained = {
@@ -42,6 +43,7 @@ def test_no_paragraph_of_the_held_out_text_was_trained_on() -> None:
     assert not trained.intersection(held_out)
 
 
+@pytest.mark.slow
 def test_collecting_docstrings_imports_none_of_the_modules_they_are_in() -> None:
     code = (
         "import json, sys; from megalens.demo.text import load_corpus; before = set(sys.modules); "

@@ -166,6 +166,7 @@ def test_a_child_that_was_killed_between_jobs_is_replaced(engine):
     assert echo(engine, 2) == 2
 
 
+@pytest.mark.slow
 def test_a_loop_without_end_is_given_up_in_time(engine):
     echo(engine, 1)
     pid = engine.pid
@@ -204,6 +205,7 @@ def test_waiting_for_answers_takes_no_time_of_the_engine(engine):
     assert engine.run("ask", {}, slow, timeout=0.5)[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["bomb", "bytes-bomb"])
 def test_memory_is_bounded(bundle, job):
     engine = Engine(bundle, most_memory=200 << 20, most_data=1 << 30)
@@ -214,6 +216,7 @@ def test_memory_is_bounded(bundle, job):
     engine.close()
 
 
+@pytest.mark.slow
 def test_the_bound_of_data_holds_where_that_of_the_heap_does_not(bundle):
     engine = Engine(bundle, most_memory=0, most_data=600 << 20)
     with pytest.raises(EngineError) as caught:
@@ -261,6 +264,7 @@ def test_two_threads_share_the_engine(engine):
     assert found == {name: [[name, place] for place in range(20)] for name in "ab"}
 
 
+@pytest.mark.slow
 def test_a_forked_process_starts_its_own_engine(bundle):
     code = f"""
 import os, json, sys

@@ -1,5 +1,7 @@
 """Ranges of steps that something lacks."""
 
+import pytest
+
 from megalens.hub.step_ranges import StepRanges
 
 
@@ -26,6 +28,7 @@ def test_a_range_swallows_what_lies_in_it():
     assert result.to_list() == [[1, 10]]
 
 
+@pytest.mark.slow
 def test_too_many_ranges_never_say_too_little():
     result = StepRanges()
     for step in range(0, 6000, 3):

@@ -105,6 +105,7 @@ def test_another_number_of_rows_in_the_header_is_refused():
         check(checker, data[:32] + (3).to_bytes(4, "little") + data[36:])
 
 
+@pytest.mark.slow
 def test_one_wrong_byte_anywhere_is_judged_as_by_a_full_check():
     """Every byte of a known frame is changed in turn: what the checker takes, a full reading takes with the same rows."""
     data = tensors(1)
@@ -115,6 +116,7 @@ def test_one_wrong_byte_anywhere_is_judged_as_by_a_full_check():
         assert verdict(checker, bytes(wrong)) == full_verdict(bytes(wrong)), at
 
 
+@pytest.mark.slow
 def test_mutated_frames_are_judged_as_by_a_full_check():
     seeds = [*golden_frames(), tensors(1), tensors(2)]
     checker = taught(*seeds)

@@ -1,6 +1,7 @@
 """Whatever comes over the wire, the decoders say ProtocolError or give rows and messages that are right."""
 
 import json
+import os
 import resource
 import time
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from megalens.protocol import ProtocolError, decode_frame, decode_message, encode_message, stream_schema
 
-CASES = 100_000
+# 100,000 of each take a minute: MEGALENS_FUZZ_CASES=100000 after a change of what reads them.
+CASES = int(os.environ.get("MEGALENS_FUZZ_CASES", "20000"))
 QUICK = 3_000
 
 
@@ -72,13 +74,13 @@ def test_mutated_messages_are_refused_or_read():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutated_frames_are_refused_or_read():
+def test_many_mutated_frames_are_refused_or_read():
     taken = run(CASES, golden_frames(), mutated_frame, read_frame)
     assert 0 < taken < CASES
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutated_messages_are_refused_or_read():
+def test_many_mutated_messages_are_refused_or_read():
     taken = run(CASES, golden_messages(), mutated_message, read_message)
     assert 0 < taken < CASES
 

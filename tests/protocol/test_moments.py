@@ -104,6 +104,7 @@ def test_non_finite_values_are_written_as_their_sums_would_be() -> None:
     assert inf["sum_2"] == inf["sum_4"] == np.inf
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(
@@ -146,6 +147,7 @@ def test_the_bound_holds_for_raw_sums_in_float32(far: int) -> None:
     assert abs(found["variance"] / truth["variance"] - 1) <= found["variance_error"]
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.integers(0, 40), min_size=1, max_size=12),

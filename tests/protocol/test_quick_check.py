@@ -21,6 +21,7 @@ def test_every_golden_message_passes():
     assert all(check(json.loads(text)) for text in golden_messages())
 
 
+@pytest.mark.slow
 def test_what_it_takes_the_full_validator_takes():
     check = quick_check(ANY, SCHEMA["$defs"])
     full = Draft202012Validator({**ANY, "$defs": SCHEMA["$defs"]})

@@ -248,6 +248,7 @@ async def test_a_live_runs_statistics_come_to_who_waits_as_they_are_recorded(mom
     assert table_of(answer).num_rows == 3 * len(NAMES)
 
 
+@pytest.mark.slow
 async def test_many_rows_come_in_pieces(moments, folder):
     names = [f"layers.{n}.weight" for n in range(1000)]
     pq.write_table(moment_table(range(1, 141), ("param",), names), folder / "moments.parquet")
@@ -279,6 +280,7 @@ async def test_a_server_with_statistics_gets_ready_for_questions_while_nobody_as
     assert loaded == [1]
 
 
+@pytest.mark.slow
 def test_the_libraries_of_questions_are_all_loaded_before_the_first(tmp_path):
     write_moments(tmp_path / RUN)
     program = """

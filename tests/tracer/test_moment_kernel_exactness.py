@@ -121,6 +121,7 @@ def random_cases():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("measure", "cases"), WAYS)
 def test_whole_and_merged_tensors_equal_float64_numpy(measure, cases) -> None:
     tensors, cut, expected = random_cases()

@@ -149,6 +149,7 @@ WORDS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(st.lists(WORDS, max_size=14).map("".join), st.text(max_size=40)))
 def test_any_text_gives_one_number_per_tile_or_the_typed_error(text: str) -> None:

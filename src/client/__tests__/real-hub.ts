@@ -200,16 +200,15 @@ export function announcement(fixture = 'announce'): Announce {
   return decodeMessage(text, ['announce']);
 }
 
+// Reading the announcement takes longer than writing a frame.
+let readable: ReturnType<typeof readableStreams> | undefined;
+
 /** Two rows of a stream that this version does not know, as `announce-streams.json` declares it; the second is infinite at step 5. */
 export function normsFrame(step: number): Uint8Array {
   const value = [step, step === 5 ? Infinity : step + 0.5];
   const row = { step: [step, step], name: ['embedding', 'lm_head'], value };
-  return encodeFrame(
-    'weight_norms',
-    row,
-    { step },
-    readableStreams(announcement('announce-streams').streams)
-  );
+  readable ??= readableStreams(announcement('announce-streams').streams);
+  return encodeFrame('weight_norms', row, { step }, readable);
 }
 
 /** One loss. */

@@ -17,13 +17,13 @@ export type TensorOptions = Required<
  * training is traced, passes while only forward ones are, ranks while there is one.
  *
  * @param shape What the run has of the flag.
- * @param own The view's own controls, which stand behind the layers.
+ * @param others The view's own controls, which stand behind the layers.
  */
 export function tensorControls(
   { hello, name }: Pick<IRunSource, 'hello' | 'name'>,
   options: TensorOptions,
   shape: ITensorShape,
-  own: readonly Control[],
+  others: readonly Control[],
   choose: (options: Partial<TensorOptions>) => void,
   t: Translate
 ): Control[] {
@@ -65,7 +65,7 @@ export function tensorControls(
       valid: isRangeText,
       change: value => choose({ layers: value })
     },
-    ...own,
+    ...others,
     ...(phases.length < 2
       ? []
       : [selectControl('phase', t('Phase'), phase, phases, value => choose({ phase: value }))]),
