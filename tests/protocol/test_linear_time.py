@@ -60,8 +60,8 @@ def schema_patterns(text: str) -> None:
         (parse_budget, 100_000),
         (lambda text: read_ranges(text, "layers"), 9_999),
         (lambda text: read_ranges(text, "layers"), 100_000),
-        (parse_name, 100_000),
-        (natural_key, 100_000),
+        (parse_name, 20_000),
+        (natural_key, 20_000),
         (schema_patterns, 100_000),
     ],
     ids=[
