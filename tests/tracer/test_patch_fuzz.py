@@ -50,6 +50,7 @@ def taken(rows: queue.Queue) -> list[dict]:
     return [rows.get() for _ in range(rows.qsize())]
 
 
+@pytest.mark.timeout(120 + PATCHES // 20)
 def test_no_change_ends_the_tracing_or_touches_the_training(traced, small_hub, vectors) -> None:
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocabulary=20, layers=2, hidden=16, heads=2, sequence=4))
