@@ -12,7 +12,7 @@ __all__ = ["MegatronModule", "megatron_modules"]
 
 # Put between a module and what it holds by torch.compile, by checkpoint wrappers and by torch's FSDP.
 _WRAPPERS = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
-_GROUPED = re.compile(r"(weight|bias)(\d+)")
+_GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the second layer.
 _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
 

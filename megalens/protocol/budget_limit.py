@@ -9,7 +9,7 @@ from .errors import ProtocolError
 
 __all__ = ["parse_budget"]
 
-_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%?\s*")
+_TEXT = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%?")
 
 
 def parse_budget(budget: str | float | None, field: str = "budget") -> float | None:
@@ -31,11 +31,12 @@ def parse_budget(budget: str | float | None, field: str = "budget") -> float | N
         return None
     value = math.nan
     if isinstance(budget, str):
-        found = _TEXT.fullmatch(budget)
+        found = _TEXT.fullmatch(budget.strip())
         if found:
             value = float(found[1])
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
-        value = float(budget)
+        # Compared as it is: a whole number of 400 digits is no float.
+        value = budget
     if not 0 < value <= 100:
         raise ProtocolError(
             "bad-parameter",
@@ -44,4 +45,4 @@ def parse_budget(budget: str | float | None, field: str = "budget") -> float | N
             expected="'1%', 1.0 or None",
             got=repr(budget)[:200],
         )
-    return value
+    return float(value)

@@ -32,7 +32,7 @@ _INNER_WORDS = _EXPERT_WORDS | frozenset(
     ["head", "heads", "rank", "ranks", "shard", "shards", "adapter", "adapters"]
 )
 _ROLE = re.compile(r"(input|output)\d*")
-_GROUPED = re.compile(r"(weight|bias)(\d+)")
+_GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # A whole component, see _numbers; the digit comes first because that is what is searched for fastest.
 _NUMBER = re.compile(r"([0-9](?<![^./].)[0-9]{0,8})(?![^./])")
 _ENOUGH = 6
@@ -108,9 +108,9 @@ def name_values(names: Iterable[str], field: str) -> list[Any]:
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts numbers inside of names as numbers: ``layers.2`` before ``layers.10``."""
-    # Split with a group: texts at even places, digits at odd ones.
+    # Split with a group: texts at even places, digits at odd ones. Of two numbers the longer one is larger; some are too long to be numbers of Python.
     return [
-        (0, int(part), "") if place % 2 else (1, 0, part)
+        (0, len(digits := part.lstrip("0")), digits) if place % 2 else (1, 0, part)
         for place, part in enumerate(re.split(r"([0-9]+)", name))
         if part
     ]

@@ -82,7 +82,7 @@ function withoutExpert(tokens: readonly string[]): { expert: number | null; toke
     return { expert: Number(tokens[at]), tokens: tokens.filter((_, place) => place !== at) };
   }
   const most = tokens.slice(0, -1);
-  const grouped = /^(weight|bias)([0-9]+)$/.exec(tokens[tokens.length - 1] ?? '');
+  const grouped = /^(weight|bias)([0-9]{1,9})$/.exec(tokens[tokens.length - 1] ?? '');
   if (grouped && most.some(token => hasWord(token.toLowerCase(), EXPERT_WORDS))) {
     return { expert: Number(grouped[2]), tokens: [...most, grouped[1] ?? ''] };
   }

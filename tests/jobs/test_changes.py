@@ -1,6 +1,7 @@
 """Settings of a job of several processes change on all of them at one step, or on none."""
 
 import json
+import time
 
 import pytest
 
@@ -10,6 +11,13 @@ from megalens.protocol import ProtocolError
 
 pytestmark = pytest.mark.slow
 ALL = {"compressor": {"name": "Tile", "params": {"tiles": 2}}, "replicas": "all"}
+
+
+def until(condition, seconds: float = 30.0) -> None:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "it did not come about in time"
+        time.sleep(0.02)
 
 
 def test_every_change_takes_effect_at_one_step_on_every_rank(start_job) -> None:
@@ -46,3 +54,22 @@ def test_a_short_job_keeps_the_rows_of_every_replica(start_job) -> None:
         assert one["status"]["dropped"]["producer"] == 0
     rows = megalens.open(job.folder / "runs").tensors("HiddenStates").to_pandas()
     assert rows.groupby("rank")["step"].nunique().to_dict() == {0: 3, 1: 3, 2: 3}
+
+
+def test_a_change_that_one_rank_cannot_follow_is_taken_back_on_all(start_job) -> None:
+    job = start_job(2, flags=json.dumps({"HiddenStates": ALL}), **{"no-hooks": "MLP2_mat_mul"})
+    run = job.connect()
+    run.wait(step=3, timeout=60)
+    step = run.configure(MLP2_mat_mul=Tile(2), replicas="all")
+    until(lambda: "MLP2_mat_mul" not in run.config)
+    assert list(run.config) == ["HiddenStates"]
+    run.wait(step=max(run.step, step) + 5, timeout=60)
+    assert any("1 errors of the tracer's own" in text for text in run.status["warnings"])
+    run.close()
+    said = job.stop()
+    assert len(said[0]["losses"]) == len(said[1]["losses"])
+    rows = megalens.open(job.folder / "runs").tensors("HiddenStates").to_pandas()
+    last = rows[rows["step"] == rows["step"].max() - 1]
+    assert set(last["rank"]) == {0, 1}
+    change = rows[rows["step"] == step]
+    assert set(change["rank"]) <= {0}, "what cannot follow traces nothing"

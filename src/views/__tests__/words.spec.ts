@@ -99,6 +99,38 @@ it('reads a compressor with commas inside its values', () => {
   expect(compressorWords('NoOp()', untranslated)).toBe('every value');
 });
 
+it.each([
+  ['NoOp', 'NoOp', {}],
+  [' NoOp() ', 'NoOp', {}],
+  ['Tile(tiles = 4,reduction="it\'s, (so)")', 'Tile', { tiles: '4', reduction: "it's, (so)" }],
+  ["Tile(reduction='a\\', b', tiles=2)", 'Tile', { reduction: "a\\', b", tiles: '2' }],
+  [
+    'Tile(tiles=4, reduction=max(abs(data), [1, 2]))',
+    'Tile',
+    { tiles: '4', reduction: 'max(abs(data), [1, 2])' }
+  ],
+  ["Projection(vectors='a=b.npy')", 'Projection', { vectors: 'a=b.npy' }],
+  ['Tile(, tiles=4, =3, x=, y)', 'Tile', { tiles: '4' }],
+  ["Tile(tiles='", "Tile(tiles='", {}],
+  ['Tile((((', 'Tile((((', {}],
+  ['not a compressor', 'not a compressor', {}],
+  ['', '', {}]
+])('reads the compressor %j', (text, name, params) => {
+  expect(readCompressor(text)).toEqual({ name, params });
+});
+
+it('reads any text as a compressor in time linear in it', () => {
+  const began = performance.now();
+  for (const piece of ['(', ')', '[', "'", '"', '\\', ',', '=', ' ', 'a', "'(", 'a=(', ' =', '(,']) {
+    const long = piece.repeat(50_000);
+    for (const text of [long, `Tile(${long}`, `Tile(${long})`, `Tile(a=${long}b)`, `Tile(a=' ${long}')`]) {
+      readCompressor(text);
+      compressorWords(text, untranslated);
+    }
+  }
+  expect(performance.now() - began).toBeLessThan(3000);
+});
+
 it('says everything that was left out, and nothing when nothing was', () => {
   expect(omissionWords({ sampledEvery: 1, evictedRows: 0 }, untranslated)).toEqual([]);
   const words = omissionWords({ sampledEvery: 4, evictedRows: 12, decimatedFrom: 5000 }, untranslated);

@@ -9,17 +9,50 @@ export interface ICompressorText {
   params: Readonly<Record<string, string>>;
 }
 
-/** Read the canonical text of a compressor. Commas inside quotes and brackets belong to a value. */
+/** Read the canonical text of a compressor, in one pass. Commas inside quotes and brackets belong to a value. */
 export function readCompressor(text: string): ICompressorText {
-  const match = /^(\w+)(?:\((.*)\))?$/s.exec(text.trim());
+  const trimmed = text.trim();
+  const opening = trimmed.indexOf('(');
+  const name = opening < 0 ? trimmed : trimmed.slice(0, opening);
+  if (!/^\w+$/.test(name) || (opening >= 0 && !trimmed.endsWith(')'))) {
+    return { name: text, params: {} };
+  }
   const params: [string, string][] = [];
-  for (const part of (match?.[2] ?? '').match(/(?:'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^,])+/g) ?? []) {
-    const [, name, value] = /^\s*(\w+)\s*=\s*(.*?)\s*$/s.exec(part) ?? [];
-    if (name !== undefined && value !== undefined) {
-      params.push([name, value.replace(/^(['"])(.*)\1$/s, '$2')]);
+  for (const part of opening < 0 ? [] : partsOf(trimmed.slice(opening + 1, -1))) {
+    const sign = part.indexOf('=');
+    const key = part.slice(0, Math.max(sign, 0)).trim();
+    const value = part.slice(sign + 1).trim();
+    if (/^\w+$/.test(key) && value !== '') {
+      const quoted = value.length > 1 && /^['"]/.test(value) && value.endsWith(value.charAt(0));
+      params.push([key, quoted ? value.slice(1, -1) : value]);
     }
   }
-  return { name: match?.[1] ?? text, params: Object.fromEntries(params) };
+  return { name, params: Object.fromEntries(params) };
+}
+
+/** Cut at the commas that stand in no quotes and no brackets. */
+function partsOf(text: string): string[] {
+  const parts: string[] = [];
+  let begin = 0;
+  let depth = 0;
+  let quote = '';
+  for (let at = 0; at < text.length; at++) {
+    const sign = text.charAt(at);
+    if (quote !== '') {
+      at += sign === '\\' ? 1 : 0;
+      quote = sign === quote ? '' : quote;
+    } else if (sign === "'" || sign === '"') {
+      quote = sign;
+    } else if (sign === '(' || sign === '[') {
+      depth++;
+    } else if (sign === ')' || sign === ']') {
+      depth--;
+    } else if (sign === ',' && depth <= 0) {
+      parts.push(text.slice(begin, at));
+      begin = at + 1;
+    }
+  }
+  return [...parts, text.slice(begin)];
 }
 
 /**

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from ....protocol import Compressor, Empty, NoOp, Projection, Tile
 __all__ = ["CompressionError", "compression_error"]
 
 _CHUNK = 1 << 22
+_MOST_WORK = 1 << 33
+"""Of the bases of a projection, in multiplications: some seconds."""
 _CENTRES = re.compile(
     r"(mean|median|sum)(\((data)?(,?(dim=)?-1)?\))?|data\.(mean|median|sum)\(((dim=)?-1)?\)"
 )
@@ -30,7 +33,8 @@ class CompressionError:
       best that one number for a tile can do, because it minimises the sum of squares.
     - ``Tile`` by anything else: NaN. A maximum or a deviation describes a tile; no tensor is rebuilt from it.
     - ``Projection``: the orthogonal projection on what the vectors span. With an orthonormal basis ``Q`` of the span it is ``x Qᵀ Q``, and the error is the
-      part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1).
+      part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1). NaN for more vectors than their bases can be made of in
+      some seconds.
     - ``Empty``: zeros; the error is 1.
 
     Only positions count where both ``x`` and ``x̂`` are finite: a NaN takes its tile along, which is seen as NaN there, and a projected position as a whole.
@@ -54,6 +58,8 @@ class CompressionError:
         if isinstance(compressor, Projection):
             if vectors is None:
                 raise ValueError("The error of a projection needs its vectors.")
+            if vectors.numel() * min(vectors.shape[1:]) > _MOST_WORK:
+                return
             both = [_basis(layer.double().cpu()) for layer in vectors]
             self._bases[torch.device("cpu")] = [basis for basis, _ in both]
             self._factors = [factor for _, factor in both]
@@ -94,6 +100,8 @@ class CompressionError:
 
     def fitted(self, kept: Tensor, layer: int = 1) -> float:
         """Return ``‖x̂‖²`` from the products ``kept`` ``[..., vectors]`` of a :class:`Projection` alone."""
+        if not self._factors:
+            return math.nan
         here = self._factors[layer - 1]
         return float((kept.reshape(-1, kept.shape[-1]).double() @ here).square().sum())
 
@@ -128,6 +136,8 @@ class CompressionError:
         if isinstance(compressor, Empty):
             return lambda x, kept: torch.zeros_like(x)
         if isinstance(compressor, Projection):
+            if not self._bases:
+                return None
             basis = self._on(data.device, layer, wide)
             return lambda x, kept: (x @ basis.T) @ basis
         assert isinstance(compressor, Tile)

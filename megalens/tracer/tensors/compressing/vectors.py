@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import stat
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ....protocol import ProtocolError
+from ...errors import plain_text
+from .stored import Stored
+from .vector_files import READERS
 
 __all__ = ["load_vectors"]
 
-_SUFFIXES = (".safetensors", ".npy", ".pt")
 _MAX_BYTES = 1 << 30
+_MAX_VALUES = 1 << 28
+_FLAGS = os.O_RDONLY
+for _name in ("O_BINARY", "O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
+    # Not every system has each of them.
+    _FLAGS |= getattr(os, _name, 0)
 _GOES_ON = "Tracing goes on with the previous setting."
 
 
@@ -54,18 +61,32 @@ def load_vectors(
     """
     path = _allowed_path(name, folders, field)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise _bad(f"Could not read {path.name}: it is larger than 1 GiB.", field)
-        array = _read(path, field)
+        # Nobody may put another file there, or a pipe that never ends, between two looks at it.
+        opened = os.open(path, _FLAGS)
+        with open(opened, "rb") as file:
+            about = os.fstat(opened)
+            if not stat.S_ISREG(about.st_mode):
+                raise _bad(
+                    f"There is no file {_shown(path)} in the folders that are allowed for vectors.", field
+                )
+            if about.st_size > _MAX_BYTES:
+                raise _bad(f"Could not read {_shown(path)}: it is larger than 1 GiB.", field)
+            found = READERS[path.suffix](file, about.st_size)
+            array = _checked(found, _shown(path), layers, features, field).read(file)
     except ProtocolError:
         raise
-    except Exception as error:  # Three libraries' readers, each with errors of its own.
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    except Exception as error:  # Readers of several formats, each with errors of its own.
+        reason = plain_text(str(error).partition("\n")[0] or type(error).__name__)[:200]
+        if isinstance(error, OSError):
+            # Its text would name the folder.
+            reason = error.strerror or type(error).__name__
         raise _bad(
-            f"Could not read {path.name}: it is not a readable {path.suffix} file of numbers ({_hide(reason, path)}).",
+            f"Could not read {_shown(path)}: it is not a readable {path.suffix} file of numbers ({reason}).",
             field,
         ) from error
-    return _unit_vectors(array, path.name, layers, features, field)
+    if not bool(torch.isfinite(array).all()):
+        raise _bad(f"Could not use {_shown(path)}: it holds values that are not finite.", field)
+    return torch.nn.functional.normalize(array if array.ndim == 3 else array.unsqueeze(1), dim=-1)
 
 
 def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
@@ -81,7 +102,7 @@ def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
     for root in roots:
         try:
             path = (root / name).resolve()
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError, ValueError):
             continue
         if path.is_relative_to(root):
             inside.append(path)
@@ -92,78 +113,57 @@ def _allowed_path(name: str, folders: Sequence[Path], field: str) -> Path:
             field,
         )
     for path in inside:
-        if path.is_file():
-            if path.suffix not in _SUFFIXES:
-                raise _bad(
-                    f"Could not read {path.name}: expected a file ending in {', '.join(_SUFFIXES)}.", field
-                )
-            return path
+        if not _is_file(path):
+            continue
+        if path.suffix not in READERS:
+            raise _bad(
+                f"Could not read {_shown(path)}: expected a file ending in {', '.join(READERS)}.", field
+            )
+        return path
     raise _bad(f"There is no file {name!r:.200} in the folders that are allowed for vectors.", field)
 
 
-def _read(path: Path, field: str) -> Tensor:
-    if path.suffix == ".npy":
-        array = np.load(path, allow_pickle=False)
-        if array.dtype.kind not in "fiu":
-            raise _bad(f"Could not read {path.name}: expected numbers, found {array.dtype}.", field)
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return _only_tensor(load_file(path), path, field)
-    return _only_tensor(torch.load(path, map_location="cpu", weights_only=True), path, field)
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        # A name that is too long, or that the system cannot have, is that of no file.
+        return False
 
 
-def _only_tensor(loaded: Any, path: Path, field: str) -> Tensor:
-    if isinstance(loaded, Mapping):
-        tensors = {str(k): v for k, v in loaded.items() if isinstance(v, Tensor)}
-        loaded = (
-            tensors.get("vectors")
-            if "vectors" in tensors or len(tensors) != 1
-            else next(iter(tensors.values()))
-        )
-        if loaded is None:
-            names = ", ".join(sorted(tensors)[:8]) or "none"
-            raise _bad(
-                f"Could not read {path.name}: expected one tensor, or one named 'vectors'; found {names}.",
-                field,
-            )
-    if not isinstance(loaded, Tensor) or loaded.is_complex() or loaded.is_sparse:
-        raise _bad(
-            f"Could not read {path.name}: expected a tensor of numbers, found {type(loaded).__name__}.", field
-        )
-    return loaded.detach().to("cpu", torch.float32)
-
-
-def _unit_vectors(
-    array: Tensor, name: str, layers: int, features: Sequence[int | None], field: str
-) -> Tensor:
+def _checked(found: Stored, name: str, layers: int, features: Sequence[int | None], field: str) -> Stored:
+    """Return what was found, if it is of the model's sizes: before anything is read, so that no memory is taken for anything else."""
     known = sorted({size for size in features if size is not None})
     wanted = str(known[0]) if len(known) == 1 else "features"
     expected = f"[{layers}, {wanted}] or [{layers}, vectors, {wanted}]"
-    found = str(list(array.shape))
+    shape = str(list(found.shape))
     if len(known) > 1:
         raise _bad(
             f"Could not use {name}: the parts of this flag have different sizes ({', '.join(map(str, known))}), "
             "so no one vector fits them all.",
             field,
         )
-    fits = array.ndim in (2, 3) and array.shape[0] == layers and array.numel() > 0
-    if not fits or (known and array.shape[-1] != known[0]):
+    fits = len(found.shape) in (2, 3) and found.shape[0] == layers and found.values > 0
+    if not fits or (known and found.shape[-1] != known[0]):
         raise _bad(
-            f"Could not use {name}: expected {expected}, found {found}. Choose vectors saved for this model.",
+            f"Could not use {name}: expected {expected}, found {shape}. Choose vectors saved for this model.",
             field,
             expected=expected,
-            got=found,
+            got=shape,
         )
-    if not bool(torch.isfinite(array).all()):
-        raise _bad(f"Could not use {name}: it holds values that are not finite.", field)
-    return torch.nn.functional.normalize(array if array.ndim == 3 else array.unsqueeze(1), dim=-1)
+    if found.values > _MAX_VALUES or found.span > _MAX_BYTES:
+        raise _bad(
+            f"Could not use {name}: it holds more than {_MAX_VALUES} values.",
+            field,
+            expected=f"at most {_MAX_VALUES} values",
+            got=str(found.values),
+        )
+    return found
 
 
-def _hide(text: str, path: Path) -> str:
-    """Errors go to viewers: they name the file, never its folder."""
-    return text.replace(str(path), path.name).replace(str(path.parent), "…")
+def _shown(path: Path) -> str:
+    """Errors go to viewers: they name the file, never its folder, and as text that can be shown."""
+    return path.name[:100] if path.name.isprintable() else f"{path.name!r:.100}"
 
 
 def _bad(message: str, field: str, *, expected: str | None = None, got: str | None = None) -> ProtocolError:
