@@ -94,7 +94,7 @@ def odd_paths(folder):
         place = os.path.join(os.fsencode(folder), name)
         os.mkdir(place)
         with open(os.path.join(place, b"run.json"), "w") as file:
-            file.write('{"format": %d}' % (at % 3))
+            file.write(json.dumps({"format": at % 3}))
     for kind in ("pipe", "folder", "link", "socket", "device"):
         place = folder / f"odd-{kind}"
         place.mkdir()

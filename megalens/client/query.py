@@ -111,6 +111,22 @@ class Query:
             self, ranks=tuple((rank, tuple(sorted(found))) for rank, found in sorted(layers.items()))
         )
 
+    def columns(self) -> list[str]:
+        """Return the columns that :meth:`expression` looks at."""
+        asked = {
+            "flag": self.flag is not None,
+            "part": self.part is not None,
+            "phase": self.phase is not None,
+            "pass": self.pass_ is not None,
+            "rank": self.ranks is not None,
+            "layer": self.layers is not None or any(layers is not None for _, layers in self.ranks or ()),
+            "compression_error": self.measured,
+            "name": self.name is not None,
+            "step": self.first is not None or self.last is not None,
+            **dict.fromkeys((column for column, _ in self.where), True),
+        }
+        return [column for column, is_asked in asked.items() if is_asked]
+
     def expression(self) -> pc.Expression | None:
         """Return the Arrow filter, or ``None`` when every row matches."""
         parts: list[Any] = []

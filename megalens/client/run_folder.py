@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 
-from ..protocol import STREAMS, ProtocolError, Stream, Streams, check_definition, read_json_file, shown
+from ..protocol import (
+    STREAMS,
+    ProtocolError,
+    Stream,
+    Streams,
+    check_definition,
+    open_plain,
+    read_json_file,
+    shown,
+)
 from ..protocol.messages_generated import Hello, RunFile, RunState, Status
+from .arrow_sizes import check_message_size
 from .bare_hello import bare_hello
 from .errors import ClientError
 from .query import Query
+from .recorded_parquet import opened_parquet
+from .shapes import check_shapes
 from .stream_end import StreamEnd, arrows_end, parquet_end
 
 __all__ = ["RunFolder"]
 
 _FORMAT = 1
 _MAX_HEADER_BYTES = 8 * 1024 * 1024
+# What a file that is not as it should be is answered with, by Python and by Arrow.
+_DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
 
@@ -170,7 +185,9 @@ class RunFolder:
                 kept = kept.select(columns)
             wanted = schema if columns is None else pa.schema([schema.field(name) for name in columns])
             if kept.num_rows:
-                yield kept.replace_schema_metadata(None).cast(wanted)
+                kept = kept.replace_schema_metadata(None).cast(wanted)
+                check_shapes(kept, declared, path.name)
+                yield kept
 
     def _file(self, stream: str) -> Path | None:
         for suffix in (".parquet", ".arrows"):
@@ -186,18 +203,20 @@ class RunFolder:
         expression = query.expression()
         cut = False
         try:
-            with pa.OSFile(str(path), "rb") as source:
+            with open_plain(path) as file, pa.OSFile(str(path), "rb") as source:
                 reader = _open_stream(source, path, stream)
+                size = path.stat().st_size
                 if reader is None:
-                    cut = path.stat().st_size > 0 or not self.closed
+                    cut = size > 0 or not self.closed
                     return
                 while True:
                     try:
+                        check_message_size(file, path.name, source.tell(), size)
                         batch = reader.read_next_batch()
                         batch.validate(full=True)
                     except StopIteration:
                         break
-                    except (pa.ArrowException, OSError, ValueError):
+                    except (*_DAMAGE, struct.error):
                         cut = True
                         break
                     batch = stream.with_later_columns(batch)
@@ -278,31 +297,27 @@ def _open_stream(source: pa.NativeFile, path: Path, stream: Stream) -> pa.Record
 
 
 def _parquet_end(path: Path, stream: Stream) -> StreamEnd:
-    import pyarrow.parquet as pq
-
     try:
-        _check_columns(path, stream, pq.read_schema(path).names)
+        with opened_parquet(path) as file:
+            _check_columns(path, stream, file.schema.names)
         return parquet_end(path)
-    except (pa.ArrowException, OSError) as error:
+    except _DAMAGE as error:
         raise _unreadable_file(path, error) from error
 
 
 def _parquet_batches(
     path: Path, stream: Stream, query: Query, columns: list[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow.dataset as ds
-
     try:
-        dataset = ds.dataset(path, format="parquet")
-        _check_columns(path, stream, dataset.schema.names)
-        if query.measured and "compression_error" not in dataset.schema.names:
-            return
-        names = [name for name in columns or stream.schema.names if name in dataset.schema.names]
-        # Row groups whose statistics exclude the filter are never read.
-        scanner = dataset.scanner(columns=names, filter=query.expression(), use_threads=False)
-        for batch in scanner.to_batches():
-            yield stream.with_later_columns(batch, columns)
-    except (pa.ArrowException, OSError) as error:
+        with opened_parquet(path) as file:
+            names = file.schema.names
+            _check_columns(path, stream, names)
+            if query.measured and "compression_error" not in names:
+                return
+            read = [name for name in columns or stream.schema.names if name in names]
+            for batch in file.batches(stream, read, query):
+                yield stream.with_later_columns(batch, columns)
+    except _DAMAGE as error:
         raise _unreadable_file(path, error) from error
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..protocol.flatbuffer import message_header, table_field, u32
+from .recorded_parquet import opened_parquet
 
 __all__ = ["StreamEnd", "arrows_end", "parquet_end"]
 
@@ -76,21 +78,20 @@ def parquet_end(path: Path) -> StreamEnd:
 
     Raises
     ------
-    pyarrow.ArrowException, OSError
+    pyarrow.ArrowException, OSError, ValueError, ClientError
         When the file cannot be read.
     """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
+    newest = 0
+    with opened_parquet(path) as file:
         metadata = file.metadata
-        at = file.schema_arrow.get_field_index("step")
-        newest = 0
+        at = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == "step")
         for number in range(metadata.num_row_groups):
             figures = metadata.row_group(number).column(at).statistics
-            if figures is not None and figures.has_min_max:
+            if figures is not None and figures.has_min_max and type(figures.max) is int:
                 newest = max(newest, figures.max)
-            else:
-                newest = max([newest, *file.read_row_group(number, ["step"])["step"].to_pylist()])
+            elif metadata.row_group(number).num_rows:
+                steps = [pc.max(steps).as_py() for steps in file.column("step", number)]
+                newest = max([newest, *(step for step in steps if step is not None)])
     return StreamEnd(last_step=newest)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,11 +15,13 @@ import pyarrow.compute as pc
 from ...protocol import STREAMS, Stream, Streams, stream_schema
 from ..errors import ClientError
 from ..query import Query
+from ..shapes import entries_of
 from .stream_query import StreamQuery
 
 __all__ = ["NoRows", "SelectedRows", "StreamRows", "read_selection", "tensor_index"]
 
 _ENVELOPE_BYTES = 8192
+_HELD_BYTES = 64 * 1024 * 1024
 
 
 class StreamRows(Protocol):
@@ -80,21 +83,41 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
         every_step = replace(query, first=None, last=None, measured=False)
         query = query.on_lowest(_distinct_of(rows, every_step, ["layer", "rank"], cancelled))
     if query.measured:
-        return SelectedRows(_newest(rows, query, cancelled), 1)
+        return SelectedRows(_newest(rows, asked, query, cancelled), 1)
     steps, sizes = _step_sizes(rows, stream, query, cancelled)
     every = _thinning(sizes, asked.limit_bytes)
-    kept = steps[::-1][::every][::-1]
-    if every > 1:
+    while True:
+        kept = steps[::-1][::every][::-1]
+        body, reached = _written(rows, asked, query, kept if every > 1 else None, cancelled)
+        if body is not None:
+            return SelectedRows(body, every)
+        if len(kept) == 1:
+            raise _too_large(asked.limit_bytes)
+        # Texts took more than was reckoned: so many steps fit as were written.
+        every = max(2 * every, math.ceil(len(steps) / max(1, reached - 1)))
+
+
+def _written(
+    rows: StreamRows, asked: StreamQuery, query: Query, kept: Any, cancelled: threading.Event
+) -> tuple[pa.Buffer | None, int]:
+    """Return the rows of the steps that are kept, of all where that is None; where they exceed the limit, of how many steps they were until then."""
+    if kept is not None:
         query = replace(query, first=int(kept[0]), last=int(kept[-1]))
+        wanted = pa.array(kept, pa.int64())
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, stream.schema) as writer:
-        for batch in rows.batches(stream.name, query):
+    reached: list[Any] = []
+    with pa.ipc.new_stream(sink, asked.stream.schema) as writer:
+        for batch in rows.batches(asked.stream.name, query):
             _check(cancelled)
-            if every > 1:
-                batch = batch.filter(pc.is_in(batch.column("step"), pa.array(kept, pa.int64())))
-            if batch.num_rows:
-                writer.write_batch(batch)
-    return SelectedRows(sink.getvalue(), every)
+            if kept is not None:
+                batch = batch.filter(pc.is_in(batch.column("step"), wanted))
+            if not batch.num_rows:
+                continue
+            reached.append(batch.column("step").to_numpy())
+            if sink.tell() + batch.nbytes > asked.limit_bytes:
+                return None, len(np.unique(np.concatenate(reached)))
+            writer.write_batch(batch)
+    return sink.getvalue(), 0
 
 
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
@@ -121,17 +144,20 @@ def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str,
 def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
     """Return the distinct values of some columns in the rows that match."""
     pieces: list[pa.Table] = []
+    held = 0
     for batch in rows.batches("tensors", query, columns):
         _check(cancelled)
         pieces.append(pa.Table.from_batches([batch]))
-        if len(pieces) >= 256:
+        held += batch.nbytes
+        if held > _HELD_BYTES or len(pieces) >= 256:
             pieces = [_distinct(pieces, columns)]
+            held = pieces[0].nbytes
     schema = stream_schema("tensors")
     empty = pa.schema([schema.field(name) for name in columns]).empty_table()
     return _distinct(pieces, columns) if pieces else empty
 
 
-def _newest(rows: StreamRows, query: Query, cancelled: threading.Event) -> pa.Buffer:
+def _newest(rows: StreamRows, asked: StreamQuery, query: Query, cancelled: threading.Event) -> pa.Buffer:
     """Return the newest step's rows of each layer that match, as an Arrow IPC stream."""
     places = _distinct_of(rows, query, ["layer", "step"], cancelled)
     newest = places.group_by("layer").aggregate([("step", "max")])
@@ -139,10 +165,11 @@ def _newest(rows: StreamRows, query: Query, cancelled: threading.Event) -> pa.Bu
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema) as writer:
         for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
-            for batch in rows.batches(
-                "tensors", replace(query, layers=((layer, layer),), first=step, last=step)
-            ):
+            one = replace(query, layers=((layer, layer),), first=step, last=step)
+            for batch in rows.batches("tensors", one):
                 _check(cancelled)
+                if sink.tell() + batch.nbytes > asked.limit_bytes:
+                    raise _too_large(asked.limit_bytes)
                 writer.write_batch(batch)
     return sink.getvalue()
 
@@ -164,7 +191,7 @@ def _step_sizes(
         step = batch.column(0).to_numpy()
         size = np.full(len(step), float(policy.row_bytes))
         if policy.shape is not None:
-            size += 4.0 * _entries(batch.column(1))
+            size += 4.0 * entries_of(batch.column(1))
         distinct, where = np.unique(step, return_inverse=True)
         steps.append(distinct)
         sizes.append(np.bincount(where, weights=size))
@@ -174,33 +201,25 @@ def _step_sizes(
     return distinct, np.bincount(where, weights=np.concatenate(sizes))
 
 
-def _entries(shapes: pa.ListArray) -> Any:
-    """Return the product of each shape; an empty tensor has 0, a shape of no axes 1."""
-    lengths = pc.list_value_length(shapes).to_numpy()
-    sizes = np.ones(len(shapes))
-    axes = pc.list_flatten(shapes).to_numpy().astype(np.float64)
-    filled = lengths > 0
-    if len(axes):
-        starts = np.concatenate([[0], np.cumsum(lengths[filled])[:-1]])
-        sizes[filled] = np.multiply.reduceat(axes, starts)
-    return np.maximum(sizes, 0)
-
-
 def _thinning(sizes: Any, limit_bytes: int) -> int:
     room = limit_bytes - _ENVELOPE_BYTES
     if not len(sizes) or sizes.sum() <= room:
         return 1
     if sizes[-1] > room:
-        raise ClientError(
-            f"One step alone takes {int(sizes[-1]):,} bytes, more than the {limit_bytes:,} that may be sent. Choose fewer layers.",
-            code="too-large",
-            field="limit_bytes",
-        )
+        raise _too_large(limit_bytes)
     every = max(2, int(np.ceil(sizes.sum() / max(room, 1))))
     newest_first = sizes[::-1]
     while newest_first[::every].sum() > room:
         every += 1
     return every
+
+
+def _too_large(limit_bytes: int) -> ClientError:
+    return ClientError(
+        f"One step alone takes more than the {limit_bytes:,} bytes that may be sent. Choose fewer layers.",
+        code="too-large",
+        field="limit_bytes",
+    )
 
 
 def _check(cancelled: threading.Event) -> None:
