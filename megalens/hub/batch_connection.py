@@ -10,16 +10,33 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
+from .half_open import HalfOpen
+from .pace import Pace
+
 __all__ = ["BatchConnection"]
 
 _LARGE_BYTES = 64 * 1024
 _SHORT_HEAD, _LONG_HEAD = struct.Struct("!BBH"), struct.Struct("!BBQ")
 _WHOLE_BINARY = 0x82
+_PONG = 0x8A
 _DATA = (Opcode.TEXT, Opcode.BINARY)
+_MOST_HEAD_BYTES = 16 * 1024
+_MOST_FRAGMENTS = 4096
+_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
 
 
 class BatchConnection(ServerConnection):
     """A server connection with one system call for several small messages, no copy of a large one, and no queue before who takes frames.
+
+    What the other side can make it hold is bounded: the head of its request, the pieces of a message, pings, and the answers to pings that it does
+    not read.
+
+    Parameters
+    ----------
+    half_open : HalfOpen
+        Counts the connection until it is let in.
+    *args, **kwargs
+        As of the base class.
 
     Attributes
     ----------
@@ -28,10 +45,45 @@ class BatchConnection(ServerConnection):
         Returns whether it took the message; one that it did not take, and everything after it, waits for :meth:`recv`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, half_open: HalfOpen, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.take_frame: Callable[[bytes], bool] | None = None
+        self._half_open = half_open
         self._waiting = 0
+        self._head_bytes = 0
+        self._fragments = 0
+        self._controls = Pace(_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND)
+        self._pong = b""
+
+    def connection_made(self, transport: Any) -> None:
+        """Count the connection as half open: called by the event loop."""
+        super().connection_made(transport)
+        self._half_open.begin(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of its place: called by the event loop."""
+        self._half_open.end(self.transport)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came: called by the event loop. A request that has no end is not read on."""
+        if self.protocol.state is State.CONNECTING:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_HEAD_BYTES:
+                self.transport.abort()
+                return
+        super().data_received(data)
+
+    def let_in(self) -> None:
+        """Say that it is half open no more."""
+        self._half_open.end(self.transport)
+
+    def resume_writing(self) -> None:
+        """Send the pong that waited for the socket to take more: called by the event loop."""
+        super().resume_writing()
+        pong, self._pong = self._pong, b""
+        if pong and self.protocol.state is State.OPEN:
+            self.transport.write(pong)
 
     def process_event(self, event: Any) -> None:
         """Take what was read: called by the base class for each event."""
@@ -45,7 +97,21 @@ class BatchConnection(ServerConnection):
             ):
                 return
             self._waiting += 1
+        if self.protocol.state is State.OPEN and self._too_much(event):
+            # Nothing that it sends afterwards is read.
+            self.protocol.fail(1008, "too many small frames")
+            self.send_data()
+            return
         super().process_event(event)
+
+    def _too_much(self, event: Any) -> bool:
+        """Whether pings, pongs or pieces of one message come in a number that costs more than they can mean."""
+        if not isinstance(event, Frame):
+            return False
+        if event.opcode in (Opcode.PING, Opcode.PONG):
+            return not self._controls.take()
+        self._fragments = 0 if event.fin else self._fragments + 1
+        return self._fragments > _MOST_FRAGMENTS
 
     def message_done(self) -> None:
         """Say that a message of :meth:`recv` has been worked on to its end."""
@@ -97,6 +163,12 @@ class BatchConnection(ServerConnection):
     def send_data(self) -> None:
         """Write what the protocol has ready: called by the base class wherever it sends."""
         pieces = self.protocol.data_to_send()
+        if self.paused:
+            # The other side does not read. Of the pongs that it is owed only the newest is kept (RFC 6455, 5.5.3), until it does.
+            pongs = [piece for piece in pieces if piece and piece[0] == _PONG]
+            if pongs:
+                self._pong = pongs[-1]
+                pieces = [piece for piece in pieces if not piece or piece[0] != _PONG]
         # An empty piece means the end of the stream.
         whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         if whole:
