@@ -198,3 +198,40 @@ def told(message):
     """Return a control message as a hub's WebSocket frame."""
     text = message if isinstance(message, (bytes, str)) else json.dumps(message)
     return ws_frame(text.encode() if isinstance(text, str) else text, TEXT, masked=False)
+
+
+def lies(run):
+    """Return what no hub may say, by name: WebSocket frames, what is expected of them after ``hello``, and what before it.
+
+    Each is a tuple of the bytes, whether the hub says hello first, and the code of the error.
+    """
+    status = {**STATUS, "step": 1}
+    changed = json.dumps({**status, "step": "HERE"})
+    hello = {**HELLO, "run": {**HELLO["run"], "id": run}}
+    rows = FRAMES[0]
+    texts = {
+        "a step that is infinite": changed.replace('"HERE"', "1e999"),
+        "a step that is not a number": changed.replace('"HERE"', "NaN"),
+        "a step of 400 digits": changed.replace('"HERE"', "1" + "0" * 400),
+        "half of a character": json.dumps({**status, "warnings": ["X"]}).replace("X", "\\ud800"),
+        "a long name": json.dumps({**hello, "run": {**hello["run"], "name": "x" * 1_000_000}}),
+        "a million flags": json.dumps({**hello, "flags": [{}] * 100_000}),
+        "every of 400 digits": json.dumps(
+            {**hello, "config": {"flags": {"F": {"every": 0, "compressor": {"name": "Empty"}}}}}
+        ).replace('"every": 0', '"every": 1' + "0" * 400),
+        "a start that no clock has": json.dumps({**hello, "run": {**hello["run"], "started": 1e308}}),
+        "brackets": "[" * 100_000,
+        "no JSON": "hello",
+        "a message of clients": json.dumps({"type": "configure", "id": "x", "patch": {"flags": {}}}),
+    }
+    found = {name: (told(text), True, "bad-message") for name, text in texts.items()}
+    found["a message of clients"] = (*found["a message of clients"][:2], "forbidden")
+    found["status before hello"] = (told(status), False, "bad-message")
+    found["rows before hello"] = (ws_frame(rows, masked=False), False, "bad-frame")
+    found["a text that is too long"] = (told(" " * (17 * 1024 * 1024)), True, "too-large")
+    found["rows that are cut short"] = (ws_frame(rows[:-1], masked=False), True, "bad-frame")
+    found["rows of no stream"] = (ws_frame(b"MLNS\1" + bytes(59), masked=False), True, "bad-frame")
+    found["bits that mean compression"] = (ws_frame(b"x", TEXT, rsv=4, masked=False), True, "bad-message")
+    found["bytes that are no text"] = (ws_frame(b"\xff\xff", TEXT, masked=False), True, "bad-message")
+    found["a length of terabytes"] = (ws_frame(b"x", masked=False, claimed=1 << 40), True, "too-large")
+    return found

@@ -10,26 +10,22 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
+from .bounded_connection import BoundedConnection
 from .half_open import HalfOpen
-from .pace import Pace
 
 __all__ = ["BatchConnection"]
 
 _LARGE_BYTES = 64 * 1024
 _SHORT_HEAD, _LONG_HEAD = struct.Struct("!BBH"), struct.Struct("!BBQ")
 _WHOLE_BINARY = 0x82
-_PONG = 0x8A
 _DATA = (Opcode.TEXT, Opcode.BINARY)
 _MOST_HEAD_BYTES = 16 * 1024
-_MOST_FRAGMENTS = 4096
-_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND = 1000, 50.0
 
 
-class BatchConnection(ServerConnection):
+class BatchConnection(BoundedConnection, ServerConnection):
     """A server connection with one system call for several small messages, no copy of a large one, and no queue before who takes frames.
 
-    What the other side can make it hold is bounded: the head of its request, the pieces of a message, pings, and the answers to pings that it does
-    not read.
+    The head of its request is bounded.
 
     Parameters
     ----------
@@ -51,9 +47,6 @@ class BatchConnection(ServerConnection):
         self._half_open = half_open
         self._waiting = 0
         self._head_bytes = 0
-        self._fragments = 0
-        self._controls = Pace(_CONTROLS_AT_ONCE, _CONTROLS_A_SECOND)
-        self._pong = b""
 
     def connection_made(self, transport: Any) -> None:
         """Count the connection as half open: called by the event loop."""
@@ -78,13 +71,6 @@ class BatchConnection(ServerConnection):
         """Say that it is half open no more."""
         self._half_open.end(self.transport)
 
-    def resume_writing(self) -> None:
-        """Send the pong that waited for the socket to take more: called by the event loop."""
-        super().resume_writing()
-        pong, self._pong = self._pong, b""
-        if pong and self.protocol.state is State.OPEN:
-            self.transport.write(pong)
-
     def process_event(self, event: Any) -> None:
         """Take what was read: called by the base class for each event."""
         if isinstance(event, Frame) and event.opcode in _DATA:
@@ -97,21 +83,7 @@ class BatchConnection(ServerConnection):
             ):
                 return
             self._waiting += 1
-        if self.protocol.state is State.OPEN and self._too_much(event):
-            # Nothing that it sends afterwards is read.
-            self.protocol.fail(1008, "too many small frames")
-            self.send_data()
-            return
         super().process_event(event)
-
-    def _too_much(self, event: Any) -> bool:
-        """Whether pings, pongs or pieces of one message come in a number that costs more than they can mean."""
-        if not isinstance(event, Frame):
-            return False
-        if event.opcode in (Opcode.PING, Opcode.PONG):
-            return not self._controls.take()
-        self._fragments = 0 if event.fin else self._fragments + 1
-        return self._fragments > _MOST_FRAGMENTS
 
     def message_done(self) -> None:
         """Say that a message of :meth:`recv` has been worked on to its end."""
@@ -159,25 +131,6 @@ class BatchConnection(ServerConnection):
         self.protocol.send_text(text.encode())
         self.send_data()
         return True
-
-    def send_data(self) -> None:
-        """Write what the protocol has ready: called by the base class wherever it sends."""
-        pieces = self.protocol.data_to_send()
-        if self.paused:
-            # The other side does not read. Of the pongs that it is owed only the newest is kept (RFC 6455, 5.5.3), until it does.
-            pongs = [piece for piece in pieces if piece and piece[0] == _PONG]
-            if pongs:
-                self._pong = pongs[-1]
-                pieces = [piece for piece in pieces if not piece or piece[0] != _PONG]
-        # An empty piece means the end of the stream.
-        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if whole:
-            self.transport.write(whole)
-        if pieces and not pieces[-1]:
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-            else:
-                self.transport.close()
 
 
 def _head(length: int) -> bytes:

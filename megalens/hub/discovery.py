@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import math
 import os
 import secrets
 import socket
@@ -17,9 +19,19 @@ import platformdirs
 
 from .errors import HubError
 
-__all__ = ["HubEntry", "find_hub", "live_hubs", "remove_entry", "runtime_folder", "write_entry"]
+__all__ = [
+    "HubEntry",
+    "find_hub",
+    "live_hubs",
+    "process_identity",
+    "remove_entry",
+    "runtime_folder",
+    "told_apart",
+    "write_entry",
+]
 
 _FORMAT = 1
+_MOST_SECONDS = 253402300799
 _MAX_BYTES = 64 * 1024
 _POSIX = os.name == "posix"
 
@@ -44,6 +56,8 @@ class HubEntry:
         Seconds since the epoch.
     record : str or None
         The run folder, when the hub records.
+    process : str or None
+        What tells the hub's process from a later one of the same number; None where the system does not tell.
     format : int
         Format of the runtime file, 1.
     """
@@ -56,6 +70,7 @@ class HubEntry:
     token: str = field(repr=False)
     started: float
     record: str | None = None
+    process: str | None = None
     format: int = _FORMAT
 
     @property
@@ -152,6 +167,11 @@ def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEn
     return next((hub for hub in hubs if hub.name == name_or_id), None)
 
 
+def told_apart(run: str, address: str) -> str:
+    """Return the id of a hub that says it is a run which another hub is: the same whenever it says so at this address."""
+    return f"{run[:80]}.at-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+
+
 def _refuse_shared(folder: Path) -> None:
     if not _POSIX:
         return
@@ -180,7 +200,10 @@ def _read_entry(path: Path) -> HubEntry:
         values = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise HubError("it is not JSON.") from error
-    return _checked_entry(values)
+    entry = _checked_entry(values)
+    if path.name != f"hub-{entry.id}.json":
+        raise HubError(f"it says that it is of the run {entry.id!r:.120}.")
+    return entry
 
 
 def _checked_entry(values: Any) -> HubEntry:
@@ -197,14 +220,22 @@ def _checked_entry(values: Any) -> HubEntry:
         "token": str,
         "started": (int, float),
         "record": (str, type(None)),
+        "process": (str, type(None)),
     }
     for name, kind in kinds.items():
         value = values.get(name)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise HubError(f"its {name} is missing or of the wrong kind.")
-    if not (0 < values["port"] < 65536 and values["pid"] > 0):
+    if not (0 < values["port"] < 65536 and 0 < values["pid"] < 2**31):
         raise HubError("its port or pid is out of range.")
-    return HubEntry(**{name: values[name] for name in kinds})
+    if not (math.isfinite(values["started"]) and abs(values["started"]) < _MOST_SECONDS):
+        raise HubError("its start is out of range.")
+    if any(
+        "\ud800" <= letter <= "\udfff"
+        for letter in "".join(values[name] for name in ("id", "name", "host", "token"))
+    ):
+        raise HubError("it holds half of a character.")
+    return HubEntry(**{name: values.get(name) for name in kinds})
 
 
 def _alive(entry: HubEntry) -> bool:
@@ -214,6 +245,10 @@ def _alive(entry: HubEntry) -> bool:
             os.kill(entry.pid, 0)
         except (OSError, OverflowError):
             return False
+    there = process_identity(entry.pid)
+    if entry.process is not None and there is not None:
+        # Whatever has its number or its port now: it is the very process, or it is gone.
+        return there == entry.process
     began = _process_start(entry.pid)
     if began is not None and began < 0:
         return False
@@ -223,12 +258,28 @@ def _alive(entry: HubEntry) -> bool:
     return _port_open(entry)
 
 
+def process_identity(pid: int) -> str | None:
+    """Return what tells a process from every other one that had or will have its number; None where the system does not tell.
+
+    It says when the process began by a clock that nobody sets, and of which start of the system.
+    """
+    try:
+        fields = _process_fields(pid)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return "ended" if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _process_fields(pid: int) -> list[str]:
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
 def _process_start(pid: int) -> float | None:
     """Start of a process in seconds since the epoch; -1 for one that has ended (a zombie), None where it cannot be told."""
     try:
-        fields = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        )
+        fields = _process_fields(pid)
         boot = next(
             line
             for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()

@@ -28,7 +28,7 @@ from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
 from .broadcaster import Broadcaster
 from .changes import Changes
-from .discovery import HubEntry, remove_entry, write_entry
+from .discovery import HubEntry, process_identity, remove_entry, write_entry
 from .errors import HubError
 from .half_open import HalfOpen
 from .handshake import check_upgrade, select_subprotocol
@@ -136,6 +136,7 @@ class Hub:
             token=self._token,
             started=self.state.started,
             record=str(folder) if folder else None,
+            process=process_identity(os.getpid()),
         )
         try:
             if folder:

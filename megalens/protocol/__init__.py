@@ -16,6 +16,7 @@ from .frame import (
 )
 from .frame_checker import CheckedBody, FrameChecker
 from .frame_template import FrameTemplate
+from .hub_reader import FROM_HUB, MAX_HUB_BYTES, HubReader
 from .messages import (
     MAX_TEXT_BYTES,
     MESSAGE_TYPES,
@@ -84,7 +85,10 @@ __all__ = [
     "BIT_CAUGHT_UP",
     "BIT_MERGED",
     "COMPRESSORS",
+    "FROM_HUB",
     "HEADER_BYTES",
+    "HubReader",
+    "MAX_HUB_BYTES",
     "MAX_TEXT_BYTES",
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
