@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ..hub.discovery import HubEntry, find_hub, live_hubs
+from ..hub.discovery import HubEntry, find_hub, live_hubs, told_apart
 from .errors import ClientError
 from .live import LiveRun
 from .run import Run
@@ -58,8 +58,14 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
             code="unauthorized",
             field="token",
         )
-    pair = (address, found)
-    run = LiveRun(lambda: pair)
+    target = (address, found, None)
+
+    def called(run: str) -> str:
+        # Who has the token of the hub that the runtime file names is that hub, at whichever address.
+        others = [hub for hub in live_hubs() if hub.id == run and hub.token != found]
+        return told_apart(run, address.rstrip("/")) if others else run
+
+    run = LiveRun(lambda: target, called=called)
     run.start(timeout)
     return run
 
@@ -71,7 +77,7 @@ class _Follow:
         self._entry = entry
         self._gone_since: float | None = None
 
-    def __call__(self) -> tuple[str, str] | None:
+    def __call__(self) -> tuple[str, str, str] | None:
         hubs = live_hubs()
         found = next((hub for hub in hubs if hub.id == self._entry.id), None)
         if found is None:
@@ -88,7 +94,7 @@ class _Follow:
         else:
             self._gone_since = None
             self._entry = found
-        return self._entry.address, self._entry.token
+        return self._entry.address, self._entry.token, self._entry.id
 
 
 def _no_run(wanted: str | None) -> ClientError:

@@ -19,15 +19,15 @@ from websockets.exceptions import (
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from ..protocol import SUBPROTOCOL, ProtocolError, encode_message
+from ..protocol import MAX_HUB_BYTES, SUBPROTOCOL, ProtocolError, encode_message
 from ..protocol.messages_generated import Join, Message
 from .errors import ClientError
 
 __all__ = ["LinkTarget", "Listener", "ViewerLink"]
 
-# Merged catch-up frames are larger than what one producer may send.
-_MAX_FRAME_BYTES = 512 * 1024 * 1024
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
+# What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
+_BROKEN = (1002, 1007, 1009)
 _FINAL_CODES = {1000: "ended", 4403: "refused", 4406: "version", 1009: "refused", 4400: "refused"}
 
 # The library's own log names the peer and dumps headers at debug level; a token must not get there.
@@ -35,15 +35,16 @@ _QUIET = logging.getLogger("megalens.client.websockets")
 _QUIET.setLevel(logging.CRITICAL)
 _QUIET.propagate = False
 
-LinkTarget = Callable[[], "tuple[str, str] | None"]
-"""Returns (address, token) of the hub to go to now, or ``None`` when it is gone for good."""
+LinkTarget = Callable[[], "tuple[str, str, str | None] | None"]
+"""Returns (address, token, run) of the hub to go to now, or ``None`` when it is gone for good. The run is the one that the hub was found under,
+which it must be; None where a person gave the address."""
 
 
 class Listener(Protocol):
     """What a link tells. Everything is called from the link's thread."""
 
-    def join_message(self) -> Join:
-        """Return the ``join`` to send."""
+    def join_message(self, run: str | None) -> Join:
+        """Return the ``join`` to send to a hub, and take its messages for those of ``run`` only."""
 
     def on_text(self, text: str) -> None:
         """Take a control message."""
@@ -130,7 +131,7 @@ class ViewerLink:
             delay = _FIRST_DELAY if came_up else min(delay * 2, _LONGEST_DELAY)
             self._closing.wait(delay * random.uniform(0.7, 1.3))  # noqa: S311
 
-    def _once(self, address: str, token: str) -> tuple[bool, Exception, bool]:
+    def _once(self, address: str, token: str, run: str | None) -> tuple[bool, Exception, bool]:
         """Connect and read until it ends; return whether it came up, why it ended, and whether that is final."""
         with contextlib.ExitStack() as stack:
             try:
@@ -143,7 +144,7 @@ class ViewerLink:
                         compression=None,
                         # A proxy of the environment must see neither the rows nor the token.
                         proxy=None,
-                        max_size=_MAX_FRAME_BYTES,
+                        max_size=MAX_HUB_BYTES,
                         open_timeout=10,
                         close_timeout=2,
                         logger=_QUIET,
@@ -157,15 +158,29 @@ class ViewerLink:
                     self._connection = connection
                 if self._closing.is_set():
                     return True, problem, True
-                self._read(connection)
+                self._read(connection, run)
             except ProtocolError as error:
-                connection.close(4400, "")
+                connection.close(4400, error.code)
                 return True, error, True
             except (ConnectionClosed, OSError) as error:
                 problem.__cause__ = error
+            except Exception as error:
+                # Whatever a hub sends, the thread does not end without a word.
+                connection.close(1011, "internal")
+                text = f"A message of the hub could not be taken ({type(error).__name__}: {error!s:.200})."
+                return True, ClientError(text, code="internal"), True
             finally:
                 with self._lock:
                     self._connection = None
+            sent = connection.protocol.close_sent
+            if sent is not None and sent.code in _BROKEN and not connection.protocol.close_rcvd_then_sent:
+                return (
+                    True,
+                    ProtocolError(
+                        "bad-frame", f"The hub broke the WebSocket protocol: {sent.reason or sent.code}."
+                    ),
+                    True,
+                )
         code = connection.close_code
         if code == 4406:
             problem = ProtocolError(
@@ -173,8 +188,8 @@ class ViewerLink:
             )
         return True, problem, code in _FINAL_CODES
 
-    def _read(self, connection: ClientConnection) -> None:
-        connection.send(encode_message(self._listener.join_message()))
+    def _read(self, connection: ClientConnection, run: str | None) -> None:
+        connection.send(encode_message(self._listener.join_message(run)))
         for message in connection:
             if isinstance(message, str):
                 self._listener.on_text(message)

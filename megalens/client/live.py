@@ -6,6 +6,8 @@ import os
 import threading
 import time
 import uuid
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,9 @@ from ..protocol import (
     STREAMS,
     SUBPROTOCOL,
     FrameChecker,
+    HubReader,
     ProtocolError,
     Streams,
-    decode_frame,
-    decode_message,
 )
 from ..protocol.messages_generated import (
     ConfigPatch,
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveRun"]
 
-_FROM_HUB = ("hello", "configured", "status", "error", "goodbye")
+_MOST_BAD = 10
+_MOST_NOTES = 20
 _WAITING: Status = {"type": "status", "state": "waiting", "step": 0}
 
 
@@ -55,17 +57,27 @@ class LiveRun(Run):
     Parameters
     ----------
     target : callable
-        Returns (address, token) of the hub, or ``None`` when it is gone for good.
+        Returns (address, token, run) of the hub, or ``None`` when it is gone for good.
     folder : Path, optional
         Where the hub records, when it does and this machine has it.
     limit_bytes : int, optional
         Bound of the tensors kept in memory; as the stream's policy says when absent.
+    called : callable, optional
+        Returns the id under which a run is known here, given the one that the hub says; the same when absent.
     """
 
     def __init__(
-        self, target: LinkTarget, folder: Path | None = None, limit_bytes: int | None = None
+        self,
+        target: LinkTarget,
+        folder: Path | None = None,
+        limit_bytes: int | None = None,
+        called: Callable[[str], str] = lambda run: run,
     ) -> None:
         self._folder = folder
+        self._called = called
+        self._reader = HubReader()
+        # The run by the hub's own name.
+        self._said = self._known = ""
         self._greeted = False
         self._status = _WAITING
         self._changed = threading.Condition()
@@ -84,7 +96,7 @@ class LiveRun(Run):
         self._closed = False
         self._received = self._missed = self._unannounced = self._skipped = self._bad = 0
         self._announced_drops = 0
-        self._restarts: list[str] = []
+        self._notes: deque[str] = deque(maxlen=_MOST_NOTES)
         self._said_goodbye = False
         self._moments: MomentSource | None = None
         self._link = ViewerLink(target, self)
@@ -145,7 +157,7 @@ class LiveRun(Run):
     @property
     def warnings(self) -> list[str]:
         """Sentences of the hub and of this side."""
-        found = [*self._status.get("warnings", []), *self._restarts]
+        found = [*self._status.get("warnings", []), *self._notes]
         if not self._connected and not self._closed and self._ended is None and self._greeted:
             found.append("The connection to the hub is broken; it comes back by itself.")
         if self._ended == "gone":
@@ -158,6 +170,10 @@ class LiveRun(Run):
             found.append(f"{self.evicted_rows} older rows were given up to stay within memory.")
         if self._bad:
             found.append(f"{self._bad} messages could not be read.")
+        if isinstance(self._problem, ProtocolError) and self._greeted:
+            found.append(
+                f"The connection was ended because the hub broke the protocol: {self._problem.message}"[:500]
+            )
         return found
 
     @property
@@ -281,8 +297,9 @@ class LiveRun(Run):
 
     # What the link tells
 
-    def join_message(self) -> Join:
-        """Return the ``join`` of this viewer, with where it stopped."""
+    def join_message(self, run: str | None) -> Join:
+        """Return the ``join`` of this viewer, with where it stopped. Of the hub of another run nothing is taken where ``run`` is given."""
+        self._reader = HubReader(run)
         peer: Peer = {"name": "kernel", "version": own_version()}
         if user := os.environ.get("JUPYTERHUB_USER"):
             peer["user"] = user
@@ -297,17 +314,17 @@ class LiveRun(Run):
             self._expected = None
             if self._greeted:
                 message["since"] = self._seq
-                message["run"] = self.id
+                message["run"] = self._said
         return message
 
     def on_text(self, text: str) -> None:
         """Take a control message."""
         try:
-            message = decode_message(text, _FROM_HUB)
+            message = self._reader.message(text)
         except ProtocolError as error:
-            if error.code == "version-mismatch":
+            if error.code in ("version-mismatch", "refused", "too-large"):
                 raise
-            self._bad += 1
+            self._count_bad(error)
             return
         with self._changed:
             getattr(self, f"_on_{message['type']}")(message)
@@ -316,10 +333,10 @@ class LiveRun(Run):
     def on_bytes(self, data: bytes) -> None:
         """Take a data frame."""
         try:
-            frame = decode_frame(data, self._declared)
+            frame = self._reader.frame(data, self._declared)
             body = self._checker.check(frame, data) if frame.known else None
-        except ProtocolError:
-            self._bad += 1
+        except ProtocolError as error:
+            self._count_bad(error)
             return
         with self._changed:
             self._received += 1
@@ -343,6 +360,12 @@ class LiveRun(Run):
                 memory.append(body, len(data))
             self._changed.notify_all()
 
+    def _count_bad(self, error: ProtocolError) -> None:
+        """Count what could not be read. A later version may say more than this one knows, a hub that says ever more of it is none."""
+        self._bad += 1
+        if self._bad >= _MOST_BAD:
+            raise error
+
     def on_down(self, problem: Exception, final: bool) -> None:
         """Take the end of one connection or try."""
         with self._changed:
@@ -357,10 +380,11 @@ class LiveRun(Run):
 
     def _on_hello(self, message: Hello) -> None:
         fresh = not self._connected
-        if fresh and self._greeted and message["run"]["id"] != self.id:
+        said = message["run"]["id"]
+        if fresh and self._greeted and said != self._said:
             self._seq = 0
             self._announced_drops = 0
-            self._restarts.append(
+            self._notes.append(
                 f"The hub was restarted after step {self.step}; rows in between may be missing."
             )
         if fresh:
@@ -368,6 +392,16 @@ class LiveRun(Run):
             self._missed += message.get("resumed", {}).get("missed_frames", 0)
             self._announced_drops = 0
             self._said_goodbye = False
+        if said != self._said:
+            self._known = self._called(said)
+            if self._known != said:
+                self._notes.append(
+                    f"This hub says that it is the run {said}, which another hub is. It is called {self._known} here."
+                )
+        self._said = said
+        if self._known != said:
+            name = f"{message['run']['name'][:100]} (another hub)"
+            message = {**message, "run": {**message["run"], "id": self._known, "name": name}}
         self._connected = True
         self._hello = message
         self._greeted = True

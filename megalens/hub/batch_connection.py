@@ -10,16 +10,29 @@ from websockets.asyncio.server import ServerConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
+from .bounded_connection import BoundedConnection
+from .half_open import HalfOpen
+
 __all__ = ["BatchConnection"]
 
 _LARGE_BYTES = 64 * 1024
 _SHORT_HEAD, _LONG_HEAD = struct.Struct("!BBH"), struct.Struct("!BBQ")
 _WHOLE_BINARY = 0x82
 _DATA = (Opcode.TEXT, Opcode.BINARY)
+_MOST_HEAD_BYTES = 16 * 1024
 
 
-class BatchConnection(ServerConnection):
+class BatchConnection(BoundedConnection, ServerConnection):
     """A server connection with one system call for several small messages, no copy of a large one, and no queue before who takes frames.
+
+    The head of its request is bounded.
+
+    Parameters
+    ----------
+    half_open : HalfOpen
+        Counts the connection until it is let in.
+    *args, **kwargs
+        As of the base class.
 
     Attributes
     ----------
@@ -28,10 +41,35 @@ class BatchConnection(ServerConnection):
         Returns whether it took the message; one that it did not take, and everything after it, waits for :meth:`recv`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, half_open: HalfOpen, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.take_frame: Callable[[bytes], bool] | None = None
+        self._half_open = half_open
         self._waiting = 0
+        self._head_bytes = 0
+
+    def connection_made(self, transport: Any) -> None:
+        """Count the connection as half open: called by the event loop."""
+        super().connection_made(transport)
+        self._half_open.begin(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of its place: called by the event loop."""
+        self._half_open.end(self.transport)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came: called by the event loop. A request that has no end is not read on."""
+        if self.protocol.state is State.CONNECTING:
+            self._head_bytes += len(data)
+            if self._head_bytes > _MOST_HEAD_BYTES:
+                self.transport.abort()
+                return
+        super().data_received(data)
+
+    def let_in(self) -> None:
+        """Say that it is half open no more."""
+        self._half_open.end(self.transport)
 
     def process_event(self, event: Any) -> None:
         """Take what was read: called by the base class for each event."""
@@ -93,19 +131,6 @@ class BatchConnection(ServerConnection):
         self.protocol.send_text(text.encode())
         self.send_data()
         return True
-
-    def send_data(self) -> None:
-        """Write what the protocol has ready: called by the base class wherever it sends."""
-        pieces = self.protocol.data_to_send()
-        # An empty piece means the end of the stream.
-        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        if whole:
-            self.transport.write(whole)
-        if pieces and not pieces[-1]:
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-            else:
-                self.transport.close()
 
 
 def _head(length: int) -> bytes:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .discovery import live_hubs, runtime_folder
 from .errors import HubError
@@ -141,6 +141,8 @@ async def _serve(options: HubOptions) -> None:
         except NotImplementedError:
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop.set))
     hub = Hub(options)
+    # Each would be a traceback, and strangers can cause as many as they like.
+    loop.set_exception_handler(lambda _, context: hub.log.count(_error_words(context)))
     entry = await hub.start()
     # What is loaded by now stays: the collector need not look at it again with every frame.
     gc.freeze()
@@ -158,6 +160,11 @@ async def _serve(options: HubOptions) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     _stand_back()
     await hub.serve_until_done(stop)
+
+
+def _error_words(context: dict[str, Any]) -> str:
+    error = context.get("exception")
+    return f"{context.get('message', 'error')} ({type(error).__name__ if error else 'no exception'})"[:200]
 
 
 def _stand_back() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -16,7 +17,16 @@ import platformdirs
 from ..protocol import ProtocolError, check_definition, open_plain, parse_json, shown
 from .errors import HubError
 
-__all__ = ["HubEntry", "find_hub", "live_hubs", "remove_entry", "runtime_folder", "write_entry"]
+__all__ = [
+    "HubEntry",
+    "find_hub",
+    "live_hubs",
+    "process_identity",
+    "remove_entry",
+    "runtime_folder",
+    "told_apart",
+    "write_entry",
+]
 
 _FORMAT = 1
 _MAX_BYTES = 64 * 1024
@@ -43,6 +53,8 @@ class HubEntry:
         Seconds since the epoch.
     record : str or None
         The run folder, when the hub records.
+    process : str or None
+        What tells the hub's process from a later one of the same number; None where the system does not tell.
     format : int
         Format of the runtime file, 1.
     """
@@ -55,6 +67,7 @@ class HubEntry:
     token: str = field(repr=False)
     started: float
     record: str | None = None
+    process: str | None = None
     format: int = _FORMAT
 
     @property
@@ -153,6 +166,11 @@ def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEn
     return next((hub for hub in hubs if hub.name == name_or_id), None)
 
 
+def told_apart(run: str, address: str) -> str:
+    """Return the id of a hub that says it is a run which another hub is: the same whenever it says so at this address."""
+    return f"{run[:80]}.at-{hashlib.sha256(address.encode()).hexdigest()[:8]}"
+
+
 def _refuse_shared(folder: Path) -> None:
     if not _POSIX:
         return
@@ -182,7 +200,10 @@ def _read_entry(path: Path) -> HubEntry:
         raise HubError(f"{error.field} is missing or not as it should be.") from error
     except ValueError as error:
         raise HubError("it is not JSON.") from error
-    return HubEntry(**{each.name: values.get(each.name) for each in fields(HubEntry)})
+    entry = HubEntry(**{each.name: values.get(each.name) for each in fields(HubEntry)})
+    if path.name != f"hub-{entry.id}.json":
+        raise HubError(f"it says that it is of the run {entry.id!r:.120}.")
+    return entry
 
 
 def _alive(entry: HubEntry) -> bool:
@@ -192,6 +213,10 @@ def _alive(entry: HubEntry) -> bool:
             os.kill(entry.pid, 0)
         except (OSError, OverflowError):
             return False
+    there = process_identity(entry.pid)
+    if entry.process is not None and there is not None:
+        # Whatever has its number or its port now: it is the very process, or it is gone.
+        return there == entry.process
     began = _process_start(entry.pid)
     if began is not None and began < 0:
         return False
@@ -201,12 +226,28 @@ def _alive(entry: HubEntry) -> bool:
     return _port_open(entry)
 
 
+def process_identity(pid: int) -> str | None:
+    """Return what tells a process from every other one that had or will have its number; None where the system does not tell.
+
+    It says when the process began by a clock that nobody sets, and of which start of the system.
+    """
+    try:
+        fields = _process_fields(pid)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return "ended" if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _process_fields(pid: int) -> list[str]:
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
 def _process_start(pid: int) -> float | None:
     """Start of a process in seconds since the epoch; -1 for one that has ended (a zombie), None where it cannot be told."""
     try:
-        fields = (
-            Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        )
+        fields = _process_fields(pid)
         boot = next(
             line
             for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines()

@@ -16,12 +16,18 @@ __all__ = ["check_upgrade", "select_subprotocol"]
 
 
 def check_upgrade(
-    own_token: str, places: Callable[[], int] = lambda: 1
+    own_token: str,
+    places: Callable[[], int] = lambda: 1,
+    refused: Callable[[str], None] = lambda why: None,
 ) -> Callable[[ServerConnection, Request], Response | None]:
-    """Return the check of a handshake: no browser, the right token, the one path, a place left. It answers with what to refuse with, or None."""
+    """Return the check of a handshake: no browser, the right token, the one path, a place left. It answers with what to refuse with, or None.
+
+    ``refused`` is told why, in a few words.
+    """
 
     def admit(connection: ServerConnection, request: Request) -> Response | None:
         if request.headers.get_all("Origin"):
+            refused("browsers turned away")
             return connection.respond(
                 http.HTTPStatus.FORBIDDEN,
                 "Browsers reach a hub through the Jupyter server's relay, not directly.\n",
@@ -30,6 +36,7 @@ def check_upgrade(
         scheme, _, token = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         right = hmac.compare_digest(token.strip().encode("utf-8", "surrogateescape"), own_token.encode())
         if scheme.lower() != "bearer" or not right:
+            refused("connections without the token turned away")
             response = connection.respond(
                 http.HTTPStatus.UNAUTHORIZED,
                 "Expected the header Authorization: Bearer with the token of the hub's runtime file.\n",
@@ -39,6 +46,7 @@ def check_upgrade(
         if request.path.partition("?")[0] != "/":
             return connection.respond(http.HTTPStatus.NOT_FOUND, "A hub listens at the path / only.\n")
         if places() < 1:
+            refused("connections turned away because every place is taken")
             return connection.respond(
                 http.HTTPStatus.SERVICE_UNAVAILABLE,
                 "This hub has as many connections as the system's limit of open files allows. "

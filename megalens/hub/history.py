@@ -27,6 +27,7 @@ __all__ = ["Backlog", "StreamHistory"]
 
 _MERGE_FRAMES = 512
 _MERGE_ROWS = 16384
+_MERGE_BYTES = 4 * 1024 * 1024
 _WORTH_MERGING = 16
 _LOG_FRAMES = 65536
 
@@ -116,10 +117,11 @@ class StreamHistory:
         self._streams = streams
         self._old: list[LiveFrame | _Merged] = []
         self._open: list[LiveFrame | _Merged] = []
-        self._open_rows = 0
+        self._open_rows = self._open_bytes = 0
         # By sequence number. Begins with a frame of a bounded stream whenever it is not empty.
         self._recent: OrderedDict[int, LiveFrame | _Merged] = OrderedDict()
         self._tail: list[LiveFrame] = []
+        self._tail_bytes = 0
         self._bounded: dict[str, _Bounded] = {}
 
     def append(self, frame: LiveFrame) -> None:
@@ -138,9 +140,14 @@ class StreamHistory:
                 self._forget_oldest(kept)
         elif self._recent:
             self._recent[frame.seq] = frame
-            if self._tail and (self._tail[0].stream != frame.stream or len(self._tail) >= _MERGE_FRAMES):
+            if self._tail and (
+                self._tail[0].stream != frame.stream
+                or len(self._tail) >= _MERGE_FRAMES
+                or self._tail_bytes >= _MERGE_BYTES
+            ):
                 self._end_tail()
             self._tail.append(frame)
+            self._tail_bytes += frame.size
         else:
             self._fold(frame)
 
@@ -196,19 +203,24 @@ class StreamHistory:
             for frame in self._tail:
                 del self._recent[frame.seq]
             self._recent[merged.seq] = merged
-        self._tail = []
+        self._tail, self._tail_bytes = [], 0
 
     def _fold(self, piece: LiveFrame | _Merged) -> None:
         if self._open and self._open[0].stream != piece.stream:
             self._seal()
         self._open.append(piece)
         self._open_rows += piece.rows
-        if len(self._open) >= _MERGE_FRAMES or self._open_rows >= _MERGE_ROWS:
+        self._open_bytes += piece.size if isinstance(piece, LiveFrame) else len(piece.data)
+        if (
+            len(self._open) >= _MERGE_FRAMES
+            or self._open_rows >= _MERGE_ROWS
+            or self._open_bytes >= _MERGE_BYTES
+        ):
             self._seal()
 
     def _seal(self) -> None:
         self._old.append(self._merge(self._open))
-        self._open, self._open_rows = [], 0
+        self._open, self._open_rows, self._open_bytes = [], 0, 0
 
     def _merge(self, pieces: Sequence[LiveFrame | _Merged]) -> _Merged:
         declared = self._streams[pieces[0].stream]

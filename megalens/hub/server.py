@@ -7,7 +7,9 @@ import contextlib
 import json
 import os
 import secrets
+import sys
 import time
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -26,12 +28,14 @@ from ..protocol.version import own_versions
 from .batch_connection import BatchConnection
 from .broadcaster import Broadcaster
 from .changes import Changes
-from .discovery import HubEntry, remove_entry, write_entry
+from .discovery import HubEntry, process_identity, remove_entry, write_entry
 from .errors import HubError
+from .half_open import HalfOpen
 from .handshake import check_upgrade, select_subprotocol
 from .history import Backlog, StreamHistory
 from .live_frame import admit_frame
-from .open_files import most_connections
+from .minute_log import MinuteLog
+from .open_files import count_places
 from .options import HubOptions
 from .process import process_runs
 from .recorder import Recorder
@@ -79,7 +83,9 @@ class Hub:
         self._changed = asyncio.Event()
         self._describe_due = False
         self._silent: list[int] = []
-        self._most_sessions = most_connections()
+        self._places = count_places()
+        self._half_open = HalfOpen(lambda: self._places.half_open, self._crowded)
+        self.log = MinuteLog(lambda line: print(f"megalens hub: {line}", file=sys.stderr, flush=True))
         self._last_viewer_left = time.monotonic()
         self._done_since: float | None = None
         self._closed = False
@@ -100,7 +106,9 @@ class Hub:
                 self._handle,
                 options.host,
                 options.port,
-                process_request=check_upgrade(self._token, lambda: self._most_sessions - len(self._sessions)),
+                process_request=check_upgrade(
+                    self._token, lambda: self._places.sessions - len(self._sessions), self.log.count
+                ),
                 select_subprotocol=select_subprotocol,
                 compression=None,
                 max_size=options.max_producer_bytes,
@@ -108,7 +116,9 @@ class Hub:
                 ping_timeout=None,
                 close_timeout=10,
                 server_header=None,
-                create_connection=BatchConnection,
+                open_timeout=options.join_seconds,
+                backlog=self._places.backlog,
+                create_connection=partial(BatchConnection, half_open=self._half_open),  # type: ignore[arg-type]
             )
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -126,6 +136,7 @@ class Hub:
             token=self._token,
             started=self.state.started,
             record=str(folder) if folder else None,
+            process=process_identity(os.getpid()),
         )
         try:
             if folder:
@@ -166,13 +177,18 @@ class Hub:
         if self.entry:
             remove_entry(self.entry)
         await asyncio.gather(*(session.goodbye("shutdown", 1001) for session in [*self._sessions.values()]))
+        for session in self._sessions.values():
+            # It did not answer the close: the end of the hub does not wait for it.
+            session.abort()
         if self._server:
             self._server.close(code=1001)
+            self._half_open.close()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._server.wait_closed(), 3)
         self._close_recording()
         if self._record_closing:
             await self._record_closing
+        self.log.flush()
 
     def _over(self) -> bool:
         if not self.state.done or self._viewers:
@@ -186,6 +202,7 @@ class Hub:
 
     def _watch(self) -> None:
         """Notice what no message tells: a parent that is gone, producers that are done."""
+        self.log.tick()
         parent = self.options.parent_pid
         if parent is not None and self.state.state == "waiting" and not process_runs(parent):
             self.state.give_up()
@@ -221,6 +238,7 @@ class Hub:
 
     async def _handle(self, connection: ServerConnection) -> None:
         assert isinstance(connection, BatchConnection)
+        connection.let_in()
         self._count += 1
         session = Session(self, self.options, self.state.streams, connection, self._count)
         self._sessions[session.number] = session
@@ -228,6 +246,12 @@ class Hub:
             await session.run()
         finally:
             del self._sessions[session.number]
+
+    def _crowded(self) -> None:
+        self.log.count("connections that said nothing and were cut off to let others in")
+        self.state.warn(
+            "Some program opens connections to this run's hub without the token, more than it answers. They are cut off; nothing of the run is lost."
+        )
 
     def leave(self, session: Session) -> None:
         """Count a client out, with a goodbye or without. Safe for one that never joined."""

@@ -24,6 +24,7 @@ _BATCH_BYTES = 128 * 1024
 _UNREAD_BYTES = 256 * 1024
 _ALIVE_SECONDS = 2.0
 _CHANGES_AT_ONCE, _CHANGES_A_SECOND = 30, 10.0
+_MESSAGES_AT_ONCE, _MESSAGES_A_SECOND = 200, 100.0
 _MAY_SEND = {
     "producer": ("announce", "configured", "status", "error", "goodbye"),
     "viewer": ("configure", "error", "goodbye"),
@@ -174,6 +175,10 @@ class Session:
         if self._closing is not None:
             await self._closing
 
+    def abort(self) -> None:
+        """Cut the connection, whatever is under way."""
+        self._connection.transport.abort()
+
     async def goodbye(self, reason: Literal["finished", "shutdown"], code: int) -> None:
         """Say goodbye and close. A client that does not read is not waited for long."""
         with contextlib.suppress(asyncio.TimeoutError):
@@ -209,6 +214,7 @@ class Session:
     async def _receive(self) -> None:
         limit = self._options.max_viewer_bytes if self.role == "viewer" else self._options.max_producer_bytes
         allowed = _MAY_SEND[self.role]
+        pace = Pace(_MESSAGES_AT_ONCE, _MESSAGES_A_SECOND)
         self._connection.message_done()
         if self.role == "producer":
             self._connection.take_frame = self._take_at_once
@@ -221,6 +227,9 @@ class Session:
                 else:
                     await self._take_text(data, allowed)
                 self._connection.message_done()
+                if self.role == "viewer" and not pace.take():
+                    # The next is read later, so that one who sends forever waits for himself.
+                    await asyncio.sleep(1 / _MESSAGES_A_SECOND)
         finally:
             self._connection.take_frame = None
         await self.close(1000, "goodbye")

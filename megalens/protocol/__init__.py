@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from .frame_checker import CheckedBody, FrameChecker
     from .frame_template import FrameTemplate
+    from .hub_reader import FROM_HUB, MAX_HUB_BYTES, HubReader
     from .moment_index import MOMENT_INDEX, MOMENT_SAME, MomentIndex, StatIndex
     from .moments import (
         MOMENT_COLUMNS,
@@ -95,7 +96,10 @@ __all__ = [
     "BIT_CAUGHT_UP",
     "BIT_MERGED",
     "COMPRESSORS",
+    "FROM_HUB",
     "HEADER_BYTES",
+    "HubReader",
+    "MAX_HUB_BYTES",
     "MAX_TEXT_BYTES",
     "MESSAGE_TYPES",
     "MOMENT_COLUMNS",
@@ -181,6 +185,7 @@ _LATER = (
     ".frame",
     ".frame_checker",
     ".frame_template",
+    ".hub_reader",
     ".moment_index",
     ".moments",
     ".streams",

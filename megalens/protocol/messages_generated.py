@@ -180,6 +180,8 @@ class RuntimeFile(TypedDict):
     started: float
     record: NotRequired[str | None]
     """The run folder, when the hub records."""
+    process: NotRequired[str | None]
+    """Tells the hub's process from a later one with its number."""
 
 
 class Model(TypedDict):

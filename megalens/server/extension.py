@@ -10,6 +10,7 @@ from typing import Any
 from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
+from ..hub.minute_log import MinuteLog
 from .arrow_memory import take_small_pages
 from .demo_handler import DemoHandler
 from .demo_training import DemoTraining
@@ -91,6 +92,7 @@ class MegalensExtension(ExtensionApp):
                 "megalens_translations": Translations(),
                 "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
                 "megalens_relays": set(),
+                "megalens_broken": MinuteLog(lambda line: self.log.warning("Megalens: %s", line)),
                 "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
                 "megalens_moments": MomentPool(registry.moments),
                 "megalens_limit_rows": max(1, self.limit_rows),

@@ -11,12 +11,12 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
 from ..hub.direct_connect import DirectConnect
+from ..protocol import MAX_HUB_BYTES
 from .errors import ServerError
 
 __all__ = ["open_hub"]
 
 _OPEN_SECONDS = 10
-_MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 
 # The library's own log has the headers at debug level, and the token is one of them.
 _QUIET = logging.getLogger("megalens.server.websockets")
@@ -47,7 +47,7 @@ async def open_hub(address: str, token: str, subprotocols: Sequence[str]) -> Cli
             compression=None,
             # A proxy of the environment must see neither the rows nor the token.
             proxy=None,
-            max_size=_MAX_MESSAGE_BYTES,
+            max_size=MAX_HUB_BYTES,
             # What waits here is memory of this server; the hub's own queue coalesces and is the one to fill.
             max_queue=2,
             # A browser that is slow must not look dead to the hub.

@@ -13,12 +13,12 @@ from tornado.web import authenticated
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from ..protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from ..protocol import SUBPROTOCOL, HubReader, ProtocolError, encode_message
 from ..protocol.messages_generated import Hello, Join
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .hub_socket import open_hub
-from .registry import HubTarget
+from .hub_target import HubTarget
 from .translations import DIALECTS, Translations
 
 __all__ = ["HubsHandler"]
@@ -68,7 +68,7 @@ class HubsHandler(MegalensHandler):
         address = self.registry.check_address(body.get("address"))
         hello = await _greet(address, token)
         run = hello["run"]
-        target = HubTarget(run["id"], run["name"], address, run["started"], token)
+        target = HubTarget(run["id"], run["id"], run["name"], address, run["started"], token)
         self.answer(await self.in_thread(self.registry.connect, target))
 
     @authenticated
@@ -133,12 +133,13 @@ async def _greet(address: str, token: str) -> Hello:
         "backlog": 0,
     }
     deadline = time.monotonic() + _HELLO_SECONDS
+    reader = HubReader()
     try:
         await connection.send(encode_message(join))
         while True:
-            data = await asyncio.wait_for(connection.recv(), max(0.1, deadline - time.monotonic()))
+            data = await asyncio.wait_for(connection.recv(), deadline - time.monotonic())
             if isinstance(data, str):
-                message = decode_message(data)
+                message = reader.message(data)
                 if message["type"] == "hello":
                     await _leave(connection)
                     return message

@@ -12,34 +12,24 @@ import secrets
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
-from ..hub.discovery import live_hubs
+from ..hub.discovery import live_hubs, told_apart
 from ..protocol import shown
 from .errors import ServerError
+from .hub_target import HubTarget
 from .left_out import closed_words, some_of
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
-__all__ = ["HubTarget", "RunRegistry"]
+__all__ = ["RunRegistry"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ADDRESS = re.compile(r"ws://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):([0-9]{1,5})/?")
-
-
-@dataclass(frozen=True)
-class HubTarget:
-    """Where the hub of a live run is, and how to be let in."""
-
-    id: str
-    name: str
-    address: str
-    started: float
-    token: str = field(repr=False)
 
 
 class RunRegistry:
@@ -75,7 +65,8 @@ class RunRegistry:
         self._allowed = list(allowed_hubs)
         self._log = log
         self._lock = threading.RLock()
-        self._connected: dict[str, HubTarget] = {}
+        # By the run that it says it is, and its address.
+        self._connected: dict[tuple[str, str], HubTarget] = {}
         self._names: dict[str, str] = {}
         self._announced: dict[str, str] = {}
         self._steps: dict[str, int] = {}
@@ -86,7 +77,10 @@ class RunRegistry:
 
     def listing(self) -> dict[str, Any]:
         """Return the list of runs, newest first, and sentences on what is left out of it."""
-        return {"runs": self.entries(), "warnings": some_of(self._left_out)}
+        entries = self.entries()
+        with self._lock:
+            posing = [target.posing_words() for target in self._live().values() if target.poses]
+        return {"runs": entries, "warnings": [*some_of(posing), *some_of(self._left_out)]}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the list of runs, newest first."""
@@ -233,13 +227,14 @@ class RunRegistry:
     def connect(self, target: HubTarget) -> dict[str, Any]:
         """Remember a hub that was connected by hand, and return its entry."""
         with self._lock:
-            self._connected[target.id] = target
-        return self.entry(target.id)
-
-    def disconnect(self, run_id: str) -> None:
-        """Forget a hub that was connected by hand and answers no more."""
-        with self._lock:
-            self._connected.pop(run_id, None)
+            self._connected[target.run, target.address] = target
+            # The same hub may be known already, by its runtime file or another address: who has its token is the same.
+            same = [
+                found
+                for found in self._live().values()
+                if (found.run, found.token) == (target.run, target.token)
+            ]
+        return self.entry(same[0].id)
 
     def saw(self, run_id: str, *, name: str | None = None, step: int | None = None) -> None:
         """Take what a relayed message said about a live run."""
@@ -255,16 +250,28 @@ class RunRegistry:
             hubs = live_hubs()
         for warning in caught:
             self._log.debug("Megalens: %s", warning.message)
-        found = dict(self._connected)
+        found: dict[str, HubTarget] = {}
         for hub in hubs:
             if not _RUN_ID.fullmatch(hub.id):
                 continue
-            found.setdefault(hub.id, HubTarget(hub.id, hub.name, hub.address, hub.started, hub.token))
+            found[hub.id] = HubTarget(hub.id, hub.id, hub.name, hub.address, hub.started, hub.token)
             if hub.record:
                 # A killed hub leaves its folder, which may lie outside the folders of the configuration.
                 self._records[hub.id] = Path(hub.record)
+        self._add_connected(found)
         self._seen.update(found)
         return found
+
+    def _add_connected(self, found: dict[str, HubTarget]) -> None:
+        """Add the hubs that were connected by hand. What a hub says of itself never takes the place of a run that is known otherwise."""
+        recorded = self._recorded() if self._connected else {}
+        for target in self._connected.values():
+            other, folder = found.get(target.run), recorded.get(target.run)
+            if other is not None and other.token == target.token:
+                continue
+            if other is not None or (folder is not None and folder.started != target.started):
+                target = replace(target, id=told_apart(target.run, target.address))
+            found[target.id] = target
 
     def _recorded(self) -> dict[str, RunFolder]:
         left_out: list[str] = []
@@ -342,7 +349,9 @@ class RunRegistry:
 
     def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
         announced = self._announced.get(target.id)
-        name = self._names.get(target.id) or announced or (folder.name if folder else target.name)
+        name = self._names.get(target.id) or target.shown(
+            announced or (folder.name if folder else target.name)
+        )
         steps = [
             step for step in (self._steps.get(target.id), folder.step if folder else None) if step is not None
         ]

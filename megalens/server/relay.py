@@ -15,8 +15,12 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from ..hub.minute_log import MinuteLog
+from ..protocol import MESSAGE_TYPES, HubReader, ProtocolError, encode_message
+from ..protocol.messages_generated import Message
 from .errors import ServerError
 from .hub_socket import open_hub
+from .hub_target import HubTarget
 from .registry import RunRegistry
 
 __all__ = ["RelayHandler"]
@@ -24,15 +28,19 @@ __all__ = ["RelayHandler"]
 # The hub's own limit for viewers is smaller and answered with a typed error; this one only guards this server's memory.
 _MAX_BROWSER_BYTES = 4 * 1024 * 1024
 _REASON_BYTES = 123
+_BROKEN = 4410
+# What the library closes a connection with that breaks the framing: bad frames, bad UTF-8, too many small ones, too large.
+_HUB_BROKE = {1002: "frames", 1007: "text", 1008: "frames", 1009: "size"}
 _PASSED_ON = {1000, 1001, 1009, *range(4400, 4500)}
 
 
 class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
-    """``megalens/ws/runs/{id}``: every message and frame as it is, both ways."""
+    """``megalens/ws/runs/{id}``: every message and frame as it is, both ways, once it has been checked to be what a hub may say."""
 
     auth_resource = "megalens"
     _hub: ClientConnection | None = None
     _pump: asyncio.Task[None] | None = None
+    _target: HubTarget
 
     @property
     def max_message_size(self) -> int:
@@ -44,6 +52,12 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """All that the server knows of runs."""
         registry: RunRegistry = self.settings["megalens_registry"]
         return registry
+
+    @property
+    def broken(self) -> MinuteLog:
+        """Counts what hubs say that they may not."""
+        log: MinuteLog = self.settings["megalens_broken"]
+        return log
 
     @ws_authenticated
     @authorized(action="execute")  # type: ignore[untyped-decorator]
@@ -69,6 +83,7 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         if target is None:
             self._close(4404, "not-found", "No such run is live. Ask for the list of runs.")
             return
+        self._target = target
         offered = [self.selected_subprotocol] if self.selected_subprotocol else []
         try:
             self._hub = await open_hub(target.address, target.token, offered)
@@ -85,7 +100,7 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Pass on what the browser says; the next message is read when the hub has taken this one."""
         if self._hub is not None:
             with contextlib.suppress(ConnectionClosed):
-                await self._hub.send(message)
+                await self._hub.send(self._target.to_hub(message))
 
     def on_close(self) -> None:
         """Let go of the hub."""
@@ -106,22 +121,65 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
                 await self._pump
 
     async def _pump_to_browser(self, hub: ClientConnection) -> None:
+        reader = HubReader(self._target.run)
         try:
-            try:
-                while True:
-                    message = await hub.recv()
+            while True:
+                data = await hub.recv()
+                passed = self._checked(reader, data)
+                if passed is not None:
                     # Waiting here is the back-pressure: while the browser is slow the hub's queue coalesces.
-                    await self.write_message(message, binary=isinstance(message, bytes))
-                    if isinstance(message, str):
-                        self._notice(message)
-            except ConnectionClosed as end:
-                await self._hub_ended(end)
-            except WebSocketClosedError:
-                pass
+                    await self.write_message(passed, binary=isinstance(passed, bytes))
+        except ConnectionClosed as end:
+            await self._hub_ended(end)
+        except WebSocketClosedError:
+            pass
+        except ProtocolError as error:
+            self._hub_broke(error)
+        except Exception as error:
+            self.log.exception("Megalens: the relay met an error of its own")
+            self._close(4502, "internal", f"The relay met an error of its own: {type(error).__name__}.")
         finally:
             await hub.close()
 
+    def _checked(self, reader: HubReader, data: str | bytes) -> str | bytes | None:
+        """Return what of the hub's goes on to the browser: nothing for a message of a type that this version does not know."""
+        if isinstance(data, bytes):
+            reader.frame(data)
+            return data
+        try:
+            message = reader.message(data)
+        except ProtocolError as error:
+            if error.field == "type" and error.expected == ", ".join(MESSAGE_TYPES):
+                # A later version may have more of them.
+                self.broken.count(f"messages of unknown types from the hub of the run {self._run_id}")
+                return None
+            raise
+        self._notice(message)
+        renamed = self._target.from_hub(message)
+        return data if renamed is message else encode_message(renamed)
+
+    def _hub_broke(self, error: ProtocolError) -> None:
+        """Say that the hub said what no hub may: to the browser with the reason, and to the log."""
+        self.broken.count(
+            f"connections ended because the hub of the run {self._run_id} broke the protocol ({error.code})"
+        )
+        if error.code == "version-mismatch":
+            self._close(4406, error.code, error.message)
+        elif error.code == "refused":
+            self._close(4404, "not-found", error.message)
+        else:
+            self._close(_BROKEN, error.code, f"The hub broke the protocol: {error.message}")
+
     async def _hub_ended(self, end: ConnectionClosed) -> None:
+        sent = end.sent.code if end.sent is not None else None
+        if sent in _HUB_BROKE and not end.rcvd_then_sent:
+            self._hub_broke(
+                ProtocolError(
+                    "too-large" if sent == 1009 else "bad-message",
+                    f"bad {_HUB_BROKE[sent]} on its WebSocket.",
+                )
+            )
+            return
         code = end.rcvd.code if end.rcvd is not None else 1006
         if code in _PASSED_ON:
             reason = end.rcvd.reason if end.rcvd is not None else ""
@@ -137,16 +195,12 @@ class RelayHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Whether the hub does not run any more. A hub elsewhere is known only by its answers."""
         return self.registry.hub(self._run_id) is None
 
-    def _notice(self, text: str) -> None:
+    def _notice(self, message: Message) -> None:
         """Keep the name and the step for the list of runs."""
-        if not text.startswith(('{"type":"status"', '{"type":"hello"')):
-            return
-        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-            message = json.loads(text)
-            if message["type"] == "hello":
-                self.registry.saw(self._run_id, name=str(message["run"]["name"]))
-            else:
-                self.registry.saw(self._run_id, step=int(message["step"]))
+        if message["type"] == "hello":
+            self.registry.saw(self._run_id, name=message["run"]["name"])
+        elif message["type"] == "status":
+            self.registry.saw(self._run_id, step=message["step"])
 
     def _close(self, code: int, name: str, message: str) -> None:
         reason = json.dumps({"code": name, "message": message}, ensure_ascii=False)

@@ -45,6 +45,8 @@ export function endOf(code: number, reason: string, last: ILastWords): ClosedSta
       return closed('gone', 'There is no such run any more. Choose another one from the list.');
     case 4406:
       return closed('version', 'The hub speaks another version of the protocol. Update the older side.');
+    case 4410:
+      return closed('gone', 'The Jupyter server cut the link, because the hub said what no hub may.');
     default:
       return null;
   }

@@ -1014,7 +1014,8 @@ export const MESSAGES_SCHEMA: Schema = {
         port: { type: 'integer', minimum: 1, maximum: 65535 },
         token: { type: 'string', pattern: '^[!-~]{1,1000}$' },
         started: { type: 'number', minimum: 0, maximum: 253402300799 },
-        record: { type: ['string', 'null'], maxLength: 4096, pattern: '^[^\\u0000]*$' }
+        record: { type: ['string', 'null'], maxLength: 4096, pattern: '^[^\\u0000]*$' },
+        process: { type: ['string', 'null'], maxLength: 200 }
       }
     },
     Model: {

@@ -1,0 +1,74 @@
+"""Where the hub of a live run is, and which run it is taken for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..protocol import MAX_TEXT_BYTES, ProtocolError, decode_message, encode_message
+from ..protocol.messages_generated import Message
+
+__all__ = ["HubTarget"]
+
+_MOST_NAME = 200
+
+
+@dataclass(frozen=True)
+class HubTarget:
+    """A hub, bound to the address and token that a runtime file or a person gave.
+
+    Attributes
+    ----------
+    id : str
+        Under which it is listed and asked for.
+    run : str
+        The run that it says it is. Another than ``id`` where that run is known to be another hub's.
+    name : str
+        Name of its run.
+    address, token : str
+        Where it is and how to be let in.
+    started : float
+        Seconds since the epoch.
+    """
+
+    id: str
+    run: str
+    name: str
+    address: str
+    started: float
+    token: str = field(repr=False)
+
+    @property
+    def poses(self) -> bool:
+        """Whether it says that it is a run which another hub is."""
+        return self.id != self.run
+
+    @property
+    def _place(self) -> str:
+        return self.address.removeprefix("ws://")
+
+    def posing_words(self) -> str:
+        """Return a sentence on a hub that poses."""
+        return f"The hub at {self._place} says that it is the run {self.run}, which is another one's. It is listed as {self.id}."
+
+    def shown(self, name: str) -> str:
+        """Return the name under which its run is shown."""
+        return f"{name[: _MOST_NAME - 100]} (another hub, at {self._place:.70})" if self.poses else name
+
+    def from_hub(self, message: Message) -> Message:
+        """Return what a browser is told: of a hub that poses, under the name and id that it has here."""
+        if not self.poses or message["type"] != "hello":
+            return message
+        run = message["run"]
+        return {**message, "run": {**run, "id": self.id, "name": self.shown(run["name"])}}
+
+    def to_hub(self, data: str | bytes) -> str | bytes:
+        """Return what a hub is told: one that poses by the id that it goes by. What is no message goes on as it is, for the hub to refuse."""
+        if not self.poses or isinstance(data, bytes) or len(data) > MAX_TEXT_BYTES:
+            return data
+        try:
+            message = decode_message(data)
+        except ProtocolError:
+            return data
+        if message["type"] == "join" and message.get("run") == self.id:
+            return encode_message({**message, "run": self.run})
+        return data
