@@ -8,6 +8,7 @@ import { readableStreams, type StreamMap } from '../protocol/streams';
 import { backOff } from './back-off';
 import { ClientError } from './client-error';
 import { breakOf, endOf, type ILastWords } from './close-codes';
+import { Patience } from './patience';
 import { PendingChanges } from './pending-changes';
 import type { IHubSocket, SocketFactory } from './hub-socket';
 import type { ClosedState, HubState } from './hub-state';
@@ -132,6 +133,7 @@ export class HubConnection implements IDisposable {
   private openSocket(): void {
     this.last = {};
     this.joined = false;
+    this.patience.begin();
     this.heard = Date.now();
     this.deadline = this.heard + HELLO_MS;
     let socket: IHubSocket;
@@ -166,6 +168,7 @@ export class HubConnection implements IDisposable {
 
   private receive(data: unknown): void {
     this.heard = Date.now();
+    const start = performance.now();
     try {
       if (typeof data === 'string') {
         this.receiveMessage(data);
@@ -179,6 +182,13 @@ export class HubConnection implements IDisposable {
       this._event.emit({ kind: 'problem', error });
       if (error.code === 'version-mismatch') {
         this.end({ kind: 'closed', reason: 'version', message: error.message }, 'disconnected');
+      } else if (
+        // Without its hello nothing of a run can be shown, and the next link would bring the same one.
+        !this.joined ||
+        error.code === 'too-large' ||
+        !this.patience.refused(performance.now() - start)
+      ) {
+        this.end({ kind: 'closed', reason: 'unreadable', message: error.message }, 'disconnected');
       }
     }
   }
@@ -327,6 +337,7 @@ export class HubConnection implements IDisposable {
   private readonly _event = new Signal<this, HubEvent>(this);
   private readonly changes: PendingChanges;
   private readonly sequence = new Sequence();
+  private readonly patience = new Patience();
   private readonly ticker: ReturnType<typeof setInterval>;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private socket: IHubSocket | null = null;

@@ -1,5 +1,12 @@
 /** Why a connection ended for good. */
-export type CloseReason = 'finished' | 'gone' | 'version' | 'forbidden' | 'disposed';
+export type CloseReason =
+  | 'finished'
+  | 'gone'
+  | 'version'
+  | 'forbidden'
+  /** What the hub says is not to the contract. */
+  | 'unreadable'
+  | 'disposed';
 
 /** How a connection stands. Times are milliseconds since the epoch. */
 export type HubState =

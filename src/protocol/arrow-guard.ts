@@ -4,6 +4,11 @@ import type { FieldType, IStreamField } from './streams.generated';
 
 // Far above what these schemas need; bounds the work that broken metadata can ask for.
 const MAX_METADATA_BYTES = 1 << 20;
+const MOST_COLUMNS = 64;
+const MOST_ENTRIES = 1000;
+const MAX_NAME_BYTES = 200;
+/** Bytes of one cell of text: names are drawn, sorted and kept many times over. */
+const MAX_TEXT_BYTES = 1 << 20;
 
 // Message headers and types by their numbers in Arrow's Message.fbs and Schema.fbs.
 const SCHEMA = 1;
@@ -78,8 +83,9 @@ export function checkArrowStream(bytes: Uint8Array, fields: readonly IStreamFiel
 }
 
 function checkSchema(schema: FlatTable, fields: readonly IStreamField[]): void {
-  const columns = schema.tables(6);
-  const found = columns.map(column => `${column.text(4) ?? ''}: ${typeOf(column)}`);
+  // One that many columns refer to is read as often: their number is known before anything of them is.
+  const columns = schema.tables(6, MOST_COLUMNS);
+  const found = columns.map(column => `${column.text(4, MAX_NAME_BYTES) ?? ''}: ${typeOf(column)}`);
   const expected = fields.map(field => `${field.name}: ${field.type}`);
   if (schema.int16(4, 0) !== 0 || found.join() !== expected.join()) {
     throw badFrame('A data frame has other columns than its stream.', {
@@ -91,8 +97,8 @@ function checkSchema(schema: FlatTable, fields: readonly IStreamField[]): void {
   checkMetadata(schema, 8, budget);
   for (const column of columns) {
     checkMetadata(column, 16, budget);
-    for (const child of column.tables(14)) {
-      child.text(4);
+    for (const child of column.tables(14, 1)) {
+      child.text(4, MAX_NAME_BYTES);
       checkMetadata(child, 16, budget);
     }
   }
@@ -100,7 +106,7 @@ function checkSchema(schema: FlatTable, fields: readonly IStreamField[]): void {
 
 // The metadata mean nothing here, but the Arrow reader reads them.
 function checkMetadata(table: FlatTable, slot: number, budget: { left: number }): void {
-  for (const entry of table.tables(slot)) {
+  for (const entry of table.tables(slot, MOST_ENTRIES)) {
     budget.left -= (entry.text(4)?.length ?? 0) + (entry.text(6)?.length ?? 0) + 1;
     if (budget.left < 0) {
       throw badFrame('The Arrow metadata of a data frame are too large.');
@@ -114,7 +120,7 @@ function typeOf(field: FlatTable): string {
     return 'another type';
   }
   const kind = field.uint8(8, 0);
-  const children = field.tables(14);
+  const children = field.tables(14, MOST_COLUMNS);
   if (kind === TYPE.list) {
     const [child] = children;
     return child === undefined || children.length > 1 || child.uint8(8, 0) === TYPE.list
@@ -266,6 +272,11 @@ class ColumnChecker {
     }
     for (let row = 0; row <= rows && rows > 0; row += 1) {
       const start = starts[row] ?? 0;
+      if (row < rows && (starts[row + 1] ?? 0) - start > MAX_TEXT_BYTES) {
+        throw badFrame('A text in a data frame is too long.', {
+          expected: `at most ${MAX_TEXT_BYTES} bytes`
+        });
+      }
       // A byte 10xxxxxx continues a character: the text would be cut in it.
       if (start < (starts[rows] ?? 0) && ((bytes[start] ?? 0) & 0xc0) === 0x80) {
         throw badFrame('A text in a data frame is cut inside a character.');

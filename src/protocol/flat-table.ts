@@ -60,7 +60,12 @@ export class FlatTable {
     return at === null ? null : new FlatTable(this.view, at);
   }
 
-  text(slot: number): string | null {
+  /**
+   * A text.
+   *
+   * @param most - Bytes that it may have: many references to one long text would multiply it.
+   */
+  text(slot: number, most = Infinity): string | null {
     const at = this.at(slot, 4);
     if (at === null) {
       return null;
@@ -68,6 +73,12 @@ export class FlatTable {
     const start = this.follow(at);
     const length = this.view.getInt32(inside(this.view, start, 4), true);
     inside(this.view, start + 4, length);
+    if (length > most) {
+      throw badFrame('The Arrow metadata of a data frame are broken: a name is too long.', {
+        expected: `at most ${most} bytes`,
+        got: `${length} bytes`
+      });
+    }
     return new TextDecoder().decode(
       new Uint8Array(this.view.buffer, this.view.byteOffset + start + 4, length)
     );
@@ -85,9 +96,20 @@ export class FlatTable {
     return Array.from({ length }, (_, index) => base + 4 + index * stride);
   }
 
-  /** The tables of a vector of tables. */
-  tables(slot: number): FlatTable[] {
-    return this.vector(slot, 4).map(at => new FlatTable(this.view, at));
+  /**
+   * The tables of a vector of tables.
+   *
+   * @param most - How many there may be: each may be a reference to the same one.
+   */
+  tables(slot: number, most: number): FlatTable[] {
+    const places = this.vector(slot, 4);
+    if (places.length > most) {
+      throw badFrame('The Arrow metadata of a data frame have too many parts.', {
+        expected: `at most ${most}`,
+        got: String(places.length)
+      });
+    }
+    return places.map(at => new FlatTable(this.view, at));
   }
 
   private follow(reference: number): number {

@@ -1,7 +1,9 @@
-import { Validator, type OutputUnit, type Schema } from '@cfworker/json-schema';
+import type { Schema } from '@cfworker/json-schema';
 import { MESSAGES_SCHEMA, type Message } from './messages.generated';
 import { own } from './own';
 import { ProtocolError } from './protocol-error';
+import { schemaCheck, type IMisfit, type SchemaCheck } from './schema-check';
+import { isWhole } from './whole-text';
 
 /** Name of the WebSocket subprotocol. */
 export const SUBPROTOCOL = 'megalens.v1';
@@ -12,18 +14,24 @@ export type MessageType = Message['type'];
 /** The message whose `type` is `T`. */
 export type MessageOf<T extends MessageType> = Extract<Message, { type: T }>;
 
+/** What a message may have at most, as protocol/README.md says: levels, characters, values. */
 const MAX_DEPTH = 32;
-const MAX_CHARACTERS = 64 << 20;
+const MAX_CHARACTERS = 16 << 20;
+const MAX_VALUES = 2_000_000;
+const MAX_MEMBERS = 1 << 16;
 
-const VALIDATORS: ReadonlyMap<string, Validator> = new Map(
+/** How JSON writes half a character. */
+const ESCAPED_HALF = /\\u[dD][89a-fA-F]/;
+
+const CHECKS: ReadonlyMap<string, SchemaCheck> = new Map(
   (MESSAGES_SCHEMA.oneOf ?? []).map(({ $ref }) => {
     const definition: Schema = own(MESSAGES_SCHEMA.$defs, String($ref).slice('#/$defs/'.length)) ?? {};
-    return [String(typeOf(definition)), new Validator({ $ref, $defs: MESSAGES_SCHEMA.$defs }, '2020-12')];
+    return [String(typeOf(definition)), schemaCheck({ $ref }, MESSAGES_SCHEMA.$defs)];
   })
 );
 
 /** Every message type of the protocol. */
-export const MESSAGE_TYPES: readonly string[] = [...VALIDATORS.keys()];
+export const MESSAGE_TYPES: readonly string[] = [...CHECKS.keys()];
 
 /**
  * Parse and check one text frame.
@@ -52,7 +60,7 @@ export function decodeMessage<T extends MessageType = MessageType>(
       `A message is not JSON: ${error instanceof Error ? error.message : error}`
     );
   }
-  checkMessage(value);
+  checkMessage(value, isWhole(text) && !ESCAPED_HALF.test(text));
   if (allowed !== undefined && !(allowed as readonly string[]).includes(value.type)) {
     throw new ProtocolError('forbidden', `A ${value.type} message may not be sent here.`, {
       expected: allowed.join(', '),
@@ -72,11 +80,15 @@ export function encodeMessage(message: Message): string {
   return JSON.stringify(message);
 }
 
-/** Throw a `ProtocolError` unless the value fits the schema of its message type. */
-export function checkMessage(value: unknown): asserts value is Message {
+/**
+ * Throw a `ProtocolError` unless the value fits the schema of its message type.
+ *
+ * @param isTextWhole - Whether all its texts are known to be whole.
+ */
+export function checkMessage(value: unknown, isTextWhole = false): asserts value is Message {
   const kind = isObject(value) && typeof value.type === 'string' ? value.type : undefined;
-  const validator = kind === undefined ? undefined : VALIDATORS.get(kind);
-  if (validator === undefined || !isObject(value)) {
+  const check = kind === undefined ? undefined : CHECKS.get(kind);
+  if (check === undefined || !isObject(value)) {
     throw new ProtocolError('bad-message', 'A message must be a JSON object with a known type.', {
       field: 'type',
       expected: MESSAGE_TYPES.join(', '),
@@ -90,16 +102,49 @@ export function checkMessage(value: unknown): asserts value is Message {
       { expected: SUBPROTOCOL, got: excerpt(value.protocol) }
     );
   }
-  checkTree(value);
-  let errors: OutputUnit[];
-  try {
-    errors = validator.validate(value).errors;
-  } catch (error) {
-    throw new ProtocolError('bad-message', `A ${kind} message could not be checked: ${String(error)}`);
+  checkTree(value, isTextWhole);
+  const found = check(value) ?? repeated(value);
+  if (found !== null) {
+    throw misfitError(String(kind), found);
   }
-  if (errors.length > 0) {
-    throw schemaError(String(kind), errors);
+}
+
+/** Lists of a message in which an entry is found by its name or number, and so must not come twice. */
+const NAMED: ReadonlyMap<string, string> = new Map([
+  ['flags', 'name'],
+  ['compressors', 'name'],
+  ['sites', 'name'],
+  ['kinds', 'name'],
+  ['ranks', 'rank']
+]);
+
+// Two flags of one name could neither be told apart nor be drawn.
+function repeated(value: Record<string, unknown>): IMisfit | null {
+  for (const [member, list] of Object.entries(value)) {
+    const by = NAMED.get(member);
+    if (by !== undefined && Array.isArray(list)) {
+      const seen = new Set<unknown>();
+      for (const [at, entry] of list.entries()) {
+        const called = isObject(entry) ? own(entry, by) : undefined;
+        if (called !== undefined && seen.has(called)) {
+          return { path: [member, String(at), by], words: `comes twice: ${excerpt(called)}` };
+        }
+        seen.add(called);
+      }
+    }
+    // Kinds lie in sites, ranks in the layout.
+    const inner = member === 'sites' && Array.isArray(list) ? list : member === 'layout' ? [list] : [];
+    for (const [at, each] of inner.entries()) {
+      const found = isObject(each) ? repeated(each) : null;
+      if (found !== null) {
+        return {
+          path: [member, ...(member === 'sites' ? [String(at)] : []), ...found.path],
+          words: found.words
+        };
+      }
+    }
   }
+  return null;
 }
 
 function typeOf(definition: Schema): unknown {
@@ -111,22 +156,34 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-// Level by level, so that no nesting can exhaust the stack.
-function checkTree(value: unknown): void {
+// Level by level, so that no nesting can exhaust the stack. Ends at the first bound that is passed, before anything is made of the value.
+function checkTree(value: unknown, isTextWhole: boolean): void {
   let level: unknown[] = [value];
+  let count = 0;
   for (let depth = 0; depth < MAX_DEPTH; depth += 1) {
     const next: unknown[] = [];
     for (const parent of level) {
-      if (typeof parent === 'number' && !Number.isFinite(parent)) {
+      if (typeof parent === 'string') {
+        checkWhole(parent, isTextWhole);
+      } else if (typeof parent === 'number' && !Number.isFinite(parent)) {
         throw new ProtocolError(
           'bad-message',
           `${parent} is not JSON: non-finite numbers travel in data frames.`,
           { got: String(parent) }
         );
-      }
-      if (typeof parent === 'object' && parent !== null) {
-        for (const child of Object.values(parent)) {
-          next.push(child);
+      } else if (Array.isArray(parent)) {
+        count += parent.length;
+        checkCount(count);
+        parent.forEach(child => next.push(child));
+      } else if (isObject(parent)) {
+        let members = 0;
+        // Of a million members Object.entries would take seconds.
+        for (const name in parent) {
+          count += 1;
+          members += 1;
+          checkCount(members > MAX_MEMBERS ? Infinity : count);
+          checkWhole(name, isTextWhole);
+          next.push(own(parent, name));
         }
       }
     }
@@ -138,24 +195,26 @@ function checkTree(value: unknown): void {
   throw new ProtocolError('bad-message', `A message is nested deeper than ${MAX_DEPTH} levels.`);
 }
 
-function schemaError(kind: string, errors: readonly OutputUnit[]): ProtocolError {
-  const depth = (error: OutputUnit): number => error.instanceLocation.split('/').length;
-  // The error that got furthest into the value says most; among equals the last is the innermost.
-  let deepest = errors[0];
-  for (const error of errors.slice(0, 1000)) {
-    if (deepest === undefined || depth(error) >= depth(deepest)) {
-      deepest = error;
-    }
+function checkCount(count: number): void {
+  if (count > MAX_VALUES) {
+    throw new ProtocolError(
+      'bad-message',
+      `A message has more than ${MAX_VALUES} values, or an object of more than ${MAX_MEMBERS} members.`
+    );
   }
-  const field = (deepest?.instanceLocation ?? '#')
-    .split('/')
-    .slice(1)
-    .map(part => decodeURIComponent(part).replace(/~1/g, '/').replace(/~0/g, '~'))
-    .join('.')
-    .slice(0, 300);
+}
+
+function checkWhole(text: string, isKnown: boolean): void {
+  if (!isKnown && !isWhole(text)) {
+    throw new ProtocolError('bad-message', 'A text of a message has half a character (a lone surrogate).');
+  }
+}
+
+function misfitError(kind: string, { path, words }: IMisfit): ProtocolError {
+  const field = path.join('.').slice(0, 300);
   return new ProtocolError(
     'bad-message',
-    `A ${kind} message is wrong${field ? ` at ${field}` : ''}: ${(deepest?.error ?? '').slice(0, 500)}`,
+    `A ${kind} message is wrong${field ? ` at ${field}` : ''}: it ${words.slice(0, 500)}.`,
     { field: field || undefined }
   );
 }

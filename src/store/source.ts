@@ -1,4 +1,5 @@
 import type { ISignal } from '@lumino/signaling';
+import type { CloseReason } from '../client/hub-state';
 import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
 import type { IMomentSource } from './moment-source';
@@ -18,7 +19,7 @@ export type ConnectionState =
   /** A closed run read from its folder. */
   | { kind: 'recorded' }
   /** It will not come back by itself: the run ended, the hub is gone, the versions differ, access was refused. */
-  | { kind: 'closed'; reason: 'finished' | 'gone' | 'version' | 'forbidden' | 'disposed'; message: string };
+  | { kind: 'closed'; reason: CloseReason; message: string };
 
 /** What changed in a source. `rows` comes at most once per animation frame. */
 export type SourceChange =

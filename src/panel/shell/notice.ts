@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { formatInteger } from '../../charts/format';
+import type { CloseReason } from '../../client/hub-state';
 import type { IRunEntry } from '../../tokens';
 import { authorText } from './author-text';
 import type { IOpenRun } from './open-run';
@@ -226,7 +227,7 @@ function pausedNotice(
 }
 
 function closedNotice(
-  reason: 'finished' | 'gone' | 'version' | 'forbidden' | 'disposed',
+  reason: CloseReason,
   message: string,
   step: string,
   entry: IRunEntry | null,
@@ -254,6 +255,15 @@ function closedNotice(
         'error',
         trans.__('This session may not look at this run. Its login may have expired.'),
         ['reload-page', trans.__('Reload the page to log in')],
+        { detail: message }
+      );
+    case 'unreadable':
+      return notice(
+        'error',
+        trans.__(
+          'What the hub of this run sends cannot be read, so the link was closed. Training is not affected, and other runs can be opened.'
+        ),
+        ['reopen', trans.__('Connect again')],
         { detail: message }
       );
     case 'disposed':

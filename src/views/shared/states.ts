@@ -104,6 +104,7 @@ export function connectionState(
           };
         case 'version':
         case 'forbidden':
+        case 'unreadable':
           return { kind: 'error', sentence: connection.message, action: keep };
         case 'disposed':
           return { kind: 'disconnected', sentence: t('This view was detached from %1.', name), action: keep };

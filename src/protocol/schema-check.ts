@@ -1,0 +1,288 @@
+import { Validator, type Schema } from '@cfworker/json-schema';
+import { own } from './own';
+
+/** Where a value does not fit its schema, and why. */
+export interface IMisfit {
+  /** Names and places from the value's root on. */
+  readonly path: readonly string[];
+  /** What was expected, after "it": `must be one of train, eval`. */
+  readonly words: string;
+}
+
+/** Says where a value does not fit; null where it fits. */
+export type SchemaCheck = (value: unknown) => IMisfit | null;
+
+type Definitions = Readonly<Record<string, Schema | boolean>>;
+
+/** Words of a schema that say nothing of which values fit; so do ours, which begin with `x-`. */
+const REMARKS: ReadonlySet<string> = new Set([
+  'title',
+  'description',
+  'default',
+  'examples',
+  '$schema',
+  '$id'
+]);
+
+/** The words that are understood here. Any other one is left to a full validator, which takes a hundred times as long. */
+const WORDS: ReadonlySet<string> = new Set([
+  ...[
+    '$ref',
+    'type',
+    'enum',
+    'const',
+    'anyOf',
+    'properties',
+    'required',
+    'additionalProperties',
+    'propertyNames'
+  ],
+  ...[
+    'minProperties',
+    'maxProperties',
+    'items',
+    'minItems',
+    'maxItems',
+    'uniqueItems',
+    'minLength',
+    'maxLength'
+  ],
+  ...['pattern', 'minimum', 'maximum', 'exclusiveMinimum']
+]);
+
+/**
+ * Compile a JSON Schema to a check. Python's twin is `megalens/protocol/quick_check.py`.
+ *
+ * Time and memory are linear in the value, and the first misfit ends it: a message of millions of values costs no more than reading it.
+ * Whole numbers are those that can be counted with, so none is larger than 2^53 - 1, whatever else the schema says.
+ *
+ * @param schema - The schema.
+ * @param definitions - What `#/$defs/…` refers to.
+ */
+export function schemaCheck(schema: Schema | boolean, definitions: Definitions): SchemaCheck {
+  return new Compiler(definitions).compile(schema);
+}
+
+class Compiler {
+  constructor(private readonly definitions: Definitions) {}
+
+  compile(schema: Schema | boolean | undefined): SchemaCheck {
+    if (schema === undefined || schema === true) {
+      return () => null;
+    }
+    if (schema === false) {
+      return () => misfit('is not known here');
+    }
+    if (Object.keys(schema).some(word => !WORDS.has(word) && !REMARKS.has(word) && !word.startsWith('x-'))) {
+      return this.full(schema);
+    }
+    const checks = [
+      ...(schema.$ref === undefined ? [] : [this.reference(schema.$ref)]),
+      ...ofType(schema),
+      ...ofWords(schema),
+      ...ofTexts(schema),
+      ...ofNumbers(schema),
+      ...this.ofLists(schema),
+      ...this.ofObjects(schema),
+      ...(schema.anyOf === undefined ? [] : [this.anyOf(schema.anyOf)])
+    ];
+    const [only] = checks;
+    return only !== undefined && checks.length === 1 ? only : value => first(checks, value);
+  }
+
+  /** A schema with words that are not understood here. */
+  private full(schema: Schema): SchemaCheck {
+    const validator = new Validator({ ...schema, $defs: this.definitions }, '2020-12');
+    return value => {
+      const [error] = validator.validate(value).errors.slice(-1);
+      const path = error?.instanceLocation.split('/').slice(1) ?? [];
+      return error === undefined ? null : { path, words: `does not fit: ${error.error}` };
+    };
+  }
+
+  private reference(reference: string): SchemaCheck {
+    const name = reference.slice('#/$defs/'.length);
+    const known = this.named.get(name);
+    if (known !== undefined) {
+      return known;
+    }
+    // Entered before it is compiled: a definition may refer to itself.
+    let check: SchemaCheck = () => null;
+    this.named.set(name, value => check(value));
+    check = this.compile(own(this.definitions, name) ?? false);
+    return check;
+  }
+
+  private anyOf(branches: readonly (Schema | boolean)[]): SchemaCheck {
+    const checks = branches.map(branch => this.compile(branch));
+    return value => {
+      let deepest: IMisfit | null = null;
+      for (const check of checks) {
+        const found = check(value);
+        if (found === null) {
+          return null;
+        }
+        // The branch that got furthest into the value says most.
+        deepest = deepest === null || found.path.length > deepest.path.length ? found : deepest;
+      }
+      return deepest;
+    };
+  }
+
+  private ofLists({ items, minItems = 0, maxItems = Infinity, uniqueItems }: Schema): SchemaCheck[] {
+    if (items === undefined && minItems === 0 && maxItems === Infinity && uniqueItems !== true) {
+      return [];
+    }
+    const check = this.compile(items as Schema | boolean | undefined);
+    return [
+      value => {
+        if (!Array.isArray(value)) {
+          return null;
+        }
+        if (value.length < minItems || value.length > maxItems) {
+          return misfit(`must have ${range(minItems, maxItems)} entries, got ${value.length}`);
+        }
+        for (let at = 0; at < value.length; at += 1) {
+          const found = check(value[at]);
+          if (found !== null) {
+            return within(String(at), found);
+          }
+        }
+        return uniqueItems === true && new Set(value.map(each => JSON.stringify(each))).size < value.length
+          ? misfit('must not have an entry twice')
+          : null;
+      }
+    ];
+  }
+
+  private ofObjects(schema: Schema): SchemaCheck[] {
+    const { properties, required = [], additionalProperties, propertyNames } = schema;
+    const { minProperties = 0, maxProperties = Infinity } = schema;
+    const known = new Map(Object.entries(properties ?? {}).map(([name, each]) => [name, this.compile(each)]));
+    const other = this.compile(additionalProperties as Schema | boolean | undefined);
+    const called = this.compile(propertyNames as Schema | boolean | undefined);
+    return [
+      value => {
+        if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+          return null;
+        }
+        const members: [string, unknown][] = Object.entries(value);
+        if (members.length < minProperties || members.length > maxProperties) {
+          return misfit(`must have ${range(minProperties, maxProperties)} members, got ${members.length}`);
+        }
+        const lacking = required.find(name => !Object.hasOwn(value, name));
+        if (lacking !== undefined) {
+          return misfit(`lacks the member ${lacking}`);
+        }
+        for (const [name, each] of members) {
+          const found = called(name) ?? (known.get(name) ?? other)(each);
+          if (found !== null) {
+            return within(name, found);
+          }
+        }
+        return null;
+      }
+    ];
+  }
+
+  private readonly named = new Map<string, SchemaCheck>();
+}
+
+const KINDS: ReadonlyMap<string, (value: unknown) => boolean> = new Map([
+  ['object', value => typeof value === 'object' && value !== null && !Array.isArray(value)],
+  ['array', Array.isArray],
+  ['string', value => typeof value === 'string'],
+  ['integer', Number.isSafeInteger],
+  ['number', value => typeof value === 'number' && Number.isFinite(value)],
+  ['boolean', value => typeof value === 'boolean'],
+  ['null', value => value === null]
+]);
+
+function ofType({ type }: Schema): SchemaCheck[] {
+  if (type === undefined) {
+    return [];
+  }
+  const names: readonly string[] = Array.isArray(type) ? type : [type];
+  const kinds = names.map(name => KINDS.get(name) ?? (() => false));
+  const words = names.map(name => (name === 'integer' ? 'whole number up to 2^53 - 1' : name)).join(' or ');
+  return [
+    value =>
+      kinds.some(fits => fits(value)) ? null : misfit(`must be of type ${words}, got ${shown(value)}`)
+  ];
+}
+
+function ofWords(schema: Schema): SchemaCheck[] {
+  const some = 'const' in schema ? [schema.const] : schema.enum;
+  if (some === undefined) {
+    return [];
+  }
+  const known = new Set(some.map(each => JSON.stringify(each)));
+  const words = some.map(String).join(', ').slice(0, 300);
+  return [
+    value =>
+      (typeof value !== 'object' || value === null) && known.has(JSON.stringify(value) ?? '')
+        ? null
+        : misfit(`must be one of ${words}, got ${shown(value)}`)
+  ];
+}
+
+function ofTexts({ minLength = 0, maxLength = Infinity, pattern }: Schema): SchemaCheck[] {
+  if (minLength === 0 && maxLength === Infinity && pattern === undefined) {
+    return [];
+  }
+  const matches = new RegExp(pattern ?? '', 'u');
+  return [
+    value => {
+      if (typeof value !== 'string') {
+        return null;
+      }
+      // A character is one or two units of a text.
+      const count =
+        value.length <= maxLength || value.length > 2 * maxLength ? value.length : [...value].length;
+      if (count < minLength || count > maxLength) {
+        return misfit(`must have ${range(minLength, maxLength)} characters, got ${count}`);
+      }
+      return matches.test(value) ? null : misfit(`must match ${pattern}, got ${shown(value)}`);
+    }
+  ];
+}
+
+function ofNumbers({ minimum = -Infinity, maximum = Infinity, exclusiveMinimum }: Schema): SchemaCheck[] {
+  const above = typeof exclusiveMinimum === 'number' ? exclusiveMinimum : -Infinity;
+  return [
+    value =>
+      typeof value !== 'number' || (value >= minimum && value <= maximum && value > above)
+        ? null
+        : misfit(`must be ${above > minimum ? `above ${above}` : range(minimum, maximum)}, got ${value}`)
+  ];
+}
+
+function first(checks: readonly SchemaCheck[], value: unknown): IMisfit | null {
+  for (const check of checks) {
+    const found = check(value);
+    if (found !== null) {
+      return found;
+    }
+  }
+  return null;
+}
+
+function misfit(words: string): IMisfit {
+  return { path: [], words };
+}
+
+function within(name: string, { path, words }: IMisfit): IMisfit {
+  return { path: [name, ...path], words };
+}
+
+function range(least: number, most: number): string {
+  return most === Infinity ? `at least ${least}` : least <= 0 ? `at most ${most}` : `${least} to ${most}`;
+}
+
+function shown(value: unknown): string {
+  return value === null
+    ? 'null'
+    : typeof value === 'object'
+      ? 'an object or a list'
+      : String(value).slice(0, 100);
+}
