@@ -28,6 +28,7 @@ NAMES = (
     "explorer",
     "pictures",
     "soak",
+    "fuzz",
 )
 
 

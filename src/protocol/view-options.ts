@@ -3,6 +3,7 @@ import { own } from './own';
 import { ProtocolError } from './protocol-error';
 import { otherView, viewInfos, type IViewDescriptor } from './view-info';
 import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
+import { isWhole } from './whole-text';
 
 /** Options of a view with no member left out. */
 export type FullViewOptions = ViewOptions extends infer O
@@ -73,6 +74,12 @@ export function fullViewOptions(value: unknown): FullViewOptions {
       expected: known,
       got: String(view).slice(0, 200)
     });
+  }
+  if (!isWhole(value)) {
+    throw new ProtocolError(
+      'bad-parameter',
+      `The options of the ${view} view must be whole texts, without halves of surrogate pairs, at most 32 levels deep.`
+    );
   }
   const [error] = kind.validator.validate(value).errors.slice(-1);
   if (error !== undefined) {

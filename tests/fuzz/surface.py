@@ -39,6 +39,7 @@ class Surface:
 CATALOGUE: dict[str, int] = {
     "messages": 150,
     "frames": 150,
+    "hub_talk": 30,
     "settings": 120,
     "view_options": 120,
     "widget_state": 60,

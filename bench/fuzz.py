@@ -1,0 +1,112 @@
+"""Run a million hostile cases over every outside surface: ``python -m bench.fuzz [--quick] [--cases N]``.
+
+The suite is ``tests/fuzz``; the page's own readers run the same hostile values through jest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.fuzz.__main__ import report
+from tests.fuzz.suite import Result, run_cases, shares
+from tests.fuzz.worker import MEMORY_BYTES, SECONDS
+
+from .common import Row, write_results
+
+_ROOT = Path(__file__).resolve().parents[1]
+_MANY, _FEW = 1_000_000, 10_000
+# What the page reads, as the tests of `src/__tests__/fuzz.spec.ts` are called; together a tenth of all cases.
+_PAGE_SURFACES = 6
+
+
+def main() -> int:
+    """Run the cases, write the results and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"{_FEW} cases")
+    parser.add_argument("--cases", type=int, metavar="N", help=f"in all (default: {_MANY})")
+    options = parser.parse_args()
+    cases = options.cases or (_FEW if options.quick else _MANY)
+    cores = len(os.sched_getaffinity(0))
+    began = time.monotonic()
+    in_page = max(1, cases // 10 // _PAGE_SURFACES)
+    page = _page(in_page)
+    results = run_cases(shares(cases - _PAGE_SURFACES * in_page), workers=cores)
+    report(results)
+    rows = [*(_row(name, result) for name, result in results.items()), *page]
+    path = write_results(
+        "fuzz",
+        "Hostile inputs",
+        [
+            Row(
+                "cases in all",
+                sum(row.value for row in rows),
+                "cases",
+                note=f"{time.monotonic() - began:.0f} s",
+            ),
+            *rows,
+        ],
+        how=(
+            "Inputs made from right ones by grammar-aware mutation, each in a process that may compute two seconds and take 512 MB more than it had "
+            "(Python), or within two seconds (the page's TypeScript in Node). A finding is any error that is not typed, a death, and what "
+            "passes a limit. Memory is what a process grew by over all its cases."
+        ),
+        quick=options.quick,
+    )
+    print(path.read_text(encoding="utf-8"))
+    return 0
+
+
+def _row(name: str, result: Result) -> Row:
+    found = sum(each.count for each in result.findings.values())
+    return Row(
+        name,
+        result.cases,
+        "cases",
+        target=f"none found, ≤ {SECONDS:g} s, ≤ {MEMORY_BYTES >> 20} MB",
+        met=found == 0 and result.seconds <= SECONDS and result.bytes <= MEMORY_BYTES,
+        note=f"{result.refused} refused, {result.accepted} accepted, {found} found; at most {result.seconds:.2f} s, {result.bytes >> 20} MB",
+        extra={
+            "refused": result.refused,
+            "accepted": result.accepted,
+            "found": found,
+            "seconds": result.seconds,
+            "bytes": result.bytes,
+        },
+    )
+
+
+def _page(cases: int) -> list[Row]:
+    """Run the page's surfaces and return their rows."""
+    done = subprocess.run(
+        ["npx", "jest", "src/__tests__/fuzz.spec.ts", "--verbose", "--testTimeout=3600000"],
+        cwd=_ROOT,
+        env={**os.environ, "MEGALENS_FUZZ_CASES": str(cases), "FORCE_COLOR": "0", "CI": "true"},
+        capture_output=True,
+        text=True,
+    )
+    found = re.findall(r"^\s+([✓✕]) (.+?)(?: \((\d+) m?s\))?$", done.stderr, re.M)
+    if len(found) != _PAGE_SURFACES:
+        raise RuntimeError(f"jest ran {len(found)} of {_PAGE_SURFACES} tests:\n{done.stderr[-3000:]}")
+    if done.returncode:
+        print(done.stderr[-8000:], file=sys.stderr)
+    return [
+        Row(
+            f"page: {name}",
+            cases,
+            "cases",
+            target=f"none found, ≤ {SECONDS:g} s",
+            met=mark == "✓",
+            note="" if mark == "✓" else "found",
+        )
+        for mark, name, _ in found
+    ]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
