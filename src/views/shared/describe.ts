@@ -13,13 +13,36 @@ export interface ICompressorText {
 export function readCompressor(text: string): ICompressorText {
   const match = /^(\w+)(?:\((.*)\))?$/s.exec(text.trim());
   const params: Record<string, string> = {};
-  for (const part of (match?.[2] ?? '').match(/(?:'[^']*'|"[^"]*"|\([^)]*\)|\[[^\]]*\]|[^,])+/g) ?? []) {
-    const [, name, value] = /^\s*(\w+)\s*=\s*(.*?)\s*$/s.exec(part) ?? [];
-    if (name !== undefined && value !== undefined) {
-      params[name] = value.replace(/^(['"])(.*)\1$/s, '$2');
+  for (const part of parts(match?.[2] ?? '')) {
+    const at = part.indexOf('=');
+    const name = part.slice(0, Math.max(0, at)).trim();
+    if (/^\w+$/.test(name)) {
+      params[name] = part
+        .slice(at + 1)
+        .trim()
+        .replace(/^(['"])(.*)\1$/s, '$2');
     }
   }
   return { name: match?.[1] ?? text, params };
+}
+
+const CLOSED_BY: ReadonlyMap<string, string> = new Map(
+  ['""', "''", '()', '[]'].map(([open = '', close = '']) => [open, close])
+);
+
+/** A text cut at its commas, in one go; what is open until a character comes is one piece up to there. */
+function parts(text: string): string[] {
+  const found = [''];
+  let close: string | undefined;
+  for (const letter of text) {
+    if (letter === ',' && close === undefined) {
+      found.push('');
+    } else {
+      found[found.length - 1] += letter;
+      close = letter === close ? undefined : (close ?? CLOSED_BY.get(letter));
+    }
+  }
+  return found;
 }
 
 /**
