@@ -82,7 +82,7 @@ def build_report(
         "views": None if views is None else check_views(run, views),
         "title": title,
         "format": format,
-        "opening": _opening(run, folder),
+        "folder": None if run.live or run.folder is None else folder or f"megalens-runs/{run.folder.name}",
         "made": time.time(),
         "version": _version(),
         "traced": traced_flags(run),
@@ -165,13 +165,6 @@ def _settle(run: Run) -> None:
         if held == before and held > 0:
             return
         time.sleep(_SETTLE_SECONDS)
-
-
-def _opening(run: Run, folder: str | None) -> str:
-    """Return the code that opens the run again. A name is a literal in it, whatever is in the name; JSON's literals are Python's too."""
-    if run.live or run.folder is None:
-        return f"megalens.connect({json.dumps(run.id)})"
-    return f"megalens.open({json.dumps(folder or f'megalens-runs/{run.folder.name}', ensure_ascii=False)})"
 
 
 def _relative(run: Run, target: Path) -> str | None:

@@ -13,14 +13,24 @@ function nonFinite(value: number): string | null {
 function typeset(text: string): string {
   const [mantissa = '', exponent] = text.split('e');
   const [whole = '', fraction] = mantissa.replace('-', '').split('.');
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, THIN_SPACE);
+  const grouped = Array.from(whole, (digit, at) =>
+    at > 0 && (whole.length - at) % 3 === 0 ? THIN_SPACE + digit : digit
+  ).join('');
   const tail = exponent === undefined ? '' : `e${exponent.replace('+', '').replace('-', MINUS)}`;
   return `${text.startsWith('-') ? MINUS : ''}${grouped}${fraction ? `.${fraction}` : ''}${tail}`;
 }
 
 /** Drop the zeros that end a fraction. */
 function trimmed(text: string): string {
-  return text.replace(/(\.\d*?)0+(e|$)/, '$1$2').replace(/\.(e|$)/, '$1');
+  const [mantissa = '', ...exponent] = text.split('e');
+  let end = mantissa.length;
+  while (mantissa.includes('.') && '0.'.includes(mantissa[end - 1] ?? ' ')) {
+    end -= 1;
+    if (mantissa[end] === '.') {
+      break;
+    }
+  }
+  return [mantissa.slice(0, end), ...exponent].join('e');
 }
 
 /**

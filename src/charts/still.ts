@@ -3,6 +3,7 @@ import { fill, type IRecipe } from './recipe';
 import type { TemplateName } from './templates.generated';
 import { themeConfig, type ITheme } from './theme';
 import { headless } from './vega';
+import { visible } from './visible';
 
 /** Words that a picture carries where the page's own are not beside it. */
 export interface ICaption {
@@ -18,9 +19,9 @@ export interface ILook {
   readonly words?: ICaption;
 }
 
-/** Draw a recipe as SVG text, without a page and without loading anything. */
+/** Draw a recipe as SVG text that is XML whatever its texts hold, without a page and without loading anything. */
 export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
-  return withView(recipe, look, view => view.toSVG());
+  return withView(recipe, look, async view => visible(await view.toSVG()));
 }
 
 /** Whether a template takes colours of its data from the theme, which has others on a dark page; those of all other data stand in the recipe. */

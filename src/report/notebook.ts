@@ -1,7 +1,7 @@
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import { dateText, type IFacts } from './facts';
-import { visible } from './page';
+import { visible } from '../charts/visible';
 
 /** A picture as a notebook shows it. */
 export interface ICellPicture {
@@ -53,7 +53,12 @@ export function notebookText(
     nbformat: 4,
     nbformat_minor: 5
   };
-  return `${JSON.stringify(notebook, null, 1)}\n`;
+  const text = JSON.stringify(
+    notebook,
+    (_, each: unknown) => (typeof each === 'string' ? visible(each) : each),
+    1
+  );
+  return `${text}\n`;
 }
 
 function markdown(source: string): object {
@@ -66,7 +71,7 @@ function code(source: string, count: number | null = null, outputs: readonly obj
 
 function output({ title, caption, svg, spec }: ICellPicture, count: number | null): object {
   const data = {
-    ...(spec === null ? {} : { [MIME]: { $schema: SCHEMA, ...spec }, 'image/svg+xml': visible(svg) }),
+    ...(spec === null ? {} : { [MIME]: { $schema: SCHEMA, ...spec }, 'image/svg+xml': svg }),
     'text/plain': `${title}. ${caption.join(' ')}`.trim()
   };
   return count === null
@@ -78,7 +83,7 @@ function introduction({ name, id, facts }: IFacts, title: string, made: number):
   return [
     `# ${plain(title)}`,
     '',
-    `Run ${plain(name)}, \`${id}\`. Made ${dateText(made)} with Megalens.`,
+    `Run ${plain(name)}, ${plain(id)}. Made ${dateText(made)} with Megalens.`,
     '',
     ...table(['', ''], facts)
   ].join('\n');
@@ -102,10 +107,12 @@ function table(head: readonly string[], rows: readonly (readonly string[])[]): s
   return [line(head), `|${head.map(() => '---').join('|')}|`, ...rows.map(row => line(row.map(plain)))];
 }
 
-/** Return text that Markdown shows as it is. */
+/** Return text that Markdown shows as it is: no emphasis, no markup, no formula, and no link that nobody wrote as one. */
 function plain(text: string): string {
   return text
-    .replace(/[\\`*_[\]<>#|]/g, letter => `\\${letter}`)
+    .replace(/[\\&$@~^]|:(?=\/)/g, letter => `&#${letter.charCodeAt(0)};`)
+    .replace(/\bwww\./gi, start => `${start.slice(0, 3)}&#46;`)
+    .replace(/[`*_[\]<>|!]|#(?!\d+;)/g, letter => `\\${letter}`)
     .split(/\s+/)
     .filter(Boolean)
     .join(' ');

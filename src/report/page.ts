@@ -1,4 +1,5 @@
 import { formatInteger } from '../charts/format';
+import { visible } from '../charts/visible';
 import type { ViewOptions } from '../protocol/views.generated';
 import { toCode } from '../views/code';
 import type { IStill } from '../views/still';
@@ -105,13 +106,6 @@ export function escape(text: string): string {
   return visible(text).replace(/[&<>"']/g, letter => names.get(letter) ?? letter);
 }
 
-/** Write control characters as their pictures, such as ␀; the white space stays. */
-export function visible(text: string): string {
-  return text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, letter =>
-    String.fromCharCode(0x2400 + letter.charCodeAt(0))
-  );
-}
-
 /** Say which steps of a view a file holds. */
 export function heldWords(held: readonly number[], all: number): string {
   const steps = held.map(formatInteger);
@@ -136,7 +130,7 @@ function stillText({ title, caption, summary, light, dark }: IDrawn): string {
     dark === null ? light : `<div class="on-light">${light}</div><div class="on-dark">${dark}</div>`;
   return [
     head,
-    `<div class="picture" role="img" aria-label="${escape(summary)}">${visible(picture)}</div>`,
+    `<div class="picture" role="img" aria-label="${escape(summary)}">${picture}</div>`,
     lines && `<p class="caption">${lines}</p>`,
     summary && `<p class="summary">${escape(summary)}</p>`
   ].join('');

@@ -7,6 +7,7 @@ import { streamTable } from '../protocol/frame-table';
 import type { ViewOptions } from '../protocol/views.generated';
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunSource } from '../store/source';
+import { openingCode } from '../views/code';
 import { readView, type IStill } from '../views/still';
 import type { IViewRuns } from '../views/view';
 import { cleaned } from './clean';
@@ -40,8 +41,8 @@ export interface IReportJob {
   /** The run's name when null. */
   readonly title: string | null;
   readonly format: 'html' | 'ipynb';
-  /** The Python expression that opens the run again. */
-  readonly opening: string;
+  /** The run's folder as a notebook opens it; null where it connects to the run. */
+  readonly folder: string | null;
   /** Seconds since the epoch. */
   readonly made: number;
   readonly version: string;
@@ -210,7 +211,7 @@ function fewer(recorder: Recorder, read: readonly IRead[], part: number): boolea
 }
 
 async function notebook(
-  { opening, made }: IReportJob,
+  { run, folder, made }: IReportJob,
   host: IReportHost,
   read: readonly IRead[],
   facts: IFacts,
@@ -228,7 +229,7 @@ async function notebook(
     });
     cells.push({ options, pictures: await Promise.all(pictures) });
   }
-  return notebookText(facts, cells, title, opening, made);
+  return notebookText(facts, cells, title, openingCode(run, folder), made);
 }
 
 /** Colours that are the page's own, and follow it from light to dark. */

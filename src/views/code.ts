@@ -3,7 +3,17 @@ import { viewDefaults } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import { own } from '../protocol/own';
 
-/** Write a JSON value as a Python literal. */
+/** Words that Python keeps for itself, which name no argument. */
+const KEPT = new Set(
+  'False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield'.split(
+    ' '
+  )
+);
+
+/**
+ * Write a JSON value as a Python literal, whatever texts hold. Characters that are not seen, or that turn the text around them, are escaped: code shows
+ * what it does.
+ */
 export function python(value: unknown): string {
   if (value === null || value === undefined) {
     return 'None';
@@ -18,7 +28,49 @@ export function python(value: unknown): string {
     const members = Object.entries(value).map(([name, each]) => `${python(name)}: ${python(each)}`);
     return `{${members.join(', ')}}`;
   }
-  return JSON.stringify(value);
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    return Number.isNaN(value) ? 'None' : value > 0 ? '1e999' : '-1e999';
+  }
+  return JSON.stringify(value).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, letter =>
+    Array.from(
+      { length: letter.length },
+      (_, at) => `\\u${letter.charCodeAt(at).toString(16).padStart(4, '0')}`
+    ).join('')
+  );
+}
+
+/**
+ * Write a Python call: the one writer of code with names from outside. What is no name of an argument in Python is passed as a literal.
+ *
+ * @param callee - What is called; never a text from outside.
+ */
+export function pythonCall(
+  callee: string,
+  values: readonly unknown[],
+  named: Iterable<readonly [string, unknown]> = []
+): string {
+  return writtenCall(
+    callee,
+    values.map(python),
+    [...named].map(([name, value]) => [name, python(value)])
+  );
+}
+
+/** The same of arguments that are written as Python already. */
+export function writtenCall(
+  callee: string,
+  values: readonly string[],
+  named: readonly (readonly [string, string])[] = []
+): string {
+  const isName = (name: string): boolean => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !KEPT.has(name);
+  const others = named.filter(([name]) => !isName(name)).map(([name, value]) => `${python(name)}: ${value}`);
+  const words = named.filter(([name]) => isName(name)).map(([name, value]) => `${name}=${value}`);
+  return `${callee}(${[...values, ...words, ...(others.length > 0 ? [`**{${others.join(', ')}}`] : [])].join(', ')})`;
+}
+
+/** The Python expression that opens a run again: a live one by its id, a recorded one by its folder. */
+export function openingCode(id: string, folder: string | null): string {
+  return folder === null ? pythonCall('megalens.connect', [id]) : pythonCall('megalens.open', [folder]);
 }
 
 /**
@@ -30,13 +82,14 @@ export function python(value: unknown): string {
 export function toCode(options: ViewOptions, run = 'run'): string {
   const defaults = viewDefaults(options.view);
   const method = viewInfo(options.view)?.method;
-  const flag = method !== undefined && 'flag' in options ? [python(options.flag)] : [];
+  const flag = method !== undefined && 'flag' in options ? [options.flag] : [];
   const named = Object.entries(options)
     .filter(
       ([name, value]) => name !== 'view' && value !== undefined && !(name === 'flag' && flag.length > 0)
     )
     .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(own(defaults, name)))
-    .map(([name, value]) => `${name === 'pass' ? 'pass_' : name}=${python(value)}`);
-  const [call, first] = method === undefined ? ['view', [python(options.view)]] : [method, flag];
-  return `${run}.${call}(${[...first, ...named].join(', ')})`;
+    .map(([name, value]): [string, unknown] => [name === 'pass' ? 'pass_' : name, value]);
+  return method === undefined
+    ? pythonCall(`${run}.view`, [options.view], named)
+    : pythonCall(`${run}.${method}`, flag, named);
 }

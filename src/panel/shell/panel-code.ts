@@ -1,14 +1,20 @@
-import type { CompressorInfo, Config, FlagSetting } from '../../protocol/messages.generated';
+import type {
+  CompressorInfo,
+  CompressorSetting,
+  Config,
+  FlagSetting
+} from '../../protocol/messages.generated';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunEntry } from '../../tokens';
-import { python, toCode } from '../../views/code';
+import { openingCode, python, pythonCall, toCode, writtenCall } from '../../views/code';
 import { fullSetting, sameSetting } from '../trace/draft';
+
+/** Compressors that are classes of the package. A hub may have others: they are written as settings, since a name from a hub is no code. */
+const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projection']);
 
 /** The Python line that gets hold of a run. */
 export function runCode(entry: IRunEntry): string {
-  return entry.state === 'live' || entry.folder === null
-    ? `run = megalens.connect(${python(entry.id)})`
-    : `run = megalens.open(${python(entry.folder)})`;
+  return `run = ${openingCode(entry.id, entry.state === 'live' ? null : entry.folder)}`;
 }
 
 /**
@@ -27,7 +33,7 @@ export function panelCode(
 ): string {
   const lines = ['import megalens'];
   const used = new Set(Object.values(config.flags).map(setting => setting.compressor.name));
-  const names = compressors.map(info => info.name).filter(name => used.has(name));
+  const names = compressors.map(info => info.name).filter(name => used.has(name) && CLASSES.has(name));
   if (entry.state === 'live' && names.length > 0) {
     lines.push(`from megalens import ${names.join(', ')}`);
   }
@@ -53,47 +59,39 @@ function configureCode(config: Config): string[] {
   }
   return groups.map(({ setting, flags }) => {
     const { layers, every, samples, phases, passes, replicas } = fullSetting(setting);
-    const words = [
-      ...flags.map(
-        ([flag, { compressor }]) => `${flag}=${callCode(compressor.name, compressor.params ?? {})}`
-      ),
-      ...(layers === 'all' ? [] : [`layers=${python(layers)}`]),
-      ...(every === 1 ? [] : [`every=${every}`]),
-      ...(samples === 1 ? [] : [`samples=${python(samples ?? 'all')}`]),
-      ...(phases.join() === 'train' ? [] : [`phases=${python(phases)}`]),
-      ...(passes.join() === 'forward' ? [] : [`passes=${python(passes)}`]),
-      ...(replicas === 'first' ? [] : [`replicas=${python(replicas)}`])
+    const words: [string, string][] = [
+      ...flags.map(([flag, { compressor }]): [string, string] => [flag, compressorCode(compressor)]),
+      ...(
+        [
+          ['layers', layers, layers === 'all'],
+          ['every', every, every === 1],
+          ['samples', samples ?? 'all', samples === 1],
+          ['phases', phases, phases.join() === 'train'],
+          ['passes', passes, passes.join() === 'forward'],
+          ['replicas', replicas, replicas === 'first']
+        ] as const
+      ).flatMap(([name, value, usual]): [string, string][] => (usual ? [] : [[name, python(value)]]))
     ];
-    return `run.configure(${words.join(', ')})`;
+    return writtenCall('run.configure', [], words);
   });
 }
 
-function callCode(name: string, params: Record<string, unknown>): string {
-  const words = Object.entries(params).map(([key, value]) => `${key}=${python(value)}`);
-  return `${name}(${words.join(', ')})`;
+function compressorCode({ name, params = {} }: CompressorSetting): string {
+  return CLASSES.has(name)
+    ? pythonCall(name, [], Object.entries(params))
+    : python({ compressor: { name, params } });
 }
 
 /** What is in force beyond what is traced. A pause is not among it: code that is run again shall not stop a training. */
 function controlCode({ perturb, budget }: Config): string[] {
   const lines: string[] = [];
   if (perturb !== undefined) {
-    const words = [
-      pythonDict(perturb.sites),
-      ...(perturb.seed === undefined ? [] : [`seed=${perturb.seed}`]),
-      ...(perturb.steps === undefined ? [] : [`steps=${perturb.steps}`])
-    ];
-    lines.push(`run.perturb(${words.join(', ')})`);
+    const { sites, seed, steps } = perturb;
+    const named = Object.entries({ seed, steps }).filter(([, value]) => value !== undefined);
+    lines.push(pythonCall('run.perturb', [sites], named));
   }
   if (budget !== undefined && budget !== null) {
-    lines.push(`run.budget("${budget}%")`);
+    lines.push(pythonCall('run.budget', [`${budget}%`]));
   }
   return lines;
-}
-
-function pythonDict(value: unknown): string {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-    ? `{${Object.entries(value)
-        .map(([key, each]) => `${python(key)}: ${pythonDict(each)}`)
-        .join(', ')}}`
-    : python(value);
 }

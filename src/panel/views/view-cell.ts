@@ -1,10 +1,10 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunEntry } from '../../tokens';
-import { python, toCode } from '../../views/code';
+import { openingCode, toCode } from '../../views/code';
 import { runCode } from '../shell/panel-code';
 
 /** The last thing that a notebook assigned to `run`, such as `megalens.connect("gpt-demo")`. */
-const ASSIGNED = /^[ \t]*run[ \t]*=[ \t]*(.*?)[ \t]*(?:#.*)?$/gm;
+const ASSIGNED = /^[ \t]*run[ \t]*=([^#\n]*)/gm;
 
 /**
  * Code of a cell that shows a view: the view's own call, and before it whatever the notebook still lacks to get hold of the run. A `run` that
@@ -21,11 +21,13 @@ export function viewCell(
   cells: readonly string[]
 ): string {
   const getting = runCode(entry);
-  const held = cells.flatMap(source => [...source.matchAll(ASSIGNED)].map(match => match[1] ?? '')).pop();
+  const held = cells
+    .flatMap(source => [...source.matchAll(ASSIGNED)].map(match => (match[1] ?? '').trim()))
+    .pop();
   const same = [
     getting.slice('run = '.length),
-    `megalens.connect(${python(entry.id)})`,
-    `megalens.connect(${python(entry.name)})`,
+    openingCode(entry.id, null),
+    openingCode(entry.name, null),
     ...(newest === entry.id ? ['megalens.connect()'] : [])
   ];
   if (held !== undefined && same.includes(held.replaceAll("'", '"'))) {

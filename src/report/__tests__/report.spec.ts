@@ -31,7 +31,7 @@ async function made(steps: number, more: Partial<IReportJob> = {}): Promise<stri
     views: [HEATMAP],
     title: null,
     format: 'html',
-    opening: 'megalens.open("r1")',
+    folder: 'r1',
     made: 0,
     version: '1',
     traced: [],

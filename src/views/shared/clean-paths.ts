@@ -3,9 +3,9 @@ const NAME = String.raw`[^\\/\s'"<>|]+`;
 /** The same without what patterns are written with. */
 const PLAIN = String.raw`[^\\/\s'"<>|()[\]{}*+?^$]+`;
 /** A link to something that is no file: up to its questions, in which there may be a path. */
-const LINK = String.raw`\b(?!file:)[a-z][\w+.-]+:\/\/(?=[^/\s])[^\s'"<>|?#]*`;
+const LINK = String.raw`\b(?!file:)[a-z][\w+.-]{1,30}:\/\/(?=[^/\s])[^\s'"<>|?#]*`;
 /** A link to a file: with the machine's name, or without any. */
-const FILE_LINK = String.raw`(?:\bfile:\/\/|\b[a-z][\w+.-]+:\/\/(?=\/))(?:[\\/]*${NAME}[\\/]+)+`;
+const FILE_LINK = String.raw`(?:\bfile:\/\/|\b[a-z][\w+.-]{1,30}:\/\/(?=\/))(?:[\\/]*${NAME}[\\/]+)+`;
 /** Of a Windows path the drive or the machine; `(?i:\d` of a pattern is none. Python's texts write each separator twice. */
 const WINDOWS = String.raw`(?:(?<![\w?-])[a-z]:[\\/]+|(?<![\\\w)\]}])(?:\\{2}|\\{4})(?=[\w.-]{2,}\\{1,2}[\w.$-]{2}))(?:${NAME}[\\/]+)+`;
 /** Of any other path the root or a home; not within a word, a relative path or a pattern. */
