@@ -156,7 +156,7 @@ class NotebookRun(NotebookViews):
         return self._show(kind, options)
 
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
-        return kind.shown(self._reference(), options, self._painter(), self._framer())
+        return kind(self._reference(), kind.read(options), self._painter(), self._framer())
 
     def report(
         self,

@@ -6,20 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .answers import RunAnswers
 from .errors import ClientError
 from .open_run import open_run
 from .run import Run
 from .run_folder import RunFolder
 
-__all__ = ["Others", "beside", "kept_open", "nobody"]
+__all__ = ["Others", "answers_beside", "beside"]
 
 Others = Callable[[str], Run | None]
 """Opens a run by its id; None where there is none that could be read."""
-
-
-def nobody(run_id: str) -> Run | None:
-    """Know no other runs."""
-    return None
 
 
 def beside(run: Run) -> Others:
@@ -48,20 +44,34 @@ def _places(home: Path | None, run_id: str) -> Iterator[Path]:
 
 
 @contextmanager
-def kept_open(others: Others, settle: Callable[[Run], object] | None = None) -> Iterator[Others]:
-    """Open each run once, let it settle where that is asked, and close all of them in the end."""
-    opened: dict[str, Run | None] = {}
+def answers_beside(
+    run: Run, others: Others | None = None, settle: Callable[[Run], object] | None = None
+) -> Iterator[Callable[[str], RunAnswers | None]]:
+    """Give what answers for a run and for those that it is compared with, by their ids; None for one that there is not.
 
-    def once(run_id: str) -> Run | None:
+    Parameters
+    ----------
+    run : Run
+        Stays open.
+    others : callable, optional
+        Opens the other runs, each once; the recordings beside the run's own when absent. They are closed in the end.
+    settle : callable, optional
+        Called with each run that was opened.
+    """
+    other = others or beside(run)
+    opened: dict[str, Run | None] = {run.id: run}
+
+    def answers(run_id: str) -> RunAnswers | None:
         if run_id not in opened:
-            run = opened[run_id] = others(run_id)
-            if run is not None and settle is not None:
-                settle(run)
-        return opened[run_id]
+            found = opened[run_id] = other(run_id)
+            if found is not None and settle is not None:
+                settle(found)
+        known = opened[run_id]
+        return None if known is None else RunAnswers(known)
 
     try:
-        yield once
+        yield answers
     finally:
-        for run in opened.values():
-            if run is not None:
-                run.close()
+        for each in opened.values():
+            if each is not None and each is not run:
+                each.close()

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..client import Run
-from ..client.answers import RunAnswers
-from ..client.other_runs import Others, beside, kept_open
+from ..client.other_runs import Others, answers_beside
 from ..engine import EngineError, run_job
 from .check import check_views
 from .errors import ReportError
@@ -88,12 +87,7 @@ def build_report(
         "traced": traced_flags(run),
         "parts": _parts() if format == "html" else None,
     }
-    with kept_open(others or beside(run), _settle) as opened:
-
-        def answers(run_id: str) -> RunAnswers | None:
-            found = run if run_id == run.id else opened(run_id)
-            return None if found is None else RunAnswers(found)
-
+    with answers_beside(run, others, _settle) as answers:
         try:
             _, text = run_job("report", args, answers, progress=progress, timeout=_TIMEOUT)
         except EngineError as error:

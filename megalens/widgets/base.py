@@ -23,8 +23,6 @@ from .errors import WidgetError
 from .option import plain_option
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from pandas import DataFrame
 
 __all__ = ["VIEW_MIME", "Framer", "Painter", "View"]
@@ -55,6 +53,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         Options of the view, without ``view``.
     painter : callable, optional
         Draws the static picture from checked options.
+    framer : callable, optional
+        Reads the rows that the view draws, for views that offer them as a table.
 
     Raises
     ------
@@ -78,20 +78,23 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
     )
 
     def __init__(
-        self, run: Mapping[str, Any], options: Mapping[str, Any], painter: Painter | None = None
+        self,
+        run: Mapping[str, Any],
+        options: Mapping[str, Any],
+        painter: Painter | None = None,
+        framer: Framer | None = None,
     ) -> None:
         self._painter = painter
+        self._framer = framer
         self._spreading = False
         checked = self.checked(options)
         named = {key: run.get(key) for key in ("id", "name", "folder")}
         super().__init__(run=named | ({"kind": run["kind"]} if "kind" in run else {}), options=checked)
 
     @classmethod
-    def shown(
-        cls, run: Mapping[str, Any], options: Mapping[str, Any], painter: Painter, framer: Framer
-    ) -> Self:
-        """Return the widget that a run's method makes of its arguments; ``framer`` reads the rows of views that offer them."""
-        return cls(run, options, painter)
+    def read(cls, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options that a person means by the arguments of a run's method."""
+        return options
 
     def checked(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options with some changed, after checking them all. Nothing is changed here.

@@ -6,44 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..protocol import option_schema
-from .base import Framer, Painter, View
+from .base import View
 from .errors import WidgetError
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from pandas import DataFrame
 
 __all__ = ["Explorer"]
 
 
 class Explorer(View):
-    """A view whose rows are there as a table, and where a statistic may stand for what was measured.
-
-    Parameters
-    ----------
-    run, options, painter
-        As for :class:`View`.
-    framer : callable, optional
-        Reads the rows that the view draws.
-    """
-
-    def __init__(
-        self,
-        run: Mapping[str, Any],
-        options: Mapping[str, Any],
-        painter: Painter | None = None,
-        framer: Framer | None = None,
-    ) -> None:
-        self._framer = framer
-        super().__init__(run, options, painter)
-
-    @classmethod
-    def shown(
-        cls, run: Mapping[str, Any], options: Mapping[str, Any], painter: Painter, framer: Framer
-    ) -> Self:
-        """Return the widget that a run's method makes of its arguments."""
-        return cls(run, cls._measured(options), painter, framer)
+    """A view whose rows are there as a table, and where a statistic may stand for what was measured."""
 
     @property
     def df(self) -> DataFrame:
@@ -57,7 +30,7 @@ class Explorer(View):
         return self._framer(self.options)
 
     @classmethod
-    def _measured(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+    def read(cls, options: Mapping[str, Any]) -> dict[str, Any]:
         """Tell what was measured from what is read of it: no word names both."""
         measured, read = (option_schema(cls.view_name, name) for name in ("stat", "statistic"))
         stat, statistic = options.get("stat", measured["default"]), options.get("statistic")

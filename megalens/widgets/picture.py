@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..client import ClientError, Run
-from ..client.answers import RunAnswers
-from ..client.other_runs import beside, kept_open
+from ..client.other_runs import answers_beside
 from ..engine import EngineError, run_job
 
 __all__ = ["draw_picture"]
@@ -19,12 +18,7 @@ def draw_picture(run: Run, options: Mapping[str, Any]) -> tuple[str, str]:
     A cell must display whatever happens, so this raises nothing that a run, an option or the engine can cause.
     """
     try:
-        with kept_open(beside(run)) as others:
-
-            def answers(run_id: str) -> RunAnswers | None:
-                found = run if run_id == run.id else others(run_id)
-                return None if found is None else RunAnswers(found)
-
+        with answers_beside(run) as answers:
             stills, _ = run_job("still", {"run": run.id, "options": dict(options)}, answers)
     except (EngineError, ClientError) as error:
         return "", error.message

@@ -22,15 +22,15 @@ class Picture:
 
 @pytest.fixture(scope="session")
 def draw(tmp_path_factory):
-    """Returns the pictures of a view; ``others`` opens the runs that it compares with."""
+    """Returns the pictures of a view; ``answers`` answers for the runs that it compares with, and for its own."""
     engine = Engine(built(tmp_path_factory.mktemp("engine"), "recipes-job"))
 
-    def pictures(run, others=lambda run_id: None, **options):
+    def pictures(run, answers=None, **options):
         def asked(method, body):
-            found = run if body["run"] == run.id else others(body["run"])
+            found = (answers or {run.id: RunAnswers(run)}.get)(body["run"])
             if found is None:
                 raise ClientError("There is no such run.", code="not-found")
-            return RunAnswers(found).answer(method, body)
+            return found.answer(method, body)
 
         args = {"run": run.id, "options": check_view_options(options)}
         found, _ = engine.run("recipes", args, asked)

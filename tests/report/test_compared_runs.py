@@ -7,7 +7,7 @@ from explored_run import BAD_STEP, SPIKE, SPIKE_STEP, write_explored_run
 from recorded_run import RUN_ID
 
 from megalens.client import open_run
-from megalens.client.other_runs import beside, kept_open
+from megalens.client.other_runs import answers_beside, beside
 from megalens.report import build_report
 from megalens.widgets.picture import draw_picture
 
@@ -31,8 +31,8 @@ def runs(tmp_path_factory):
 @pytest.fixture
 def pictures(draw, runs):
     def drawn(*ids, **options):
-        with kept_open(beside(runs)) as others:
-            return draw(runs, others, **{"view": "moments", "kind": "lines", "runs": list(ids), **options})
+        with answers_beside(runs) as answers:
+            return draw(runs, answers, **{"view": "moments", "kind": "lines", "runs": list(ids), **options})
 
     return drawn
 
@@ -92,8 +92,8 @@ def test_no_step_of_long_runs_is_compared_with_one_beside_it(draw, tmp_path):
         tmp_path / OTHER, steps=2500, stats=("grad",), run={"id": OTHER, "name": "gpt-wide", "started": 1.0}
     )
     view = {"view": "moments", "kind": "lines", "by": [], "runs": [OTHER], "compare": "ratio"}
-    with open_run(own) as run, kept_open(beside(run)) as others:
-        (shown,) = draw(run, others, **view)
+    with open_run(own) as run, answers_beside(run) as answers:
+        (shown,) = draw(run, answers, **view)
     assert not any("between its neighbours" in line for line in shown.caption)
     ((points,),) = [by_run(shown).values()]
     assert {value for _, value in points} == {1.0}

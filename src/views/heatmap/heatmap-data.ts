@@ -1,6 +1,7 @@
 import { ColorScale, lowMagnitude, type Transform } from '../../charts';
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow } from '../../store/source';
+import { placeNear } from '../shared/places';
 import { lastAxis, tokenText } from '../shared/describe';
 import { axesOf, sliceOf, type IAxes, type ISlice } from './matrix';
 
@@ -103,14 +104,8 @@ export function firstOfEach(rows: readonly ITensorRow[]): ITensorRow[] {
 
 /** Return the wanted step or the one nearest to it; the newest when null is wanted; null where there is none. */
 export function nearestStep(steps: readonly number[], wanted: number | null): number | null {
-  const last = steps[steps.length - 1];
-  if (last === undefined || wanted === null) {
-    return last ?? null;
-  }
-  return steps.reduce(
-    (best, step) => (Math.abs(step - wanted) < Math.abs(best - wanted) ? step : best),
-    last
-  );
+  const at = wanted === null ? steps.length - 1 : placeNear(steps, wanted);
+  return steps[at] ?? null;
 }
 
 /** Return the row of token texts that belongs to a rank's data: its own, or that of the same data-parallel replica. */

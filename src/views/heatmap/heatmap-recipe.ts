@@ -1,6 +1,7 @@
-import { formatNumber, legend, type Pictures, type Row } from '../../charts';
+import { formatNumber, type Pictures, type Row } from '../../charts';
 import type { IContent } from '../shared/content';
 import type { ILayer, IShown } from './heatmap-data';
+import { colorStrip } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
 /** Least width in pixels of one picture of a grid, and what axes and legend take beside the grid. */
@@ -45,8 +46,7 @@ export function heatmapRecipe(
   const most = Math.max(1, Math.floor((width - MARGINS) / LEAST_WIDTH));
   const x = [-0.5, Math.max(...layers.map(each => each.slice.columns)) - 0.5] as const;
   const y = [-0.5, Math.max(...layers.map(each => each.slice.rows)) - 0.5] as const;
-  const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
-  const strip = layers[0] && legend(layers[0].scale, shown.nonFinite > 0, words, own && !single);
+  const strip = layers[0] && colorStrip(layers[0].scale, shown.nonFinite > 0, t, own && !single);
   const rows = Math.ceil(layers.length / most);
   return {
     extent: { x, y },

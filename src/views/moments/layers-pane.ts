@@ -14,7 +14,7 @@ import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { readLayers } from './read-layers';
-import { padded, scaleOf } from './scale';
+import { padded, scaleOf } from '../shared/scale';
 import { axisWords, byWords, capital, quantityWords } from './words';
 
 /** Share of a layer's place that its bars take. */

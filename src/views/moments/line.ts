@@ -1,5 +1,6 @@
 import { byName } from '../../protocol/by-name';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import { extentOf } from '../shared/scale';
 import type { MomentOptions } from './words';
 
 /** One group over steps, as it is drawn. */
@@ -90,18 +91,5 @@ function plain(groups: IMomentGroups, options: MomentOptions): Plain[] {
 }
 
 /** Least and greatest finite value that is drawn, or null. */
-export function finiteRange(lines: readonly IMomentLine[]): [number, number] | null {
-  let [lo, hi] = [Infinity, -Infinity];
-  for (const { value, raw } of lines) {
-    for (const values of raw ? [value, raw.value] : [value]) {
-      for (let at = 0; at < values.length; at += 1) {
-        const each = values[at] ?? NaN;
-        if (each - each === 0) {
-          lo = each < lo ? each : lo;
-          hi = each > hi ? each : hi;
-        }
-      }
-    }
-  }
-  return lo <= hi ? [lo, hi] : null;
-}
+export const finiteRange = (lines: readonly IMomentLine[]): [number, number] | null =>
+  extentOf(lines.flatMap(({ value, raw }) => (raw ? [value, raw.value] : [value])));

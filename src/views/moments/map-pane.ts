@@ -1,8 +1,9 @@
-import { ColorScale, formatInteger, legend, lowMagnitude, Pictures, type IPlace } from '../../charts';
+import { ColorScale, formatInteger, lowMagnitude, Pictures, type IPlace } from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import { colorStrip, extentOf } from '../shared/scale';
 import type { ITip } from '../shared/tip';
 import { StepAxis } from './axes';
 import { omittedWords, optionWords, trustWords } from './captions';
@@ -160,7 +161,7 @@ export class MapPane extends MomentPane {
   ): Promise<IContent> {
     const { options, by, t } = this;
     const values = this._lines.map(line => line.value);
-    const range = extentOf(cells);
+    const range = extentOf([cells.values]);
     const scale = new ColorScale(
       range,
       options.transform,
@@ -169,8 +170,7 @@ export class MapPane extends MomentPane {
     const unfinished = cells.values.some(
       (value, cell) => cells.missing[cell] === 0 && !Number.isFinite(value)
     );
-    const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
-    const strip = legend(scale, unfinished, words);
+    const strip = colorStrip(scale, unfinished, t);
     const [x0, x1] = [cells.x, cells.x + cells.columns * cells.width];
     const [y0, y1] = [-0.5, cells.rows - 0.5];
     const height = Math.min(ROW.most, Math.max(ROW.least, cells.rows * ROW.height));
@@ -248,7 +248,7 @@ export class MapPane extends MomentPane {
         best = at;
       }
     });
-    const range = extentOf(cells);
+    const range = extentOf([cells.values]);
     if (best < 0 || range === null) {
       return this.t('No value is finite.');
     }
@@ -289,17 +289,6 @@ export class MapPane extends MomentPane {
 }
 
 const NOTHING = { step: new Float64Array(), samples: new Float64Array() };
-
-function extentOf({ values }: IMapCells): [number, number] | null {
-  let [lo, hi] = [Infinity, -Infinity];
-  for (const value of values) {
-    if (value - value === 0) {
-      lo = Math.min(lo, value);
-      hi = Math.max(hi, value);
-    }
-  }
-  return lo <= hi ? [lo, hi] : null;
-}
 
 function labelOf(value: string | number | null, none: string): string {
   return value === null ? none : shortName(String(value), MOST_LETTERS);

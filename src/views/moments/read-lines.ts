@@ -6,7 +6,7 @@ import { compareLines } from './compare';
 import { finiteRange, linesOf, type IMomentLine } from './line';
 import type { IOtherRun } from './other-runs';
 import type { MomentReader } from './reader';
-import { padded, scaleOf, wide } from './scale';
+import { padded, scaleOf, wide } from '../shared/scale';
 import { keyWords, type MomentOptions } from './words';
 
 /** Where lines come from. */

@@ -1,5 +1,6 @@
 import type { IScalarSeries } from '../../aggregate';
 import { COLORS, type Row } from '../../charts';
+import { placeNear } from '../shared/places';
 
 /** One named scalar as the picture sees it. */
 export interface ILine extends IScalarSeries {
@@ -47,17 +48,6 @@ export function rowsOf(line: ILine): Row[] {
 
 /** Return the place of the ascending number nearest to x, or null when there is none. */
 export function closest(xs: ArrayLike<number>, x: number): number | null {
-  if (xs.length === 0) {
-    return null;
-  }
-  let [low, high] = [0, xs.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((xs[middle] ?? 0) < x) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low > 0 && x - (xs[low - 1] ?? 0) <= (xs[low] ?? 0) - x ? low - 1 : low;
+  const at = placeNear(xs, x);
+  return at < 0 ? null : at;
 }

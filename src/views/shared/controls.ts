@@ -1,6 +1,7 @@
 import { formatInteger } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import type { Control } from './control';
+import { placeNear } from './places';
 import { selectControl } from './select-control';
 import type { Translate } from './translate';
 
@@ -12,16 +13,7 @@ export function stepsControl(
   change: (step: number | null) => void,
   t: Translate
 ): Control {
-  const last = Math.max(0, steps.length - 1);
-  const wanted = step;
-  const index =
-    wanted === null
-      ? last
-      : steps.reduce(
-          (best, each, place) =>
-            Math.abs(each - wanted) < Math.abs((steps[best] ?? 0) - wanted) ? place : best,
-          last
-        );
+  const index = step === null ? Math.max(0, steps.length - 1) : Math.max(0, placeNear(steps, step));
   const live = connection.kind !== 'recorded' && connection.kind !== 'closed';
   const following = step === null && live;
   return {

@@ -3,7 +3,6 @@ import {
   COLORS,
   ColorScale,
   formatInteger,
-  legend,
   lowMagnitude,
   paint,
   toPicture,
@@ -12,6 +11,7 @@ import {
 } from '../../charts';
 import type { IContent } from '../shared/content';
 import { omissionWords } from '../shared/describe';
+import { colorStrip, extentOf, padded, scaleOf, wide } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
 /** Most columns that a layer × step picture has. */
@@ -45,38 +45,20 @@ const ends = (values: readonly number[]): [number, number] => [
   values[values.length - 1] ?? 0
 ];
 
-/** Return the least and the greatest finite value, or null when nothing is finite. */
-function finiteExtent(series: readonly ILayerTrend[], bands = false): [number, number] | null {
-  let [lo, hi] = [Infinity, -Infinity];
-  for (const { values, half } of series) {
-    values.forEach((value, at) => {
-      if (Number.isFinite(value)) {
-        const width = bands ? (half?.[at] ?? 0) : 0;
-        lo = Math.min(lo, value - (Number.isFinite(width) ? width : 0));
-        hi = Math.max(hi, value + (Number.isFinite(width) ? width : 0));
-      }
-    });
-  }
-  return lo <= hi ? [lo, hi] : null;
-}
-
-/** Leave a little air above and below; an axis without finite values shows 0 to 1. */
-function padded(extent: [number, number] | null, log: boolean): [number, number] {
-  const [lo, hi] = extent ?? [0, 1];
-  if (log && lo > 0) {
-    return [lo / 1.1, hi * 1.1];
-  }
-  const air = (hi - lo || Math.abs(hi) || 1) * 0.05;
-  return [lo >= 0 ? Math.max(0, lo - air) : lo - air, hi + air];
+/** The ends of a layer's band at each of its points that has one, else the points themselves. */
+function banded({ values, half }: ILayerTrend): number[] {
+  return values.flatMap((value, at) => {
+    const width = half?.[at] ?? 0;
+    return Number.isFinite(width) ? [value - width, value + width] : [value];
+  });
 }
 
 /** Return the chart with one line a layer. */
 export function trendLines(wish: ITrendWish, t: Translate): ITrendPicture {
   const { series, steps, transform, statistic } = wish;
-  const y = padded(finiteExtent(series, true), transform === 'log');
-  const yScale = transform === 'linear' ? 'linear' : y[0] > 0 ? 'log' : 'symlog';
-  const [first, last] = ends(steps);
-  const x: [number, number] = first === last ? [first - 0.5, last + 0.5] : [first, last];
+  const y = padded(extentOf(series.map(banded)), transform === 'log');
+  const yScale = scaleOf(transform, y[0]);
+  const x = wide(ends(steps));
   const [firstLayer, lastLayer] = ends(series.map(each => each.layer));
   let decimatedFrom = 0;
   const band: Row[] = [];
@@ -172,10 +154,9 @@ export function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
     );
   }
   const low = transform === 'log' ? lowMagnitude(series.map(each => each.values)) : NaN;
-  const scale = new ColorScale(finiteExtent(series), transform, low);
+  const scale = new ColorScale(extentOf(series.map(each => each.values)), transform, low);
   const unfinished = series.some(each => each.values.some(value => !Number.isFinite(value)));
-  const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
-  const strip = legend(scale, unfinished, words);
+  const strip = colorStrip(scale, unfinished, t);
   const [x0, x1, y0, y1] = [first - spacing / 2, last + spacing / 2, top - 0.5, bottom + 0.5];
   const picture = toPicture(paint({ rows, columns, values, missing }, scale));
   return {

@@ -11,7 +11,7 @@ import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/desc
 import { LayerLines } from './layer-lines';
 import { inRanges } from '../../protocol/ranges';
 import { layerWords } from '../shared/layers';
-import { hold, moveOf } from '../shared/places';
+import { hold, moveOf, placeNear } from '../shared/places';
 import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
 import { rankWords } from '../shared/place-words';
 import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
@@ -109,11 +109,8 @@ export class TrendView extends ViewModel<TrendOptions> {
   }
 
   override probe(place: IPlace): IMark | null {
-    const step = this.steps.reduce<number | null>(
-      (best, each) => (best === null || Math.abs(each - place.x) < Math.abs(best - place.x) ? each : best),
-      null
-    );
-    if (step === null) {
+    const step = this.steps[placeNear(this.steps, place.x)];
+    if (step === undefined) {
       return null;
     }
     this._near = this._lines?.nearest(step, place.y, NEAR_PIXELS / place.frame.height) ?? null;

@@ -1,0 +1,48 @@
+import { legend, type ColorScale, type ILegend } from '../../charts';
+import type { Translate } from './translate';
+
+/** Leave a little air above and below; an axis without finite values shows 0 to 1. */
+export function padded(range: readonly [number, number] | null, log: boolean): [number, number] {
+  const [lo, hi] = range ?? [0, 1];
+  if (log && lo > 0) {
+    return lo === hi ? [lo / 2, hi * 2] : [lo / 1.1, hi * 1.1];
+  }
+  const air = (hi - lo || Math.abs(hi) || 1) * 0.05;
+  return [lo >= 0 ? Math.max(0, lo - air) : lo - air, hi + air];
+}
+
+/** Name the template's scale: a logarithmic one needs numbers above 0. */
+export function scaleOf(transform: 'linear' | 'log', low: number): 'linear' | 'log' | 'symlog' {
+  return transform === 'linear' ? 'linear' : low > 0 ? 'log' : 'symlog';
+}
+
+/** Widen a range that is one point. */
+export const wide = ([from, to]: readonly [number, number]): [number, number] =>
+  from === to ? [from - 0.5, to + 0.5] : [from, to];
+
+/** Least and greatest finite number of several lists; null where there is none. */
+export function extentOf(parts: Iterable<ArrayLike<number>>): [number, number] | null {
+  let [lo, hi] = [Infinity, -Infinity];
+  for (const part of parts) {
+    for (let at = 0; at < part.length; at += 1) {
+      const each = part[at] ?? NaN;
+      // Only finite numbers leave nothing of themselves.
+      if (each - each === 0) {
+        lo = each < lo ? each : lo;
+        hi = each > hi ? each : hi;
+      }
+    }
+  }
+  return lo <= hi ? [lo, hi] : null;
+}
+
+/**
+ * Return the strip beside a picture that says what its colours mean.
+ *
+ * @param unfinished Whether the picture holds cells that are not finite.
+ * @param own Whether each plot has a scale of its own.
+ */
+export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): ILegend {
+  const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
+  return legend(scale, unfinished, words, own);
+}
