@@ -86,7 +86,13 @@ class Instruments:
 
     def take_ns(self) -> int:
         """Return what hooks of instruments cost the training thread since this was last asked."""
-        return sum([each.take_ns() for each in self._all])
+        spent = 0
+        for each in self._all:
+            try:
+                spent += each.take_ns()
+            except Exception as error:
+                self._failed(each, error)
+        return spent
 
     # Other threads.
 

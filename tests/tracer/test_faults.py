@@ -116,6 +116,9 @@ class Odd(Instrument):
     def describe(self, announce) -> None:
         announce.clear()
 
+    def take_ns(self) -> int:
+        raise ValueError(self._filled)
+
     def received(self, rank, meta, payload) -> None:
         raise KeyError(self._filled)
 
@@ -150,6 +153,29 @@ def test_a_task_or_a_number_of_any_kind_ends_no_thread(gpt, ids, traced, small_h
     assert worker._taken_bytes == worker._put_bytes
     assert worker.health.failures == 1
     check_message(tracer.status())
+    tracer.close()
+    assert small_hub.next("goodbye")["reason"] == "finished"
+
+
+class Failing:
+    """A gatherer that cannot send."""
+
+    waiting, done, asked = True, False, 0
+
+    def send_ready(self, *, everything=False) -> None:
+        self.asked += 1
+        raise KeyError("rows")
+
+
+def test_what_cannot_be_gathered_holds_nothing_else_up(gpt, ids, traced, small_hub) -> None:
+    tracer = traced(gpt, flags={"MLP1_mat_mul": TILE_2})
+    worker, failing = tracer._coordinator.worker, Failing()
+    worker.gather(failing)
+    for _ in range(2):
+        step(tracer, gpt, ids)
+        small_hub.next_rows(2)
+    assert failing.asked > 0
+    assert worker.health.failures > 0
     tracer.close()
     assert small_hub.next("goodbye")["reason"] == "finished"
 

@@ -155,8 +155,8 @@ class Producer(Worker):
                 break
             with self._unharmed():
                 self._take(item)
+            self._send_ready()
             with self._unharmed():
-                self._send_ready()
                 self._hub.open()
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 with self._unharmed():
@@ -196,13 +196,16 @@ class Producer(Worker):
             if isinstance(item, Task):
                 self._do(item)
             self._send_ready(everything=left <= 0)
+            if left <= 0:
+                break
 
     def _send_ready(self, *, everything: bool = False) -> None:
         """Have what waits for other processes sent as far as it is complete."""
         for gatherer in self._gatherers:
-            gatherer.send_ready(everything=everything)
-        if any(gatherer.done for gatherer in self._gatherers):
-            self._gatherers = [gatherer for gatherer in self._gatherers if not gatherer.done]
+            with self._unharmed():
+                gatherer.send_ready(everything=everything)
+                if gatherer.done:
+                    self._gatherers = [each for each in self._gatherers if each is not gatherer]
 
     def _patience(self) -> float:
         wait = self._hub.wait
