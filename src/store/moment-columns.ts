@@ -1,4 +1,5 @@
 import { byName } from '../protocol/by-name';
+import { firstPlace } from '../protocol/first-place';
 import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
 import type { IMomentRows, MomentStat } from './moment-source';
 
@@ -109,17 +110,10 @@ export class MomentColumns {
 
 /** First place whose entry is not before `value`, or with `past` the first whose entry is beyond it. */
 export function lowerBound(sorted: ArrayLike<number>, value: number, past = false): number {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const entry = sorted[middle] ?? 0;
-    if (entry < value || (past && entry === value)) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return firstPlace(sorted.length, at => {
+    const entry = sorted[at] ?? 0;
+    return !(entry < value || (past && entry === value));
+  });
 }
 
 /** Rows of several stats as one set, ordered by step; rows of one step in the order of the sets. */

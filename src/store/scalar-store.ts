@@ -1,4 +1,5 @@
 import type { StreamTable } from '../protocol/frame-table';
+import { extremesOf } from './extremes';
 import { Growable } from './growable';
 import type { IScalarColumns } from './source';
 
@@ -133,7 +134,8 @@ export class ScalarStore {
     const kept: number[] = [];
     const half = Math.floor(length / 2 / THIN_GROUP) * THIN_GROUP;
     for (let start = 0; start < half; start += THIN_GROUP) {
-      kept.push(...extremes(longest.value, start, start + THIN_GROUP));
+      const group = longest.value.view.subarray(start, start + THIN_GROUP);
+      kept.push(...extremesOf(group).map(at => start + at));
     }
     for (let index = half; index < length; index += 1) {
       kept.push(index);
@@ -148,20 +150,4 @@ export class ScalarStore {
   private readonly answers = new Map<string, IScalarColumns>();
   private _bytes = 0;
   private _thinned = 0;
-}
-
-// A non-finite value is an extreme of its own.
-function extremes(values: Growable, start: number, end: number): number[] {
-  let [low, high] = [-1, -1];
-  let odd = -1;
-  for (let index = start; index < end; index += 1) {
-    const value = values.at(index);
-    if (!Number.isFinite(value)) {
-      odd = odd < 0 ? index : odd;
-      continue;
-    }
-    low = low < 0 || value < values.at(low) ? index : low;
-    high = high < 0 || value > values.at(high) ? index : high;
-  }
-  return [...new Set([low, high, odd])].filter(index => index >= 0).sort((a, b) => a - b);
 }

@@ -1,5 +1,7 @@
 import type { Pass, Phase } from '../protocol/messages.generated';
+import { firstPlace } from '../protocol/first-place';
 import { EvictedLog } from './evicted-log';
+import { extremesOf } from './extremes';
 import { momentsOf, remember, rmsOf } from './row-moments';
 import type { ITensorRow } from './source';
 import { compareRows } from './tensor-rows';
@@ -165,18 +167,13 @@ function split(rows: readonly ITensorRow[]): [ITensorRow[], ITensorRow[]] {
 
 /** Places of the rows with the least and the greatest rms, and of the first one that holds something that is not finite. */
 function extremes(rows: readonly ITensorRow[]): Set<number> {
-  let [low, high, odd] = [-1, -1, -1];
-  const rms = rows.map(row => rmsOf(row.values));
-  rms.forEach((value, at) => {
-    if ((rows[at]?.nanCount ?? 0) + (rows[at]?.infCount ?? 0) > 0 || !Number.isFinite(value)) {
-      odd = odd < 0 ? at : odd;
-    }
-    if (Number.isFinite(value)) {
-      low = low < 0 || value < (rms[low] ?? 0) ? at : low;
-      high = high < 0 || value > (rms[high] ?? 0) ? at : high;
-    }
-  });
-  return new Set([low, high, odd].filter(at => at >= 0));
+  const odd = rows.map(({ nanCount, infCount }) => nanCount + infCount > 0);
+  return new Set(
+    extremesOf(
+      rows.map(row => rmsOf(row.values)),
+      at => odd[at] === true
+    )
+  );
 }
 
 function within(rows: readonly ITensorRow[], first: number, last: number): ITensorRow[] {
@@ -188,15 +185,8 @@ function within(rows: readonly ITensorRow[], first: number, last: number): ITens
 
 /** Return the place of the first row for which a condition holds, in rows for which it holds from some place on. */
 function search(rows: readonly ITensorRow[], passed: (row: ITensorRow) => boolean): number {
-  let [low, high] = [0, rows.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    const row = rows[middle];
-    if (row !== undefined && passed(row)) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return low;
+  return firstPlace(rows.length, at => {
+    const row = rows[at];
+    return row !== undefined && passed(row);
+  });
 }

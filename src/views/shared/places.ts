@@ -1,17 +1,9 @@
 import { own } from '../../protocol/own';
+import { firstPlace } from '../../protocol/first-place';
 
 /** Place of the last number that is not above `x` in ascending ones; -1 where all are. */
 export function placeBefore(sorted: ArrayLike<number>, x: number): number {
-  let [low, high] = [0, sorted.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((sorted[middle] as number) <= x) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low - 1;
+  return firstPlace(sorted.length, at => !((sorted[at] as number) <= x)) - 1;
 }
 
 /** Place of the number nearest to `x` in ascending ones; -1 where there is none. */
