@@ -339,11 +339,9 @@ class Coordinator:
         """Rank 0: tell the others where the hub is."""
         if self.peers is not None:
             # A hub that listens everywhere is reached at this host's address.
-            url = (
-                address.url
-                if not self._everywhere
-                else address.url.replace("127.0.0.1", Rendezvous.own_address())
-            )
+            url = address.url
+            if self._everywhere:
+                url = url.replace("127.0.0.1", Rendezvous.own_address())
             self.peers.tell_hub({"url": url, "token": address.token, "run_id": address.run_id})
 
     def _hub_came(self, place: dict[str, Any]) -> None:
