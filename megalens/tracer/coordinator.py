@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -15,11 +14,12 @@ from ..protocol.messages_generated import Announce, ConfigPatch, Configured, Con
 from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
-from .errors import TracerError, as_protocol_error, plain_text, said
+from .errors import TracerError, as_protocol_error, plain_text
+from .health import Health
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
-from .job_report import add_members, parts_notes
+from .job_report import add_members, job_notes, parts_notes
 from .points import ModelPoints
 from .recovery import Recovery
 from .sending.hub_process import HubAddress, HubProcess
@@ -91,7 +91,11 @@ class Coordinator:
         self._places: list[RankPlace] = []
         self._address: HubAddress | None = None
         self._joined = address
-        self._recovery = Recovery(lambda: self.schedule, tensors, self._failed)
+        # Where nobody sends, what is counted is told to nobody.
+        self._unsent = Health()
+        self._recovery = Recovery(
+            lambda: self.schedule, tensors, lambda *failed: self._health.failed(*failed)
+        )
         self._everywhere = process is not None and process.everywhere
         self.budget = BudgetKeeper(LADDER, self._give_up)
         self._follow_budget(plan)
@@ -214,17 +218,13 @@ class Coordinator:
     def not_applied(self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception) -> None:
         """Answer that a change could not be put on the model, and see to it that what was in force before is so again. Never raises."""
         self._recovery.go_back(start, before, error, alone=self.peers is None)
-        refusal = as_protocol_error(error, "Putting this change on the model").to_message
         for who in start.ids:
-            if who != OWN and self.worker is not None:
-                self.worker.reply(lambda who=who: refusal(who))  # type: ignore[misc]
+            self._answered(who, as_protocol_error(error, "Putting this change on the model"))
         self._announce()
 
-    def _failed(self, what: str, error: Exception) -> None:
-        if self.worker is not None:
-            self.worker.health.failed(what, error)
-        else:
-            self.warn(f"{what} met an error of the tracer's own. {said(error)}")
+    @property
+    def _health(self) -> Health:
+        return self._unsent if self.worker is None else self.worker.health
 
     def _follow_budget(self, plan: TracingPlan) -> None:
         asked = {name: flag.setting for name, flag in plan.asked.items()}
@@ -260,10 +260,7 @@ class Coordinator:
         if text in self._notes:
             return
         self._notes.append(text)
-        if self.worker is not None:
-            self.worker.health.warn(text)
-        else:
-            logging.getLogger("megalens").warning("%s", text)
+        self._health.warn(text)
 
     def status(self) -> Status:
         """Return the ``status`` message, without what only the hub knows."""
@@ -298,7 +295,7 @@ class Coordinator:
         except ProtocolError:
             raise
         except Exception as error:
-            self._failed("A change", error)
+            self._health.failed("A change", error)
             raise as_protocol_error(error, "This change") from error
 
     def _configure_for_hub(self, patch: ConfigPatch, who: str) -> Configured | None:
@@ -342,11 +339,9 @@ class Coordinator:
         """Rank 0: tell the others where the hub is."""
         if self.peers is not None:
             # A hub that listens everywhere is reached at this host's address.
-            url = (
-                address.url
-                if not self._everywhere
-                else address.url.replace("127.0.0.1", Rendezvous.own_address())
-            )
+            url = address.url
+            if self._everywhere:
+                url = url.replace("127.0.0.1", Rendezvous.own_address())
             self.peers.tell_hub({"url": url, "token": address.token, "run_id": address.run_id})
 
     def _hub_came(self, place: dict[str, Any]) -> None:
@@ -386,10 +381,7 @@ class Coordinator:
         kept |= {"state": state, "step": self.schedule.begun, "not_applied": self._recovery.version}
         if self.peers is not None and self.peers.agreement is not None:
             told = [kept, *self.peers.members.statuses().values()]
-            patch = self._recovery.patch([each.get("not_applied") for each in told])
-            if patch is not None:
-                with contextlib.suppress(ProtocolError):
-                    self.change(patch)
+            self._recovery.ask([each.get("not_applied") for each in told], self.change)
         return kept
 
     def _report(self, status: Status) -> Status:
@@ -397,19 +389,11 @@ class Coordinator:
         if self.schedule.paused:
             status["state"] = "paused"
         status = self.instruments.fill(status, "report")
-        notes = [*self._notes]
-        if self.schedule.held_steps:
-            notes.append(
-                f"{self.schedule.held_steps} steps were not traced while a change was being agreed on by all processes."
-            )
+        notes = [*self._notes, *job_notes(self.schedule.held_steps, self.peers)]
         budget = self.budget.status() if self._place.rank == 0 else None
         if budget is not None:
             status["budget"] = budget
-        peers = self.peers
-        if peers is not None:
-            if peers.refused:
-                notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")
-            if peers.agreement is not None:
-                add_members(peers, self._places, self._place.rank, status, notes)
+        if self.peers is not None and self.peers.agreement is not None:
+            add_members(self.peers, self._places, self._place.rank, status, notes)
         status["warnings"] = list(dict.fromkeys([*status.get("warnings", []), *notes]))[-_MOST_WARNINGS:]
         return status

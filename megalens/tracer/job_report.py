@@ -8,7 +8,7 @@ from ..protocol.messages_generated import RankPlace, Status
 from .place import Place
 from .sending.peers import Peers
 
-__all__ = ["add_members", "parts_notes"]
+__all__ = ["add_members", "job_notes", "parts_notes"]
 
 
 def add_members(
@@ -38,6 +38,18 @@ def add_members(
         dropped = told.get("dropped", {}).get("producer", 0)
         if dropped:
             status["dropped"] = {**status["dropped"], "producer": status["dropped"]["producer"] + dropped}
+
+
+def job_notes(held_steps: int, peers: Peers | None) -> list[str]:
+    """Return what the other processes have cost this one: steps that were not traced for them, and messages that they did not take."""
+    notes = []
+    if held_steps:
+        notes.append(
+            f"{held_steps} steps were not traced while a change was being agreed on by all processes."
+        )
+    if peers is not None and peers.refused:
+        notes.append(f"{peers.refused} messages of instruments to other processes could not be sent.")
+    return notes
 
 
 def parts_notes(place: Place) -> list[str]:

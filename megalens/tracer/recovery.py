@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ..protocol import ProtocolError
 from .sending.peers import Schedule, StepStart
 from .tensors.instrument import TensorTracer
 from .tensors.plan import TracingPlan
@@ -57,12 +59,19 @@ class Recovery:
             except Exception as another:
                 self._failed("Going back to the settings before", another)
 
-    def patch(self, versions: Iterable[Any]) -> Mapping[str, Any] | None:
+    def ask(self, versions: Collection[Any], change: Callable[[Mapping[str, Any]], Any]) -> None:
+        """Rank 0: ask all for the settings before, where one of them could not follow the newest change; see :meth:`patch`."""
+        patch = self.patch(versions)
+        if patch is not None:
+            with contextlib.suppress(ProtocolError):
+                change(patch)
+
+    def patch(self, versions: Collection[Any]) -> Mapping[str, Any] | None:
         """Rank 0: return the change to ask all for, where one of them could not follow the newest one.
 
         Parameters
         ----------
-        versions : iterable
+        versions : collection
             What the processes say is the newest that each could not follow.
         """
         schedule = self._schedule()
