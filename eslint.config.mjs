@@ -6,6 +6,7 @@ export default tseslint.config(
   {
     ignores: [
       'node_modules/',
+      '.make/',
       '.venv/',
       '**/lib/',
       'examples/extension/labextension/',

@@ -1,41 +1,15 @@
-// Everything under node_modules that ships ES modules goes through swc as well.
-const esm = [
-  '@cfworker',
-  '@jupyter',
-  '@jupyter-widgets',
-  '@jupyterlab',
-  '@lumino',
-  '@lezer',
-  '@codemirror',
-  '@marijn',
-  '@microsoft',
-  '@rjsf',
-  '@uwdata',
-  'arquero',
-  'color',
-  'color-.*',
-  'crelt',
-  'd3-.*',
-  'delaunator',
-  'exenv-es6',
-  'fast-check',
-  'internmap',
-  'json-stringify-pretty-compact',
-  'lib0',
-  'lit',
-  'lit-.*',
-  'nanoid',
-  'pure-rand',
-  'robust-predicates',
-  'style-mod',
-  'vega',
-  'vega-.*',
-  'w3c-keyname',
-  'y-protocols',
-  'yjs'
-].join('|');
+const { FOLDER, PACKAGES } = require('./scripts/jest-packages.cjs');
+
+// What else ships ES modules goes through swc, as src/ does.
+const esm = ['@cfworker', 'fast-check', 'pure-rand'].join('|');
+
+const bundled = Object.values(PACKAGES)
+  .flat()
+  .map(name => [`^${name}$`, `<rootDir>/${FOLDER}/${name.replaceAll('/', '+')}.js`]);
 
 module.exports = {
+  cacheDirectory: '<rootDir>/.make/jest',
+  globalSetup: '<rootDir>/scripts/jest-packages.mjs',
   testEnvironment: '<rootDir>/jest.environment.js',
   modulePathIgnorePatterns: [
     '<rootDir>/megalens/labextension',
@@ -50,7 +24,8 @@ module.exports = {
     // jsdom picks the browser stub of ws, and vega-canvas has no browser condition for require.
     '^megalens$': '<rootDir>/src/index.ts',
     '^ws$': '<rootDir>/node_modules/ws/index.js',
-    '^vega-canvas$': '<rootDir>/node_modules/vega-canvas/build/vega-canvas.browser.js'
+    '^vega-canvas$': '<rootDir>/node_modules/vega-canvas/build/vega-canvas.browser.js',
+    ...Object.fromEntries(bundled)
   },
   transform: {
     '^.+\\.(ts|tsx|js|mjs)$': [
@@ -65,5 +40,5 @@ module.exports = {
       }
     ]
   },
-  transformIgnorePatterns: [`/node_modules/(?!(${esm})/)`]
+  transformIgnorePatterns: [`/node_modules/(?!(${esm})/)`, FOLDER.replaceAll('.', '\\.')]
 };

@@ -47,7 +47,7 @@ class Check:
 
 
 # Most of the tests' time is waiting for processes to start. Jest alone would leave a core free.
-BOTH_CORES = ("-n", "2", "--dist", "worksteal")
+BOTH_CORES = ("-n", "2", "--dist", "worksteal", "--durations", "10")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
 # What these tools say of a file follows from that file and their settings alone, so that what has not changed is not looked at again.
 KEPT = ("--cache", "--cache-strategy", "content", "--cache-location")
@@ -95,6 +95,12 @@ COUNTS = (
     re.compile(r"^=*\s*(?:(?P<failed>\d+) failed, )?(?P<passed>\d+) passed", re.M),
     re.compile(r"^\s+(?P<passed>\d+) passed \(", re.M),
 )
+# A test of pytest, a file of jest, a test of Playwright.
+TIMES = (
+    re.compile(r"^(?P<seconds>[\d.]+)s (?:call|setup|teardown) +(?P<name>.+)$", re.M),
+    re.compile(r"^PASS (?P<name>\S+) \((?P<seconds>[\d.]+) s\)$", re.M),
+    re.compile(r"^ +(?:ok|✓) +\d+ (?P<name>.+) \((?P<seconds>[\d.]+)s\)$", re.M),
+)
 FAILED = re.compile(r"^(?:=*\s*|\s+)(\d+) failed", re.M)
 
 
@@ -120,6 +126,12 @@ def counted(output: str, code: int) -> tuple[int, int]:
     return passed, failed
 
 
+def slowest(output: str, most: int = 10) -> list[tuple[float, str]]:
+    """Return the tests that took longest, with their seconds, from what suites printed."""
+    found = {(float(one["seconds"]), one["name"]) for pattern in TIMES for one in pattern.finditer(output)}
+    return sorted(found, reverse=True)[:most]
+
+
 def browser() -> str:
     """Return the path of the browser for the tests; scripts/ensure-browser.sh sees to it that there is one."""
     names = (
@@ -132,8 +144,8 @@ def browser() -> str:
     return next((path for name in names if name and (path := shutil.which(name))), "/usr/bin/chromium")
 
 
-def run(check: Check) -> tuple[int, int]:
-    """Run one check and print its line."""
+def run(check: Check) -> tuple[int, int, str]:
+    """Run one check and print its line; return how many tests passed and failed, and what it printed."""
     started = time.monotonic()
     environment = {
         **os.environ,
@@ -176,7 +188,7 @@ def run(check: Check) -> tuple[int, int]:
         f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed{note}, {failed} failed in {seconds:.0f} s",
         flush=True,
     )
-    return passed, failed
+    return passed, failed, output
 
 
 def main(arguments: list[str]) -> int:
@@ -196,7 +208,10 @@ def main(arguments: list[str]) -> int:
         beside = pool.map(run, [check for check in checks if not check.suite])
         results = [run(check) for check in checks if check.suite]
         results += beside
-    passed, failed = (sum(column) for column in zip(*results, strict=True))
+    passed, failed = (sum(result[column] for result in results) for column in (0, 1))
+    print("slowest:")
+    for seconds, name in slowest("\n".join(result[2] for result in results)):
+        print(f"  {seconds:5.1f} s  {name}")
     print(f"all suites in {time.monotonic() - started:.0f} s")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""What the server process imports before the test processes fork from it."""
+"""What the server process imports before the test processes fork from it: each of them would take seconds of its own for it."""
 
 import warnings
 
@@ -7,4 +7,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import megatron_job  # noqa: F401
 
-import megalens.adapters  # noqa: F401
+import perturb_work  # noqa: F401
+import pyarrow.compute
+
+# pyarrow looks for it once it reads values.
+import pyarrow.pandas_compat  # noqa: F401
+import torch_statistics_work  # noqa: F401
+
+import megalens.adapters
+import megalens.training
+import megalens.training_statistics  # noqa: F401
