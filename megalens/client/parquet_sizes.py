@@ -17,7 +17,9 @@ _MOST_FOOTER = 64 * 1024 * 1024
 # Arrow makes about 300 bytes of memory of each byte of a footer that is made for it, so that a small one needs no look.
 _SMALL_FOOTER = 1024 * 1024
 _MOST_LISTED = 500_000
-_HEAD = 4096
+# With the groups and lists that columns are in; a stream has at most 64.
+_MOST_COLUMNS = 512
+_HEAD = 512
 _MOST_HEAD = 1024 * 1024
 _MOST_DEPTH = 16
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
@@ -42,10 +44,13 @@ def check_footer(file: BinaryIO) -> None:
         raise ValueError("it has no Parquet footer; it may have been cut short")
     if length > _MOST_FOOTER:
         raise ValueError(f"its footer must be at most {_MOST_FOOTER:,} bytes long, got {length:,}")
-    if length <= _SMALL_FOOTER:
-        return
     file.seek(size - 8 - length)
-    _check_lists(file.read(length))
+    columns = _Thrift(file.read(min(length, _HEAD))).second_list()
+    if columns > _MOST_COLUMNS:
+        raise ValueError(f"it must have at most {_MOST_COLUMNS} columns, got {columns:,}")
+    if length > _SMALL_FOOTER:
+        file.seek(size - 8 - length)
+        _check_lists(file.read(length))
 
 
 def check_chunk(file: BinaryIO, name: str, column: Any, repeated: bool) -> None:
@@ -154,6 +159,16 @@ class _Thrift:
             kind = head & 15
             number = number + (head >> 4) if head >> 4 else self._signed()
             found[number] = self._value(kind, depth)
+
+    def second_list(self) -> int:
+        """Return the length of the list that is the second field of a struct, whose first is a number: of a footer, its columns."""
+        try:
+            if self._byte() == 0x15 and self._signed() is not None and self._byte() == 0x19:
+                head = self._byte()
+                return head >> 4 if head >> 4 < 15 else self._unsigned()
+        except _Short:
+            pass
+        raise ValueError("its footer must be Parquet's")
 
     def _value(self, kind: int, depth: int) -> Any:
         if kind in (1, 2):

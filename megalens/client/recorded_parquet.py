@@ -16,9 +16,11 @@ from .query import Query
 from .text_pieces import TextPieces
 from .unfolding import check_rows
 
-__all__ = ["ParquetStream", "opened_parquet"]
+__all__ = ["DAMAGE", "ParquetStream", "opened_parquet"]
 
-_MOST_COLUMNS = 512
+DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
+"""What Python and Arrow answer with where a file is not as it should be."""
+
 _BATCH_ROWS = 65_536
 _BATCH_BYTES = 16 * 1024 * 1024
 
@@ -35,26 +37,31 @@ def opened_parquet(path: Path) -> Iterator[ParquetStream]:
     # Only who reads packed streams needs it, and the start should not wait for it.
     import pyarrow.parquet as pq
 
-    with open_plain(path) as file:
+    # Unbuffered: heads of pages are far apart.
+    with open_plain(path, buffering=0) as file:
         check_footer(file)
         with pq.ParquetFile(path) as parquet:
             yield ParquetStream(path, file, parquet, pq.ParquetFile)
 
 
 class ParquetStream:
-    """An open file. Made by :func:`opened_parquet`."""
+    """An open file. Made by :func:`opened_parquet`.
+
+    Attributes
+    ----------
+    size : int
+        Its bytes.
+    """
 
     def __init__(self, path: Path, file: Any, parquet: Any, reopen: Callable[..., Any]) -> None:
         self._path = path
         self._file = file
         self._parquet = parquet
         self._reopen = reopen
-        self._size = path.stat().st_size
+        self.size = path.stat().st_size
         metadata = parquet.metadata
-        if metadata.num_columns > _MOST_COLUMNS:
-            raise ValueError(f"it must have at most {_MOST_COLUMNS} columns, got {metadata.num_columns:,}")
         rows = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
-        check_rows(path.name, max(metadata.num_rows, sum(rows), *rows, -min([0, *rows]) << 40), self._size)
+        check_rows(path.name, max(metadata.num_rows, sum(rows), *rows, -min([0, *rows]) << 40), self.size)
         self._leaves: dict[str, list[int]] = {}
         for at in range(metadata.num_columns):
             self._leaves.setdefault(metadata.schema.column(at).path.partition(".")[0], []).append(at)
@@ -71,8 +78,11 @@ class ParquetStream:
         return schema
 
     def check_group(self, at: int, columns: list[str]) -> None:
-        """Refuse a row group of which some columns unfold to too much."""
+        """Refuse a row group of which some columns unfold to too much; raises ClientError and ValueError."""
         group, schema = self.metadata.row_group(at), self.metadata.schema
+        if not group.num_rows:
+            # It has no pages.
+            return
         for leaf in (leaf for name in columns for leaf in self._leaves.get(name, ())):
             check_chunk(
                 self._file, self._path.name, group.column(leaf), schema.column(leaf).max_repetition_level > 0
@@ -106,7 +116,7 @@ class ParquetStream:
             for leaf in self._leaves.get(name, ())
             if self.metadata.schema.column(leaf).physical_type == "BYTE_ARRAY"
         ]
-        pieces = TextPieces(self._path.name, self._size)
+        pieces = TextPieces(self._path.name, self.size)
         with self._reopen(self._path, metadata=self.metadata, read_dictionary=words) as parquet:
             for at in self._groups(filters):
                 self.check_group(at, read)
@@ -117,8 +127,7 @@ class ParquetStream:
     def _groups(self, filters: pc.Expression | None) -> list[int]:
         """Return the row groups whose statistics do not exclude a filter."""
         if filters is None:
-            # Of a group without rows there are no pages to check.
-            return [at for at in range(self.metadata.num_row_groups) if self.metadata.row_group(at).num_rows]
+            return list(range(self.metadata.num_row_groups))
         import pyarrow.dataset as ds
         from pyarrow.fs import LocalFileSystem
 

@@ -26,7 +26,7 @@ from .arrow_sizes import check_message_size
 from .bare_hello import bare_hello
 from .errors import ClientError
 from .query import Query
-from .recorded_parquet import opened_parquet
+from .recorded_parquet import DAMAGE, opened_parquet
 from .shapes import check_shapes
 from .stream_end import StreamEnd, arrows_end, parquet_end
 
@@ -34,8 +34,6 @@ __all__ = ["RunFolder"]
 
 _FORMAT = 1
 _MAX_HEADER_BYTES = 8 * 1024 * 1024
-# What a file that is not as it should be is answered with, by Python and by Arrow.
-_DAMAGE = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
 
@@ -216,7 +214,7 @@ class RunFolder:
                         batch.validate(full=True)
                     except StopIteration:
                         break
-                    except (*_DAMAGE, struct.error):
+                    except (*DAMAGE, struct.error):
                         cut = True
                         break
                     batch = stream.with_later_columns(batch)
@@ -301,7 +299,7 @@ def _parquet_end(path: Path, stream: Stream) -> StreamEnd:
         with opened_parquet(path) as file:
             _check_columns(path, stream, file.schema.names)
         return parquet_end(path)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _unreadable_file(path, error) from error
 
 
@@ -317,7 +315,7 @@ def _parquet_batches(
             read = [name for name in columns or stream.schema.names if name in names]
             for batch in file.batches(stream, read, query):
                 yield stream.with_later_columns(batch, columns)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _unreadable_file(path, error) from error
 
 

@@ -69,4 +69,5 @@ def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
         return np.zeros(len(column), np.int64)
     lengths = pc.fill_null(pc.binary_length(column.dictionary), 0).cast(pa.int64()).to_numpy()
     places = pc.fill_null(column.indices, 0).to_numpy()
-    return lengths[places] if len(lengths) else np.zeros(len(column), np.int64)
+    sizes: NDArray[np.int64] = lengths[places] if len(lengths) else np.zeros(len(column), np.int64)
+    return sizes

@@ -126,9 +126,7 @@ class MomentIndex:
         try:
             said: Any = parse_json((metadata or {}).get(MOMENT_SAME, b"{}"))
             return {
-                stat: {
-                    name: float(same[name]) for name in _OFTEN_SAME if type(same.get(name)) in (int, float)
-                }
+                stat: {name: _number(same[name]) for name in _OFTEN_SAME if name in same}
                 for stat, same in said.items()
                 if stat in MOMENT_STATS
             }
@@ -148,6 +146,12 @@ class MomentIndex:
             return [_stat_index(one) for one in said["stats"]], said["samples"]
         except (ValueError, KeyError, TypeError):
             return None
+
+
+def _number(said: Any) -> float:
+    if type(said) not in (int, float):
+        raise TypeError("not a number")
+    return float(said)
 
 
 def _stat_index(said: Any) -> StatIndex:

@@ -12,8 +12,15 @@ from .plain_json import parse_json
 __all__ = ["open_plain", "read_json_file", "shown"]
 
 
-def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
+def open_plain(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
     """Open a file for reading if it is a plain one: a link could lead out of its folder, and a pipe or a device would never end.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    buffering : int
+        As of :func:`open`.
 
     Raises
     ------
@@ -39,7 +46,7 @@ def open_plain(path: str | os.PathLike[str]) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise _no_plain_file(path)
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(descriptor, "rb", buffering=buffering)
 
 
 def read_json_file(path: str | os.PathLike[str], most_bytes: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -84,7 +85,10 @@ class MegalensHandler(APIHandler):
             body = parse_json(self.request.body)
         except ValueError as error:
             raise ServerError(
-                400, "bad-message", f"The body of this request must be a JSON object: {error}."
+                400,
+                "bad-message",
+                f"The body of this request must be a JSON object: {error}.",
+                _odd_member(self.request.body),
             ) from error
         if not isinstance(body, dict):
             raise ServerError(400, "bad-message", "The body of this request must be a JSON object.")
@@ -106,6 +110,17 @@ class MegalensHandler(APIHandler):
         """Log what is unexpected; a refusal is the answer and needs no traceback."""
         if not isinstance(error, (ServerError, ClientError, ProtocolError)):
             super().log_exception(kind, error, trace)
+
+
+def _odd_member(text: bytes) -> str | None:
+    """Return the member of a refused body that is no finite number, where that is what is wrong with it."""
+    try:
+        members = json.loads(text).items()
+    except (ValueError, RecursionError, AttributeError):
+        return None
+    return next(
+        (name for name, value in members if isinstance(value, float) and not math.isfinite(value)), None
+    )
 
 
 def _refusal(error: BaseException | None, status: int) -> ServerError:

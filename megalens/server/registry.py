@@ -340,7 +340,7 @@ class RunRegistry:
             try:
                 run: RunFolder | ClientError = RunFolder(place)
             except ClientError as error:
-                self._log.warning("Megalens leaves the run folder %s out: %s", place.name, error)
+                self._log.warning("Megalens leaves the run folder %s out: %s", shown(place.name), error)
                 run = error
             known = self._headers[place] = (stamp, run)
         if isinstance(known[1], ClientError):

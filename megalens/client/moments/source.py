@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ...protocol import MOMENT_STATS, StatIndex, stream_schema
 from ..errors import ClientError
+from ..recorded_parquet import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, given_up
 from .grouping.name_filter import NameFilter, Where
 from .grouping.name_table import NameTable
@@ -186,7 +187,7 @@ class MomentSource:
             yield cursor
         except duckdb.InterruptException as error:
             raise given_up() from error
-        except (duckdb.IOException, pa.ArrowException, OSError) as error:
+        except (duckdb.Error, *DAMAGE) as error:
             raise ClientError(
                 "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
                 code="unreadable",

@@ -12,7 +12,7 @@ from .quoted_path import literal
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["duck_cursor"]
+__all__ = ["duck_cursor", "duck_errors"]
 
 _lock = threading.Lock()
 _shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
@@ -32,3 +32,10 @@ def duck_cursor() -> duckdb.DuckDBPyConnection:
             connection.execute(f"SET temp_directory = {literal(str(cache_folder() / 'spill'))}")
             _shared = (os.getpid(), connection)
         return _shared[1].cursor()
+
+
+def duck_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of DuckDB, which is loaded on first use."""
+    import duckdb
+
+    return (duckdb.Error,)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ....protocol import MomentIndex, stream_schema
+from ...recorded_parquet import opened_parquet
 from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]
@@ -47,19 +48,24 @@ class PackedChunks:
 
         Raises
         ------
-        OSError, pyarrow.ArrowException
+        OSError, ValueError, pyarrow.ArrowException, ClientError
             When the file is gone or damaged.
         """
         # A cell is merged once, from all rows of its step. The last step of a chunk may continue in the next one or in the next row group, so its rows wait here until a later step appears.
         waiting: list[Chunk] = []
-        with pq.ParquetFile(self._path, read_dictionary=list(_WORDS)) as file:
+        with (
+            opened_parquet(self._path) as pages,
+            pq.ParquetFile(self._path, read_dictionary=list(_WORDS), metadata=pages.metadata) as file,
+        ):
             places = _Places(wanted)
             same = self._same_of(wanted)
+            read = ["step", *_WORDS, *wanted.columns, *wanted.ranges]
             for at, (first, last, _) in enumerate(self._groups or ()):
                 if (wanted.last is not None and first > wanted.last) or (
                     wanted.first is not None and last < wanted.first
                 ):
                     continue
+                pages.check_group(at, [name for name in dict.fromkeys(read) if name not in same])
                 for chunk in _in_order(file, at, places, wanted, same):
                     step = chunk["step"]
                     if waiting:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ....protocol import STREAMS, MomentIndex, ProtocolError, StatIndex, stream_schema
+from ....protocol import STREAMS, MomentIndex, StatIndex, open_plain, stream_schema
+from ...arrow_sizes import check_message_size
 from ...errors import ClientError
-from .duck import duck_cursor
+from ...recorded_parquet import DAMAGE, opened_parquet
+from .duck import duck_cursor, duck_errors
 from .index_sql import stats_of
 from .moment_rows import Progress
 from .packed_chunks import PackedChunks
@@ -24,6 +27,9 @@ __all__ = ["RecordedRows"]
 
 _STREAM = "moments"
 _MANY_ROWS = 500_000
+# A recorder's own groups are smaller, and other programs' have rows that take their place on disk.
+_GROUP_ROWS = 4_000_000
+_ROW_BYTES = 8
 
 
 class RecordedRows:
@@ -40,6 +46,7 @@ class RecordedRows:
         self._packed: tuple[int, int] | None = None
         self._stats: list[StatIndex] = []
         self._samples = False
+        self._checked = False
         self._cut = False
         self._growing = TableRows()
         self._offset = 0
@@ -79,9 +86,7 @@ class RecordedRows:
 
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows."""
-        if self._packed is None:
-            return self._growing.relation(connection)
-        return f"SELECT * FROM read_parquet({quoted_path(self._folder / f'{_STREAM}.parquet')})"
+        return self._growing.relation(connection) if self._packed is None else self._packed_relation()
 
     def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
@@ -96,26 +101,41 @@ class RecordedRows:
         """Let go of the rows in memory. Safe twice."""
         self._growing.close()
 
+    def _packed_relation(self) -> str:
+        path = self._folder / f"{_STREAM}.parquet"
+        if not self._checked:
+            try:
+                with opened_parquet(path) as file:
+                    for at in range(file.metadata.num_row_groups):
+                        file.check_group(at, stream_schema(_STREAM).names)
+            except DAMAGE as error:
+                raise _unreadable(path, str(error)) from error
+            self._checked = True
+        # A stage is a word. One of a MiB in every row would be so many MiB as soon as rows are sorted.
+        stage = "left(gradient_stage, 40) AS gradient_stage"
+        return f"SELECT * REPLACE ({stage}) FROM read_parquet({quoted_path(path)})"
+
     def _refresh_packed(self, path: Path) -> bool:
         found = path.stat()
         identity = (found.st_mtime_ns, found.st_size)
         if identity == self._packed:
             return False
-        import pyarrow.parquet as pq
-
+        self._checked = False
         try:
-            metadata = pq.read_metadata(path)
-            missing = STREAMS[_STREAM].lacking(metadata.schema.names)
-        except (pa.ArrowException, OSError) as error:
+            with opened_parquet(path) as file:
+                metadata = file.metadata
+                _check_schema(path, file.schema)
+                for at in range(metadata.num_row_groups):
+                    if metadata.row_group(at).num_rows > max(_GROUP_ROWS, file.size // _ROW_BYTES):
+                        raise _unreadable(path, "It must have row groups of fewer rows.")
+            known = MomentIndex.read(metadata.metadata)
+            if known is None or sum(one.rows for one in known[0]) != metadata.num_rows:
+                # Packed by another program, or the index is of other rows.
+                with duck_cursor() as connection:
+                    known = stats_of(connection, self._packed_relation())
+        except (*DAMAGE, *duck_errors()) as error:
             raise _unreadable(path, str(error)) from error
-        if missing:
-            raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
         self._packed = identity
-        known = MomentIndex.read(metadata.metadata)
-        if known is None or sum(one.rows for one in known[0]) != metadata.num_rows:
-            # Packed by another program, or the index is of other rows.
-            with duck_cursor() as connection:
-                known = stats_of(connection, self.relation(connection))
         self._stats, self._samples = known
         self._growing.close()
         self._cut = False
@@ -129,10 +149,13 @@ class RecordedRows:
             self._growing.close()
             self._growing, self._offset, self._schema = TableRows(), 0, None
         batches, more = [], False
-        with pa.OSFile(str(path), "rb") as file:
+        with open_plain(path) as plain, pa.OSFile(str(path), "rb") as file:
             file.seek(self._offset)
+            size = os.fstat(plain.fileno()).st_size
             while True:
                 try:
+                    if self._offset < size:
+                        check_message_size(plain, path.name, self._offset, size)
                     message = pa.ipc.read_message(file)
                     if self._schema is None:
                         self._schema = pa.ipc.read_schema(message)
@@ -145,7 +168,7 @@ class RecordedRows:
                 except EOFError:
                     self._cut = False
                     break
-                except (pa.ArrowException, OSError, ProtocolError):
+                except (*DAMAGE, struct.error):
                     # The last message is not whole yet: it is read when it is.
                     self._cut = True
                     break
@@ -156,6 +179,27 @@ class RecordedRows:
         if batches:
             self._growing.append(pa.Table.from_batches(batches))
         return more or bool(batches)
+
+
+def _check_schema(path: Path, schema: pa.Schema) -> None:
+    """Refuse columns that are missing, and ones of text where numbers are wanted."""
+    missing = STREAMS[_STREAM].lacking(schema.names)
+    if missing:
+        raise _unreadable(path, f"It lacks the columns {', '.join(missing)}.")
+    for field in stream_schema(_STREAM):
+        found = schema.field(field.name).type
+        found = found.value_type if pa.types.is_dictionary(found) else found
+        fits = (
+            _is_text(found)
+            if _is_text(field.type)
+            else pa.types.is_integer(found) or pa.types.is_floating(found)
+        )
+        if not fits:
+            raise _unreadable(path, f"Its column {field.name} must be {field.type}, got {found!s:.100}.")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _unreadable(path: Path, why: str) -> ClientError:
