@@ -235,7 +235,7 @@ def _checked_entry(values: Any) -> HubEntry:
         for letter in "".join(values[name] for name in ("id", "name", "host", "token"))
     ):
         raise HubError("it holds half of a character.")
-    return HubEntry(**{name: values.get(name) for name in kinds})
+    return HubEntry(**{name: values[name] for name in kinds if name in values})
 
 
 def _alive(entry: HubEntry) -> bool:
