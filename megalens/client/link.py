@@ -11,11 +11,13 @@ from typing import Protocol
 
 from websockets.exceptions import (
     ConnectionClosed,
+    ConnectionClosedOK,
     InvalidHandshake,
     InvalidMessage,
     InvalidStatus,
     InvalidURI,
 )
+from websockets.protocol import State
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
@@ -25,6 +27,7 @@ from .errors import ClientError
 
 __all__ = ["LinkTarget", "Listener", "ViewerLink"]
 
+_LOOK_SECONDS = 1.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 10.0
 # What the library closes with where the other side sent what is no WebSocket, no UTF-8 or too large.
 _BROKEN = (1002, 1007, 1009)
@@ -190,7 +193,16 @@ class ViewerLink:
 
     def _read(self, connection: ClientConnection, run: str | None) -> None:
         connection.send(encode_message(self._listener.join_message(run)))
-        for message in connection:
+        while True:
+            try:
+                message = connection.recv(_LOOK_SECONDS)
+            except TimeoutError:
+                if connection.protocol.state is not State.OPEN:
+                    # The library closed it because of what came, and waits for the other side to do so too, for as long as that likes.
+                    return
+                continue
+            except ConnectionClosedOK:
+                return
             if isinstance(message, str):
                 self._listener.on_text(message)
             else:

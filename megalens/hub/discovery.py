@@ -200,7 +200,7 @@ def _read_entry(path: Path) -> HubEntry:
         raise HubError(f"{error.field} is missing or not as it should be.") from error
     except ValueError as error:
         raise HubError("it is not JSON.") from error
-    entry = HubEntry(**{each.name: values.get(each.name) for each in fields(HubEntry)})
+    entry = HubEntry(**{each.name: values[each.name] for each in fields(HubEntry) if each.name in values})
     if path.name != f"hub-{entry.id}.json":
         raise HubError(f"it says that it is of the run {entry.id!r:.120}.")
     return entry

@@ -1,6 +1,7 @@
 """Runtime files: who may read them and which of them count."""
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -8,7 +9,16 @@ import time
 
 import pytest
 
-from megalens.hub.discovery import HubEntry, find_hub, live_hubs, remove_entry, runtime_folder, write_entry
+from megalens.hub.discovery import (
+    HubEntry,
+    find_hub,
+    live_hubs,
+    process_identity,
+    remove_entry,
+    runtime_folder,
+    told_apart,
+    write_entry,
+)
 from megalens.hub.errors import HubError
 
 
@@ -136,3 +146,47 @@ def test_the_environment_chooses_the_folder(tmp_path, monkeypatch):
     assert runtime_folder() == tmp_path / "x"
     monkeypatch.delenv("MEGALENS_RUNTIME_DIR")
     assert runtime_folder().name == "megalens"
+
+
+def test_a_process_that_has_the_number_of_a_hub_that_ended_is_not_the_hub(tmp_path):
+    """Also where it listens on the hub's port, and the clock was set so that it began before the hub."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        mine = process_identity(os.getpid())
+        write_entry(entry("same", port=port, process=mine), tmp_path)
+        boot, _, ticks = mine.partition(":")
+        write_entry(entry("later", port=port, process=f"{boot}:{int(ticks) + 1}"), tmp_path)
+        write_entry(entry("boot", port=port, process=f"0000:{ticks}"), tmp_path)
+        assert [found.id for found in live_hubs(tmp_path)] == ["same"]
+
+
+def test_a_runtime_file_that_says_it_is_another_runs_is_ignored(tmp_path):
+    path = write_entry(entry("mine"), tmp_path)
+    path.rename(tmp_path / "hub-yours.json")
+    with pytest.warns(RuntimeWarning, match="of the run 'mine'"):
+        assert live_hubs(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"started": NaN',
+        '"started": 1e999',
+        '"started": 1' + "0" * 400,
+        '"name": "\\ud800"',
+        '"pid": 1' + "0" * 30,
+        '"port": 70000',
+    ],
+)
+def test_a_runtime_file_with_values_out_of_range_hides_no_other(tmp_path, text):
+    write_entry(entry("good"), tmp_path)
+    path = write_entry(entry("odd"), tmp_path)
+    path.write_text(path.read_text().rstrip("}") + f", {text}}}")
+    with pytest.warns(RuntimeWarning, match="out of range|half of a character"):
+        assert [found.id for found in live_hubs(tmp_path)] == ["good"]
+
+
+def test_the_name_of_a_hub_that_claims_anothers_run_is_always_the_same():
+    one = told_apart("run", "ws://a:1")
+    assert one == told_apart("run", "ws://a:1") != told_apart("run", "ws://a:2")
+    assert len(told_apart("r" * 100, "ws://a:1")) <= 100
