@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ..protocol import Compressor, Streams
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
+from ..protocol.shown_text import shown_text
 from .controls import Controls
 from .errors import ClientError
 from .patch import build_patch
@@ -366,4 +367,4 @@ class Run(Controls):
         self.close()
 
     def __repr__(self) -> str:
-        return os.linesep.join(run_words(self))
+        return shown_text(os.linesep.join(run_words(self)))

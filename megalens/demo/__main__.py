@@ -26,6 +26,7 @@ except ImportError as error:
     ) from error
 
 from ..protocol import Tile
+from ..protocol.shown_text import shown_text
 from .model import GPT
 from .state_line import StateLine
 from .text import load_corpus
@@ -84,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"{_number(progress.step)} steps in {seconds:.0f} s"
     )
     if sample:
-        print(sample)
+        print(shown_text(sample))
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import platformdirs
 
+from ..protocol.shown_text import shown_text
 from .errors import HubError
 
 __all__ = ["HubEntry", "find_hub", "live_hubs", "remove_entry", "runtime_folder", "write_entry"]
@@ -134,7 +135,9 @@ def live_hubs(folder: Path | None = None) -> list[HubEntry]:
             continue
         except (OSError, HubError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
-            warnings.warn(f"Ignored the runtime file {path.name}: {reason}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                shown_text(f"Ignored the runtime file {path.name}: {reason}"), RuntimeWarning, stacklevel=2
+            )
             continue
         if _alive(entry):
             entries.append(entry)

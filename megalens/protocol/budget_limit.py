@@ -9,7 +9,7 @@ from .errors import ProtocolError
 
 __all__ = ["parse_budget"]
 
-_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%?\s*")
+_TEXT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?:%\s*)?")
 
 
 def parse_budget(budget: str | float | None, field: str = "budget") -> float | None:

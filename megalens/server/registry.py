@@ -19,6 +19,7 @@ from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs
+from ..protocol.shown_text import shown_text
 from .errors import ServerError
 from .left_out import closed_words, some_of
 from .statistics_runs import ServedStatistics, StatisticsRuns
@@ -250,7 +251,7 @@ class RunRegistry:
             warnings.simplefilter("always")
             hubs = live_hubs()
         for warning in caught:
-            self._log.debug("Megalens: %s", warning.message)
+            self._log.debug("Megalens: %s", shown_text(warning.message))
         found = dict(self._connected)
         for hub in hubs:
             if not _RUN_ID.fullmatch(hub.id):
@@ -317,7 +318,9 @@ class RunRegistry:
             try:
                 run: RunFolder | ClientError = RunFolder(place)
             except ClientError as error:
-                self._log.warning("Megalens leaves the run folder %s out: %s", place.name, error)
+                self._log.warning(
+                    "Megalens leaves the run folder %s out: %s", shown_text(place.name), shown_text(error)
+                )
                 run = error
             known = self._headers[place] = (stamp, run)
         if isinstance(known[1], ClientError):

@@ -7,6 +7,7 @@ import time
 from collections import deque
 
 from ..protocol.messages_generated import Status
+from ..protocol.shown_text import shown_text
 from .overhead import OverheadMeter
 
 __all__ = ["Health"]
@@ -45,7 +46,7 @@ class Health:
 
     def warn(self, text: str) -> None:
         """Say a sentence to the user once: in the log, and in ``status`` for the viewers."""
-        text = text[:500]
+        text = shown_text(text[:500])
         if text not in self._warnings:
             self._warnings.append(text)
             log.warning("%s", text)
