@@ -18,7 +18,8 @@ def test_every_character_that_is_shown_stays_and_no_other():
     turning = {
         letter
         for letter in kept
-        if unicodedata.bidirectional(letter) in ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
+        if unicodedata.bidirectional(letter)
+        in ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
     }
     assert not turning
 

@@ -1,4 +1,4 @@
-import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
+import { csvCell, nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { parseName } from '../../protocol/tensor-name';
 import type { MomentFilter, IMomentRows } from '../../store/moment-source';
 
@@ -24,40 +24,31 @@ export function rowFilter(
 
 /** Write the rows themselves as comma-separated values: the columns of the stream. */
 export function rowsCsv(rows: IMomentRows, takes: (at: number) => boolean): string {
-  const columns: Record<string, (at: number) => string | number> = {
+  const columns: Record<string, (at: number) => string | number | undefined> = {
     step: at => rows.step[at] ?? 0,
     samples: at => rows.samples[at] ?? -1,
-    stat: at => cell(rows.stat[at] ?? ''),
-    name: at => cell(rows.names[rows.nameId[at] ?? 0] ?? ''),
+    stat: at => rows.stat[at],
+    name: at => rows.names[rows.nameId[at] ?? 0],
     rank: at => rows.rank[at] ?? -1,
     stage: at => rows.stage[at] ?? -1,
-    count: at => number(rows.count[at]),
-    mean: at => number(rows.mean[at]),
-    m2: at => number(rows.m2[at]),
-    m3: at => number(rows.m3[at]),
-    m4: at => number(rows.m4[at]),
-    min: at => number(rows.min[at]),
-    max: at => number(rows.max[at]),
-    nan_count: at => number(rows.nanCount[at]),
-    inf_count: at => number(rows.infCount[at]),
-    rounding: at => number(rows.rounding[at]),
-    loss_scale: at => number(rows.lossScale[at])
+    count: at => rows.count[at],
+    mean: at => rows.mean[at],
+    m2: at => rows.m2[at],
+    m3: at => rows.m3[at],
+    m4: at => rows.m4[at],
+    min: at => rows.min[at],
+    max: at => rows.max[at],
+    nan_count: at => rows.nanCount[at],
+    inf_count: at => rows.infCount[at],
+    rounding: at => rows.rounding[at],
+    loss_scale: at => rows.lossScale[at]
   };
   const lines = Array.from(rows.step.keys())
     .filter(takes)
     .map(at =>
       Object.values(columns)
-        .map(read => read(at))
+        .map(read => csvCell(read(at)))
         .join(',')
     );
   return [Object.keys(columns).join(','), ...lines].join('\n') + '\n';
-}
-
-/** A number as pandas and spreadsheets read it. */
-const number = (value = NaN): string =>
-  Number.isNaN(value) ? 'nan' : value === Infinity ? 'inf' : value === -Infinity ? '-inf' : String(value);
-
-function cell(value: string | number | null): string {
-  const text = value === null ? '' : String(value);
-  return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
