@@ -39,15 +39,12 @@ def test_a_notebooks_cells_are_calls_with_literals(tmp_path, seed):
     folder = folder.rename(tmp_path / name)
     views = [
         {"view": "scalars", "names": [name]},
-        {"view": "moments", "where": {"name": "a"}, "by": ["name"]},
     ]
-    notebook = nbformat.reads(
-        build_report(open_run(folder), views[:1], title=name, format="ipynb").decode(), 4
-    )
+    notebook = nbformat.reads(build_report(open_run(folder), views, title=name, format="ipynb").decode(), 4)
     nbformat.validate(notebook)
     opening, *cells = [ast.parse(cell.source).body for cell in notebook.cells if cell.cell_type == "code"]
     assert isinstance(opening[0], ast.Import)
     assert literal_call(opening[1].value) == ("megalens.open", [f"megalens-runs/{name}"], {})
     [[shown]] = cells
-    assert literal_call(shown.value)[0] == "run.scalars"
+    assert literal_call(shown.value)[0] == "run.scalars_view"
     assert literal_call(shown.value)[2]["names"] == [name]
