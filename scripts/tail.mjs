@@ -17,6 +17,13 @@ Exit codes: 0 the run finished or Ctrl-C, 1 the hub is gone or refused, 2 wrong 
 const LOST_MS = 10_000;
 const TRIES = 5;
 
+/** A text of the run without what a terminal would obey, as `megalens/protocol/shown_text.py` shows it. */
+const shown = text =>
+  String(text).replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+    '\ufffd'
+  );
+
 /** A fault that ends the program with one line. */
 class TailError extends Error {
   constructor(message, exitCode) {
@@ -64,7 +71,7 @@ function hubs(folder) {
       const path = join(folder, name);
       try {
         if (process.platform !== 'win32' && (statSync(path).mode & 0o077) !== 0) {
-          console.error(`Ignored ${name}: others can read it.`);
+          console.error(shown(`Ignored ${name}: others can read it.`));
           return [];
         }
         const entry = JSON.parse(readFileSync(path, 'utf8'));
@@ -233,12 +240,12 @@ async function tail(run, refusal) {
       waiting.delete(step);
       const text = await stepText(run, step);
       if (text && !terminal) {
-        console.log(`step ${step}  ${text}`);
+        console.log(shown(`step ${step}  ${text}`));
       }
     }
     if (terminal) {
       const text = `${stateText(run)}  ${newest < 0 ? '' : await stepText(run, newest)}`;
-      process.stdout.write(`\r\x1b[K${text.slice(0, (process.stdout.columns ?? 80) - 1)}`);
+      process.stdout.write(`\r\x1b[K${shown(text).slice(0, (process.stdout.columns ?? 80) - 1)}`);
     }
   };
 
@@ -252,7 +259,7 @@ async function tail(run, refusal) {
             process.stdout.write('\n');
           }
           if (text) {
-            (code === 0 ? console.log : console.error)(text);
+            (code === 0 ? console.log : console.error)(shown(text));
           }
           resolve(code);
         });
@@ -336,6 +343,6 @@ try {
   if (!(error instanceof TailError)) {
     throw error;
   }
-  console.error(error.message);
+  console.error(shown(error.message));
   process.exitCode = error.exitCode;
 }

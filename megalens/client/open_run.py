@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..protocol import shown_text
 from .errors import ClientError
 from .recorded import RecordedRun
 from .run import Run
@@ -128,7 +129,9 @@ def _tell(closed: list[OSError]) -> None:
         more = f" Nor can {len(closed) - 1} more folders." if len(closed) > 1 else ""
         # Where the notebook's own call is.
         warnings.warn(
-            f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are left out.",
+            shown_text(
+                f"{closed[0].filename} cannot be looked into: {closed[0].strerror}.{more} Runs below are left out."
+            ),
             stacklevel=4,
         )
 

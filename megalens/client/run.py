@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ..protocol import Compressor, Streams
+from ..protocol import Compressor, Streams, shown_text
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
 from .controls import Controls
 from .errors import ClientError
@@ -366,4 +366,4 @@ class Run(Controls):
         self.close()
 
     def __repr__(self) -> str:
-        return os.linesep.join(run_words(self))
+        return shown_text(os.linesep.join(run_words(self)))

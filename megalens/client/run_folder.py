@@ -19,7 +19,7 @@ from ..protocol import (
     check_definition,
     open_plain,
     read_json_file,
-    shown,
+    shown_text,
 )
 from ..protocol.messages_generated import Hello, RunFile, RunState, Status
 from .arrow_sizes import check_message_size
@@ -125,7 +125,7 @@ class RunFolder:
             "recording": {"state": "closed", "bytes": self.bytes(), "missing_steps": missing},
         }
         warnings = [
-            f"The {shown(name)} stream is of another version of Megalens and is not read."
+            f"The {shown_text(name, 200)} stream is of another version of Megalens and is not read."
             for name in self._unreadable
         ]
         if not self.closed:
@@ -337,13 +337,13 @@ def _read_header(path: Path) -> RunFile:
         # What reads Arrow files takes paths as text.
         os.fspath(path).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _unreadable(f"Its path must be UTF-8 text, got {shown(str(path))}.") from error
+        raise _unreadable(f"Its path must be UTF-8 text, got {shown_text(str(path), 200)}.") from error
     try:
         header = read_json_file(path / "run.json", _MAX_HEADER_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         what = "holds no run.json" if path.exists() else "does not exist"
         raise ClientError(
-            f"{shown(path.name or str(path))} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
+            f"{shown_text(path.name or str(path), 200)} {what}. Give the folder of one recorded run, such as megalens-runs/<run id>."
         ) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

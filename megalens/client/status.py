@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ..protocol import shown_text
 from ..protocol.messages_generated import Budget, Overhead
 
 __all__ = ["RunStatus"]
@@ -16,7 +17,7 @@ class RunStatus(dict[str, Any]):
     def __repr__(self) -> str:
         lines = [f"{self['state']} at step {_count(self['step'])}", *self._tracing(), *self._going()]
         lines += [f"note: {warning}" for warning in self.get("warnings", [])]
-        return os.linesep.join([lines[0], *(f"  {line}" for line in lines[1:])])
+        return shown_text(os.linesep.join([lines[0], *(f"  {line}" for line in lines[1:])]))
 
     def _tracing(self) -> list[str]:
         lines = []

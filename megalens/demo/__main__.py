@@ -25,7 +25,7 @@ except ImportError as error:
         'The demo trains with PyTorch, which is not installed. pip install "megalens[tracer]"'
     ) from error
 
-from ..protocol import Tile
+from ..protocol import Tile, shown_text
 from .model import GPT
 from .state_line import StateLine
 from .text import load_corpus
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
         f"{_number(progress.step)} steps in {seconds:.0f} s"
     )
     if sample:
-        print(sample)
+        print(shown_text(sample))
     return 0
 
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from ..protocol import shown_text
+
 __all__ = ["StateLine", "show_line"]
 
 
@@ -35,7 +37,7 @@ class StateLine:
             return
         self._last = now
         width = shutil.get_terminal_size().columns - 1
-        self._stream.write("\r\x1b[K" + text[:width])
+        self._stream.write("\r\x1b[K" + shown_text(text)[:width].replace("\n", " "))
         self._stream.flush()
 
     def end(self) -> None:

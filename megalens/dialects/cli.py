@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..hub.cli import count, seconds
+from ..protocol import shown_text
 
 if TYPE_CHECKING:
     from ..protocol.messages_generated import Config
@@ -138,10 +139,10 @@ def _run(arguments: argparse.Namespace, record: Path | None) -> int:
         )
     except (HubError, ProtocolError) as error:
         field = f" (at {error.field})" if isinstance(error, ProtocolError) and error.field else ""
-        print(f"megalens {command}: {error}{field}", file=sys.stderr)
+        print(shown_text(f"megalens {command}: {error}{field}"), file=sys.stderr)
         return 2
     except DialectError as error:
-        print(f"megalens {command}: {error.message}", file=sys.stderr)
+        print(shown_text(f"megalens {command}: {error.message}"), file=sys.stderr)
         return {"bad-parameter": 2, "refused": 4}.get(error.code, 3)
     return 0
 
@@ -191,7 +192,9 @@ def _serve_3606(arguments: argparse.Namespace) -> int:
     entry = find_hub(arguments.target)
     if entry is None:
         wanted = arguments.target or "any name"
-        print(f"megalens serve-3606: no live run of {wanted}. See megalens runs.", file=sys.stderr)
+        print(
+            shown_text(f"megalens serve-3606: no live run of {wanted}. See megalens runs."), file=sys.stderr
+        )
         return 3
 
     async def serve() -> None:
@@ -203,7 +206,7 @@ def _serve_3606(arguments: argparse.Namespace) -> int:
     try:
         asyncio.run(serve())
     except DialectError as error:
-        print(f"megalens serve-3606: {error.message}", file=sys.stderr)
+        print(shown_text(f"megalens serve-3606: {error.message}"), file=sys.stderr)
         return {"bad-parameter": 2}.get(error.code, 3)
     return 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .plain_text import plain_text
+from ..protocol import shown_text
 
 __all__ = ["DialectError"]
 
@@ -20,6 +20,6 @@ class DialectError(Exception):
 
     def __init__(self, code: str, message: str) -> None:
         # The peer's own words may stand in it.
-        self.message = plain_text(message)
+        self.message = shown_text(message)
         super().__init__(self.message)
         self.code = code

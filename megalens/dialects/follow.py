@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..demo.state_line import show_line
 from ..hub.options import HubOptions
+from ..protocol import shown_text
 from .cli import ask_to_stop
 from .hosted_run import HostedRun
 from .translation import Translation
@@ -44,7 +45,7 @@ async def follow(plan: Translation, *, record: Path | None, linger: float, until
     async with HostedRun(options, f"translation of {plan.address}"[:200], translator.configure) as host:
         print(f"run {host.entry.id}", flush=True)
         if record is not None:
-            print(f"recorded in {host.entry.record}", flush=True)
+            print(shown_text(f"recorded in {host.entry.record}"), flush=True)
         showing = asyncio.create_task(show_line(translator.line))
         try:
             stopped = await ask_to_stop(
@@ -71,9 +72,9 @@ async def _translate(translator: Translator, host: HostedRun, linger: bool) -> N
 def _sum_up(translator: Translator) -> None:
     said = [sentence for sentence in translator.sentences() if not sentence.startswith("Waiting")]
     for sentence in said:
-        print(sentence, file=sys.stderr)
+        print(shown_text(sentence), file=sys.stderr)
     for text in translator.text:
-        print(text)
+        print(shown_text(text))
     print(f"{translator.step} steps (inferred), {translator.sent_rows} rows", flush=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .plain_text import plain_text
+from ..protocol import shown_text
 
 __all__ = ["LeftOut"]
 
@@ -21,7 +21,7 @@ class LeftOut:
 
     def leave_out(self, reason: str, count: int = 1, *, lost: bool = True) -> None:
         """Count messages that were left out. Those that are ``lost`` would have been rows; a repeat is not."""
-        reason = plain_text(reason)
+        reason = shown_text(reason)
         if reason not in self._left_out and len(self._left_out) >= _MOST_REASONS:
             reason = "messages of other kinds"
         self._left_out[reason] += count
@@ -30,7 +30,7 @@ class LeftOut:
     def note(self, sentence: str) -> None:
         """Add a sentence, once."""
         if len(self._notes) < _MOST_REASONS:
-            self._notes.setdefault(plain_text(sentence[:500]))
+            self._notes.setdefault(shown_text(sentence[:500]))
 
     def sentences(self) -> list[str]:
         """Return what the person reads."""

@@ -10,7 +10,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from ..protocol import ProtocolError, Tile, compressor_from_setting
+from ..protocol import ProtocolError, Tile, compressor_from_setting, shown_text
 from ..protocol.messages_generated import ConfigPatch, Status
 from .announcement import announcement
 from .dialect import Dialect
@@ -21,7 +21,6 @@ from .pass_counter import PassCounter
 from .peer_link import MOST_BYTES, detect, open_peer
 from .peer_message import MOST_LAYERS, BadMessage, TensorRow, read_message, read_prompts, read_update
 from .peer_request import compressor_text, default_config, peer_request
-from .plain_text import plain_text
 from .rows import PlacedRow, note_table, tensors_table
 from .standing_config import StandingConfig
 from .translation import Translation
@@ -261,7 +260,7 @@ class Translator:
             elif kind == "finish" and self._dialect.generates:
                 said = message.get("text")
                 texts = said if isinstance(said, list) else []
-                self.text = [plain_text(text) for text in texts if isinstance(text, str)]
+                self.text = [shown_text(text) for text in texts if isinstance(text, str)]
                 self._done = True
             elif kind == "error":
                 self._left_out.note(f"The peer says: {str(message.get('message'))[:300]}")

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..protocol import shown_text
 from .discovery import live_hubs, runtime_folder
 from .errors import HubError
 
@@ -105,7 +106,7 @@ def main_hub(arguments: argparse.Namespace) -> int:
     try:
         asyncio.run(_serve(options))
     except HubError as error:
-        print(f"megalens hub: {error}", file=sys.stderr)
+        print(shown_text(f"megalens hub: {error}"), file=sys.stderr)
         return 2
     return 0
 
@@ -126,7 +127,7 @@ def main_runs(arguments: argparse.Namespace) -> int:
         else:
             since = time.strftime("%Y-%m-%d %H:%M", time.localtime(hub.started))
             recorded = f"  recorded in {hub.record}" if hub.record else ""
-            print(f"{hub.name}  {hub.id}  since {since}  {hub.address}{recorded}")
+            print(shown_text(f"{hub.name}  {hub.id}  since {since}  {hub.address}{recorded}"))
     return 0
 
 

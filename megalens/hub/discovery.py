@@ -14,7 +14,7 @@ from pathlib import Path
 
 import platformdirs
 
-from ..protocol import ProtocolError, check_definition, open_plain, parse_json, shown
+from ..protocol import ProtocolError, check_definition, open_plain, parse_json, shown_text
 from .errors import HubError
 
 __all__ = [
@@ -147,7 +147,9 @@ def live_hubs(folder: Path | None = None) -> list[HubEntry]:
         except (OSError, HubError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             warnings.warn(
-                f"Ignored the runtime file {shown(path.name)}: {reason}", RuntimeWarning, stacklevel=2
+                f"Ignored the runtime file {shown_text(path.name, 200)}: {reason}",
+                RuntimeWarning,
+                stacklevel=2,
             )
             continue
         if _alive(entry):

@@ -18,7 +18,7 @@ from .messages import (
     decode_message,
     encode_message,
 )
-from .outside_file import open_plain, read_json_file, shown
+from .outside_file import open_plain, read_json_file
 from .perturbations import (
     PERTURBATIONS,
     BitFlip,
@@ -41,6 +41,7 @@ from .settings import (
     compressor_from_setting,
     compressor_infos,
 )
+from .shown_text import shown_text
 from .views import (
     VIEW_NAMES,
     check_view_options,
@@ -147,7 +148,7 @@ __all__ = [
     "open_plain",
     "parse_json",
     "read_json_file",
-    "shown",
+    "shown_text",
     "empty_table",
     "in_ranges",
     "join_numbers",

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from .plain_json import parse_json
 
-__all__ = ["open_plain", "read_json_file", "shown"]
+__all__ = ["open_plain", "read_json_file"]
 
 
 def open_plain(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
@@ -64,12 +64,6 @@ def read_json_file(path: str | os.PathLike[str], most_bytes: int) -> Any:
     if len(data) > most_bytes:
         raise ValueError(f"it must be at most {most_bytes:,} bytes long")
     return parse_json(data)
-
-
-def shown(text: str, most: int = 200) -> str:
-    """Return the name of a file as text that can be sent and shown: what is no whole or no printable character is written as an escape."""
-    cut = text if len(text) <= most else text[: most - 1] + "…"
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in cut)
 
 
 def _no_plain_file(path: str | os.PathLike[str]) -> OSError:

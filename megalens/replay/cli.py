@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from ..hub.cli import seconds
+from ..protocol import shown_text
 
 __all__ = ["add_commands"]
 
@@ -65,7 +66,7 @@ def _replay(arguments: argparse.Namespace) -> int:
             )
         )
     except (ClientError, HubError) as error:
-        print(f"megalens replay: {error}", file=sys.stderr)
+        print(shown_text(f"megalens replay: {error}"), file=sys.stderr)
         return 2
     return 0
 

@@ -10,6 +10,7 @@ from ..demo.state_line import show_line
 from ..dialects.cli import ask_to_stop
 from ..dialects.hosted_run import HostedRun
 from ..hub.options import HubOptions
+from ..protocol import shown_text
 from .replayer import Replayer
 
 __all__ = ["play"]
@@ -38,7 +39,7 @@ async def play(
         finally:
             showing.cancel()
             await asyncio.wait([showing])
-        print(replayer.line(), flush=True)
+        print(shown_text(replayer.line()), flush=True)
 
 
 async def _all(replayer: Replayer, host: HostedRun) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..protocol import shown
+from ..protocol import shown_text
 
 __all__ = ["closed_words", "some_of"]
 
@@ -13,7 +13,7 @@ _MOST_NAMED = 10
 
 def closed_words(name: str, error: OSError) -> str:
     """Say that a folder may not be looked into, and why."""
-    return f"{shown(name)} cannot be looked into: {error.strerror}."
+    return f"{shown_text(name, 200)} cannot be looked into: {error.strerror}."
 
 
 def some_of(sentences: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs, told_apart
-from ..protocol import shown
+from ..protocol import shown_text
 from .errors import ServerError
 from .hub_target import HubTarget
 from .left_out import closed_words, some_of
@@ -249,7 +249,7 @@ class RunRegistry:
             warnings.simplefilter("always")
             hubs = live_hubs()
         for warning in caught:
-            self._log.debug("Megalens: %s", warning.message)
+            self._log.debug("Megalens: %s", shown_text(warning.message))
         found: dict[str, HubTarget] = {}
         for hub in hubs:
             if not _RUN_ID.fullmatch(hub.id):
@@ -325,7 +325,7 @@ class RunRegistry:
         # Where it lies and not where it leads.
         with contextlib.suppress(ValueError):
             place = place.relative_to(self._root)
-        return shown(place.name if place.is_absolute() else place.as_posix())
+        return shown_text(place.name if place.is_absolute() else place.as_posix(), 200)
 
     def _header(self, place: Path) -> RunFolder | None:
         """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
@@ -340,7 +340,9 @@ class RunRegistry:
             try:
                 run: RunFolder | ClientError = RunFolder(place)
             except ClientError as error:
-                self._log.warning("Megalens leaves the run folder %s out: %s", shown(place.name), error)
+                self._log.warning(
+                    "Megalens leaves the run folder %s out: %s", shown_text(place.name), shown_text(error)
+                )
                 run = error
             known = self._headers[place] = (stamp, run)
         if isinstance(known[1], ClientError):

@@ -6,8 +6,9 @@ import logging
 import time
 from collections import deque
 
+from ..protocol import shown_text
 from ..protocol.messages_generated import Status
-from .errors import plain_text, said
+from .errors import said
 from .overhead import OverheadMeter
 
 __all__ = ["Health"]
@@ -48,7 +49,7 @@ class Health:
 
     def warn(self, text: str) -> None:
         """Say a sentence to the user once: in the log, and in ``status`` for the viewers."""
-        text = plain_text(text)
+        text = shown_text(text, 500)
         if text not in self._warnings:
             self._warnings.append(text)
             log.warning("%s", text)

@@ -1,6 +1,7 @@
 import type { IMomentGroups, MomentColumn } from '../store/moment-source';
 import { AggregateError } from './aggregate-error';
 import { aq } from './arquero';
+import { csvValue } from './csv-value';
 import { readDerive, readFilter, type TableColumns } from './table-expression';
 import { own } from '../protocol/own';
 
@@ -85,16 +86,6 @@ export function shapeTable(
  * @param names - Other names for columns.
  */
 export function tableCsv(table: Table, names: Readonly<Record<string, string>> = {}): string {
-  const text = (value: unknown): unknown =>
-    value === null || value === undefined
-      ? ''
-      : typeof value !== 'number' || Number.isFinite(value)
-        ? value
-        : Number.isNaN(value)
-          ? 'nan'
-          : value > 0
-            ? 'inf'
-            : '-inf';
-  const format = Object.fromEntries(table.columnNames().map(name => [own(names, name) ?? name, text]));
+  const format = Object.fromEntries(table.columnNames().map(name => [own(names, name) ?? name, csvValue]));
   return table.rename(names).toCSV({ format });
 }

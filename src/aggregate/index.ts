@@ -1,4 +1,5 @@
 export * from './aggregate-error';
+export * from './csv-value';
 export * from './decimate';
 export * from './group';
 export * from './group-moments';

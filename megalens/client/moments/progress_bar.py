@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from ...protocol import shown_text
+
 __all__ = ["ProgressBar"]
 
 _AFTER_SECONDS = 0.7
@@ -35,7 +37,7 @@ class ProgressBar:
         bar = "█" * round(share * _WIDTH)
         left = (now - self._began) * (1 - share) / share if share else 0.0
         sys.stderr.write(
-            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / 1e6:.0f} MB · {what[:40]:<40} · {left:.0f} s left "
+            f"\r{bar:·<{_WIDTH}} {share:4.0%} of {total / 1e6:.0f} MB · {shown_text(what)[:40]:<40} · {left:.0f} s left "
         )
         sys.stderr.flush()
 

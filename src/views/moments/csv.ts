@@ -1,4 +1,4 @@
-import { nameFilter, rowFilter as placeFilter } from '../../aggregate';
+import { csvCell, nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { STREAMS } from '../../protocol/streams.generated';
 import { parseName } from '../../protocol/tensor-name';
 import { FLOAT, streamName, WHOLE } from '../../store/moment-row';
@@ -26,23 +26,15 @@ export function rowFilter(
 
 /** Write the rows themselves as comma-separated values: the columns of the stream. */
 export function rowsCsv(rows: IMomentRows, takes: (at: number) => boolean): string {
-  const columns = new Map<string, (at: number) => string>([
-    ['stat', at => cell(rows.stat[at] ?? '')],
-    ['name', at => cell(rows.names[rows.nameId[at] ?? 0] ?? '')],
-    ...[...WHOLE, ...FLOAT].map(name => [streamName(name), (at: number) => number(rows[name][at])] as const)
+  const columns = new Map<string, (at: number) => string | number | undefined>([
+    ['stat', at => rows.stat[at]],
+    ['name', at => rows.names[rows.nameId[at] ?? 0]],
+    ...[...WHOLE, ...FLOAT].map(name => [streamName(name), (at: number) => rows[name][at]] as const)
   ]);
   const fields = STREAMS.moments.fields.filter(({ name }) => columns.has(name)).map(({ name }) => name);
-  const written = fields.map(name => columns.get(name) ?? (() => ''));
+  const written = fields.map(name => columns.get(name) ?? (() => undefined));
   const lines = Array.from(rows.step.keys())
     .filter(takes)
-    .map(at => written.map(write => write(at)).join(','));
+    .map(at => written.map(read => csvCell(read(at))).join(','));
   return [fields.join(','), ...lines].join('\n') + '\n';
-}
-
-/** A number as pandas and spreadsheets read it. */
-const number = (value = NaN): string =>
-  Number.isNaN(value) ? 'nan' : value === Infinity ? 'inf' : value === -Infinity ? '-inf' : String(value);
-
-function cell(text: string): string {
-  return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }

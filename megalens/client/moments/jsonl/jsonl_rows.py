@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ....protocol import MOMENT_STATS, StatIndex, shown
+from ....protocol import MOMENT_STATS, StatIndex, shown_text
 from ...errors import ClientError
 from ..rows.cache_folder import trim_cache
 from ..rows.duck import duck_cursor
@@ -77,14 +77,14 @@ class JsonlRows:
         closed: list[OSError] = []
         sources = self._tree.files(closed)
         shut = [
-            f"{shown(Path(error.filename).name)} cannot be looked into: {error.strerror or error}. Its files are not read."
+            f"{shown_text(Path(error.filename).name, 200)} cannot be looked into: {error.strerror or error}. Its files are not read."
             for error in closed
         ]
         if shut and not sources:
             raise ClientError(shut[0], code="unreadable")
         if not sources and first:
             raise ClientError(
-                f"{shown(self._tree.root.name)} holds no .jsonl file of raw moments yet. Expected files such as grad_raw_moments_by_param/rank0.jsonl in it."
+                f"{shown_text(self._tree.root.name, 200)} holds no .jsonl file of raw moments yet. Expected files such as grad_raw_moments_by_param/rank0.jsonl in it."
             )
         found = [self._files.get(str(source.path)) or CachedFile(source) for source in sources]
         # What was read of a folder before it was closed stays.
@@ -204,7 +204,7 @@ class JsonlRows:
         what = f" {problems[0]}" if problems else " They are empty so far."
         if problems or all(file.offset for file in files):
             raise ClientError(
-                f"{shown(self._tree.root.name)} holds no raw-moment records.{what} Expected lines such as "
+                f"{shown_text(self._tree.root.name, 200)} holds no raw-moment records.{what} Expected lines such as "
                 '{"iter": 1, "stat": "grad_raw_moments_by_param", "values": {"decoder.layers.0.mlp.weight": {"count": 4.0, "sum_1": …}}}.',
                 code="unreadable",
             )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ....protocol import shown
+from ....protocol import shown_text
 from ...errors import ClientError
 
 __all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
@@ -37,7 +37,7 @@ class StatisticsFile:
     @property
     def name(self) -> str:
         """Its name, as text that can be shown."""
-        return shown(self.path.name)
+        return shown_text(self.path.name, 200)
 
     @property
     def order(self) -> tuple[str, int, str]:
@@ -116,10 +116,12 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
     chosen = Path(os.path.abspath(chosen))
     if _is_file(chosen):
         if chosen.suffix != ".jsonl":
-            raise ClientError(f"{shown(chosen.name)} is no .jsonl file. {_WANTED}", code="unreadable")
+            raise ClientError(
+                f"{shown_text(chosen.name, 200)} is no .jsonl file. {_WANTED}", code="unreadable"
+            )
         return [StatisticsTree(_label(chosen, None), chosen)]
     if not chosen.exists():
-        raise ClientError(f"{shown(chosen.name or str(chosen))} does not exist. {_WANTED}")
+        raise ClientError(f"{shown_text(chosen.name or str(chosen), 200)} does not exist. {_WANTED}")
     roots = [chosen] if _is_home(chosen) else list(_homes(chosen, closed))
     if not roots and _loose(chosen):
         roots = [chosen]
@@ -128,7 +130,7 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
     if not roots:
         jsonl = any(_is_jsonl(entry) for entry in _entries(chosen))
         what = "holds .jsonl files, but none of raw moments" if jsonl else "holds no raw-moment statistics"
-        raise ClientError(f"{shown(chosen.name or str(chosen))} {what}. {_WANTED}")
+        raise ClientError(f"{shown_text(chosen.name or str(chosen), 200)} {what}. {_WANTED}")
     if len(roots) == 1:
         return [StatisticsTree(_label(roots[0], None), roots[0])]
     labels = [_label(root, chosen) for root in roots]
@@ -164,7 +166,7 @@ def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
     for looked, (at, folders, _) in enumerate(os.walk(folder, onerror=closed.append)):
         if looked > _MOST_FOLDERS:
             raise ClientError(
-                f"{shown(folder.name)} holds more than {_MOST_FOLDERS} folders. Give one further down, nearer to the runs.",
+                f"{shown_text(folder.name, 200)} holds more than {_MOST_FOLDERS} folders. Give one further down, nearer to the runs.",
                 code="unreadable",
             )
         here = Path(at)
@@ -210,7 +212,7 @@ def _is_file(path: Path) -> bool:
 
 def _closed(path: Path, error: OSError) -> ClientError:
     return ClientError(
-        f"{shown(path.name)} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
+        f"{shown_text(path.name, 200)} cannot be looked into: {error.strerror or error}. It must be a folder that you may read.",
         code="unreadable",
     )
 
@@ -242,5 +244,5 @@ def _label(root: Path, typed: Path | None) -> str:
     while home.name in _BETWEEN and home.parent != home:
         home = home.parent
     if typed is not None and home.is_relative_to(typed) and home != typed:
-        return shown(home.relative_to(typed).as_posix())
-    return shown(home.name or str(home))
+        return shown_text(home.relative_to(typed).as_posix(), 200)
+    return shown_text(home.name or str(home), 200)
