@@ -28,7 +28,7 @@ class ReportHandler(MegalensHandler):
         body = self.json_body()
         kind = body.get("format", "html")
         views, title = body.get("views"), body.get("title")
-        if kind not in _TYPES:
+        if not isinstance(kind, str) or kind not in _TYPES:
             raise ServerError(400, "bad-parameter", "format must be html or ipynb.", "format")
         if not isinstance(views, list) or not 1 <= len(views) <= 100:
             raise ServerError(400, "bad-parameter", "views must be a list of 1 to 100 views.", "views")

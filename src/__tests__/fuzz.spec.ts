@@ -33,9 +33,10 @@ const HOSTILE = JSON.parse(readFileSync(join(folder, 'hostile.json'), 'utf8')) a
 const messages = readdirSync(join(folder, 'messages')).map(name =>
   readFileSync(join(folder, 'messages', name), 'utf8')
 );
-const words = [
+const definitions: Record<string, { properties?: object }> = VIEWS_SCHEMA.$defs;
+const words: string[] = [
   ...new Set([
-    ...Object.values(VIEWS_SCHEMA.$defs).flatMap(({ properties }) => Object.keys(properties ?? {})),
+    ...Object.values(definitions).flatMap(({ properties }) => Object.keys(properties ?? {})),
     ...HOSTILE.names
   ])
 ];
@@ -139,13 +140,13 @@ const line = fc.oneof(
 );
 
 /** Tell the case that failed in a few lines: an input may have a hundred thousand characters. */
-function reporter({
+function reporter<T>({
   failed,
   counterexample,
   errorInstance,
   seed,
   counterexamplePath
-}: fc.RunDetails<[unknown]>): void {
+}: fc.RunDetails<[T]>): void {
   if (failed) {
     const input = JSON.stringify(counterexample).slice(0, 1000);
     const cause = errorInstance instanceof Error ? errorInstance.stack : String(errorInstance);

@@ -143,7 +143,9 @@ def _retyped(value: Any) -> Any:
 def json_text(chance: Random, tree: Any) -> str:
     """Return a tree as JSON text with Python's bare words for what is not finite; one in four has its characters changed too."""
     text = json.dumps(tree, ensure_ascii=chance.random() < 0.9)
-    return mutated_text(chance, text, _JSON_PIECES) if chance.random() < 0.25 else text
+    text = mutated_text(chance, text, _JSON_PIECES) if chance.random() < 0.25 else text
+    # Sockets and files hold UTF-8: half a surrogate pair comes as an escape.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 _JSON_PIECES = (

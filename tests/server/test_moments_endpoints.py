@@ -134,6 +134,7 @@ BAD_ROWS = [
     ({"stats": []}, "stats"),
     ({"stats": ["nothing"]}, "stat"),
     ({"stats": "param"}, "stats"),
+    ({"stats": [[]]}, "stats"),
     ({"stats": ["param"], "where": 3}, "where"),
     ({"stats": ["param"], "where": {"colour": "red"}}, "where.colour"),
     ({"stats": ["param"], "where": {"name": "("}}, None),

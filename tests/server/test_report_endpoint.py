@@ -57,6 +57,7 @@ async def test_a_live_run_is_frozen_as_it_is(ask, live):
     ("body", "field"),
     [
         ({"format": "pdf", "views": [TREND]}, "format"),
+        ({"format": {}, "views": [TREND]}, "format"),
         ({"format": "html"}, "views"),
         ({"format": "html", "views": []}, "views"),
         ({"format": "html", "views": [TREND], "title": 5}, "title"),

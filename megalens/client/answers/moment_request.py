@@ -45,7 +45,11 @@ def moment_rows(body: Mapping[str, Any], most_rows: int) -> Callable[[MomentSour
     """
     only_members(body, ("stats", "where", "first", "last", "limit_rows"))
     stats = body.get("stats")
-    if not isinstance(stats, list) or not 1 <= len(stats) <= _MOST_STATS:
+    if (
+        not isinstance(stats, list)
+        or not 1 <= len(stats) <= _MOST_STATS
+        or not all(isinstance(stat, str) for stat in stats)
+    ):
         raise _bad("stats", "stats must be a list of 1 to 6 of them.")
     where = _where(body)
     steps = _number(body, "first"), _number(body, "last")

@@ -253,6 +253,8 @@ def _parse(text: bytes) -> dict[str, Any]:
                 record = json.loads(text)
     if not isinstance(record, dict):
         raise _Skip("it is no JSON object")
+    if b"\\u" in text and not _whole(record):
+        raise _Skip("its text holds half a surrogate pair")
     values = record.get("values")
     # A name that comes twice would vanish silently; telling it costs one look at the text.
     if isinstance(values, dict) and text.count(b'"sum_1"') > len(values):
@@ -260,6 +262,14 @@ def _parse(text: bytes) -> dict[str, Any]:
         if twice:
             record["twice"] = twice
     return record
+
+
+def _whole(record: dict[str, Any]) -> bool:
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _twice(text: bytes) -> str | None:
