@@ -1,4 +1,5 @@
 import type { Config, Configured, ConfigPatch, Hello, Status } from '../../../protocol/messages.generated';
+import { withOwn } from '../../../protocol/own';
 import type { IAuditEvent } from '../../../store/audit-log';
 import { MemoryRun } from '../../../store/__tests__/memory-run';
 import type { IScalarColumns } from '../../../store/source';
@@ -93,14 +94,10 @@ export class ControlledRun extends MemoryRun {
   };
 
   configured(patch: ConfigPatch, id: string): Configured {
-    const flags = { ...this.hello?.config.flags };
-    for (const [flag, setting] of Object.entries(patch.flags)) {
-      if (setting === null) {
-        delete flags[flag];
-      } else {
-        flags[flag] = setting;
-      }
-    }
+    const flags = Object.entries(patch.flags).reduce(
+      (all, [flag, setting]) => withOwn(all, flag, setting ?? undefined),
+      { ...this.hello?.config.flags }
+    );
     const config: Config = { ...this.hello?.config, flags };
     if (patch.perturb === null) {
       delete config.perturb;
