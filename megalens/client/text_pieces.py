@@ -60,8 +60,8 @@ def _text_bytes(column: pa.Array) -> NDArray[np.int64]:
     kind: Any = column.type
     if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
         inner = _text_bytes(column.flatten())
-        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(inner)])
-        offsets = np.concatenate(
+        ends: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(inner)])
+        offsets: NDArray[np.int64] = np.concatenate(
             [np.zeros(1, np.int64), np.cumsum(pc.fill_null(column.value_lengths(), 0).to_numpy())]
         )
         return ends[offsets[1:]] - ends[offsets[:-1]]
