@@ -18,8 +18,9 @@ def shown_text(text: object, most: int | None = None) -> str:
     text
         Anything; ``str`` of it is taken.
     most : int, optional
-        Longest text; what is longer ends in an ellipsis.
+        For a name within a sentence: its longest text, in one line; what is longer ends in an ellipsis.
     """
     whole = str(text)
-    cut = whole if most is None or len(whole) <= most else whole[: most - 1] + "…"
-    return _HIDDEN.sub("\ufffd", cut)
+    if most is not None:
+        whole = re.sub(r"[\n\t]", " ", whole if len(whole) <= most else whole[: most - 1] + "…")
+    return _HIDDEN.sub("\ufffd", whole)
