@@ -21,7 +21,7 @@ hypothesis.settings.register_profile("fast", deadline=None, max_examples=20)
 hypothesis.settings.load_profile("megalens")
 
 # Each of these fixtures starts processes for the test that asks for it.
-STARTING = {"live", "start_hub", "start_job"}
+STARTING = {"hostile", "live", "pictures", "small_hub", "start_hub", "start_job"}
 
 
 @pytest.hookimpl(tryfirst=True)

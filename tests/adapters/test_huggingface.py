@@ -69,6 +69,7 @@ def test_gpt2_is_found_and_every_flag_is_what_the_model_itself_gives(capture_all
     assert traced["InputTokens", 0, "positions"].tolist() == [list(range(9))] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Llama", "Qwen2", "Qwen3", "Mistral"])
 def test_the_llama_family_is_found_with_grouped_queries_and_gated_mlps(kind: str, capture_all) -> None:
     model = like_llama(kind)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ UPDATES = st.fixed_dictionaries(
 PIXELS = {"QKV_mat_mul": 3, "MLP1_mat_mul": 2}
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(list(DIALECTS.values())), st.lists(UPDATES, max_size=6))
 def test_updates(dialect, messages):

@@ -185,7 +185,9 @@ def test_a_runtime_file_with_values_out_of_range_hides_no_other(tmp_path, text):
     values = json.loads(path.read_text())
     del values[text.split('"')[1]]
     path.write_text(json.dumps(values).rstrip("}") + f", {text}}}")
-    with pytest.warns(RuntimeWarning, match="must be finite|must be at most|halves of|port is missing or not"):
+    with pytest.warns(
+        RuntimeWarning, match="must be finite|must be at most|halves of|port is missing or not"
+    ):
         assert [found.id for found in live_hubs(tmp_path)] == ["good"]
 
 
