@@ -1,11 +1,11 @@
-"""Golden cases of patterns over names: what RE2 finds, which page and kernel must find too, and what both refuse with the same words."""
+"""Golden cases of patterns over names: what RE2 finds, which page and kernel must find too, and what both refuse."""
 
 from __future__ import annotations
 
 import random
 from typing import Any
 
-from megalens.client.moments.grouping.pattern_syntax import PatternError, read_syntax
+from megalens.client import ClientError
 from megalens.client.moments.grouping.patterns import Pattern
 
 __all__ = ["pattern_cases", "random_name", "random_pattern"]
@@ -18,34 +18,26 @@ _NAMES = [
     "a\nb\ta[0]{1}",
     "",
 ]
-_GOOD = [
+_PATTERNS = [
     "", "mlp", "mlp|attention", r"layers\.(\d+)\.(\w+)", r"layers\.(?P<layer>\d+)\.(?:mlp|attn)", r"(?<n>q|k|v)_proj", "(?i)mlp", "(?i)[^m]",
-    r"(\w+\.?)+#", "(a+)+$", "^a", "t$", "^$", r"\bq", r"\B_", ".", ".+", ".+?", "[^.]+$", r"[\w.]+?\d", r"[\]\-\\^]", "[a-c-]", "[^-]", r"[^\s\S]", r"[\s\S]",
-    r"\s", r"\S+", r"\D+", r"\W", r"\x61", r"\u00ef", "ï", "日", "𝒳", "[𝒳]", r"[^\x00-\xff]", "a{2}", "a{0}", "(a){0}", "[a-z]{3,}", "[a-z]{2,4}?", "{", "a{", "a{,2}", "}", "]", r"\{1\}", r"\/",
+    r"(\w+\.?)+#", "(a+)+$", "^a", "t$", "^$", r"\bq", r"\B_", r"\B", r"(\B)", ".", ".+", ".+?", "[^.]+$", r"[\w.]+?\d", r"[\]\-\\^]", "[a-c-]", "[^-]", r"[^\s\S]", r"[\s\S]",
+    r"\s", r"\S+", r"\D+", r"\W", r"\x61", r"\x{ef}", r"\x{20}", "ï", "日", "𝒳", "[𝒳]", r"[^\x00-\xff]", "a{2}", "a{0}", "(a){0}", "[a-z]{3,}", "[a-z]{2,4}?", "{", "a{", "a{,2}", "}", "]", r"\{1\}", r"\/",
     "(a*)*", "(a*)+", "(a|b*)*", "(?:(a)|(b))*", "(a?)*?b", "(a??)(a*)", "(|a)+", "()", "(?:)", "x||a", "(a|ab)(c|bcd)*", "(?:a{2}){2}", "((a)|b)?",
-]  # fmt: skip
-_BAD = [
-    "(", ")", "a)", "[", "[a", "[a-", "[]", "[^]", "[z-a]", r"[a-\d]", "[[:alpha:]]", "*", "a**", "a*+", "+a", "(?:*)", "^*", r"\b+", "{2}", "a{3,1}", "a{2}{3}", "a???",
-    "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", r"(a)\1", r"(?<n>a)\k<n>", "(?P=n)", "a(?i)b", "(?s)a", "(?<1>a)", "(?<n>a)(?<n>b)", "(?<n", "(?P<n", r"\p{L}", r"\A", r"\z", r"\Q", "\\", r"\é",
-    r"\x6", r"\xzz", r"\u12", r"\ud800", r"\0", "a{1001}", "(a{100}){11}", "((((a{9999}){9999}){9999}){9999}){9999}", "a" * 501,
+    "[[:alpha:]]+", "[[:^alpha:]]", "a(?i)B", "(?i:MLP).", "(?s).+", "(?m)^b$", "(?U)a+", "(?<1>a)", r"\pL+", r"\p{Greek}", r"\A.", r".\z", r"\Q[0]\E", r"\Qa", r"(?P<constructor>a)", "(?i)k", "^*", r"\b+", r"\0",
+    "(", ")", "a)", "a)(?:b", "[", "[a", "[a-", "[]", "[^]", "[z-a]", r"[a-\d]", "[[:letters:]]", "*", "a**", "a*+", "+a", "(?:*)", "{2}", "a{3,1}", "a{2}{3}", "a???",
+    "(?=a)", "(?!a)", "(?<=a)", "(?<!a)", r"(a)\1", r"(?<n>a)\k<n>", "(?P=n)", "(?<n>a)(?<n>b)", "(?<n", "(?P<n", "(?P<é>a)", r"\C", r"\Z", "\\", r"\é",
+    r"\x6", r"\xzz", r"\u0041", r"\x{110000}", "a{1001}", "a{1000}{1000}", "(a{100}){11}", "(?:a?){1000}{1000}", "(a?){1000}" * 3, "((((a{999}){999}){999}){999}){999}", "a" * 501,
 ]  # fmt: skip
 
 
 def pattern_cases() -> list[dict[str, Any]]:
-    """Return the cases: a pattern with what is found first in each name (its groups, or the whole where it has none), or why it is refused."""
+    """Return the cases: a pattern with what is found first in each name (its groups, or the whole where it has none), or that it is refused."""
     rng = random.Random(23)
-    cases = [_case(pattern, _NAMES) for pattern in _GOOD]
-    while len(cases) < len(_GOOD) + 250:
+    cases = [_case(pattern, _NAMES) for pattern in _PATTERNS]
+    while len(cases) < len(_PATTERNS) + 250:
         if len(pattern := random_pattern(rng)) > 80:
             continue
         cases.append(_case(pattern, [random_name(rng) for _ in range(6)]))
-    for pattern in _BAD:
-        try:
-            read_syntax(pattern)
-        except PatternError as error:
-            cases.append({"pattern": pattern, "refused": str(error)})
-        else:
-            raise AssertionError(f"{pattern!r} should be refused")
     return cases
 
 
@@ -76,7 +68,10 @@ def _sequence(rng: random.Random, depth: int) -> str:
 
 
 def _case(pattern: str, names: list[str]) -> dict[str, Any]:
-    found = Pattern(pattern, "pattern").captures(names)
+    try:
+        found = Pattern(pattern, "pattern").captures(names)
+    except ClientError:
+        return {"pattern": pattern, "refused": True}
     return {
         "pattern": pattern,
         "names": names,

@@ -35,7 +35,9 @@ export function readPattern(text: string, field: string): Pattern {
     return new Pattern(text);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new AggregateError(`The ${field} is no regular expression that can be used here: ${why}.`);
+    throw new AggregateError(
+      `The ${field} is no regular expression that can be used here: ${why}. Names are searched in linear time, so it can neither look ahead or behind nor refer back to what a group found.`
+    );
   }
 }
 
