@@ -283,9 +283,9 @@ def _open_stream(source: pa.NativeFile, path: Path, stream: Stream) -> pa.Record
     schema = stream.schema
     try:
         reader = pa.ipc.open_stream(source)
+        names = reader.schema.names
     except (pa.ArrowException, OSError, ValueError):
         return None
-    names = reader.schema.names
     fields = [field for field in schema if field.name in names]
     if stream.lacking(names) or not reader.schema.equals(pa.schema(fields), check_metadata=False):
         raise _unreadable(

@@ -83,13 +83,11 @@ def parquet_end(path: Path) -> StreamEnd:
     """
     newest = 0
     with opened_parquet(path) as file:
-        metadata = file.metadata
-        at = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == "step")
-        for number in range(metadata.num_row_groups):
-            figures = metadata.row_group(number).column(at).statistics
-            if figures is not None and figures.has_min_max and type(figures.max) is int:
-                newest = max(newest, figures.max)
-            elif metadata.row_group(number).num_rows:
+        for number, group in enumerate(file.groups):
+            high = file.chunk("step", number).high
+            if high is not None:
+                newest = max(newest, high)
+            elif group.rows:
                 steps = [pc.max(steps).as_py() for steps in file.column("step", number)]
                 newest = max([newest, *(step for step in steps if step is not None)])
     return StreamEnd(last_step=newest)

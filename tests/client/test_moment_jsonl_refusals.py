@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tempfile
+import tracemalloc
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from moment_tree import NAMES, expected, l2, record, steps_of, sums, write_lines
 
 from megalens.client import ClientError, open_all_runs, open_run
 from megalens.client.moments.jsonl import ingest
+from megalens.client.moments.jsonl.chunk import read_chunk
 
 
 @pytest.fixture
@@ -140,3 +142,26 @@ def test_a_line_that_is_too_long_is_left_out_in_bounded_memory(home, monkeypatch
         file.write('"}}\n' + json.dumps(record(77)) + "\n")
     assert steps_of(run) == [*range(10, 60), 77]
     assert run.warnings == ["rank0.jsonl, line 51: it is longer than any record can be, and is left out."]
+
+
+@pytest.mark.parametrize("piece", ["[],", "1,", "[" * 900 + "]" * 900 + ",", '{"":1},'])
+def test_a_line_of_millions_of_values_is_left_out_before_it_is_parsed(piece):
+    most = 4_100_000 // sum(map(piece.count, ",:["))
+    data = b'{"iter": 1, "values": {"a": [' + (piece * most)[:-1].encode() + b"]}}\n"
+    data += json.dumps(record(2)).encode() + b"\n"
+    tracemalloc.start()
+    chunk = read_chunk(data, 0, "grad", 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [(each.line, each.what) for each in chunk.problems] == [
+        (1, "it holds more than 4,000,000 commas, colons and brackets")
+    ]
+    assert chunk.table["step"].unique().to_pylist() == [2]
+    assert peak < 3 * len(data) + (1 << 20)
+
+
+def test_a_record_of_seventy_thousand_experts_is_read():
+    names = [f"layers.{n // 1152}.experts.{n % 1152}.weight" for n in range(70_000)]
+    values = dict.fromkeys(names, sums(np.ones(2)))
+    chunk = read_chunk(json.dumps({"iter": 1, "values": values}).encode() + b"\n", 0, "grad", 0)
+    assert (chunk.table.num_rows, chunk.problems) == (70_000, [])

@@ -49,6 +49,9 @@ CATALOGUE: dict[str, int] = {
     "dialect_rows": 40,
     "rest": 50,
     "jsonl": 10,
+    "run_folder": 40,
+    "patterns": 60,
+    "vectors": 60,
 }
 
 

@@ -1,5 +1,6 @@
-"""A run folder that somebody else wrote: ``run.json``, Parquet and Arrow streams, read by the client and the server's answers and replayed."""
+"""A run folder that somebody else wrote: ``run.json``, Parquet and Arrow streams, read by the client and the server's answers and replayed; statistics as they are asked for."""
 
+import io
 import json
 import shutil
 import tempfile
@@ -10,10 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from recorded_moments import moment_table
 from recorded_run import RUN_ID, write_run
 
 from megalens.client import ClientError, RunFolder
 from megalens.client.answers import StreamQuery, read_selection, tensor_index
+from megalens.client.moments import MomentQuery, MomentSource, RecordedRows
+from megalens.client.moments.rows.duck import duck_cursor
+from megalens.hub.packing import pack_stream
 from megalens.protocol import STREAMS, ProtocolError, encode_message
 from megalens.protocol.contract import contract_json
 from megalens.replay.announcement import announcement
@@ -29,14 +34,49 @@ _WORDS = [*schema_words(contract_json("messages.schema.json")), "missing_steps",
 def _seeds() -> list[Any]:
     whole = write_run(_FOLDER / "seed" / RUN_ID, steps=3, layers=2, nonfinite_at=2)
     packed = {path.name: path.read_bytes() for path in sorted(whole.iterdir())}
-    live = {name: data for name, data in packed.items() if name == "run.json"}
-    for name in ("tensors", "scalars", "audit"):
-        table = pq.read_table(whole / f"{name}.parquet")
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=4)
-        live[f"{name}.arrows"] = sink.getvalue().to_pybytes()
-    return [packed, packed, live]
+    only = {"run.json": packed["run.json"]}
+    tables = {name: pq.read_table(whole / f"{name}.parquet") for name in ("tensors", "scalars", "audit")}
+    live = only | {f"{name}.arrows": _arrows(table) for name, table in tables.items()}
+    others = [
+        only | {f"{name}.parquet": _parquet(table, **options) for name, table in tables.items()}
+        for options in _OPTIONS
+    ]
+    statistics = moment_table(range(1, 9))
+    # As another program writes them: no index, so that DuckDB looks for what there is, and steps that are in no order.
+    mixed = pa.concat_tables([statistics.slice(40), statistics.slice(0, 40)])
+    growing, place = _arrows(statistics), whole / "moments.arrows"
+    place.write_bytes(growing)
+    moments = [
+        {"moments.parquet": pack_stream(place, "moments").read_bytes()},
+        {"moments.parquet": _parquet(mixed, row_group_size=40)},
+        {"moments.arrows": growing},
+    ]
+    return [packed, live, *others, *(only | each for each in moments)]
+
+
+_OPTIONS: list[dict[str, Any]] = [
+    {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 5},
+    {
+        "compression": "lz4",
+        "use_dictionary": False,
+        "write_page_index": True,
+        "store_decimal_as_integer": True,
+    },
+    {"compression": "none", "write_statistics": False, "data_page_size": 64, "dictionary_pagesize_limit": 64},
+]
+
+
+def _parquet(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def _arrows(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=4)
+    return sink.getvalue()
 
 
 def _mutate(chance: Random, seed: Any) -> Any:
@@ -90,8 +130,26 @@ def _run(files: Any) -> None:
             assert timeline.seconds(chunk.step) >= 0
     except ClientError as error:
         wrong.append(error)
+    try:
+        _ask_moments(place)
+    except ClientError as error:
+        wrong.append(error)
+    # It is one for all runs.
+    with duck_cursor() as connection:
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
     if wrong:
         raise wrong[0]
+
+
+def _ask_moments(place: Path) -> None:
+    source = MomentSource(RecordedRows(place))
+    try:
+        source.refresh()
+        json.dumps(source.index(), allow_nan=False, ensure_ascii=False).encode("utf-8")
+        source.rows(["param", "grad"], None, (1, 4), 1_000)
+        source.groups(MomentQuery.of("param", "std", by=["name"]))
+    finally:
+        source.close()
 
 
 SURFACE = Surface(_seeds, _mutate, _run, (ClientError, ProtocolError))

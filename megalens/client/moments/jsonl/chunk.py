@@ -29,6 +29,8 @@ _SCALED = ("dgrad", "residual_dgrad")
 _ROUNDING = 2.0**-24
 _MOST_PROBLEMS = 50
 _MOST_STEP = 1 << 62
+# Each sign stands for up to 100 bytes once it is parsed; 300,000 tensors have so many.
+_MOST_SIGNS = 4_000_000
 
 CHUNK_COLUMNS = pa.schema(
     [
@@ -239,6 +241,8 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
+    if len(text) > _MOST_SIGNS and _signs(text) > _MOST_SIGNS:
+        raise _Skip(f"it holds more than {_MOST_SIGNS:,} commas, colons and brackets")
     try:
         record = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -262,6 +266,12 @@ def _parse(text: bytes) -> dict[str, Any]:
         if twice:
             record["twice"] = twice
     return record
+
+
+def _signs(text: bytes) -> int:
+    """Return how many members and lists a text may have, without parsing it: a few bytes become a list, a number or a text, each of which takes many."""
+    signs = np.frombuffer(text, np.uint8)
+    return sum(int(np.count_nonzero(signs == sign)) for sign in b",:[")
 
 
 def _whole(record: dict[str, Any]) -> bool:

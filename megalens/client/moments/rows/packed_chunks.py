@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ....protocol import MomentIndex, stream_schema
-from ...recorded_parquet import opened_parquet
+from ...recorded_parquet import ParquetStream, opened_parquet
 from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks"]
@@ -34,7 +34,7 @@ class PackedChunks:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with pq.ParquetFile(path) as file:
+        with opened_parquet(path) as file:
             self._groups = _steps_of_groups(file)
             self._same = MomentIndex.read_same(file.metadata.metadata)
 
@@ -60,7 +60,7 @@ class PackedChunks:
             places = _Places(wanted)
             same = self._same_of(wanted)
             read = ["step", *_WORDS, *wanted.columns, *wanted.ranges]
-            for at, (first, last, _) in enumerate(self._groups or ()):
+            for at, (first, last) in enumerate(self._groups or ()):
                 if (wanted.last is not None and first > wanted.last) or (
                     wanted.first is not None and last < wanted.first
                 ):
@@ -193,22 +193,20 @@ def _numbers(column: pa.Array) -> NDArray[Any]:
     return numbers
 
 
-def _steps_of_groups(file: Any) -> list[tuple[int, int, int]] | None:
-    """Return the first and last step of each row group, and its rows; None where they are not in order."""
-    schema, metadata = file.schema_arrow, file.metadata
+def _steps_of_groups(file: ParquetStream) -> list[tuple[int, int]] | None:
+    """Return the first and last step of each row group; None where they are not in order."""
+    schema = file.schema
     if any(
         field.name not in schema.names or schema.field(field.name).type != field.type
         for field in stream_schema("moments")
     ):
         return None
-    place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "step")
-    found: list[tuple[int, int, int]] = []
-    for at in range(metadata.num_row_groups):
-        group = metadata.row_group(at)
-        known = group.column(place).statistics
-        if known is None or not known.has_min_max or known.null_count:
+    found: list[tuple[int, int]] = []
+    for at in range(len(file.groups)):
+        step = file.chunk("step", at)
+        if step.low is None or step.high is None or step.nulls:
             return None
-        if found and known.min < found[-1][1]:
+        if found and step.low < found[-1][1]:
             return None
-        found.append((known.min, known.max, group.num_rows))
+        found.append((step.low, step.high))
     return found

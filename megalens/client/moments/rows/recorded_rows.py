@@ -106,7 +106,7 @@ class RecordedRows:
         if not self._checked:
             try:
                 with opened_parquet(path) as file:
-                    for at in range(file.metadata.num_row_groups):
+                    for at in range(len(file.groups)):
                         file.check_group(at, stream_schema(_STREAM).names)
             except DAMAGE as error:
                 raise _unreadable(path, str(error)) from error
@@ -125,9 +125,8 @@ class RecordedRows:
             with opened_parquet(path) as file:
                 metadata = file.metadata
                 _check_schema(path, file.schema)
-                for at in range(metadata.num_row_groups):
-                    if metadata.row_group(at).num_rows > max(_GROUP_ROWS, file.size // _ROW_BYTES):
-                        raise _unreadable(path, "It must have row groups of fewer rows.")
+                if any(group.rows > max(_GROUP_ROWS, file.size // _ROW_BYTES) for group in file.groups):
+                    raise _unreadable(path, "It must have row groups of fewer rows.")
             known = MomentIndex.read(metadata.metadata)
             if known is None or sum(one.rows for one in known[0]) != metadata.num_rows:
                 # Packed by another program, or the index is of other rows.
