@@ -1,7 +1,7 @@
 const { FOLDER, PACKAGES } = require('./scripts/jest-packages.cjs');
 
 // What else ships ES modules goes through swc, as src/ does.
-const esm = ['@cfworker', 'fast-check', 'pure-rand'].join('|');
+const esm = ['fast-check', 'pure-rand'].join('|');
 
 const bundled = Object.values(PACKAGES)
   .flat()

@@ -59,30 +59,6 @@ const withoutProse = node => {
   return copy;
 };
 
-/**
- * Say uniqueItems over an enumeration value by value: the validator compares every pair of items otherwise, and a message with
- * a million of them would hold it for hours.
- */
-function withoutPairs(schema) {
-  return walk(schema, node => {
-    if (node.uniqueItems !== true) {
-      return node;
-    }
-    const { uniqueItems: _unique, ...rest } = node;
-    const name = String(node.items?.$ref).slice('#/$defs/'.length);
-    const values = node.items?.enum ?? schema.$defs[name]?.enum;
-    if (values === undefined) {
-      throw new Error(
-        'uniqueItems is only understood over an enumeration. Extend scripts/generate-protocol.mjs.'
-      );
-    }
-    return {
-      ...rest,
-      allOf: values.map(value => ({ contains: { const: value }, minContains: 0, maxContains: 1 }))
-    };
-  });
-}
-
 // What is said beside a schema (`x-…`) is for the generators alone.
 const withoutAsides = node =>
   Object.fromEntries(Object.entries(node).filter(([key]) => !key.startsWith('x-')));
@@ -98,13 +74,13 @@ async function schemaModule(path, constant) {
     format: false,
     unreachableDefinitions: true
   });
-  const literal = withoutPairs(walk(schema, withoutProse));
+  const literal = walk(schema, withoutProse);
   return (
     banner(path) +
-    "import type { Schema } from '@cfworker/json-schema';\n\n" +
+    "import type { ISchema } from './schema-check';\n\n" +
     tidy(types) +
     `\n\n/** ${path}, as a validator takes it, without its prose. */\n` +
-    `export const ${constant}: Schema = ${JSON.stringify(literal)};\n`
+    `export const ${constant}: ISchema = ${JSON.stringify(literal)};\n`
   );
 }
 

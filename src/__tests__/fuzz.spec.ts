@@ -33,7 +33,7 @@ const HOSTILE = JSON.parse(readFileSync(join(folder, 'hostile.json'), 'utf8')) a
 const messages = readdirSync(join(folder, 'messages')).map(name =>
   readFileSync(join(folder, 'messages', name), 'utf8')
 );
-const definitions: Record<string, { properties?: object }> = VIEWS_SCHEMA.$defs;
+const definitions: Record<string, { properties?: object }> = VIEWS_SCHEMA.$defs ?? {};
 const words: string[] = [
   ...new Set([
     ...Object.values(definitions).flatMap(({ properties }) => Object.keys(properties ?? {})),

@@ -11,7 +11,7 @@ import { HOSTILE_NAMES, name, names } from '../protocol/__tests__/hostile';
 import { fewScalars, scalarBytes } from '../report/page-data';
 import { RowStore, ScalarStore, TensorStore } from '../store';
 import { MemoryRun, rowOf } from '../store/__tests__/memory-run';
-import { toCode } from '../views/code';
+import { python, toCode } from '../views/code';
 import { mountView } from '../views/registry';
 
 /** What a run says that has flags, compressors and parameters of these names. */
@@ -60,7 +60,9 @@ describe('whatever its names are', () => {
         const setting = trace.rows[0]?.setting;
         expect(own(setting?.compressor.params, parameter)).toBe(7);
         expect(trace.rows.slice(1).every(row => row.setting === null && !row.edited)).toBe(true);
-        expect(panelCode(LIVE, trace.config, [], run.hello?.compressors ?? [])).toContain(`${parameter}=7`);
+        const code = panelCode(LIVE, trace.config, [], run.hello?.compressors ?? []);
+
+        expect(code).toContain(`{${python(parameter)}: 7}`);
         trace.changeParameter(first, parameter, undefined);
         expect(own(trace.rows[0]?.setting?.compressor.params, parameter)).toBeUndefined();
         trace.toggle(first, false);
@@ -169,7 +171,7 @@ describe('whatever its names are', () => {
         fc.pre(flag !== '');
         const options = fullViewOptions({ view: 'heatmap', flag });
         expect(options).toMatchObject({ flag, layers: expect.any(String) });
-        expect(toCode(options)).toBe(`run.heatmap(${JSON.stringify(flag)})`);
+        expect(toCode(options)).toBe(`run.heatmap(${python(flag)})`);
       })
     );
   });
@@ -191,6 +193,11 @@ it('scalars of every such name are drawn in one picture', async () => {
     { renderer: 'svg' }
   );
   await view.settled();
+  for (const step of [3, 4]) {
+    run.numbers = [...run.numbers, ...HOSTILE_NAMES.map((each, at) => ({ step, name: each, value: at }))];
+    run.changed.emit({ kind: 'rows', stream: 'scalars', firstStep: step, lastStep: step });
+    await view.settled();
+  }
   expect(node.querySelector('.jp-MegalensView')?.getAttribute('data-state')).toBe('drawn');
   const svg = await view.toSVG();
   ['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf'].forEach(each =>

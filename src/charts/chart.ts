@@ -7,6 +7,7 @@ import { fill, type IRecipe, type Row } from './recipe';
 import { withView, type ICaption } from './still';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
 import { drawCanvases, loadVega, writeImages } from './vega';
+import { toVega } from './vega-names';
 import { own } from '../protocol/own';
 
 /** What Vega's views have and its types lack. */
@@ -84,7 +85,7 @@ export class Chart implements IDisposable {
         this._vega
           .changeset()
           .remove(this._vega.truthy)
-          .insert([...rows])
+          .insert([...toVega(rows)])
       );
     }
     void this.settled();
@@ -300,7 +301,7 @@ export class Chart implements IDisposable {
 
   private _signal(name: string, value: unknown): boolean {
     try {
-      this._result?.view.signal(name, value);
+      this._result?.view.signal(name, toVega(value));
       return true;
     } catch {
       return false; // Not every template has every param.

@@ -1,3 +1,5 @@
+import { fromVega } from './vega-names';
+
 /** One plotted rectangle of a chart in pixels from the chart's upper left corner. */
 export interface IPlotFrame {
   readonly left: number;
@@ -43,7 +45,7 @@ function collect(mark: ISceneMark, left: number, top: number, into: IPlotFrame[]
         top: y,
         width: item.width ?? 0,
         height: item.height ?? 0,
-        facet: item.datum ?? {}
+        facet: fromVega(item.datum ?? {})
       });
       continue;
     }

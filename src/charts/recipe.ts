@@ -1,6 +1,7 @@
 import { ChartError } from './error';
 import { TEMPLATES, type TemplateName } from './templates.generated';
 import { own } from '../protocol/own';
+import { toVega } from './vega-names';
 
 /** A row of a chart's dataset. */
 export type Row = Record<string, unknown>;
@@ -73,8 +74,11 @@ export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
     spec['height'] = recipe.height ?? spec['height'];
   }
   const params = spec['params'] as { name: string; value: unknown }[];
-  spec['params'] = params.map(({ name, value }) => ({ name, value: own(recipe.params, name) ?? value }));
-  spec['datasets'] = { ...(spec['datasets'] as Node), ...recipe.datasets };
+  spec['params'] = params.map(({ name, value }) => ({
+    name,
+    value: toVega(own(recipe.params, name) ?? value)
+  }));
+  spec['datasets'] = { ...(spec['datasets'] as Node), ...toVega(recipe.datasets) };
   if (omit.title) {
     delete spec['title'];
     spec['params'] = (spec['params'] as { name: string }[]).filter(

@@ -1,6 +1,6 @@
 // Generated from protocol/messages.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { Schema } from '@cfworker/json-schema';
+import type { ISchema } from './schema-check';
 
 /**
  * Every JSON control message of the megalens.v1 protocol. Binary frames are described in README.md.
@@ -892,7 +892,7 @@ export interface Goodbye {
 }
 
 /** protocol/messages.schema.json, as a validator takes it, without its prose. */
-export const MESSAGES_SCHEMA: Schema = {
+export const MESSAGES_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   $id: 'megalens:messages.v1',
   oneOf: [
@@ -1147,12 +1147,8 @@ export const MESSAGES_SCHEMA: Schema = {
           type: 'array',
           items: { $ref: '#/$defs/Phase' },
           minItems: 1,
-          maxItems: 3,
-          allOf: [
-            { contains: { const: 'train' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'eval' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'generate' }, minContains: 0, maxContains: 1 }
-          ]
+          uniqueItems: true,
+          maxItems: 3
         },
         samples: { type: ['integer', 'null'], minimum: 1, maximum: 9007199254740991 },
         compressor: { $ref: '#/$defs/CompressorSetting' },
@@ -1160,11 +1156,8 @@ export const MESSAGES_SCHEMA: Schema = {
           type: 'array',
           items: { $ref: '#/$defs/Pass' },
           minItems: 1,
-          maxItems: 2,
-          allOf: [
-            { contains: { const: 'forward' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'backward' }, minContains: 0, maxContains: 1 }
-          ]
+          uniqueItems: true,
+          maxItems: 2
         },
         replicas: { enum: ['first', 'all'] }
       }
@@ -1180,12 +1173,8 @@ export const MESSAGES_SCHEMA: Schema = {
           type: 'array',
           items: { $ref: '#/$defs/Phase' },
           minItems: 1,
-          maxItems: 3,
-          allOf: [
-            { contains: { const: 'train' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'eval' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'generate' }, minContains: 0, maxContains: 1 }
-          ]
+          uniqueItems: true,
+          maxItems: 3
         }
       }
     },
@@ -1486,16 +1475,7 @@ export const MESSAGES_SCHEMA: Schema = {
           maxProperties: 100,
           propertyNames: { maxLength: 200 }
         },
-        controls: {
-          type: 'array',
-          items: { $ref: '#/$defs/Control' },
-          maxItems: 3,
-          allOf: [
-            { contains: { const: 'pause' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'watched' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'perturb' }, minContains: 0, maxContains: 1 }
-          ]
-        },
+        controls: { type: 'array', items: { $ref: '#/$defs/Control' }, uniqueItems: true, maxItems: 3 },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' }, maxItems: 1000 },
         streams: {
           type: 'object',
@@ -1565,16 +1545,7 @@ export const MESSAGES_SCHEMA: Schema = {
           maxProperties: 100,
           propertyNames: { maxLength: 200 }
         },
-        controls: {
-          type: 'array',
-          items: { $ref: '#/$defs/Control' },
-          maxItems: 3,
-          allOf: [
-            { contains: { const: 'pause' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'watched' }, minContains: 0, maxContains: 1 },
-            { contains: { const: 'perturb' }, minContains: 0, maxContains: 1 }
-          ]
-        },
+        controls: { type: 'array', items: { $ref: '#/$defs/Control' }, uniqueItems: true, maxItems: 3 },
         sites: { type: 'array', items: { $ref: '#/$defs/SiteInfo' }, maxItems: 1000 },
         streams: {
           type: 'object',

@@ -1,8 +1,7 @@
-import type { Schema } from '@cfworker/json-schema';
 import { MESSAGES_SCHEMA, type Message } from './messages.generated';
 import { own } from './own';
 import { ProtocolError } from './protocol-error';
-import { schemaCheck, type IMisfit, type SchemaCheck } from './schema-check';
+import { kindsBy, type IMisfit } from './schema-check';
 import { isWhole } from './whole-text';
 
 /** Name of the WebSocket subprotocol. */
@@ -23,15 +22,10 @@ const MAX_MEMBERS = 1 << 16;
 /** How JSON writes half a character. */
 const ESCAPED_HALF = /\\u[dD][89a-fA-F]/;
 
-const CHECKS: ReadonlyMap<string, SchemaCheck> = new Map(
-  (MESSAGES_SCHEMA.oneOf ?? []).map(({ $ref }) => {
-    const definition: Schema = own(MESSAGES_SCHEMA.$defs, String($ref).slice('#/$defs/'.length)) ?? {};
-    return [String(typeOf(definition)), schemaCheck({ $ref }, MESSAGES_SCHEMA.$defs)];
-  })
-);
+const KINDS = kindsBy('type', MESSAGES_SCHEMA);
 
 /** Every message type of the protocol. */
-export const MESSAGE_TYPES: readonly string[] = [...CHECKS.keys()];
+export const MESSAGE_TYPES: readonly string[] = [...KINDS.keys()];
 
 /**
  * Parse and check one text frame.
@@ -87,7 +81,7 @@ export function encodeMessage(message: Message): string {
  */
 export function checkMessage(value: unknown, isTextWhole = false): asserts value is Message {
   const kind = isObject(value) && typeof value.type === 'string' ? value.type : undefined;
-  const check = kind === undefined ? undefined : CHECKS.get(kind);
+  const check = kind === undefined ? undefined : KINDS.get(kind)?.check;
   if (check === undefined || !isObject(value)) {
     throw new ProtocolError('bad-message', 'A message must be a JSON object with a known type.', {
       field: 'type',
@@ -145,11 +139,6 @@ function repeated(value: Record<string, unknown>): IMisfit | null {
     }
   }
   return null;
-}
-
-function typeOf(definition: Schema): unknown {
-  const type = definition.properties?.type;
-  return typeof type === 'object' ? type.const : undefined;
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

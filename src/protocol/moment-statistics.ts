@@ -1,7 +1,8 @@
 import { VIEWS_SCHEMA, type MeasuredTensors, type MomentStatistic } from './views.generated';
 
 /** What can be measured, in the order in which it is offered. */
-export const MOMENT_STATS: readonly MeasuredTensors[] = VIEWS_SCHEMA.$defs?.Measured?.enum ?? [];
+export const MOMENT_STATS: readonly MeasuredTensors[] = (VIEWS_SCHEMA.$defs?.['Measured']?.enum ??
+  []) as MeasuredTensors[];
 
 /** Merged moments of groups; one entry a group. Columns that a statistic does not need may be empty. */
 export interface IMergedMoments {

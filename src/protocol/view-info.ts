@@ -1,5 +1,5 @@
-import type { Schema } from '@cfworker/json-schema';
 import { ProtocolError } from './protocol-error';
+import { schemaCheck, type ISchema } from './schema-check';
 import { VIEWS } from './view-table.generated';
 import type { ViewOptions } from './views.generated';
 
@@ -40,7 +40,7 @@ export interface IViewInfo {
 /** A view of another package. */
 export interface IViewDescriptor extends IViewInfo {
   /** JSON Schema of its options, an object without `view`; `default` of each property is filled in. */
-  readonly options: Schema;
+  readonly options: ISchema;
 }
 
 const others = new Map<string, IViewDescriptor>();
@@ -91,7 +91,7 @@ export function reportViews(has: (stream: string) => boolean, flags: readonly st
  * Make a view of another package known.
  *
  * @returns Takes it back; safe twice.
- * @throws {ProtocolError} When the name is no name, or is taken.
+ * @throws {ProtocolError} When the name is no name, or is taken, or the schema of its options has a word that is not understood.
  */
 export function addView(descriptor: IViewDescriptor): () => void {
   const { name } = descriptor;
@@ -107,6 +107,7 @@ export function addView(descriptor: IViewDescriptor): () => void {
       field: 'name'
     });
   }
+  schemaCheck(descriptor.options);
   others.set(name, descriptor);
   return () => {
     if (others.get(name) === descriptor) {

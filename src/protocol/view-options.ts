@@ -1,6 +1,5 @@
-import { Validator, type Schema } from '@cfworker/json-schema';
-import { own } from './own';
 import { ProtocolError } from './protocol-error';
+import { kindsBy, schemaCheck, type IKind, type ISchema } from './schema-check';
 import { otherView, viewInfos, type IViewDescriptor } from './view-info';
 import { VIEWS_SCHEMA, type ViewOptions } from './views.generated';
 import { isWhole } from './whole-text';
@@ -15,19 +14,7 @@ export type FullViewOptions = ViewOptions extends infer O
 /** The full options of the view named `K`. */
 export type FullOptionsOf<K extends ViewOptions['view']> = Extract<FullViewOptions, { view: K }>;
 
-interface IKind {
-  readonly validator: Validator;
-  readonly definition: Schema;
-}
-
-const KINDS: ReadonlyMap<string, IKind> = new Map(
-  (VIEWS_SCHEMA.oneOf ?? []).map(({ $ref }) => {
-    const definition: Schema = own(VIEWS_SCHEMA.$defs, String($ref).slice('#/$defs/'.length)) ?? {};
-    const view = definition.properties?.view;
-    const validator = new Validator({ $ref, $defs: VIEWS_SCHEMA.$defs }, '2020-12');
-    return [String(typeof view === 'object' ? view.const : ''), { validator, definition }];
-  })
-);
+const KINDS = kindsBy('view', VIEWS_SCHEMA);
 
 /** Of views of other packages, by what they were registered with. */
 const otherKinds = new WeakMap<IViewDescriptor, IKind>();
@@ -40,8 +27,8 @@ function kindOf(view: string): IKind | undefined {
   let kind = otherKinds.get(other);
   if (kind === undefined) {
     const properties = { ...other.options.properties, view: { const: view } };
-    const definition: Schema = { ...other.options, properties };
-    kind = { validator: new Validator(definition, '2020-12'), definition };
+    const definition: ISchema = { ...other.options, properties };
+    kind = { check: schemaCheck(definition), definition };
     otherKinds.set(other, kind);
   }
   return kind;
@@ -81,12 +68,12 @@ export function fullViewOptions(value: unknown): FullViewOptions {
       `The options of the ${view} view must be whole texts, without halves of surrogate pairs, at most 32 levels deep.`
     );
   }
-  const [error] = kind.validator.validate(value).errors.slice(-1);
-  if (error !== undefined) {
-    const field = error.instanceLocation.split('/').slice(1).join('.');
+  const wrong = kind.check(value);
+  if (wrong !== null) {
+    const field = wrong.path.join('.');
     throw new ProtocolError(
       'bad-parameter',
-      `The options of the ${view} view are wrong${field && ` at ${field}`}: ${error.error}`,
+      `The options of the ${view} view are wrong: ${field || 'it'} ${wrong.words}.`,
       {
         field: field || undefined
       }

@@ -1,6 +1,6 @@
 // Generated from protocol/views.schema.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
-import type { Schema } from '@cfworker/json-schema';
+import type { ISchema } from './schema-check';
 
 /**
  * Options of a view, and all that is known of a view before its code is loaded. The same options object is the Python widget's arguments, the saved state of a tab and a report's recipe.
@@ -298,7 +298,7 @@ export type MomentFilter = {
 };
 
 /** protocol/views.schema.json, as a validator takes it, without its prose. */
-export const VIEWS_SCHEMA: Schema = {
+export const VIEWS_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   $id: 'megalens:views.v1',
   oneOf: [
@@ -353,6 +353,7 @@ export const VIEWS_SCHEMA: Schema = {
     GroupBy: {
       type: 'array',
       maxItems: 4,
+      uniqueItems: true,
       items: {
         enum: [
           'name',
@@ -368,21 +369,7 @@ export const VIEWS_SCHEMA: Schema = {
           'stage',
           'capture'
         ]
-      },
-      allOf: [
-        { contains: { const: 'name' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'layer' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'stack' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'family' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'kind' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'module_type' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'item_type' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'role' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'expert' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'rank' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'stage' }, minContains: 0, maxContains: 1 },
-        { contains: { const: 'capture' }, minContains: 0, maxContains: 1 }
-      ]
+      }
     },
     Heatmap: {
       type: 'object',

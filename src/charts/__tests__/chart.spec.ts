@@ -4,7 +4,7 @@ import { legend } from '../legend';
 import { ColorScale } from '../color-scale';
 import { paint } from '../pixels';
 import { toDataUrl, toPicture } from '../picture';
-import { fill, type IRecipe } from '../recipe';
+import { fill, type IRecipe, type Row } from '../recipe';
 import { TEMPLATES, type TemplateName } from '../templates.generated';
 import { DARK_THEME, LIGHT_THEME } from '../theme';
 import { loadVega } from '../vega';
@@ -67,6 +67,32 @@ it('patches new rows into the drawn chart without embedding again', async () => 
   });
   expect(paths()).toHaveLength(2);
   expect(drawn.embeds).toBe(1);
+});
+
+it('goes on drawing lines of any name, and shows each as it is', async () => {
+  const names = ['__proto__', 'constructor', 'loss'];
+  const rowsOf = (value: number): Row[] =>
+    names.flatMap(name => [0, 1].map(x => ({ x, name, value: value + x, kind: 'line', panel: name })));
+  const recipe: IRecipe = {
+    template: 'scalars',
+    texts: TEXTS,
+    params: { x0: 0, x1: 1 },
+    datasets: { rows: rowsOf(0) }
+  };
+  const drawn = await mount(recipe);
+  for (const value of [1, 2, 3]) {
+    await drawn.apply({ ...recipe, datasets: { ...recipe.datasets, rows: rowsOf(value) } });
+  }
+  expect(drawn.frames().map(({ facet }) => facet['panel'])).toEqual(names);
+  expect(drawn.recipe.datasets['rows']?.[0]).toMatchObject({
+    name: '__proto__',
+    panel: '__proto__',
+    value: 3
+  });
+  const words = [...drawn.node.querySelectorAll('text')].map(each => each.textContent?.replace('\u2060', ''));
+  expect(words).toEqual(expect.arrayContaining(names));
+  await drawn.apply({ ...recipe, datasets: { rows: rowsOf(4).filter(({ name }) => name !== 'loss') } });
+  expect(drawn.frames()).toHaveLength(2);
 });
 
 it('asks nothing of Vega when a recipe says the same again', async () => {

@@ -112,7 +112,13 @@ describe('the runs of a Jupyter server', () => {
     const answer = (body: string): RunsApi =>
       new RunsApi({ baseUrl: '', fetch: async () => new Response(body) });
     await expect(answer('<html>').list()).rejects.toBeInstanceOf(ClientError);
-    await expect(answer('{"runs":[{"id":1}]}').list()).rejects.toMatchObject({ code: 'bad-answer' });
+    await expect(answer('{"runs":{"id":1}}').list()).rejects.toMatchObject({ code: 'bad-answer' });
+    // One entry that cannot be read hides no other run; it is left out and named.
+    const good = { id: 'a', name: 'a', state: 'live', started: 1, ended: null, step: 1, folder: null };
+    expect(await answer(JSON.stringify({ runs: [{ id: 1 }, good] })).list()).toEqual({
+      runs: [good],
+      warnings: [expect.stringContaining('a run without an id')]
+    });
     await expect(answer('{"hello":{},"status":{}}').get('x')).rejects.toMatchObject({ code: 'bad-answer' });
   });
 });
