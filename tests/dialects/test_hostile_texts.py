@@ -10,7 +10,7 @@ from translation import plan, translate
 from megalens.dialects import DIALECTS, DialectError
 from megalens.dialects.left_out import LeftOut
 from megalens.dialects.peer_message import BadMessage, read_message, read_update
-from megalens.dialects.plain_text import plain_text
+from megalens.protocol import shown_text
 
 T3606 = DIALECTS["3606"]
 
@@ -57,7 +57,7 @@ def test_no_terminal_obeys_what_a_peer_says():
 
 def test_line_breaks_and_letters_of_any_script_are_kept():
     text = "Ein\n\tText: naïve 日本語 \U0001f468\u200d\U0001f469\u200d\U0001f467 שלום"
-    assert plain_text(text) == text
+    assert shown_text(text) == text
 
 
 @pytest.mark.slow
