@@ -201,7 +201,8 @@ def _read_entry(path: Path) -> HubEntry:
         # Never the value: it may be the token.
         raise HubError(f"{error.field} is missing or not as it should be.") from error
     except ValueError as error:
-        raise HubError(f"it is not JSON as it should be: {error}.") from error
+        # It quotes numbers and names only, and a token is neither.
+        raise HubError(f"it cannot be read: {error}.") from error
     entry = HubEntry(**{each.name: values[each.name] for each in fields(HubEntry) if each.name in values})
     if path.name != f"hub-{entry.id}.json":
         raise HubError(f"it says that it is of the run {entry.id!r:.120}.")
