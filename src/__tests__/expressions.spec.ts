@@ -3,10 +3,11 @@ import { RegExpParser, type AST } from '@eslint-community/regexpp';
 import { readdirSync, readFileSync } from 'fs';
 import { join } from 'path';
 import ts from 'typescript';
+import { PATHS } from '../views/shared/clean-paths';
 
 /** Characters that are tried for what stands for several. */
 const LETTERS = ['a', '0', ' ', '.', ...'\n\t_-,=:/\\\'"()[]<>#%&…K'];
-const LENGTH = 10_000;
+const LENGTH = 4000;
 /** Milliseconds; one that goes back takes several times as long. */
 const MOST = 20;
 
@@ -63,7 +64,7 @@ function* repeats(part: Part | AST.Element, before: string): Generator<[string, 
 /** Texts for which one that goes back would take long: it is led to a repeat, repeats it, and then nothing fits. */
 function* attacks(pattern: AST.Pattern): Generator<string> {
   for (const [before, { element }] of repeats(pattern, '')) {
-    const rounds = [...new Set(samples(element).filter(Boolean))].slice(0, 5);
+    const rounds = [...new Set(samples(element).filter(Boolean))].slice(0, 3);
     for (const round of [...rounds, rounds.slice(0, 2).join('')]) {
       const long = round.repeat(LENGTH / Math.max(1, round.length));
       for (const lead of new Set([before, `${before}a`])) {
@@ -103,11 +104,11 @@ function slowest(source: string, flags: string): { took: number; text: string } 
     // The least of three where it is much: the machine may be busy.
     const first = took(expression, text);
     const least = first < MOST ? first : Math.min(first, took(expression, text), took(expression, text));
-    if (worst.took > MOST) {
-      break;
-    }
     if (least > worst.took) {
       worst = { took: least, text: `${text.slice(0, 20)}…${text.slice(-3)}` };
+    }
+    if (worst.took > MOST) {
+      break;
     }
   }
   return worst;
@@ -124,7 +125,10 @@ it('notices expressions that go back', () => {
 });
 
 it('has no expression in the code that takes more than time linear in a text', () => {
-  const found = files.flatMap(file => expressionsOf(join('src', file)));
+  const found = [
+    ...files.flatMap(file => expressionsOf(join('src', file))),
+    ['views/shared/clean-paths.ts', PATHS.source, PATHS.flags] as const
+  ];
   expect(found.length).toBeGreaterThan(50);
   expect(
     found.flatMap(([file, source, flags]) => {

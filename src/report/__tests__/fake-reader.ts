@@ -11,11 +11,12 @@ import { scalarBytes } from '../page-data';
 
 export { rowOf };
 
-/** A recorded run whose rows are in memory, read as from a server. */
+/** A recorded run whose rows are in memory, read as from a server; of each change who made it, what and its detail are one text. */
 export function fakeReader(
   rows: readonly ITensorRow[],
   scalars: readonly (readonly [number, string, number])[] = [],
-  moments: IMomentsReader = noMoments
+  moments: IMomentsReader = noMoments,
+  changes: readonly string[] = []
 ): IRunReader {
   const store = new TensorStore(Infinity);
   rows.forEach(row => store.add(row));
@@ -49,7 +50,8 @@ export function fakeReader(
         return Promise.resolve({ bytes: scalarBytes(columns), sampledEvery: 1 });
       }
       if (stream === 'audit') {
-        const columns = { step: [], time: [], who: [], action: [], detail: [] };
+        const places = changes.map((_each, at) => at + 1);
+        const columns = { step: places, time: places, who: changes, action: changes, detail: changes };
         const bytes = encodeFrame('audit', columns, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
         return Promise.resolve({ bytes, sampledEvery: 1 });
       }

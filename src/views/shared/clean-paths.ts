@@ -11,7 +11,8 @@ const WINDOWS = String.raw`(?:(?<![\w?-])[a-z]:[\\/]+|(?<![\\\w)\]}])(?:\\{2}|\\
 /** Of any other path the root or a home; not within a word, a relative path or a pattern. */
 const ROOTED = String.raw`(?<![\w.)\]}\\/…])~?\/+${PLAIN}\/+(?:${NAME}\/+)*`;
 
-const PATHS = new RegExp(`(${LINK})|${FILE_LINK}|${WINDOWS}|${ROOTED}`, 'gi');
+/** Every absolute path, and every link, which is the first group. For the test that no expression goes back. */
+export const PATHS = new RegExp(`(${LINK})|${FILE_LINK}|${WINDOWS}|${ROOTED}`, 'gi');
 
 /**
  * Return a text without the folders of any absolute path in it: a picture that is passed on says nothing of the machine it came from.
