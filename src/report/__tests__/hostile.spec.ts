@@ -5,6 +5,7 @@ import { JSDOM } from 'jsdom';
 import { SaxesParser } from 'saxes';
 import { visible } from '../../charts/visible';
 import type { ViewOptions } from '../../protocol/views.generated';
+import { boundedText } from '../../protocol/whole-text';
 import { buildReport, type IReportJob } from '../report';
 import { detailOf, fakeReader, rowOf } from './fake-reader';
 
@@ -33,7 +34,8 @@ function made(format: 'html' | 'ipynb', name: string): Promise<string> {
     rowOf({ step, flag, shape: [1, 2, 4], values: Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8) })
   );
   const views: ViewOptions[] = [
-    { view: 'scalars', names: [name] },
+    // What is half a character is no option of a view.
+    { view: 'scalars', names: [boundedText(name, 500)] },
     { view: 'heatmap', flag, layers: '1', step: 1 }
   ];
   const request: IReportJob = {
@@ -48,8 +50,8 @@ function made(format: 'html' | 'ipynb', name: string): Promise<string> {
     parts: { script: '0', digests: [], style: '' }
   };
   const reader = fakeReader(rows, [
-    [1, name, 2],
-    [2, name, 3]
+    [1, boundedText(name, 500), 2],
+    [2, boundedText(name, 500), 3]
   ]);
   return buildReport(request, {
     open: () => Promise.resolve({ detail, reader }),
