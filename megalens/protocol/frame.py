@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .arrow_stream import check_arrow_stream
 from .errors import ProtocolError
@@ -31,6 +32,7 @@ BIT_MERGED = 2
 _MAGIC = b"MLNS"
 _VERSION = 1
 _HEADER = struct.Struct("<4sHHQqqII24s")
+_MAX_CELL_BYTES = 1 << 20
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
@@ -126,6 +128,8 @@ class Frame:
             for batch in batches:
                 # Arrow trusts the offsets in a body. A wrong one would make a later read leave the buffer, so every batch is checked in full before anybody uses it.
                 batch.validate(full=True)
+                for column in batch.columns:
+                    _check_texts(column, self.stream)
         except ProtocolError:
             raise
         except (
@@ -147,6 +151,20 @@ class Frame:
                 got=str(rows),
             )
         return batches, batches_at if own else []
+
+
+def _check_texts(column: pa.Array, stream: str) -> None:
+    """Refuse a text that no page draws. Only a column with that many bytes of text is looked into."""
+    if pa.types.is_list(column.type):
+        _check_texts(column.flatten(), stream)
+    elif pa.types.is_string(column.type) and column.nbytes > _MAX_CELL_BYTES:
+        longest = pc.max(pc.binary_length(column)).as_py() or 0
+        if longest > _MAX_CELL_BYTES:
+            raise _bad(
+                f"A text of a {stream} frame is too long.",
+                expected=f"at most {_MAX_CELL_BYTES} bytes",
+                got=str(longest),
+            )
 
 
 def encode_frame(

@@ -34,6 +34,7 @@ _DEFINITIONS: dict[str, str] = {
     for name in (entry["$ref"].rsplit("/", 1)[1] for entry in _SCHEMA["oneOf"])
 }
 MESSAGE_TYPES: tuple[str, ...] = tuple(_DEFINITIONS)
+_NAMED = {"flags": "name", "compressors": "name", "sites": "name", "kinds": "name", "ranks": "rank"}
 MAX_TEXT_BYTES = 16 * 1024 * 1024
 """Longest control message that any side reads: three times the ``hello`` of 16,384 ranks."""
 
@@ -116,13 +117,35 @@ def check_message(message: Any) -> None:
         )
     try:
         # A full validator takes a hundred times as long, and is needed for its sentence only.
-        if _quick(kind)(message):
-            return
-        error = next(full_validator(_DEFINITIONS[kind], _SCHEMA).iter_errors(message), None)
+        fits = _quick(kind)(message)
+        error = None if fits else next(full_validator(_DEFINITIONS[kind], _SCHEMA).iter_errors(message), None)
     except RecursionError as problem:
         raise ProtocolError("bad-message", "A message is nested too deeply.") from problem
     if error is not None:
         raise _schema_error(kind, error)
+    field = _repeated(message)
+    if field is not None:
+        raise ProtocolError(
+            "bad-message", f"A {kind} message is wrong at {field}: it comes twice.", field=field
+        )
+
+
+def _repeated(holder: dict[str, Any]) -> str | None:
+    """Return where a list has an entry of a name or number a second time: the two could neither be told apart nor drawn."""
+    for member, by in _NAMED.items():
+        entries = holder.get(member)
+        seen: set[object] = set()
+        for at, entry in enumerate(entries if isinstance(entries, list) else ()):
+            called = entry.get(by) if isinstance(entry, dict) else None
+            called = called if isinstance(called, (str, int)) else None
+            inner = _repeated(entry) if member == "sites" and isinstance(entry, dict) else None
+            if inner is not None or called in seen:
+                return f"{member}.{at}.{inner or by}"
+            if called is not None:
+                seen.add(called)
+    layout = holder.get("layout")
+    inner = _repeated(layout) if isinstance(layout, dict) else None
+    return inner and f"layout.{inner}"
 
 
 @cache

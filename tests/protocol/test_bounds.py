@@ -100,13 +100,14 @@ def test_a_message_of_many_small_values_is_refused_before_it_is_read():
 
 def test_the_hello_of_the_largest_job_is_far_inside_the_bounds():
     place = {"rank": 2**20, "tp": 2**20, "pp": 2**20, "dp": 2**20, "host": "n" * 100}
+    places = [{**place, "rank": place["rank"] - at} for at in range(16384)]
     hello = {
         "type": "hello",
         "protocol": "megalens.v1",
         "run": {"id": "r", "name": "r", "started": 1.0},
         "seq": 1,
         "model": None,
-        "layout": {"world_size": 16384, "tp": 8, "pp": 16, "dp": 128, "ranks": [place] * 16384},
+        "layout": {"world_size": 16384, "tp": 8, "pp": 16, "dp": 128, "ranks": places},
         "flags": [],
         "compressors": [],
         "config": {"flags": {}},

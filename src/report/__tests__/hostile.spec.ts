@@ -40,7 +40,8 @@ function made(format: 'html' | 'ipynb', name: string): Promise<string> {
     rowOf({ step, flag, shape: [1, 2, 4], values: Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8) })
   );
   const views: ViewOptions[] = [
-    { view: 'scalars', names: [name] },
+    // What is half a character is no option of a view.
+    { view: 'scalars', names: [boundedText(name, 500)] },
     { view: 'heatmap', flag, layers: '1', step: 1 }
   ];
   const request: IReportJob = {
@@ -54,7 +55,7 @@ function made(format: 'html' | 'ipynb', name: string): Promise<string> {
     traced: [],
     parts: { script: '0', digests: [], style: '' }
   };
-  const scalars = [1, 2].map(step => [step, name, step] as const);
+  const scalars = [1, 2].map(step => [step, boundedText(name, 500), step] as const);
   const reader = fakeReader(rows, scalars, undefined, [flag, JSON.stringify({ flag, name: [flag] })]);
   return buildReport(request, {
     open: () => Promise.resolve({ detail, reader }),
