@@ -9,13 +9,12 @@ from typing import Literal, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
-from ..protocol import SUBPROTOCOL, ProtocolError, Streams, decode_message, encode_message
+from ..protocol import SUBPROTOCOL, Pace, ProtocolError, Streams, decode_message, encode_message
 from ..protocol.messages_generated import Join, Message, Peer
 from .batch_connection import BatchConnection
 from .history import Backlog
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .pace import Pace
 from .viewer_queue import ViewerQueue
 
 __all__ = ["Session", "SessionHost"]
