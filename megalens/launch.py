@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from .launch_statistics import add_statistics_arguments, statistics_settings
+from .protocol import parse_json
 from .tracer.errors import TracerError
 from .tracer.tensors.plan import CONTROLS
 from .tracer.tracer import Tracer
@@ -29,7 +29,7 @@ def _flags(text: str) -> Any:
     if not text.lstrip().startswith("{"):
         return _words(text)
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(
             f"expected names or a JSON object of flag settings: {error}"

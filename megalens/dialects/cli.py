@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..hub.cli import count, seconds
-from ..protocol import shown_text
+from ..protocol import parse_json, shown_text
 
 if TYPE_CHECKING:
     from ..protocol.messages_generated import Config
@@ -157,8 +156,8 @@ def _plan(arguments: argparse.Namespace) -> Translation:
     config: Config | None = None
     if arguments.config is not None:
         try:
-            config = json.loads(arguments.config)
-        except (ValueError, RecursionError) as error:
+            config = parse_json(arguments.config)
+        except ValueError as error:
             raise ProtocolError("bad-message", f"--config is not JSON: {error}", field="config") from error
         check_message({"type": "configured", "id": "-", "applied": False, "step": 0, "config": config})
     elif arguments.flag or arguments.tiles or arguments.reduction:

@@ -9,7 +9,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
-from .pace import Pace
+from ..protocol import Pace
 
 if TYPE_CHECKING:
     from websockets.asyncio.connection import Connection

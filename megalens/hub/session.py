@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import Literal, Protocol
 
 from websockets.exceptions import ConnectionClosed
 
-from ..protocol import SUBPROTOCOL, ProtocolError, Streams, decode_message, encode_message
+from ..protocol import SUBPROTOCOL, Pace, ProtocolError, Streams, decode_message, encode_message, parse_json
 from ..protocol.messages_generated import Join, Message, Peer
 from .batch_connection import BatchConnection
 from .history import Backlog
 from .live_frame import LiveFrame
 from .options import HubOptions
-from .pace import Pace
 from .viewer_queue import ViewerQueue
 
 __all__ = ["Session", "SessionHost"]
@@ -274,8 +272,8 @@ class Session:
     async def _answer(self, error: ProtocolError, text: str) -> None:
         """Answer a bad message with an ``error`` that carries the id of the ``configure``, where one can be made out."""
         reply_to = None
-        with contextlib.suppress(ValueError, RecursionError):
-            message = json.loads(text)
+        with contextlib.suppress(ValueError):
+            message = parse_json(text)
             if isinstance(message, dict) and isinstance(message.get("id"), str):
                 reply_to = message["id"][:200]
         if error.field is not None:

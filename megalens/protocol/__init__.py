@@ -19,6 +19,7 @@ from .messages import (
     encode_message,
 )
 from .outside_file import open_plain, read_json_file
+from .pace import Pace
 from .perturbations import (
     PERTURBATIONS,
     BitFlip,
@@ -145,6 +146,7 @@ __all__ = [
     "contract_json",
     "decode_frame",
     "decode_message",
+    "Pace",
     "open_plain",
     "parse_json",
     "read_json_file",

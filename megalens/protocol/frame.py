@@ -36,6 +36,7 @@ _MAX_CELL_BYTES = 1 << 20
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 # What the hub rewrites: bits at 6, sequence number at 8.
 _STAMP = struct.Struct("<HQ")
+_MOST_STEP = 2**53 - 1
 # What a sender writes anew from frame to frame: sequence number at 8, step, time.
 _NEWEST = struct.Struct("<Qqq")
 assert _HEADER.size == HEADER_BYTES
@@ -265,6 +266,9 @@ def decode_frame(data: bytes | bytearray | memoryview, streams: Streams = STREAM
             expected=f"{HEADER_BYTES + length} bytes",
             got=f"{len(view)} bytes",
         )
+    if not -1 <= step <= _MOST_STEP:
+        # No message could tell it.
+        raise _bad("A data frame has a step out of range.", expected=f"-1 to {_MOST_STEP}", got=str(step))
     stream = _stream_name(name)
     return Frame(stream, seq, step, time_us, rows, bits, view[HEADER_BYTES:], streams.get(stream))
 

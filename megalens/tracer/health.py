@@ -6,7 +6,7 @@ import logging
 import time
 from collections import deque
 
-from ..protocol import shown_text
+from ..protocol import Pace, shown_text
 from ..protocol.messages_generated import Status
 from .errors import said
 from .overhead import OverheadMeter
@@ -17,6 +17,7 @@ log = logging.getLogger("megalens")
 
 _IDLE_SECONDS = 3.0
 _SIZES = 20
+_LINES_AT_ONCE, _LINES_A_SECOND = 50, 0.5
 
 
 class Health:
@@ -36,6 +37,7 @@ class Health:
         self._lost: dict[str, int] = {}
         self._sizes: dict[int, int] = {}
         self._warnings: deque[str] = deque(maxlen=20)
+        self._lines = Pace(_LINES_AT_ONCE, _LINES_A_SECOND)
         self._step_at = time.monotonic()
 
     @property
@@ -52,7 +54,9 @@ class Health:
         text = shown_text(text, 500)
         if text not in self._warnings:
             self._warnings.append(text)
-            log.warning("%s", text)
+            # Others can cause as many as they like; in the log of the training they are few.
+            if self._lines.take():
+                log.warning("%s", text)
 
     def failed(self, what: str, error: Exception) -> None:
         """Count an error that nobody foresaw, and say it. Everything goes on."""

@@ -20,7 +20,6 @@ from megalens.protocol import (
     decode_frame,
     decode_message,
     encode_frame,
-    encode_message,
     stream_schema,
 )
 
@@ -133,7 +132,7 @@ class Client:
         self.messages = []
 
     def send(self, message):
-        self.socket.send(message if isinstance(message, (str, bytes)) else encode_message(message))
+        self.socket.send(message if isinstance(message, (str, bytes)) else json.dumps(message))
 
     def read(self, timeout=WAIT):
         """Return the next decoded message or frame, and keep it."""

@@ -10,10 +10,9 @@ from hub_process import announce, encode_frame, peer, scalars, stream_schema, te
 from websockets.asyncio.client import connect
 
 from megalens.hub.options import HubOptions
-from megalens.hub.pace import Pace
 from megalens.hub.ranks import Ranks
 from megalens.hub.server import Hub
-from megalens.protocol import decode_message, encode_message
+from megalens.protocol import Pace, decode_message, encode_message
 
 LAYOUT = {"world_size": 2, "tp": 2, "pp": 1, "dp": 1}
 
@@ -69,15 +68,26 @@ def test_tensors_without_values_and_the_largest_numbers_are_passed_on_and_record
     hub = start_hub("--record", tmp_path)
     viewer, producer = hub.viewer(), hub.producer()
     largest = 2**31 - 1
-    producer.send(tensors(2**62, layers=(0, largest), size=0))
-    producer.send(encode_frame("tensors", stream_schema("tensors").empty_table(), step=2**62))
+    producer.send(tensors(2**53 - 1, layers=(0, largest), size=0))
+    producer.send(encode_frame("tensors", stream_schema("tensors").empty_table(), step=2**53 - 1))
     frame = viewer.wait_frames(2)[0]
     assert frame.table().column("values").to_pylist() == [[], []]
     producer.send({"type": "goodbye", "reason": "finished"})
     viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
     table = pq.read_table(hub.record / "tensors.parquet")
     assert table.column("layer").to_pylist() == [0, largest]
-    assert json.loads((hub.record / "run.json").read_text())["streams"]["tensors"]["last_step"] == 2**62
+    assert json.loads((hub.record / "run.json").read_text())["streams"]["tensors"]["last_step"] == 2**53 - 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [2**53, 2**62, -2])
+def test_a_step_that_no_message_could_tell_ends_its_sender_and_not_the_hub(start_hub, step):
+    hub = start_hub()
+    viewer, producer = hub.viewer(), hub.producer()
+    producer.send(tensors(step))
+    assert producer.closed() == 4400
+    hub.producer().send(tensors(7))
+    viewer.wait("status", lambda m: m["step"] == 7)
 
 
 def test_a_pace_lets_a_few_through_at_once_and_then_so_many_a_second():
@@ -88,6 +98,8 @@ def test_a_pace_lets_a_few_through_at_once_and_then_so_many_a_second():
     assert [pace.take(), pace.take()] == [True, False]
     now[0] = 1000.0
     assert [pace.take() for _ in range(4)] == [True, True, True, False]
+    now[0] = 2000.0
+    assert [pace.take(2), pace.take(2), pace.take()] == [True, False, True]
 
 
 def status(step, **more):

@@ -18,6 +18,7 @@ from .recent_steps import RecentSteps
 __all__ = ["HubConnection"]
 
 _RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_STAYED_SECONDS = 5.0
 
 
 class HubConnection:
@@ -71,7 +72,7 @@ class HubConnection:
         self._link: HubLink | None = None
         self._seq = 0
         self._tries = 0
-        self._retry_at = 0.0
+        self._retry_at = self._came_at = 0.0
         self._restarted = False
         self._over = self._last = False
 
@@ -121,7 +122,7 @@ class HubConnection:
             self.lost(str(error) if isinstance(error, HubLinkLost) else said(error))
             return
         self._link = link
-        self._tries = 0
+        self._came_at = time.monotonic()
         self._came(link.hello)
         run = link.hello["run"]["id"]
         if gap := self._recent.hub_is_back(self._health.step, anew=run != self._run):
@@ -184,6 +185,9 @@ class HubConnection:
 
     def lost(self, why: str) -> None:
         """Decide what comes after a broken connection: the same hub again, our own hub started anew once, or none."""
+        if self._link is not None and time.monotonic() - self._came_at >= _STAYED_SECONDS:
+            # One that says hello and leaves, again and again, is asked ever more rarely.
+            self._tries = 0
         self._link = None
         self._went()
         if self._over or self._last:

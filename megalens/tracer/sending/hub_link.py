@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidURI
+from websockets.frames import Frame
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from ...protocol import SUBPROTOCOL, ProtocolError, decode_message, encode_message
+from ...protocol import SUBPROTOCOL, Pace, ProtocolError, decode_message, encode_message
 from ...protocol.messages_generated import Hello, Message, Peer
 from .hub_process import HubAddress
 
@@ -19,6 +22,13 @@ __all__ = ["HubLink", "HubLinkLost"]
 
 _OPEN_SECONDS = 10.0
 _MAX_MESSAGE = 1 << 20
+_FRAMES_AT_ONCE, _FRAMES_A_SECOND = 200, 50.0
+_MOST_WAITING = 64
+
+# The library's own log has the headers at debug level, and the token is one of them.
+_QUIET = logging.getLogger("megalens.tracer.websockets")
+_QUIET.setLevel(logging.CRITICAL)
+_QUIET.propagate = False
 
 
 class HubLinkLost(ConnectionError):
@@ -50,6 +60,7 @@ class HubLink:
         received: Callable[[HubLink, Message | ProtocolError | None], None],
     ) -> None:
         self._received = received
+        self._room = threading.Semaphore(_MOST_WAITING)
         self._context = contextlib.ExitStack()
         self._ws = _open(address, self._context)
         try:
@@ -76,14 +87,20 @@ class HubLink:
         except (ConnectionClosed, OSError) as error:
             raise HubLinkLost(_why(error)) from error
 
+    def taken(self) -> None:
+        """Say that one of the messages has been dealt with."""
+        self._room.release()
+
     def close(self) -> None:
         """End the connection in order."""
+        self._ws.left.set()
         with contextlib.suppress(Exception):
             self._context.close()
         self._reader.join(2.0)
 
     def abort(self) -> None:
         """Cut the connection at once, from any thread."""
+        self._ws.left.set()
         with contextlib.suppress(OSError):
             self._ws.socket.shutdown(socket.SHUT_RDWR)
 
@@ -103,6 +120,10 @@ class HubLink:
     def _read(self) -> None:
         try:
             for data in self._ws:
+                # Nothing is read on while the thread that answers is kept: what waits is as little as the socket takes.
+                while not self._room.acquire(timeout=0.5):
+                    if self._ws.left.is_set():
+                        return
                 try:
                     self._received(self, decode_message(data))
                 except ProtocolError as error:
@@ -113,7 +134,25 @@ class HubLink:
             self._received(self, None)
 
 
-def _open(address: HubAddress, context: contextlib.ExitStack) -> ClientConnection:
+class _PacedConnection(ClientConnection):
+    """Reads no more than a hub has reason to send, be it pings, pieces or messages: reading takes the interpreter from the training."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.left = threading.Event()
+        self._pace = Pace(_FRAMES_AT_ONCE, _FRAMES_A_SECOND)
+        super().__init__(*args, **kwargs)
+
+    def process_event(self, event: Any) -> None:
+        """Take what was read: called by the base class for each frame, in its own thread."""
+        if isinstance(event, Frame):
+            # A large one costs as much as many small ones.
+            cost = 1 + (len(event.data) >> 15)
+            if not self._pace.take(cost):
+                self.left.wait(cost / _FRAMES_A_SECOND)
+        super().process_event(event)
+
+
+def _open(address: HubAddress, context: contextlib.ExitStack) -> _PacedConnection:
     try:
         connection = connect(
             address.url,
@@ -126,9 +165,13 @@ def _open(address: HubAddress, context: contextlib.ExitStack) -> ClientConnectio
             ping_interval=None,
             max_size=_MAX_MESSAGE,
             proxy=None,
+            logger=_QUIET,
+            create_connection=_PacedConnection,
         )
         # As a context manager, which is what every version of websockets asks for.
-        return context.enter_context(connection)
+        opened = context.enter_context(connection)
+        assert isinstance(opened, _PacedConnection)
+        return opened
     except (InvalidHandshake, InvalidMessage, InvalidURI, OSError, TimeoutError) as error:
         raise HubLinkLost(_why(error)) from error
 

@@ -176,7 +176,10 @@ class Producer(Worker):
         elif isinstance(item, StepCost):
             self._count(item)
         elif isinstance(item, Control):
-            self._control(item)
+            try:
+                self._control(item)
+            finally:
+                item.link.taken()
         elif isinstance(item, Reply):
             self._hub.say(item.make())
         elif isinstance(item, HubAddress):

@@ -19,6 +19,8 @@ __all__ = ["Reply", "StepCost", "Task", "Worker"]
 
 log = logging.getLogger("megalens")
 
+_MOST_WAITING = 100_000
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -107,8 +109,11 @@ class Worker:
         return True
 
     def step_ended(self, cost: StepCost) -> None:
-        """Hand over what a step cost, after what it gave."""
-        self._queue.put(cost)
+        """Hand over what a step cost, after what it gave. Where far too much waits for a hub that stands still, its numbers are counted as lost."""
+        if self._queue.qsize() < _MOST_WAITING:
+            self._queue.put(cost)
+        else:
+            self.health.lose(len(cost.scalars), "stalled")
 
     def reply(self, make: Callable[[], Message]) -> None:
         """Send a control message after all that was handed over before."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
+from ....protocol import parse_json
 from .stored import LimitedFile, Stored, row_major, whole_numbers
 
 __all__ = ["READERS"]
@@ -53,7 +53,7 @@ def _safetensors(file: BinaryIO, size: int) -> Stored:
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= min(size - 8, _MOST_HEADER):
         raise ValueError("its header is larger than 1 MiB, or than the file")
-    header = json.loads(file.read(length))
+    header = parse_json(file.read(length))
     found: dict[str, Stored] = {}
     for name, entry in header.items():
         if name == "__metadata__":

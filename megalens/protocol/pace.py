@@ -28,12 +28,12 @@ class Pace:
         self._left = float(burst)
         self._at = clock()
 
-    def take(self) -> bool:
-        """Return whether one more may be done now, and count it."""
+    def take(self, cost: int = 1) -> bool:
+        """Return whether one more may be done now, and count it: as several where it costs as much as these."""
         now = self._clock()
         self._left = min(self.burst, self._left + (now - self._at) * self.rate)
         self._at = now
-        if self._left < 1:
+        if self._left < cost:
             return False
-        self._left -= 1
+        self._left -= cost
         return True

@@ -1,0 +1,34 @@
+"""JSON that others wrote goes through ``parse_json``; every other place that parses JSON is named here with whose text it is."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "megalens"
+ALLOWED = {
+    "client/moments/jsonl/cached_file.py": "this package's own cache; anything odd has the file parsed anew",
+    "client/moments/jsonl/chunk.py": "another logger's lines, which have bare NaN; each value is checked where it is read",
+    "client/moments/jsonl/parse_process.py": "between this package's own processes",
+    "dialects/peer_message.py": "a foreign hub's, which has bare NaN; each value is checked where it is read",
+    "engine/child.py": "between this package's own processes",
+    "protocol/contract.py": "a file of this package",
+    "protocol/plain_json.py": "parse_json itself",
+    "report/build.py": "a file of this package",
+    "server/base_handler.py": "a body that parse_json refused, to name the member at fault",
+    "tracer/moments/joining/packing.py": "between the ranks of one job, which have proved to be that",
+    "tracer/sending/hub_process.py": "the line and the file of a hub that this process was given",
+    "tracer/sending/peers/channel.py": "between the ranks of one job; strangers may send 4 KiB, and are only asked for an answer",
+}
+
+
+def parses_json(path):
+    return any(
+        isinstance(node, ast.Attribute)
+        and node.attr in ("loads", "load", "JSONDecoder")
+        and ast.unparse(node.value) in ("json", "orjson")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    )
+
+
+def test_json_of_others_is_parsed_in_one_place():
+    found = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py") if parses_json(path)}
+    assert found == set(ALLOWED)
