@@ -11,7 +11,7 @@ import { scalarBytes } from '../page-data';
 
 export { rowOf };
 
-/** A recorded run whose rows are in memory, read as from a server; of each change who made it, what and its detail are one text. */
+/** A recorded run whose rows are in memory, read as from a server; who made a change, its detail and, of every second, what it was are one text. */
 export function fakeReader(
   rows: readonly ITensorRow[],
   scalars: readonly (readonly [number, string, number])[] = [],
@@ -51,7 +51,13 @@ export function fakeReader(
       }
       if (stream === 'audit') {
         const places = changes.map((_each, at) => at + 1);
-        const columns = { step: places, time: places, who: changes, action: changes, detail: changes };
+        const columns = {
+          step: places,
+          time: places,
+          who: changes,
+          action: changes.map((text, at) => (at % 2 === 0 ? 'configure' : text)),
+          detail: changes
+        };
         const bytes = encodeFrame('audit', columns, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
         return Promise.resolve({ bytes, sampledEvery: 1 });
       }

@@ -56,7 +56,10 @@ function made(format: 'html' | 'ipynb', name: string): Promise<string> {
     parts: { script: '0', digests: [], style: '' }
   };
   const scalars = [1, 2].map(step => [step, boundedText(name, 500), step] as const);
-  const reader = fakeReader(rows, scalars, undefined, [flag, JSON.stringify({ flag, name: [flag] })]);
+  const reader = fakeReader(rows, scalars, undefined, [
+    JSON.stringify({ patch: { flags: { [flag]: { layers: flag, compressor: { name: flag } } } } }),
+    flag
+  ]);
   return buildReport(request, {
     open: () => Promise.resolve({ detail, reader }),
     progress: () => undefined,
@@ -79,6 +82,12 @@ it('writes pages that hold only their own elements and notebooks whose pictures 
     expect(document.querySelectorAll('script')).toHaveLength(2);
     expect(document.querySelectorAll('img, iframe, a, [onerror]')).toHaveLength(0);
     expect(read(document.querySelector('h1')?.textContent)).toBe(read(visible(name)));
+    for (const said of [
+      `1 × ${visible(name)}`,
+      `${visible(name)} as ${visible(name)}(), layers ${visible(name)}`
+    ]) {
+      expect(read(document.body.textContent)).toContain(read(said));
+    }
     expect(() => JSON.parse(document.getElementById('megalens-data')?.textContent ?? '')).not.toThrow();
 
     const notebook = JSON.parse(await made('ipynb', name)) as INotebook;
