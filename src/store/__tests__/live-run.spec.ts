@@ -117,22 +117,22 @@ describe('a live run', () => {
   });
 
   it('stays within its memory and says how much went', async () => {
-    const { run, changes } = openRun({ tensorBytes: 200_000, scalarBytes: 20_000 });
+    const { run, changes } = openRun({ tensorBytes: 160_000, scalarBytes: 10_000 });
     const producer = await startProducer();
-    for (let step = 1; step <= 2000; step += 1) {
+    for (let step = 1; step <= 1000; step += 1) {
       producer.step(step, 64);
     }
     await until(
-      () => rowChanges(changes).some(change => change.stream === 'tensors' && change.lastStep === 2000),
-      'step 2000'
+      () => rowChanges(changes).some(change => change.stream === 'tensors' && change.lastStep === 1000),
+      'step 1000'
     );
-    expect(run.bytes).toBeLessThanOrEqual(220_000);
+    expect(run.bytes).toBeLessThanOrEqual(170_000);
     const { rows, evictedRows, kept } = await run.tensors({ flag: 'MLP1_mat_mul', layers: [1] });
     expect(rows.length).toBeGreaterThan(50);
     // Of some only the statistics are left.
-    expect(rows.length + evictedRows + (kept?.reducedRows ?? 0)).toBe(2000);
+    expect(rows.length + evictedRows + (kept?.reducedRows ?? 0)).toBe(1000);
     const columns = await run.scalars();
-    expect(columns.step.length + (columns.thinned ?? 0)).toBe(2000);
+    expect(columns.step.length + (columns.thinned ?? 0)).toBe(1000);
   });
 });
 
