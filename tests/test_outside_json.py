@@ -15,7 +15,7 @@ ALLOWED = {
     "report/build.py": "a file of this package",
     "server/base_handler.py": "a body that parse_json refused, to name the member at fault",
     "tracer/moments/joining/packing.py": "between the ranks of one job, which have proved to be that",
-    "tracer/sending/hub_process.py": "the line and the file of a hub that this process was given",
+    "tracer/sending/hub_process.py": "the line of a hub that this process started",
     "tracer/sending/peers/channel.py": "between the ranks of one job; strangers may send 4 KiB, and are only asked for an answer",
 }
 

@@ -21,6 +21,7 @@ from ..protocol import (
     ProtocolError,
     decode_frame,
     encode_frame,
+    shown_text,
     stream_schema,
 )
 from ..protocol.messages_generated import Announce, HelloResumed, Join, Limits, Message
@@ -158,16 +159,26 @@ class Hub:
                     # What came meanwhile is not read yet.
                     self.state.ranks.forgive(now - last)
                 last = now
-                self._watch()
-                if self._broadcaster.tick(changed=self._changed.is_set()):
-                    self._changed.clear()
-                if self._describe_due and self.recorder:
-                    self._describe_due = False
-                    self.recorder.describe(self.state.description())
+                try:
+                    self._look_after()
+                except Exception as error:
+                    # Whatever it is, rows go on to viewers and the recording; a recording that ends is the worse loss.
+                    self.warn(
+                        f"The hub met an error of its own: {shown_text(repr(error), 200)}. Please report it."
+                    )
                 await asyncio.wait([waiter], timeout=0.1 if self._changed.is_set() else 0.25)
         finally:
             waiter.cancel()
             await self.stop()
+
+    def _look_after(self) -> None:
+        """Notice who is gone, and tell and write down what is due."""
+        self._watch()
+        if self._broadcaster.tick(changed=self._changed.is_set()):
+            self._changed.clear()
+        if self._describe_due and self.recorder:
+            self._describe_due = False
+            self.recorder.describe(self.state.description())
 
     async def stop(self) -> None:
         """Say goodbye to everybody, close the recording, remove the runtime file. Safe twice."""

@@ -1,5 +1,6 @@
 """Bad input at the hub's door and after it: each a typed error, the right close code, and everybody else goes on."""
 
+import asyncio
 import json
 import socket
 import time
@@ -8,6 +9,8 @@ import pytest
 from hub_process import WAIT, announce, peer, scalars, tensors
 from websockets.exceptions import InvalidStatus
 
+from megalens.hub.options import HubOptions
+from megalens.hub.server import Hub
 from megalens.protocol import encode_frame, stream_schema
 
 
@@ -236,3 +239,24 @@ def test_shutdown_says_goodbye_to_everybody_with_1001(hub):
     for client in clients:
         assert client.wait("goodbye")["reason"] == "shutdown"
         assert client.closed() == 1001
+
+
+def test_an_error_of_the_hubs_own_ends_neither_the_hub_nor_the_telling(monkeypatch, capsys):
+    async def serve():
+        hub, stop = Hub(HubOptions()), asyncio.Event()
+        ticks = iter([RuntimeError("\x1bnobody foresaw it"), True, True])
+
+        def tick(changed):
+            came = next(ticks, None)
+            if isinstance(came, Exception):
+                raise came
+            if came is None:
+                stop.set()
+            return bool(came)
+
+        monkeypatch.setattr(hub._broadcaster, "tick", tick)
+        await hub.serve_until_done(stop)
+        return hub.state.status()
+
+    status = asyncio.run(serve())
+    assert any("nobody foresaw it" in text and "\x1b" not in text for text in status["warnings"])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...protocol import ProtocolError, check_definition, read_json_file
 from ..errors import TracerError
 
 __all__ = ["HubAddress", "HubProcess", "address_from"]
@@ -50,11 +51,12 @@ def address_from(hub: Any) -> HubAddress:
 
 def _read_runtime_file(path: Path) -> HubAddress:
     try:
-        entry = json.loads(path.read_text(encoding="utf-8"))
+        entry = read_json_file(path, 64 * 1024)
+        check_definition("RuntimeFile", entry, path.name)
         host = entry["host"]
         host = f"[{host}]" if ":" in host else host
-        return HubAddress(f"ws://{host}:{int(entry['port'])}", str(entry["token"]), str(entry["id"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return HubAddress(f"ws://{host}:{entry['port']}", entry["token"], entry["id"])
+    except (OSError, ValueError, ProtocolError) as error:
         raise TracerError(
             f"Could not read the hub's runtime file {path.name} ({type(error).__name__}). "
             "Expected the file that a running hub wrote; is the hub still there?"
