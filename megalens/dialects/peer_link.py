@@ -67,9 +67,11 @@ async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | byte
     await connection.send(json.dumps({"type": "megalens-who-are-you"}))
     ponged = False
     others: list[str | bytes] = []
+    kept = 0
     deadline = time.monotonic() + _PROBE_SECONDS
     try:
-        while time.monotonic() < deadline:
+        # A hub may send its steps meanwhile, and none is left out; one that sends more than this says nothing else.
+        while time.monotonic() < deadline and kept <= MOST_BYTES:
             data = await asyncio.wait_for(connection.recv(), deadline - time.monotonic())
             if data == "Value Error!":
                 return DIALECTS["inference"], others
@@ -79,6 +81,7 @@ async def detect(connection: ClientConnection) -> tuple[Dialect, list[str | byte
                 deadline = time.monotonic() + _PROBE_SECONDS / 3
             else:
                 others.append(data)
+                kept += len(data)
     except (asyncio.TimeoutError, ConnectionClosed):
         pass
     if ponged:

@@ -9,6 +9,7 @@ from translation import plan, translate
 
 from megalens.dialects import DIALECTS, DialectError
 from megalens.dialects.left_out import LeftOut
+from megalens.dialects.peer_link import detect
 from megalens.dialects.peer_message import BadMessage, read_message, read_update
 from megalens.protocol import shown_text
 
@@ -85,3 +86,20 @@ def test_what_fits_nothing_is_counted_and_the_rest_is_recorded(tmp_path):
     said = " ".join(out.said)
     assert "2 updates of a layer that the model does not have" in said
     assert "The peer says: \ufffd[2J" in said
+
+
+def test_a_hub_that_floods_while_it_is_asked_what_it_speaks_is_not_kept(monkeypatch):
+    monkeypatch.setattr("megalens.dialects.peer_link.MOST_BYTES", 10_000)
+    sent = []
+
+    class Flooding:
+        async def send(self, text):
+            pass
+
+        async def recv(self):
+            sent.append(None)
+            return "x" * 1000
+
+    with pytest.raises(DialectError, match="--dialect"):
+        asyncio.run(detect(Flooding()))
+    assert len(sent) == 11
