@@ -48,7 +48,7 @@ def opened_parquet(path: Path) -> Iterator[ParquetStream]:
             yield ParquetStream(path, file, known, parquet, pq.ParquetFile)
 
 
-class _Known:
+class _FooterRead:
     """What was read and checked of a file. It is kept for as long as the file is the same, since a run's files are opened for every question."""
 
     def __init__(self, footer: ParquetFooter) -> None:
@@ -57,9 +57,9 @@ class _Known:
 
 
 @lru_cache(maxsize=16)
-def _known(path: Path, *identity: int) -> _Known:
+def _known(path: Path, *identity: int) -> _FooterRead:
     with open_plain(path, buffering=0) as file:
-        return _Known(read_footer(file))
+        return _FooterRead(read_footer(file))
 
 
 class ParquetStream:
@@ -74,7 +74,7 @@ class ParquetStream:
     """
 
     def __init__(
-        self, path: Path, file: Any, known: _Known, parquet: Any, reopen: Callable[..., Any]
+        self, path: Path, file: Any, known: _FooterRead, parquet: Any, reopen: Callable[..., Any]
     ) -> None:
         self._path = path
         self._file = file

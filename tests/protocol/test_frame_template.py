@@ -30,14 +30,14 @@ def test_numbers_that_are_written_are_in_the_next_frame_and_nothing_else_changes
     template = FrameTemplate(stream, batch)
     assert template.rows == batch.num_rows
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for seq, figure in enumerate((1, -7, 123), 1):
+    for seq, (figure, step) in enumerate(((1, -1), (-7, 0), (123, 123)), 1):
         for name, numbers in template.numbers.items():
             numbers[:] = np.arange(batch.num_rows) * figure
             columns[name] = pa.array(np.arange(batch.num_rows) * figure).cast(batch.schema.field(name).type)
         expected = pa.RecordBatch.from_arrays(list(columns.values()), schema=batch.schema)
-        data = template.frame(step=figure, seq=seq)
+        data = template.frame(step=step, seq=seq)
         time_us = decode_frame(data).time_us
-        assert data == encode_frame(stream, expected, step=figure, seq=seq, time_us=time_us)
+        assert data == encode_frame(stream, expected, step=step, seq=seq, time_us=time_us)
     plain = [
         field.name
         for field in stream_schema(stream)
