@@ -182,6 +182,9 @@ class _Worker:
             return None
         number, refused, accepted = struct.unpack("<qqq", self._place.read_bytes())
         said = (self._folder / "stderr").read_text(errors="replace")[-3000:]
+        if number < 0 and "again" not in task:
+            # It ended between two tasks; one that cannot begin ends again.
+            return {**task, "again": True}
         if number < 0:
             raise RuntimeError(f"The worker could not begin with {task['surface']} ({self._end}):\n{said}")
         inputs = task.get("inputs")
