@@ -93,12 +93,10 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
             got=_short(view),
         )
     filled = {"view": view, **view_defaults(view), **options}
-    if _quick(view)(filled):
-        _check_whole(filled, view, prefix)
-        return filled
-    errors = full_validator(_DEFINITIONS[view], _SCHEMA).iter_errors(filled)
-    for error in sorted(errors, key=lambda e: list(map(str, e.absolute_path))):
-        raise _explain(error, view, filled, prefix)
+    if not _quick(view)(filled):
+        errors = full_validator(_DEFINITIONS[view], _SCHEMA).iter_errors(filled)
+        for error in sorted(errors, key=lambda e: list(map(str, e.absolute_path))):
+            raise _explain(error, view, filled, prefix)
     _check_whole(filled, view, prefix)
     return filled
 
