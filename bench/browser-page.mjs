@@ -1,12 +1,8 @@
 // The page's side of the browser benchmark: log in, open one heatmap per flag side by side, and note when each step is on the screen.
 // Arguments come as JSON in BENCH_PAGE; the login token in BENCH_TOKEN, so that it is in no address and no process list.
-import { chromium } from '@playwright/test';
-import { spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { WebSocket } from 'ws';
+import { pageSession, prepared, withChromium } from './bare-page.mjs';
 import { openLab } from './lab-page.mjs';
 
 const { url, run, flags, seconds, warmUp, screenshot } = JSON.parse(process.env.BENCH_PAGE);
@@ -14,44 +10,13 @@ const { url, run, flags, seconds, warmUp, screenshot } = JSON.parse(process.env.
 const COLLECT_EVERY = 300;
 const LOOK_EVERY = 60;
 
-const profile = await mkdtemp(join(tmpdir(), 'megalens-bench-'));
-const browser = spawn(
-  process.env.CHROMIUM ?? '/usr/bin/chromium',
-  [
-    ...['--headless', '--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--no-first-run'],
-    ...['--disable-background-timer-throttling', '--disable-backgrounding-occluded-windows'],
-    ...['--disable-renderer-backgrounding', '--disable-background-networking', '--disable-extensions'],
-    ...['--remote-debugging-port=0', `--user-data-dir=${profile}`, '--window-size=1600,1000', 'about:blank']
-  ],
-  { stdio: 'ignore' }
-);
-const gone = new Promise(resolve => browser.once('exit', resolve));
-try {
-  const endpoint = await debuggingAddress();
-  await prepare(endpoint);
+await withChromium(async endpoint => {
+  await prepared(endpoint, prepare);
   process.stdout.write(JSON.stringify(await watch(endpoint)));
-} finally {
-  browser.kill();
-  await gone;
-  await rm(profile, { recursive: true, force: true, maxRetries: 5 });
-}
-
-/** Where the browser listens, as it writes it down itself. */
-async function debuggingAddress() {
-  for (const end = Date.now() + 30_000; Date.now() < end; await sleep(100)) {
-    const text = await readFile(join(profile, 'DevToolsActivePort'), 'utf8').catch(() => '');
-    if (text.includes('\n')) {
-      return `127.0.0.1:${text.split('\n')[0]}`;
-    }
-  }
-  throw new Error('Chromium did not start within 30 s.');
-}
+});
 
 /** Open JupyterLab with the views, then let go of the page. */
-async function prepare(endpoint) {
-  const remote = await chromium.connectOverCDP(`http://${endpoint}`);
-  const [context] = remote.contexts();
-  const page = context.pages()[0] ?? (await context.newPage());
+async function prepare(page) {
   await openLab(page, url);
   for (const flag of flags) {
     await page.evaluate(
@@ -93,18 +58,11 @@ async function prepare(endpoint) {
       }).observe(node, { childList: true, characterData: true, subtree: true });
     });
   });
-  // Playwright has the browser copy every WebSocket message to it as text: 20 MB a second of work that no user's browser does.
-  await remote.close();
 }
 
 /** Watch the page through a bare debugging session with no domain enabled: it costs the page nothing between the questions. */
 async function watch(endpoint) {
-  const targets = await (await fetch(`http://${endpoint}/json/list`)).json();
-  const target = targets.find(each => each.type === 'page' && each.url.startsWith(url));
-  if (target === undefined) {
-    throw new Error('The page with the views is not there any more.');
-  }
-  const session = await openSession(target.webSocketDebuggerUrl);
+  const session = await pageSession(endpoint, url);
   const evaluate = async expression =>
     (await session.send('Runtime.evaluate', { expression, returnByValue: true })).result.value;
   const heaps = [];
@@ -136,31 +94,4 @@ async function watch(endpoint) {
   }
   session.close();
   return { drawn, heaps, seconds: watched };
-}
-
-async function openSession(address) {
-  const socket = new WebSocket(address, { maxPayload: 256 << 20 });
-  await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
-  const open = new Map();
-  let last = 0;
-  socket.on('message', data => {
-    const { id, result, error } = JSON.parse(data);
-    const [resolve, reject] = open.get(id) ?? [];
-    open.delete(id);
-    if (error !== undefined) {
-      reject?.(new Error(error.message));
-    } else {
-      resolve?.(result);
-    }
-  });
-  socket.on('close', () => open.forEach(([, reject]) => reject(new Error('Chromium ended.'))));
-  return {
-    close: () => socket.close(),
-    send: (method, params = {}) =>
-      new Promise((resolve, reject) => {
-        last += 1;
-        open.set(last, [resolve, reject]);
-        socket.send(JSON.stringify({ id: last, method, params }));
-      })
-  };
 }

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from megalens.client import Run, connect
 
 from .common import Row, percentile, write_results
-from .lab import ROOT, end, environment_of, in_page, running_lab
+from .lab import environment_of, in_page, running_lab, running_training
 
-__all__ = ["main"]
+__all__ = ["main", "producer"]
 
 FLAGS = ("QKV_mat_mul", "MLP1_mat_mul", "MLP2_mat_mul")
 RATE = 20.0
@@ -39,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> Path:
         environment = environment_of(Path(home))
         os.environ["MEGALENS_RUNTIME_DIR"] = environment["MEGALENS_RUNTIME_DIR"]
         with (
-            _producer(environment, options.rate) as run_id,
+            producer(environment, options.rate, FLAGS) as run_id,
             connect(run_id) as run,
             running_lab(Path(home), environment) as lab,
         ):
@@ -133,24 +131,12 @@ def _take(run: Run, produced: dict[int, float]) -> None:
     produced.update(zip(table.column("step").to_pylist(), table.column("value").to_pylist(), strict=True))
 
 
-@contextmanager
-def _producer(environment: Mapping[str, str], rate: float) -> Iterator[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.browser_producer", "--rate", str(rate), "--flags", ",".join(FLAGS)],
-        cwd=ROOT,
-        env=dict(environment),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        run_id = process.stdout.readline().strip()
-        if not run_id:
-            raise RuntimeError("The benchmark's training did not start.")
-        yield run_id
-    finally:
-        end(process)
+def producer(
+    environment: Mapping[str, str], rate: float, flags: Sequence[str], *further: str
+) -> AbstractContextManager[str]:
+    """Run a paced training with further arguments of ``browser_producer``; give its run's id."""
+    paced = ("--rate", str(rate), "--flags", ",".join(flags))
+    return running_training(environment, "bench.browser_producer", *paced, *further)
 
 
 if __name__ == "__main__":

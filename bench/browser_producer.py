@@ -1,4 +1,4 @@
-"""The training that the browser benchmark watches: the demo model, paced, three flags traced. Ends when its standard input closes."""
+"""The training that benchmarks of the page watch: the demo model, paced, some flags traced. Ends when its standard input closes."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rate", type=float, required=True, help="steps a second")
     parser.add_argument("--flags", required=True, help="flags, separated by commas")
+    parser.add_argument("--ahead", type=int, default=0, help="first steps, which are not paced")
+    parser.add_argument(
+        "--statistics", action="store_true", help="train, and log statistics of parameters and gradients"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -31,13 +35,23 @@ def main() -> None:
     with megalens.trace(model, name="bench", flags=flags, linger=0) as tracer:
         if not tracer.connected(30):
             raise TimeoutError("The tracer did not reach its hub within 30 s.")
-        print(tracer.run_id, flush=True)
+        if options.statistics:
+            megalens.log_statistics(model, tracer=tracer, param=1, grad=1)
+        steps = 0
         due = time.monotonic()
         while not ended.is_set():
-            with tracer.step(), torch.no_grad():
+            if steps == options.ahead:
+                print(tracer.run_id, flush=True)
+            with tracer.step():
                 # Other text each time: with the same one neither a colour nor a scale would ever change.
-                model(torch.randint(256, (1, model.config.sequence)))
+                out = model(torch.randint(256, (1, model.config.sequence)))
+                if options.statistics:
+                    model.zero_grad()
+                    out.square().mean().backward()
                 tracer.log(produced=time.time(), unit="s")
+            steps += 1
+            if steps <= options.ahead:
+                continue
             due = max(due + 1 / options.rate, time.monotonic() - 1)
             ended.wait(max(0.0, due - time.monotonic()))
 

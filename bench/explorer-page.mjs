@@ -3,9 +3,10 @@
 import { chromium } from '@playwright/test';
 import { openLab } from './lab-page.mjs';
 
-const { url, run, view, screenshot } = JSON.parse(process.env.BENCH_PAGE);
+const { url, run, view, screenshot, twice } = JSON.parse(process.env.BENCH_PAGE);
 const ZOOMS = 3;
 const MOVES = 120;
+const AFTERWARDS = 10_000;
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -16,6 +17,17 @@ try {
   await openLab(page, url);
   await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-moments'));
   const opened = await page.evaluate(openedAfter, [run, view]);
+  const seen = twice ? await openedAgain(page) : await panned(page);
+  if (screenshot) {
+    await page.screenshot({ path: screenshot });
+  }
+  process.stdout.write(JSON.stringify({ opened, ...seen }));
+} finally {
+  await browser.close();
+}
+
+/** Zoom, then drag the picture while frames are timed. */
+async function panned(page) {
   const plot = page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot').first();
   const { x, y, width, height } = await plot.boundingBox();
   const [left, top] = [x + width / 2, y + height / 2];
@@ -36,20 +48,22 @@ try {
   await page.mouse.up();
   const frames = await page.evaluate(() => window.benchFrames.splice(0));
   await page.waitForTimeout(1000);
-  if (screenshot) {
-    await page.screenshot({ path: screenshot });
-  }
   if (before === (await picture())) {
     throw new Error('Expected the picture to move under the mouse; it stayed as it was.');
   }
   // The first is the time until the mouse began.
-  process.stdout.write(JSON.stringify({ opened, frames: frames.slice(1) }));
+  return { frames: frames.slice(1) };
 
   async function picture() {
     return (await plot.screenshot()).toString('base64');
   }
-} finally {
-  await browser.close();
+}
+
+/** Close the picture when what follows it has been read, and open it once more. */
+async function openedAgain(page) {
+  await page.waitForTimeout(AFTERWARDS);
+  await page.evaluate(() => window.jupyterapp.commands.execute('application:close'));
+  return { again: await page.evaluate(openedAfter, [run, view]) };
 }
 
 /** Milliseconds from the command to the frame after something is drawn in the middle of the plot. */

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import random
 import struct
 import sys
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.raw_client import RawClient, open_client
-from megalens.protocol import compressor_infos, encode_frame, encode_message, stream_schema
+from megalens.protocol import STREAMS, compressor_infos, encode_frame, encode_message, stream_schema
 
 __all__ = ["ROWS", "main"]
 
@@ -193,7 +192,7 @@ async def _viewers(hub: dict[str, Any], options: argparse.Namespace) -> None:
 async def _join(hub: dict[str, Any], role: str, take: Any) -> RawClient:
     client = await open_client(hub["host"], hub["port"], hub["token"], take)
     peer = {"name": "bench", "version": "0"}
-    client.send_text(encode_message({"type": "join", "protocol": "megalens.v1", "role": role, "peer": peer}))
+    client.send_text(encode_message({"type": "join", "protocol": "megalens.v2", "role": role, "peer": peer}))
     return client
 
 
@@ -253,7 +252,7 @@ def _template(rank: int) -> bytes:
             "labels": [],
             "nan_count": 0,
             "inf_count": 0,
-            "compression_error": math.nan,
+            **STREAMS["tensors"].absent,
         }
         for number in range(ROWS)
     ]

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ROOT", "end", "environment_of", "in_page", "running_lab"]
+__all__ = ["ROOT", "end", "environment_of", "in_page", "running_lab", "running_training"]
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -63,8 +63,10 @@ def in_page(
 
 
 @contextmanager
-def running_lab(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Run a JupyterLab whose files are ``home/root``; give its address and login token."""
+def running_lab(
+    home: Path, environment: Mapping[str, str], extensions: Path | None = None
+) -> Iterator[tuple[str, str]]:
+    """Run a JupyterLab whose files are ``home/root``, with further labextensions; give its address and login token."""
     token = secrets.token_hex(16)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -77,6 +79,7 @@ def running_lab(home: Path, environment: Mapping[str, str]) -> Iterator[tuple[st
             *(sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--expose-app-in-browser"),
             *(f"--ServerApp.port={port}", "--ServerApp.port_retries=0", "--ServerApp.ip=127.0.0.1"),
             f"--ServerApp.root_dir={folder}",
+            *([] if extensions is None else [f"--LabApp.extra_labextensions_path={extensions}"]),
         ],
         env=dict(environment) | {"JUPYTER_TOKEN": token},
         stdin=subprocess.PIPE,
@@ -114,6 +117,27 @@ def end(process: subprocess.Popen[Any]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def running_training(environment: Mapping[str, str], module: str, *arguments: str) -> Iterator[str]:
+    """Run a module that trains until its input ends; give its run's id, which is the first line that it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=dict(environment),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        run_id = process.stdout.readline().strip()
+        if not run_id:
+            raise RuntimeError("The benchmark's training did not start.")
+        yield run_id
+    finally:
+        end(process)
 
 
 def environment_of(home: Path) -> dict[str, str]:

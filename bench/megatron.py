@@ -168,14 +168,14 @@ class _Viewer:
             connect(
                 entry.address,
                 additional_headers={"Authorization": f"Bearer {entry.token}"},
-                subprotocols=[Subprotocol("megalens.v1")],
+                subprotocols=[Subprotocol("megalens.v2")],
                 compression=None,
                 max_size=None,
             )
         )
         peer = {"name": "bench", "version": "0"}
         self._socket.send(
-            encode_message({"type": "join", "protocol": "megalens.v1", "role": "viewer", "peer": peer})
+            encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
         )
         self._came = threading.Condition()
         self._newest = self._wanted = ""

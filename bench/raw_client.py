@@ -40,7 +40,7 @@ class RawClient(asyncio.Protocol):
         key = base64.b64encode(os.urandom(16)).decode()
         transport.write(
             f"GET / HTTP/1.1\r\nHost: hub\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
-            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: megalens.v1\r\nAuthorization: Bearer {self._token}\r\n\r\n".encode()
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: megalens.v2\r\nAuthorization: Bearer {self._token}\r\n\r\n".encode()
         )
 
     def data_received(self, data: bytes) -> None:

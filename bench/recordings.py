@@ -37,7 +37,7 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
     """
     folder.mkdir(parents=True)
     header = {
-        "format": 1,
+        "format": 2,
         "run": {"id": folder.name, "name": folder.name, "started": _STARTED},
         "state": "finished",
         "ended": _STARTED + steps,

@@ -57,12 +57,12 @@ def _by_relay(address: str, token: str) -> Iterator[int]:
     with open_socket(
         f"ws://{address}/megalens/ws/runs/{live[0]}",
         additional_headers=headers,
-        subprotocols=[Subprotocol("megalens.v1")],
+        subprotocols=[Subprotocol("megalens.v2")],
         max_size=None,
     ) as socket:
         peer = {"name": "soak", "version": "0"}
         socket.send(
-            encode_message({"type": "join", "protocol": "megalens.v1", "role": "viewer", "peer": peer})
+            encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
         )
         for data in socket:
             if isinstance(data, bytes):

@@ -181,7 +181,7 @@ def _measure(rounds: int, steps: int, ways: Sequence[str], record: Path) -> list
 
 def _block(trainer: Trainer, tracer: Tracer, name: str, steps: int) -> _Block:
     with megalens.log_statistics(
-        trainer.model, trainer._optimizer, tracer=tracer, **WAYS[name].logged
+        trainer.model, trainer.optimizer, tracer=tracer, **WAYS[name].logged
     ) as logger:
         # What hooks cost once, and caches that another way left, are no part of a step.
         trainer.step()

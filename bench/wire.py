@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import os
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from bench.common import Row, percentile, ratio, write_results
 from megalens.hub.discovery import find_hub
-from megalens.protocol import compressor_infos, encode_frame, encode_message, stream_schema
+from megalens.protocol import STREAMS, compressor_infos, encode_frame, encode_message, stream_schema
 
 _TARGET = 0.8
 _MAX_BYTES = 64 * 1024 * 1024
@@ -171,7 +170,7 @@ def _frame(tensors: int, size: int) -> bytes:
             "labels": [],
             "nan_count": 0,
             "inf_count": 0,
-            "compression_error": math.nan,
+            **STREAMS["tensors"].absent,
         }
         for number in range(tensors)
     ]
@@ -193,7 +192,7 @@ def _announcement() -> dict[str, Any]:
 
 def _connect(address: str, token: str | None = None) -> connect:
     headers = {"Authorization": f"Bearer {token}"} if token else None
-    protocols: Any = ["megalens.v1"] if token else None
+    protocols: Any = ["megalens.v2"] if token else None
     return connect(
         address, subprotocols=protocols, additional_headers=headers, compression=None, max_size=_MAX_BYTES
     )
@@ -201,7 +200,7 @@ def _connect(address: str, token: str | None = None) -> connect:
 
 async def _join(client: ClientConnection, role: str) -> None:
     peer = {"name": "bench", "version": "0"}
-    await client.send(encode_message({"type": "join", "protocol": "megalens.v1", "role": role, "peer": peer}))
+    await client.send(encode_message({"type": "join", "protocol": "megalens.v2", "role": role, "peer": peer}))
     await client.recv()
 
 

@@ -40,37 +40,35 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BitFlip": ".protocol",
-    "Empty": ".protocol",
-    "NoOp": ".protocol",
-    "Noise1": ".protocol",
-    "Noise2": ".protocol",
-    "Offset": ".protocol",
-    "Projection": ".protocol",
-    "ProtocolError": ".protocol",
-    "Tile": ".protocol",
-    "NotebookRun": ".notebook",
-    "connect": ".notebook",
-    "open": ".notebook",
-    "open_all": ".notebook",
-    "Tracer": ".tracer",
-    "log_statistics": ".training_statistics",
-    "trace": ".training",
-    "add_arguments": ".launch",
-    "trace_from": ".launch",
-    "__version__": "._version",
+    ".protocol": (
+        "BitFlip",
+        "Empty",
+        "NoOp",
+        "Noise1",
+        "Noise2",
+        "Offset",
+        "Projection",
+        "ProtocolError",
+        "Tile",
+    ),
+    ".notebook": ("NotebookRun", "connect", "open", "open_all"),
+    ".tracer": ("Tracer",),
+    ".training": ("trace",),
+    ".training_statistics": ("log_statistics",),
+    ".launch": ("add_arguments", "trace_from"),
+    "._version": ("__version__",),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name == "adapters":
         return import_module(".adapters", __name__)
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'megalens' has no attribute {name!r}")
-    value = getattr(import_module(home, __name__), name)
-    globals()[name] = value
-    return value
+    for home, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(home, __name__), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'megalens' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -69,7 +69,7 @@ def contrast_vectors(
         adapter = find_adapter(model)
     points: ModelPoints = adapter.points(model)
     sources = {layer: found[0] for layer, found in points.flags["HiddenStates"].layers.items()}
-    if sorted(sources) != list(range(1, points.layers + 1)):
+    if sorted(sources) != list(range(points.layers)):
         raise TracerError(
             f"Every layer's hidden states are needed, and this process has those of {len(sources)} out of {points.layers}. "
             "Build the vectors in one process."

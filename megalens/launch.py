@@ -54,7 +54,7 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
         _flags,
         "what to trace from the first step on: names with commas, or a JSON object of settings",
     ),
-    "layers": (str, "layers to trace, such as 1-4,7 (default: all)"),
+    "layers": (str, "layers to trace, such as 0-3,7 (default: all)"),
     "every": (int, "trace every n-th step (default: 1)"),
     "samples": (_count, "first samples of each micro-batch that are kept, or all (default: 1)"),
     "first_step": (
@@ -62,6 +62,10 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
         "number of the first step, of a training that goes on from a checkpoint (default: 1)",
     ),
     "record": (str, "folder into which the run is recorded"),
+    "record_bytes": (
+        int,
+        "what the recording may take; its oldest steps are given up for newer ones (default: no bound)",
+    ),
     "allow": (_words, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
     "instruments": (_words, "names of further instruments that watch the steps, with commas"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ __all__ = ["NotebookRun", "connect", "open", "open_all"]
 
 
 def connect(name: str | None = None, *, token: str | None = None, timeout: float = 10.0) -> NotebookRun:
-    """Attach to a live run.
+    """Attach to a live run; one that has ended is opened from its recording, by its id, in ``megalens-runs`` here or in a folder above.
 
     Parameters
     ----------
@@ -60,7 +60,9 @@ def open(
     megalens.client.ClientError
         When the folder holds no run that this version can read.
     """
-    with _progress(progress) as told:
+    from .client.moments import ProgressBar
+
+    with closing(ProgressBar()) if progress is None else nullcontext(progress) as told:
         return NotebookRun(open_run(path, told))
 
 
@@ -74,22 +76,6 @@ def open_all(
     from .client.moments import ProgressBar
 
     return {label: NotebookRun(run) for label, run in open_all_runs(path, progress or ProgressBar()).items()}
-
-
-@contextmanager
-def _progress(
-    chosen: Callable[[int, int, str], object] | None,
-) -> Iterator[Callable[[int, int, str], object]]:
-    if chosen is not None:
-        yield chosen
-        return
-    from .client.moments import ProgressBar
-
-    bar = ProgressBar()
-    try:
-        yield bar
-    finally:
-        bar.close()
 
 
 class NotebookRun(NotebookViews):
@@ -156,7 +142,7 @@ class NotebookRun(NotebookViews):
         return self._show(kind, options)
 
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
-        return kind(self._reference(), kind.read(options), self._painter(), self._framer())
+        return kind(self._reference(), kind.read(options), self._paint, self._frame)
 
     def report(
         self,
@@ -213,18 +199,12 @@ class NotebookRun(NotebookViews):
             return None
         return whole.relative_to(here).as_posix()
 
-    def _painter(self) -> Callable[[Mapping[str, Any]], tuple[str, str]]:
-        def paint(options: Mapping[str, Any]) -> tuple[str, str]:
-            from .widgets.picture import draw_picture
+    def _paint(self, options: Mapping[str, Any]) -> tuple[str, str]:
+        from .widgets.picture import draw_picture
 
-            return draw_picture(self._run, options)
+        return draw_picture(self._run, options)
 
-        return paint
+    def _frame(self, options: Mapping[str, Any]) -> DataFrame:
+        from .client.moments.explored import explored
 
-    def _framer(self) -> Callable[[Mapping[str, Any]], DataFrame]:
-        def frame(options: Mapping[str, Any]) -> DataFrame:
-            from .client.moments.explored import explored
-
-            return explored(self._run, options)
-
-        return frame
+        return explored(self._run, options)

@@ -18,8 +18,25 @@ Layers = str | int | Iterable[int]
 Positions = str | int | Iterable[int]
 Pass = Literal["forward", "backward"]
 Phase = Literal["train", "eval", "generate"]
+Compare = Literal["overlay", "difference", "ratio"]
+Align = Literal["step", "tokens", "time"]
 Transform = Literal["linear", "log"]
-Statistic = Literal["mean", "std", "min", "max", "rms", "abs_mean", "nonfinite"]
+Statistic = Literal[
+    "mean",
+    "std",
+    "rms",
+    "min",
+    "max",
+    "skewness",
+    "kurtosis",
+    "nonfinite",
+    "kept_mean",
+    "kept_std",
+    "kept_rms",
+    "kept_min",
+    "kept_max",
+    "kept_abs_mean",
+]
 Measured = Literal["param", "grad", "activation", "dgrad", "residual", "residual_dgrad"]
 MomentStatistic = Literal[
     "l2",
@@ -46,12 +63,13 @@ class NotebookViews(ABC):
         flag: str,
         *,
         part: str | None = None,
-        layers: Layers = "1",
+        layers: Layers = "0",
         step: int | None = None,
         sample: int = 0,
         head: int = 0,
         scale: Literal["shared", "own"] = "shared",
         transform: Transform = "linear",
+        color_range: Sequence[float] | None = None,
         phase: Phase = "train",
         rank: int | None = None,
         pass_: Pass = "forward",
@@ -65,8 +83,8 @@ class NotebookViews(ABC):
         part : str, optional
             Named part (q, k, v …); the first when absent.
         layers : str, int or iterable of int
-            Layers to draw, such as '1-4,7' or 'all'; more than one makes small multiples. Numbers will do
-            too, such as ``3`` or ``range(1, 5)``.
+            Layers to draw, such as '0-3,7' or 'all'; more than one makes small multiples. Numbers will do
+            too, such as ``3`` or ``range(4)``.
         step : int, optional
             Step to draw; follows the newest when absent.
         sample : int
@@ -77,6 +95,8 @@ class NotebookViews(ABC):
             One colour scale for all layers, or one each.
         transform : {"linear", "log"}
             Scale of the values; log is symmetric about zero for signed values.
+        color_range : (float, float), optional
+            Lowest and highest value of the colours, which are then locked; those of the data when absent.
         phase : {"train", "eval", "generate"}
             What the model was doing.
         rank : int, optional
@@ -101,6 +121,7 @@ class NotebookViews(ABC):
             "head": head,
             "scale": scale,
             "transform": transform,
+            "color_range": color_range,
             "phase": phase,
             "rank": rank,
             "pass": pass_,
@@ -117,12 +138,18 @@ class NotebookViews(ABC):
         kind: Literal["lines", "heatmap"] = "lines",
         steps: Sequence[int] | None = None,
         transform: Transform = "linear",
+        color_range: Sequence[float] | None = None,
         phase: Phase = "train",
         rank: int | None = None,
         pass_: Pass = "forward",
         positions: Positions = "all",
         vector: int = 0,
         interval: Literal["none", "std", "ci95"] = "none",
+        smoothing: int = 0,
+        runs: Any = (),
+        compare: Compare = "overlay",
+        align: Align = "step",
+        hidden: str | Sequence[str] = (),
     ) -> Trend:
         """Draw a statistic of one flag per layer over steps, as lines or as layer × step cells.
 
@@ -133,16 +160,20 @@ class NotebookViews(ABC):
         part : str, optional
             Named part (q, k, v …); the first when absent.
         layers : str, int or iterable of int
-            Layers to draw, such as '1-4,7' or 'all'. Numbers will do too, such as ``3`` or ``range(1, 5)``.
+            Layers to draw, such as '0-3,7' or 'all'. Numbers will do too, such as ``3`` or ``range(4)``.
         statistic : str
-            Over the finite traced values of a layer and step; nonfinite counts the others. One of ``mean``,
-            ``std``, ``min``, ``max``, ``rms``, ``abs_mean``, ``nonfinite``.
+            Over the finite values of the whole tensor of a layer and step; nonfinite counts the others.
+            kept_…: over what the compressor kept of them. One of ``mean``, ``std``, ``rms``, ``min``,
+            ``max``, ``skewness``, ``kurtosis``, ``nonfinite``, ``kept_mean``, ``kept_std``, ``kept_rms``,
+            ``kept_min``, ``kept_max``, ``kept_abs_mean``.
         kind : {"lines", "heatmap"}
             A line for each layer, or layer × step cells.
         steps : (int, int), optional
             First and last step, both included; all steps when absent.
         transform : {"linear", "log"}
             Scale of the values; log is symmetric about zero for signed values.
+        color_range : (float, float), optional
+            Lowest and highest value of the colours, which are then locked; those of the data when absent.
         phase : {"train", "eval", "generate"}
             What the model was doing.
         rank : int, optional
@@ -152,13 +183,25 @@ class NotebookViews(ABC):
             backward shows the gradients of the same tensors. Python calls it pass_.
         positions : str, int or iterable of int
             Positions that enter, counted from 0, such as '0-15,31' or 'all'. Tensors without a position
-            axis enter whole. Numbers will do too, such as ``3`` or ``range(1, 5)``.
+            axis enter whole. Numbers will do too, such as ``3`` or ``range(4)``.
         vector : int
             Which vector of a projection, counted from 0. Other tensors have none.
         interval : {"none", "std", "ci95"}
             Band about the mean (only with the statistic mean), over positions and samples: one standard
             deviation, or a 95 % confidence interval. The interval takes positions for independent, which
             neighbours are not: the true one is wider.
+        smoothing : int
+            Trailing mean over this many points; 0 draws the numbers as they are.
+        runs : run, str or sequence of them
+            Other runs, or their ids, to compare with.
+        compare : {"overlay", "difference", "ratio"}
+            The runs over one another, or what each of the others is minus, or over, this one.
+        align : {"step", "tokens", "time"}
+            What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed
+            (a scalar such as tokens says how many), or time since the run's first step.
+        hidden : str or sequence of str
+            Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
+            by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
 
         Raises
         ------
@@ -175,12 +218,18 @@ class NotebookViews(ABC):
             "kind": kind,
             "steps": steps,
             "transform": transform,
+            "color_range": color_range,
             "phase": phase,
             "rank": rank,
             "pass": pass_,
             "positions": positions,
             "vector": vector,
             "interval": interval,
+            "smoothing": smoothing,
+            "runs": runs,
+            "compare": compare,
+            "align": align,
+            "hidden": hidden,
         }
         return self._show(Trend, options)
 
@@ -197,6 +246,8 @@ class NotebookViews(ABC):
         sample: int = 0,
         head: int = 0,
         transform: Transform = "linear",
+        color_range: Sequence[float] | None = None,
+        map_range: Sequence[float] | None = None,
         phase: Phase = "train",
         rank: int | None = None,
         pass_: Pass = "forward",
@@ -210,15 +261,16 @@ class NotebookViews(ABC):
         part : str, optional
             Named part (q, k, v …); the first when absent.
         layers : str, int or iterable of int
-            Layers of the map, such as '1-4,7' or 'all'. Numbers will do too, such as ``3`` or ``range(1,
-            5)``.
+            Layers of the map, such as '0-3,7' or 'all'. Numbers will do too, such as ``3`` or ``range(4)``.
         layer : int, optional
             Layer whose tensor is drawn; the first when absent.
         step : int, optional
             Step whose tensor is drawn; follows the newest when absent.
         statistic : str
             Colour of the map, over the finite traced values of a layer and step; nonfinite counts the
-            others. One of ``mean``, ``std``, ``min``, ``max``, ``rms``, ``abs_mean``, ``nonfinite``.
+            others. One of ``mean``, ``std``, ``rms``, ``min``, ``max``, ``skewness``, ``kurtosis``,
+            ``nonfinite``, ``kept_mean``, ``kept_std``, ``kept_rms``, ``kept_min``, ``kept_max``,
+            ``kept_abs_mean``.
         steps : (int, int), optional
             First and last step of the map, both included; all when absent.
         sample : int
@@ -227,6 +279,11 @@ class NotebookViews(ABC):
             Head, where the tensor has a head axis, counted from 0.
         transform : {"linear", "log"}
             Scale of the values; log is symmetric about zero for signed values.
+        color_range : (float, float), optional
+            Lowest and highest value of the tensor's colours, which are then locked; those of the data when
+            absent.
+        map_range : (float, float), optional
+            The same of the map's colours.
         phase : {"train", "eval", "generate"}
             What the model was doing.
         rank : int, optional
@@ -253,6 +310,8 @@ class NotebookViews(ABC):
             "sample": sample,
             "head": head,
             "transform": transform,
+            "color_range": color_range,
+            "map_range": map_range,
             "phase": phase,
             "rank": rank,
             "pass": pass_,
@@ -275,11 +334,14 @@ class NotebookViews(ABC):
         show: Literal["raw", "relative", "delta", "percent"] = "raw",
         ratio: Literal["none", "grad_to_param", "gain"] = "none",
         transform: Transform = "linear",
+        color_range: Sequence[float] | None = None,
         smoothing: int = 0,
         mixed: bool = False,
         series: int = 40,
         runs: Any = (),
-        compare: Literal["overlay", "difference", "ratio"] = "overlay",
+        compare: Compare = "overlay",
+        align: Align = "step",
+        hidden: str | Sequence[str] = (),
         derive: str | None = None,
         filter: str | None = None,
     ) -> Moments:
@@ -329,6 +391,8 @@ class NotebookViews(ABC):
             over what goes in (of dgrads in over out: the way the gradient goes).
         transform : {"linear", "log"}
             Scale of the values.
+        color_range : (float, float), optional
+            Lowest and highest value of the colours, which are then locked; those of the data when absent.
         smoothing : int
             Trailing mean over this many points; 0 draws the numbers as they are.
         mixed : bool
@@ -339,6 +403,12 @@ class NotebookViews(ABC):
             Other runs, or their ids, to compare with.
         compare : {"overlay", "difference", "ratio"}
             The runs over one another, or what each of the others is minus, or over, this one.
+        align : {"step", "tokens", "time"}
+            What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed
+            (a scalar such as tokens says how many), or time since the run's first step.
+        hidden : str or sequence of str
+            Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
+            by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
         derive : str, optional
             Of the table: new columns as expressions of arquero, such as 'share = d.value /
             op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one
@@ -368,11 +438,14 @@ class NotebookViews(ABC):
             "show": show,
             "ratio": ratio,
             "transform": transform,
+            "color_range": color_range,
             "smoothing": smoothing,
             "mixed": mixed,
             "series": series,
             "runs": runs,
             "compare": compare,
+            "align": align,
+            "hidden": hidden,
             "derive": derive,
             "filter": filter,
         }
@@ -386,6 +459,10 @@ class NotebookViews(ABC):
         x: Literal["step", "time"] = "step",
         transform: Transform = "linear",
         smoothing: int = 0,
+        runs: Any = (),
+        compare: Compare = "overlay",
+        align: Align = "step",
+        hidden: str | Sequence[str] = (),
     ) -> Scalars:
         """Draw named scalars over steps or time.
 
@@ -401,6 +478,16 @@ class NotebookViews(ABC):
             Scale of the values.
         smoothing : int
             Trailing mean over this many points; 0 draws the numbers as they are.
+        runs : run, str or sequence of them
+            Other runs, or their ids, to compare with.
+        compare : {"overlay", "difference", "ratio"}
+            The runs over one another, or what each of the others is minus, or over, this one.
+        align : {"step", "tokens", "time"}
+            What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed
+            (a scalar such as tokens says how many), or time since the run's first step.
+        hidden : str or sequence of str
+            Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
+            by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
 
         Raises
         ------
@@ -415,6 +502,10 @@ class NotebookViews(ABC):
             "x": x,
             "transform": transform,
             "smoothing": smoothing,
+            "runs": runs,
+            "compare": compare,
+            "align": align,
+            "hidden": hidden,
         }
         return self._show(Scalars, options)
 

@@ -19,7 +19,7 @@ class MegalensCallback:
     """A ``TrainerCallback``: ``Trainer(..., callbacks=[MegalensCallback(flags={"HiddenStates": Tile(96)})])``.
 
     It needs no import of transformers: a trainer only calls its ``on_…`` methods. The evaluation that a trainer does on its own
-    is phase ``eval``. What the trainer logs becomes scalars.
+    is phase ``eval``. What the trainer logs becomes scalars, and what it saves is marked.
 
     Parameters
     ----------
@@ -91,6 +91,12 @@ class MegalensCallback:
                 if isinstance(value, Real) and key.isidentifier() and key not in ("unit", "total_flos")
             }
             self.tracer.log(**numbers)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Mark the checkpoint that the trainer has saved."""
+        if self.tracer is not None:
+            # As transformers names the folder.
+            self.tracer.checkpoint(f"checkpoint-{state.global_step}")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """End the run."""

@@ -37,6 +37,7 @@ def trace(
     phases: Sequence[str] | str = ("train",),
     samples: int | None = 1,
     record: str | Path | None = None,
+    record_bytes: int | None = None,
     hub: Any = "spawn",
     tokenizer: Any = None,
     adapter: IAdapter | None = None,
@@ -62,10 +63,12 @@ def trace(
         What to trace from the first step on: ``{"MLP1_mat_mul": Tile(96)}``, or complete ``FlagSetting`` mappings, or just names. Nothing, and no hook, when absent:
         viewers can switch flags on at any time.
     layers, every, phases, samples
-        Which layers (``"all"``, ``"1-4,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (None for all), where a
+        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (None for all), where a
         flag does not say its own.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
+    record_bytes : int, optional
+        What the recording may take while it is written. Its oldest steps are then given up for newer ones, and named; scalars stay. No bound when absent.
     hub : {'spawn'}, None, (address, token) or path
         Start a hub process (rank 0 does, and tells the other ranks of the job where it is); or none, and trace nothing; or use one that runs, by its WebSocket address and token or by its runtime
         file (again only rank 0's counts).
@@ -113,9 +116,11 @@ def trace(
         raise TracerError(f"allow must be a list out of {', '.join(CONTROLS)}, got {allow!r:.100}.")
     if not isinstance(first_step, int) or first_step < 1:
         raise TracerError(f"first_step must be a whole number from 1, got {first_step!r:.100}.")
+    if record_bytes is not None and (not isinstance(record_bytes, int) or record_bytes < 1):
+        raise TracerError(f"record_bytes must be a whole number from 1, got {record_bytes!r:.100}.")
     others = instruments_from(instruments)
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
-    patch = settings_from(flags, defaults)
+    patch = settings_from(flags, defaults, points.flags)
     if budget is not None:
         patch["budget"] = parse_budget(budget)
     plan = change_plan(TracingPlan(), patch, points, folders)
@@ -129,7 +134,8 @@ def trace(
     if not leads:
         pass
     elif isinstance(hub, str) and hub == "spawn":
-        process = HubProcess(name, None if record is None else str(record), linger, hub_host, hub_port)
+        folder = None if record is None else str(record)
+        process = HubProcess(name, folder, linger, hub_host, hub_port, record_bytes)
         address = process.start()
     elif hub is not None:
         address = address_from(hub)

@@ -38,7 +38,10 @@ def run_lab(root: Path, folder: Path, steps: int, port: int) -> int:
         url = _wait_for_url(jupyter, folder / "jupyter")
         print("JupyterLab with the quickstart notebook and the Megalens panel:\n")
         print(f"    {url}\n")
-        print("Ctrl-C ends JupyterLab and the training. The run is recorded in megalens-runs.\n", flush=True)
+        print(
+            "Ctrl-C ends JupyterLab and the training. The run is recorded in megalens-runs, at most 500 MB: the newest steps.\n",
+            flush=True,
+        )
         training = Child(
             "the training",
             [sys.executable, "-m", "megalens.demo", "--steps", str(steps), "--record", "megalens-runs"],

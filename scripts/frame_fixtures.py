@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from megalens.protocol import BIT_CAUGHT_UP, BIT_MERGED, Tile
+from megalens.protocol import BIT_CAUGHT_UP, BIT_MERGED, STREAMS, Tile
 from scripts.moment_fixtures import moment_row
 
 __all__ = ["frame_cases"]
@@ -19,7 +19,7 @@ def tensor_row(**changes: object) -> dict[str, object]:
         "phase": "train",
         "pass": "forward",
         "rank": 0,
-        "layer": 1,
+        "layer": 0,
         "flag": "MLP1_mat_mul",
         "part": "",
         "compressor": str(Tile(3)),
@@ -29,9 +29,17 @@ def tensor_row(**changes: object) -> dict[str, object]:
         "labels": [],
         "nan_count": 0,
         "inf_count": 0,
-        "compression_error": NAN,
+        **STREAMS["tensors"].absent,
     }
     return row | changes
+
+
+_WHOLE = {
+    name: value
+    for name, value in moment_row([value / 8 for value in range(-12, 20)]).items()
+    if name in STREAMS["tensors"].absent
+}
+"""Of the whole tensor of ``source_shape``."""
 
 
 def moments_row(**changes: object) -> dict[str, object]:
@@ -54,7 +62,7 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
     return {
         "tensors-plain": (
             "tensors",
-            [tensor_row(layer=layer) for layer in (1, 2, 3)],
+            [tensor_row(layer=layer, **_WHOLE) for layer in (0, 1, 2)],
             {"seq": 1, "step": 7},
         ),
         "tensors-nonfinite": (
@@ -72,7 +80,7 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                 tensor_row(
                     flag="InputTokens",
                     part="ids",
-                    layer=0,
+                    layer=-1,
                     compressor="NoOp()",
                     source_shape=[2, 4],
                     shape=[1, 4],
@@ -147,5 +155,18 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
                 }
             ],
             {"seq": 10, "step": 12},
+        ),
+        "audit-checkpoint": (
+            "audit",
+            [
+                {
+                    "step": 500,
+                    "time": 1.79e9,
+                    "who": "tracer",
+                    "action": "checkpoint",
+                    "detail": '{"name": "checkpoint-500"}',
+                }
+            ],
+            {"seq": 12, "step": 500},
         ),
     }

@@ -59,6 +59,9 @@ export function loadersModule(views) {
 
 const nullable = spec => Array.isArray(spec.type) && spec.type.includes('null');
 const kindOf = spec => (Array.isArray(spec.type) ? spec.type.find(kind => kind !== 'null') : spec.type);
+/** Python's type of the members of a list. */
+const elementOf = spec => (spec.items?.type === 'number' ? 'float' : 'int');
+
 const isPair = spec => kindOf(spec) === 'array' && spec.minItems === 2 && spec.maxItems === 2;
 const isAlias = ({ alias, spec }) =>
   alias !== undefined && (spec.enum !== undefined || spec['x-input'] === 'ranges');
@@ -87,7 +90,7 @@ function plainType(spec) {
       return 'Any';
   }
   const words = { string: 'str', integer: 'int', boolean: 'bool', object: 'Mapping[str, Any]' };
-  return isPair(spec) ? 'Sequence[int]' : words[kindOf(spec)];
+  return isPair(spec) ? `Sequence[${elementOf(spec)}]` : words[kindOf(spec)];
 }
 
 /** Return the type of an option as a numpy docstring has it. */
@@ -104,7 +107,10 @@ function proseType({ spec }) {
     runs: 'run, str or sequence of them'
   };
   const kinds = { string: 'str', integer: 'int', boolean: 'bool', object: 'mapping' };
-  return (forms[spec['x-input']] ?? (isPair(spec) ? '(int, int)' : kinds[kindOf(spec)])) + optional;
+  return (
+    (forms[spec['x-input']] ??
+      (isPair(spec) ? `(${elementOf(spec)}, ${elementOf(spec)})` : kinds[kindOf(spec)])) + optional
+  );
 }
 
 function proseOf({ spec }) {
@@ -112,7 +118,7 @@ function proseOf({ spec }) {
   return [
     spec.description,
     ...(several ? [`One of ${spec.enum.map(value => `\`\`${value}\`\``).join(', ')}.`] : []),
-    ...(spec['x-input'] === 'ranges' ? ['Numbers will do too, such as ``3`` or ``range(1, 5)``.'] : []),
+    ...(spec['x-input'] === 'ranges' ? ['Numbers will do too, such as ``3`` or ``range(4)``.'] : []),
     ...(spec['x-python']?.note === undefined ? [] : [spec['x-python'].note])
   ].join(' ');
 }
@@ -273,7 +279,7 @@ export function optionsPage(views, source) {
   return (
     `<!-- Generated from ${source} by scripts/generate-protocol.mjs. Do not edit: run \`npm run generate\`. -->\n\n` +
     '# Options of every view\n\nThe same options are the arguments of the method in Python, the members of the JSON object in a saved cell, a tab or a report, and the ' +
-    'controls of the view\'s toolbar. In Python `pass` is written `pass_`; *ranges* take text such as `"1-4,7"`, a number, or numbers (`range(1, 5)`); *words* one text or several; *runs* runs or their ids; ' +
+    'controls of the view\'s toolbar. In Python `pass` is written `pass_`; *ranges* take text such as `"0-3,7"`, a number, or numbers (`range(4)`); *words* one text or several; *runs* runs or their ids; ' +
     'an option whose default is `null` is `None` when absent.\n\n' +
     sections.join('\n')
   );

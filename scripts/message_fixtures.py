@@ -13,7 +13,7 @@ def message_cases() -> dict[str, dict[str, object]]:
     config = {
         "flags": {
             "MLP1_mat_mul": {
-                "layers": "1-4",
+                "layers": "0-3",
                 "every": 2,
                 "phases": ["train"],
                 "samples": 1,
@@ -38,11 +38,13 @@ def message_cases() -> dict[str, dict[str, object]]:
         {
             "name": "MLP1_mat_mul",
             "title": "MLP1 output",
-            "layers": [1, 2, 3, 4],
+            "layers": [0, 1, 2, 3],
             "parts": [""],
             "axes": ["position", "feature"],
             "features": 512,
             "bytes_per_layer": 262144,
+            "widths": [512],
+            "compressor": {"name": "Tile", "params": {"tiles": 64, "reduction": "rms"}},
         },
         {
             "name": "RawAttentionScore_mat_mul",
@@ -60,7 +62,7 @@ def message_cases() -> dict[str, dict[str, object]]:
     site = {
         "name": "system",
         "title": "Between layers",
-        "layers": [1, 2, 3, 4],
+        "layers": [0, 1, 2, 3],
         "kinds": [
             {
                 "name": "noise1",
@@ -97,7 +99,7 @@ def message_cases() -> dict[str, dict[str, object]]:
     run = {"id": "20261121-120000-gpt-demo-1a2b", "name": "gpt-demo", "started": 1.79e9}
     hello = {
         "type": "hello",
-        "protocol": "megalens.v1",
+        "protocol": "megalens.v2",
         "run": run,
         "seq": 41,
         "model": model,
@@ -111,14 +113,14 @@ def message_cases() -> dict[str, dict[str, object]]:
     return {
         "join-viewer": {
             "type": "join",
-            "protocol": "megalens.v1",
+            "protocol": "megalens.v2",
             "role": "viewer",
             "peer": peer,
             "since": None,
         },
         "join-again": {
             "type": "join",
-            "protocol": "megalens.v1",
+            "protocol": "megalens.v2",
             "role": "viewer",
             "peer": peer | {"user": "ada"},
             "since": 41,
@@ -127,7 +129,7 @@ def message_cases() -> dict[str, dict[str, object]]:
         },
         "join-producer": {
             "type": "join",
-            "protocol": "megalens.v1",
+            "protocol": "megalens.v2",
             "role": "producer",
             "peer": {"name": "tracer", "version": "0.1.0"},
         },
@@ -186,7 +188,7 @@ def message_cases() -> dict[str, dict[str, object]]:
             "patch": both
             | {
                 "perturb": {
-                    "sites": {"system": {"kind": kind, "layers": "2-3", "phases": ["train"]}},
+                    "sites": {"system": {"kind": kind, "layers": "1-2", "phases": ["train"]}},
                     "seed": 7,
                     "steps": 50,
                 },
@@ -207,7 +209,7 @@ def message_cases() -> dict[str, dict[str, object]]:
             "config": both
             | {
                 "perturb": {
-                    "sites": {"system": {"kind": kind, "layers": "2-3", "phases": ["train"]}},
+                    "sites": {"system": {"kind": kind, "layers": "1-2", "phases": ["train"]}},
                     "seed": 7,
                     "steps": 50,
                     "until": 1349,
@@ -244,9 +246,9 @@ def message_cases() -> dict[str, dict[str, object]]:
             "state": "training",
             "step": 1242,
             "time": 1.79e9,
-            "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 3"]},
+            "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 2"]},
             "overhead": {"percent": 0.6, "low": 0.4, "high": 0.8},
-            "nonfinite": {"count": 3, "first": {"step": 812, "layer": 3, "flag": "MLP1_mat_mul"}},
+            "nonfinite": {"count": 3, "first": {"step": 812, "layer": 2, "flag": "MLP1_mat_mul"}},
             "dropped": {"producer": 0, "viewer": 12, "recorder": 0},
             "bytes_per_step": 43008,
             "viewers": 2,
@@ -269,6 +271,7 @@ def message_cases() -> dict[str, dict[str, object]]:
                 },
             ],
             "perturbed_steps": 12,
+            "left_out_passes": 3,
             "budget": {
                 "limit": 1,
                 "state": "inside",

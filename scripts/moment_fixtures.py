@@ -10,7 +10,7 @@ from typing import Any
 
 from megalens.protocol import MOMENT_STATISTICS
 
-__all__ = ["merge_cases", "moment_row", "name_cases", "raw_cases"]
+__all__ = ["merge_cases", "moment_row", "name_cases", "plain", "raw_cases", "statistics_of"]
 
 NAN = math.nan
 Number = float | str

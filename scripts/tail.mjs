@@ -173,7 +173,7 @@ async function loadStore() {
 const whole = number =>
   Math.round(number)
     .toString()
-    .replace(/\B(?=(\d{3})+$)/g, '\u2009');
+    .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 
 function short(number) {
   if (!Number.isFinite(number)) {

@@ -4,6 +4,7 @@ import { mimePlugin } from './plugins/mime';
 import { notebookPlugin } from './plugins/notebook';
 import { panelPlugin } from './plugins/panel';
 import { runsPlugin } from './plugins/runs';
+import { runsTablePlugin } from './plugins/runs-table';
 import { viewRegistryPlugin } from './plugins/view-registry';
 import { viewsPlugin } from './plugins/views';
 import { widgetsPlugin } from './plugins/widgets';
@@ -27,6 +28,7 @@ export default [
   viewRegistryPlugin,
   viewsPlugin,
   panelPlugin,
+  runsTablePlugin,
   commandsPlugin,
   launcherPlugin,
   notebookPlugin,

@@ -2,14 +2,21 @@ import { Token } from '@lumino/coreutils';
 import type { IDisposable } from '@lumino/disposable';
 import type { ISignal } from '@lumino/signaling';
 import type { DemoState, DemoWish } from './client/demo-state';
-import type { IForeignHub, IReportFile, IRunEntry, IRunList } from './client/runs-api';
+import type {
+  IForeignHub,
+  IReportFile,
+  IRunEntry,
+  IRunList,
+  IRunSummary,
+  RunChanges
+} from './client/runs-api';
 import type { PanelModel } from './panel/shell/panel-model';
 import type { IViewDescriptor, IViewInfo } from './protocol/view-info';
 import type { ViewOptions } from './protocol/views.generated';
 import type { IRunSource } from './store/source';
 import type { IViewModule } from './views/other-views';
 
-export type { IReportFile, IRunEntry };
+export type { IReportFile, IRunEntry, IRunSummary, RunChanges };
 
 /** A share in a run's source. Every viewer of a page that looks at one run shares one connection. */
 export interface IRunLease {
@@ -31,8 +38,12 @@ export interface IMegalensRuns {
   list(): Promise<readonly IRunEntry[]>;
   /** The same, with sentences on folders that cannot be read. */
   listAll(): Promise<IRunList>;
-  /** Rename a run. */
-  rename(id: string, name: string): Promise<void>;
+  /** Rename a run, or write notes and tags to it. */
+  describe(id: string, changes: RunChanges): Promise<void>;
+  /** Delete a recording; resolves with whether its folder is gone. Rejects for a run whose hub is still there. */
+  remove(id: string): Promise<boolean>;
+  /** What the table of runs says of every recording, by id. */
+  summaries(): Promise<ReadonlyMap<string, IRunSummary>>;
   /** Reach a hub elsewhere that the administrator allows. The token goes to the server and stays there. */
   connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry>;
   /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
@@ -124,7 +135,10 @@ export const CommandIDs = {
   refreshRuns: 'megalens:refresh-runs',
   connectHub: 'megalens:connect-hub',
   openStatistics: 'megalens:open-statistics',
+  openRuns: 'megalens:open-runs',
   renameRun: 'megalens:rename-run',
+  editNotes: 'megalens:edit-run-notes',
+  deleteRun: 'megalens:delete-run',
   revealFolder: 'megalens:reveal-run-folder',
   copyRunCode: 'megalens:copy-run-code',
   closeRun: 'megalens:close-run'

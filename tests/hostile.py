@@ -32,7 +32,7 @@ _HEADS = (
     "Sec-WebSocket-Version: 99",
     "Authorization: Bearer " + "x" * 3000,
     "Authorization: Bearer a\r\nAuthorization: Bearer b",
-    "Sec-WebSocket-Protocol: " + ",".join(["megalens.v1"] * 500),
+    "Sec-WebSocket-Protocol: " + ",".join(["megalens.v2"] * 500),
     "X\0: y",
     " folded: yes",
     "X: \x80\xff",
@@ -64,7 +64,7 @@ def upgrade(token=None, *, line="GET / HTTP/1.1", more=()):
         "Connection: Upgrade",
         "Sec-WebSocket-Version: 13",
         "Sec-WebSocket-Key: " + base64.b64encode(b"0123456789abcdef").decode(),
-        "Sec-WebSocket-Protocol: megalens.v1",
+        "Sec-WebSocket-Protocol: megalens.v2",
     ]
     if token is not None:
         lines.append(f"Authorization: Bearer {token}")
@@ -175,7 +175,7 @@ class HostileHub:
                 head += piece
             key = head.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0].decode()
             accept = base64.b64encode(hashlib.sha1((key + _GUID).encode()).digest()).decode()
-            offered = "Sec-WebSocket-Protocol: megalens.v1\r\n" if b"megalens.v1" in head else ""
+            offered = "Sec-WebSocket-Protocol: megalens.v2\r\n" if b"megalens.v2" in head else ""
             connection.sendall(
                 "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 f"Sec-WebSocket-Accept: {accept}\r\n{offered}{self.more}\r\n".encode()

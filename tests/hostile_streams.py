@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from megalens.protocol import stream_schema
+from megalens.protocol import STREAMS, stream_schema
 
 MIB = 1 << 20
 
@@ -41,7 +41,7 @@ def tensors(rows, **columns):
         "labels": [],
         "nan_count": 0,
         "inf_count": 0,
-        "compression_error": 0.0,
+        **STREAMS["tensors"].absent,
         **columns,
     }
     schema = stream_schema("tensors")

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import os
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from websockets.sync.client import connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import (
+    STREAMS,
     ProtocolError,
     compressor_infos,
     decode_message,
@@ -62,7 +62,7 @@ class LiveRun:
         """Attach the producer and say what can be traced, and done."""
         opening = connect(
             self.address,
-            subprotocols=["megalens.v1"],
+            subprotocols=["megalens.v2"],
             additional_headers={"Authorization": f"Bearer {self.token}"},
             compression=None,
             logger=QUIET,
@@ -71,7 +71,7 @@ class LiveRun:
         self.send(
             {
                 "type": "join",
-                "protocol": "megalens.v1",
+                "protocol": "megalens.v2",
                 "role": "producer",
                 "peer": {"name": "tracer", "version": "0"},
             }
@@ -89,14 +89,14 @@ class LiveRun:
                     {
                         "name": "HiddenStates",
                         "title": "Block output",
-                        "layers": [1, 2, 3, 4],
+                        "layers": [0, 1, 2, 3],
                         "parts": [""],
                         **flag,
                     },
                     {
                         "name": "QKV_mat_mul",
                         "title": "Q, K, V",
-                        "layers": [1, 2],
+                        "layers": [0, 1],
                         "parts": ["q", "k", "v"],
                         **flag,
                     },
@@ -109,7 +109,7 @@ class LiveRun:
                     {
                         "name": "system",
                         "title": "Between layers",
-                        "layers": [1, 2, 3, 4],
+                        "layers": [0, 1, 2, 3],
                         "kinds": perturbation_infos(),
                     },
                     {
@@ -129,7 +129,7 @@ class LiveRun:
     def send(self, message):
         self._socket.send(message if isinstance(message, bytes) else encode_message(message))
 
-    def step(self, count=1, size=8, layers=(1, 2, 3, 4)):
+    def step(self, count=1, size=8, layers=(0, 1, 2, 3)):
         """Make steps: one scalars frame and one tensors frame each."""
         for _ in range(count):
             self.current += 1
@@ -209,7 +209,7 @@ class LiveRun:
 
 
 def tensors_frame(
-    step, layers=(1, 2), size=8, flag="HiddenStates", part="", value=None, side="forward", rank=0
+    step, layers=(0, 1), size=8, flag="HiddenStates", part="", value=None, side="forward", rank=0
 ):
     """Return one frame with a row a layer."""
     rows = [
@@ -229,7 +229,7 @@ def tensors_frame(
             "labels": [],
             "nan_count": 0,
             "inf_count": 0,
-            "compression_error": math.nan,
+            **STREAMS["tensors"].absent,
         }
         for layer in layers
     ]

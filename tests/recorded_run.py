@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from megalens.protocol import Tile, compressor_infos, stream_schema
+from megalens.protocol import STREAMS, Tile, compressor_infos, stream_schema
 
 RUN_ID = "20261120-101500-gpt-demo"
 STARTED = 1_795_000_000.0
@@ -19,10 +18,12 @@ POSITIONS, TILES = 24, 16
 
 def values_of(step: int, layer: int) -> np.ndarray:
     """Signed values that grow with step and layer, [1, positions, tiles]."""
-    rng = np.random.default_rng(step * 100 + layer)
-    wave = np.sin(np.linspace(0, 3 * layer, POSITIONS))[:, None] * np.cos(np.linspace(0, 4, TILES))[None, :]
+    rng = np.random.default_rng(step * 100 + layer + 1)
+    wave = (
+        np.sin(np.linspace(0, 3 * layer + 3, POSITIONS))[:, None] * np.cos(np.linspace(0, 4, TILES))[None, :]
+    )
     noise = rng.normal(0, 0.15, (POSITIONS, TILES))
-    return ((wave + noise) * (0.4 + 0.1 * layer) * (1 + step / 60)).astype(np.float32)[None]
+    return ((wave + noise) * (0.5 + 0.1 * layer) * (1 + step / 60)).astype(np.float32)[None]
 
 
 def flag_info(name: str, title: str, layers: list[int], parts: list[str], axes: list[str], **more) -> dict:
@@ -51,7 +52,7 @@ def write_run(
     """Write a run folder and return it. ``size`` is (positions, tiles) of larger, random tensors, ``more`` are rows of tensors beside the usual
     ones, other arguments members of ``run.json``.
     """
-    every = list(range(1, layers + 1))
+    every = list(range(layers))
     compressor = str(Tile(96 if size else TILES))
     rows = []
     for step in range(1, steps + 1):
@@ -59,19 +60,21 @@ def write_run(
             values = values_of(step, layer)
             if size:
                 shape = (1, *size)
-                values = np.random.default_rng(step * layer).normal(0, layer, shape).astype(np.float32)
+                values = (
+                    np.random.default_rng(step * (layer + 1)).normal(0, layer + 1, shape).astype(np.float32)
+                )
             nan = inf = 0
-            if step == nonfinite_at and layer == 2:
+            if step == nonfinite_at and layer == 1:
                 values[0, 3, 5], values[0, 4, 6], values[0, 4, 7] = np.nan, np.inf, -np.inf
                 nan, inf = 1, 2
             rows.append(tensor(step, layer, "MLP1_mat_mul", "", compressor, values, nan, inf))
         text = [chr(97 + (step + n) % 26) if n % 5 else " " for n in range(POSITIONS)]
         ids = np.array([[ord(c) for c in text]], dtype=np.float32)
-        rows.append({**tensor(step, 0, "InputTokens", "ids", "NoOp()", ids), "labels": text})
+        rows.append({**tensor(step, -1, "InputTokens", "ids", "NoOp()", ids), "labels": text})
     for part in ("q", "k", "v"):
-        rows.append(tensor(5, 1, "QKV_mat_mul", part, compressor, values_of(5, 1)))
+        rows.append(tensor(5, 0, "QKV_mat_mul", part, compressor, values_of(5, 0)))
     attention = np.random.default_rng(1).dirichlet(np.ones(6), (1, 2, 6)).astype(np.float32)
-    rows.append(tensor(7, 1, "RawAttentionScore_mat_mul", "", "NoOp()", attention))
+    rows.append(tensor(7, 0, "RawAttentionScore_mat_mul", "", "NoOp()", attention))
     rows += more or []
     scalars = []
     points = points or steps
@@ -102,7 +105,7 @@ def write_run(
         "compressor": {"name": "Projection", "params": {"vectors": "/home/wandaq/secret/persona.npy"}}
     }
     header = {
-        "format": 1,
+        "format": 2,
         "run": {"id": RUN_ID, "name": "gpt-demo", "started": STARTED},
         "state": "finished",
         "ended": STARTED + points,
@@ -125,7 +128,7 @@ def write_run(
                 "RawAttentionScore_mat_mul", "Attention probabilities", every, [], ["head", "query", "key"]
             ),
             flag_info("HiddenStates", "Layer output", every, [], ["position", "feature"]),
-            flag_info("InputTokens", "Input tokens", [0], ["ids", "positions"], ["position"]),
+            flag_info("InputTokens", "Input tokens", [-1], ["ids", "positions"], ["position"]),
             flag_info(
                 "MLP2_mat_mul",
                 "MLP2 output",
@@ -166,7 +169,7 @@ def tensor(step, layer, flag, part, compressor, values, nan=0, inf=0, **more) ->
         "labels": [],
         "nan_count": nan,
         "inf_count": inf,
-        "compression_error": math.nan,
+        **STREAMS["tensors"].absent,
         **more,
     }
 

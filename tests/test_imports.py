@@ -149,7 +149,7 @@ def test_megalens_and_what_describes_a_trace_pull_in_no_heavy_package() -> None:
     assert out.stdout.strip() == "[]"
 
 
-def test_what_no_right_message_needs_is_loaded_with_the_first_wrong_one() -> None:
+def test_no_message_and_no_options_need_a_library_of_schemas() -> None:
     code = (
         "import sys, megalens.client, megalens.protocol as p; "
         "p.check_message({'type': 'goodbye', 'reason': 'finished'}); p.check_view_options({'view': 'scalars'}); "

@@ -20,7 +20,7 @@ from megalens.protocol import compressor_infos, decode_message, encode_message, 
 from tests.live_run import scalars_frame, tensors_frame
 
 RANKS = 8
-LAYERS = [1, 2, 3, 4]
+LAYERS = [0, 1, 2, 3]
 
 
 class Job:
@@ -64,8 +64,8 @@ class Job:
             "model": {"name": "GPT", "layers": 4, "hidden": 32},
             "layout": {"world_size": RANKS, "tp": 2, "pp": 2, "dp": 2, "ranks": places},
             "flags": [
-                {"name": "HiddenStates", "title": "Block output", "layers": LAYERS, **flag},
-                {"name": "MLP1_mat_mul", "title": "MLP1 output", "layers": [2, 4], **flag},
+                {"name": "HiddenStates", "title": "Hidden states", "layers": LAYERS, **flag},
+                {"name": "MLP1_mat_mul", "title": "MLP1 output", "layers": [1, 3], **flag},
                 {
                     "name": "RawAttentionScore_mat_mul",
                     "title": "Attention probabilities",
@@ -218,11 +218,11 @@ async def main() -> None:
     job = Job(options.name, options.rate)
     login = {"Authorization": f"Bearer {entry.token}"}
     async with connect(
-        entry.address, subprotocols=["megalens.v1"], additional_headers=login, compression=None
+        entry.address, subprotocols=["megalens.v2"], additional_headers=login, compression=None
     ) as hub:
         peer = {"name": "tracer", "version": "0"}
         await hub.send(
-            encode_message({"type": "join", "protocol": "megalens.v1", "role": "producer", "peer": peer})
+            encode_message({"type": "join", "protocol": "megalens.v2", "role": "producer", "peer": peer})
         )
         await hub.recv()
         await hub.send(encode_message(job.announce()))

@@ -17,6 +17,8 @@ export interface ILab {
   /** The server's root folder. */
   readonly folder: string;
   readonly token: string;
+  /** The hubs that are up: some outlive their training for a while. */
+  hubs(): { id: string; pid: number }[];
   /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`. */
   train(
     name: string,
@@ -131,7 +133,7 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
         }
       );
     await until('JupyterLab', answers, START_WITHIN);
-    await use({ url, folder, token, train });
+    await use({ url, folder, token, hubs, train });
     const died = processes.filter(each => each.died);
     if (died.length > 0) {
       // Whatever a test waited for in vain, this is why.

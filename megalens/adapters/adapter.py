@@ -10,14 +10,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, Shards, SitePoints, Source, TracerError
 from .sites import sites_of
-from .sizes import ModelSizes, input_features, model_sizes, output_features
+from .sizes import ModelSizes, halves, input_features, model_sizes, output_features
 from .torch_layout import output_shards
 from .torch_place import torch_place
 from .unwrap import unwrapped
 
 __all__ = ["Adapter"]
+
+_LINEARS = ("qkv", "q", "k", "v", "context", "fc1", "gate_up", "gate", "up", "fc2")
+"""Entries of the table that are modules with weights, below a layer."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Adapter:
         if prefix is None:
             raise TracerError(self._misfit(body))
         layers = list(self._layers(body, prefix))
-        sizes = model_sizes(body, self.heads, self.kv_heads, _module(body, prefix, self.tokens))
+        sizes = model_sizes(body, self.heads, self.kv_heads, _below(body, self.tokens, prefix))
         flags: dict[str, FlagPoints] = {}
         makers: dict[str, Callable[[nn.Module], Sequence[Source]]] = {
             "QKV_mat_mul": functools.partial(self._qkv, sizes=sizes),
@@ -101,18 +105,17 @@ class Adapter:
         }
         for flag, make in makers.items():
             reason = self.missing(body, flag) if self.missing else None
-            found = {} if reason else {i + 1: tuple(make(layer)) for i, layer in enumerate(layers)}
+            found = {} if reason else {i: tuple(make(layer)) for i, layer in enumerate(layers)}
             found = {i: sources for i, sources in found.items() if sources}
             flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag)))
         tokens = self._input_tokens(body, prefix)
-        flags["InputTokens"] = FlagPoints({0: tokens} if tokens else {}, self._unnamed("InputTokens"))
+        flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
         return ModelPoints((model,), described, flags, self._sites(layers), torch_place(model))
 
     def _sites(self, layers: Sequence[nn.Module]) -> dict[str, SitePoints]:
-        names = ("qkv", "q", "k", "v", "context", "fc1", "gate_up", "gate", "up", "fc2")
-        paths = [path for path in (getattr(self, name) for name in names) if path is not None]
-        numbered = dict(enumerate(layers, start=1))
+        paths = self._paths(*_LINEARS)
+        numbered = dict(enumerate(layers))
         return sites_of(
             weight={i: [layer.get_submodule(path) for path in paths] for i, layer in numbered.items()},
             calculation={i: [_find(layer, self.fc2)] for i, layer in numbered.items() if self.fc2},
@@ -151,7 +154,7 @@ class Adapter:
                 Source(
                     module,
                     parts=("gate", "up"),
-                    split=_halves,
+                    split=halves,
                     features=(half, half),
                     sequence_first=self.layout == "SBH",
                     shards=output_shards(module),
@@ -192,7 +195,7 @@ class Adapter:
         return [Source(layer.get_submodule(path), item=item, shards=shards)]
 
     def _input_tokens(self, body: nn.Module, prefix: str) -> tuple[Source, ...]:
-        embedding = _module(body, prefix, self.tokens)
+        embedding = _below(body, self.tokens, prefix)
         if embedding is None:
             return ()
         if self.positions is None:
@@ -213,28 +216,15 @@ class Adapter:
 
     # Matching.
 
+    def _paths(self, *names: str) -> list[str]:
+        return [path for path in (getattr(self, name) for name in names) if path is not None]
+
     def _inside(self) -> list[str]:
-        names = (
-            "attention",
-            "qkv",
-            "q",
-            "k",
-            "v",
-            "context",
-            "probabilities",
-            "fc1",
-            "gate_up",
-            "gate",
-            "up",
-            "fc2",
-        )
-        return [
-            _path_and_item(path)[0] for path in (getattr(self, name) for name in names) if path is not None
-        ]
+        return [_path_and_item(path)[0] for path in self._paths("attention", "probabilities", *_LINEARS)]
 
     def _prefix(self, model: nn.Module) -> str | None:
         body = unwrapped(model)
-        outside = [_path_and_item(path)[0] for path in (self.tokens, self.positions) if path is not None]
+        outside = [_path_and_item(path)[0] for path in self._paths("tokens", "positions")]
         for prefix in self.prefixes:
             layer = _find(body, prefix + self.layer.format(i=0))
             if layer is None or any(_find(body, prefix + path) is None for path in outside):
@@ -315,10 +305,6 @@ def _qkv_widths(size: int | None, sizes: ModelSizes) -> tuple[int | None, ...]:
         raise TracerError(f"The fused query, key and value tensor does not fit: {error}.") from error
 
 
-def _halves(data: Tensor) -> Sequence[Tensor]:
-    return data.chunk(2, dim=-1)
-
-
 def _counted(ids: Tensor) -> Sequence[Tensor]:
     return ids, torch.arange(ids.shape[-1], device=ids.device).expand(ids.shape)
 
@@ -335,9 +321,5 @@ def _find(module: nn.Module, path: str) -> nn.Module | None:
         return None
 
 
-def _below(layer: nn.Module, path: str | None) -> nn.Module | None:
-    return None if path is None else layer.get_submodule(path)
-
-
-def _module(body: nn.Module, prefix: str, path: str | None) -> nn.Module | None:
-    return None if path is None else body.get_submodule(prefix + path)
+def _below(holder: nn.Module, path: str | None, prefix: str = "") -> nn.Module | None:
+    return None if path is None else holder.get_submodule(prefix + path)

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, Place, Shards, Source, TracerError
 from .sites import sites_of
-from .sizes import ModelSizes
+from .sizes import ModelSizes, halves
 from .unwrap import unwrapped
 
 __all__ = ["MegatronAdapter"]
@@ -48,7 +49,7 @@ class MegatronAdapter:
             )
         config: Any = chunks[0].config
         place = _place(config, len(chunks))
-        layers = {int(layer.layer_number): layer for chunk in chunks for layer in chunk.decoder.layers}  # type: ignore[union-attr]
+        layers = {int(layer.layer_number) - 1: layer for chunk in chunks for layer in chunk.decoder.layers}  # type: ignore[union-attr]
         makers: dict[str, Callable[[nn.Module], Source | str]] = {
             "QKV_mat_mul": lambda layer: _qkv(layer, config, place),
             "RawAttentionScore_mat_mul": _probabilities,
@@ -221,7 +222,7 @@ def _mlp1(layer: nn.Module, config: Any) -> Source | str:
         return Source(
             module,
             parts=("gate", "up"),
-            split=_halves,
+            split=halves,
             features=(width, width),
             sequence_first=True,
             shards="features",
@@ -266,7 +267,7 @@ def _tokens(chunks: Sequence[nn.Module]) -> FlagPoints:
                     like_ids=True,
                 ),
             )
-            return FlagPoints({0: sources})
+            return FlagPoints({EMBEDDING: sources})
     return FlagPoints({})
 
 
@@ -304,7 +305,3 @@ class _PartOfGroup:
             parts.append(data[..., low:high])
             begin += size
         return parts
-
-
-def _halves(data: Tensor) -> Sequence[Tensor]:
-    return data.chunk(2, dim=-1)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from .unwrap import INNER_NAMES
+
 __all__ = ["MegatronModule", "megatron_modules"]
 
-# Put between a module and what it holds by torch.compile, by checkpoint wrappers and by torch's FSDP.
-_WRAPPERS = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
 _GROUPED = re.compile(r"(weight|bias)([0-9]{1,9})")
 # Megatron-Core's older grouped experts hold those of a process in one tensor each: of the first and of the second layer.
 _ALL_EXPERTS = {"weight1": "linear_fc1.weight", "weight2": "linear_fc2.weight"}
@@ -73,7 +73,7 @@ def _below(at: MegatronModule, seen: set[int]) -> Iterator[MegatronModule]:
 
 def _word(name: str, own: str, child: nn.Module, experts: Sequence[int] | None) -> str:
     """Return what stands for a child in canonical names."""
-    if own in _WRAPPERS:
+    if own in INNER_NAMES:
         return ""
     if own.isdecimal():
         number = getattr(_bare(child), "layer_number", None)
@@ -86,7 +86,7 @@ def _word(name: str, own: str, child: nn.Module, experts: Sequence[int] | None) 
 
 def _bare(module: nn.Module) -> nn.Module:
     while True:
-        inner = [child for name, child in module.named_children() if name in _WRAPPERS]
+        inner = [child for name, child in module.named_children() if name in INNER_NAMES]
         if not inner:
             return module
         module = inner[0]

@@ -25,8 +25,6 @@ class MegatronRanks:
         Tensor parallel, of experts.
     replica, expert_replica : int
         Data parallel with context parallel, which sees other positions with the same parameters; and of experts, where both are in one group.
-    expert, expert_size : int
-        Expert parallel.
     stage, stages : int
         Pipeline parallel.
     """
@@ -37,8 +35,6 @@ class MegatronRanks:
     expert_tp_size: int = 1
     replica: int = 0
     expert_replica: int = 0
-    expert: int = 0
-    expert_size: int = 1
     stage: int = 0
     stages: int = 1
 
@@ -71,8 +67,6 @@ class MegatronRanks:
             expert_tp_size=state.get_expert_tensor_parallel_world_size(),
             replica=state.get_data_parallel_rank(with_context_parallel=True),
             expert_replica=state.get_expert_data_parallel_rank(),
-            expert=state.get_expert_model_parallel_rank(),
-            expert_size=state.get_expert_model_parallel_world_size(),
             stage=state.get_pipeline_model_parallel_rank(),
             stages=state.get_pipeline_model_parallel_world_size(),
         )

@@ -24,21 +24,18 @@ def sites_of(
     weight: Modules | None = None,
     calculation: Modules | None = None,
     system: Modules | None = None,
-    reasons: Mapping[str, str] | None = None,
 ) -> dict[str, SitePoints]:
     """Return ``ModelPoints.sites``. What cannot be perturbed as it is (a fused or quantised weight) need not be left out: the tracer refuses it by name.
 
     Parameters
     ----------
     weight : mapping
-        By layer, counted from 1 over all stages: its linear modules, those of queries, keys and values, of the attention's output, and of the MLP. None among them is skipped, as is a module
+        By layer, counted from 0 over all stages: its linear modules, those of queries, keys and values, of the attention's output, and of the MLP. None among them is skipped, as is a module
         that stands there twice.
     calculation : mapping
         By layer: the module whose output, the first of a tuple, is that of the MLP before it is added to the residual stream.
     system : mapping
         By layer: the layer itself.
-    reasons : mapping, optional
-        By site: why this model has none, where none is given.
     """
     given = {"weight": weight or {}, "calculation": calculation or {}, "system": system or {}}
     sites: dict[str, SitePoints] = {}
@@ -48,5 +45,5 @@ def sites_of(
             for number, modules in layers.items()
         }
         found = {number: modules for number, modules in found.items() if modules}
-        sites[name] = SitePoints(found, None if found else (reasons or {}).get(name, _NONE[name]))
+        sites[name] = SitePoints(found, None if found else _NONE[name])
     return sites

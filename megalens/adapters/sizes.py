@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
 
-__all__ = ["ModelSizes", "input_features", "model_sizes", "output_features"]
+__all__ = ["ModelSizes", "halves", "input_features", "model_sizes", "output_features"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,11 @@ def output_features(module: nn.Module) -> int | None:
 def input_features(module: nn.Module) -> int | None:
     """Return the size of the last axis of what a module takes, where it says so."""
     return _named(module, "in_features", "nx")
+
+
+def halves(data: Tensor) -> Sequence[Tensor]:
+    """Cut ``[..., gate | up]``."""
+    return data.chunk(2, dim=-1)
 
 
 def _named(holder: Any, *names: str) -> int | None:

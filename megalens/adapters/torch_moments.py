@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from ..tracer import ModelPoints, Place
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .torch_layout import cuts_input, cuts_output
-from .unwrap import unwrapped
+from .unwrap import INNER_NAMES, unwrapped
 
 __all__ = ["TorchMoments"]
 
-# Modules that stand in a name only because something wraps another.
-_WRAPPERS = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
 _HEADS = frozenset(("lm_head", "output_layer", "head", "embed_out"))
 _FLAT = (
     "FullyShardedDataParallel flattens parameters, so that they have no values of their own to measure. "
@@ -112,7 +110,7 @@ class TorchMoments:
 
 
 def _canonical(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+    return ".".join(part for part in name.split(".") if part not in INNER_NAMES)
 
 
 def _projects(module: nn.Module) -> bool:

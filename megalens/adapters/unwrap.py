@@ -6,7 +6,10 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["unwrapped"]
+__all__ = ["INNER_NAMES", "unwrapped"]
+
+INNER_NAMES = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
+"""What stands in a name only because something wraps another module: torch.compile, checkpoint wrappers, torch's FSDP."""
 
 _WRAPPERS = (
     "DataParallel",

@@ -1,4 +1,4 @@
-"""The layer trend: one statistic of the traced values per step and layer. The browser's twin reads the same golden cases."""
+"""The layer trend: one statistic of traced tensors per step and layer. The browser's twin reads the same golden cases."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..protocol import merge_moments
 from .errors import ClientError
+from .moments.grouping.readings import reading_value
 from .selection import Selection, half_width, selected
 
-__all__ = ["STATISTICS", "trend"]
+__all__ = ["OF_WHOLE_ONLY", "OLDER", "STATISTICS", "trend"]
 
-STATISTICS = ("mean", "std", "min", "max", "rms", "abs_mean", "nonfinite")
+_OF_WHOLE = ("mean", "std", "rms", "min", "max", "skewness", "kurtosis", "nonfinite")
+_OF_KEPT = ("mean", "std", "rms", "min", "max", "abs_mean")
+STATISTICS = (*_OF_WHOLE, *(f"kept_{name}" for name in _OF_KEPT))
+OF_WHOLE_ONLY = ("skewness", "kurtosis")
+"""What kept values do not have: those of tile means say nothing of a tensor's tails."""
+OLDER = {"abs_mean": "kept_abs_mean"}
+"""What a statistic was called before whole tensors had any."""
+_WHOLE = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
 _SCHEMA = pa.schema(
     [("step", pa.int64()), ("layer", pa.int32()), ("value", pa.float64()), ("count", pa.int64())]
 )
@@ -23,15 +32,17 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     """Reduce traced tensors to one number per step and layer.
 
     All values of a step and layer count alike, whichever micro-batch, sample or rank they came from; filter by flag, part, phase, pass and
-    rank before. Sums are float64, and the deviation is taken about the group's mean in a second pass.
+    rank before. Statistics of whole tensors are merged from their moments. Where some row does not know those of its tensor, or less than everything is
+    selected, they are of the values that the compressor kept, and ``skewness`` and ``kurtosis`` NaN: sums are float64, and deviations are taken about the group's mean in a second pass.
 
     Parameters
     ----------
     table : pyarrow.Table
-        Rows of the stream ``tensors``; ``step``, ``layer`` and ``values`` are read.
+        Rows of the stream ``tensors``; ``step``, ``layer``, ``values`` and, where they are there, the moments of whole tensors are read.
     statistic : str
-        ``mean``, ``std`` (of the population), ``min``, ``max``, ``rms`` (root of the mean square) or ``abs_mean``, over the finite
-        values; ``nonfinite`` counts the others.
+        Of the finite values of whole tensors: ``mean``, ``std`` (of the population), ``rms`` (root of the mean square), ``min``, ``max``, ``skewness``,
+        ``kurtosis`` (3 for a normal distribution); ``nonfinite`` counts the others. Of what the compressor kept: ``kept_mean`` to ``kept_max``, and
+        ``kept_abs_mean``.
     selection : Selection, optional
         Which values enter, all when absent; ``shape`` and ``compressor`` are then read too.
 
@@ -47,6 +58,7 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     ClientError
         ``bad-parameter`` when there is no such statistic.
     """
+    statistic = OLDER.get(statistic, statistic)
     if statistic not in STATISTICS:
         known = ", ".join(STATISTICS)
         raise ClientError(
@@ -66,11 +78,21 @@ def trend(table: pa.Table, statistic: str = "rms", selection: Selection | None =
     groups = int(new.sum())
     heads = order[new]
     keys = [pa.array(steps[heads]), pa.array(layers[heads])]
+    of_kept = statistic.startswith("kept_")
+    statistic = statistic.removeprefix("kept_")
     if selection is not None:
         rows = table.select(["shape", "compressor"]).to_pylist()
         if any(selection.takes_less(row) for row in rows):
             return _selective(table, rows, statistic, selection, group_of_row, keys)
 
+    if not of_kept and set(_WHOLE) <= set(table.column_names):
+        moments = {name: table[name].to_numpy().astype(np.float64) for name in _WHOLE}
+        if not np.isnan(moments["count"]).any():
+            merged = merge_moments(moments, group_of_row, groups)
+            found = (reading_value(merged, statistic), merged["count"].astype(np.int64))
+            return pa.Table.from_arrays(
+                [*keys, *(pa.array(column, from_pandas=False) for column in found)], schema=_SCHEMA
+            )
     lengths = pc.fill_null(pc.list_value_length(table["values"]), 0).to_numpy()
     values = pc.list_flatten(table["values"]).to_numpy()
     group = np.repeat(group_of_row, lengths)
@@ -136,6 +158,8 @@ def _reduce(statistic: str, values: Any, group: Any, groups: int, count: Any) ->
     if statistic == "std":
         deviation = values - (sums(values) / count)[group]
         return np.sqrt(sums(deviation * deviation) / count)
+    if statistic in OF_WHOLE_ONLY:
+        return np.full(groups, np.nan)
     result = np.full(groups, np.inf if statistic == "min" else -np.inf)
     (np.minimum if statistic == "min" else np.maximum).at(result, group, values)
     return result

@@ -12,7 +12,7 @@ def bare_hello(run: RunInfo) -> Hello:
     """Return a ``hello`` that says as much as is known of recorded files: no model, no flags, and limits that bound nothing."""
     return {
         "type": "hello",
-        "protocol": "megalens.v1",
+        "protocol": "megalens.v2",
         "run": run,
         "seq": 0,
         "model": None,

@@ -8,7 +8,9 @@ from pathlib import Path
 from ..hub.discovery import HubEntry, find_hub, live_hubs, told_apart
 from .errors import ClientError
 from .live import LiveRun
+from .recorded import RecordedRun
 from .run import Run
+from .run_folder import RunFolder
 
 __all__ = ["connect"]
 
@@ -19,7 +21,9 @@ _KNOWN_FOLDER = "megalens-runs"
 def connect(
     name_or_id_or_address: str | None = None, *, token: str | None = None, timeout: float = 10.0
 ) -> Run:
-    """Attach to a live run.
+    """Attach to a live run; one that has ended is opened from its recording.
+
+    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
 
     Parameters
     ----------
@@ -33,7 +37,7 @@ def connect(
     Raises
     ------
     ClientError
-        When there is no such live run (it says which there are), or the hub refuses.
+        When there is no such live run and no such recording (it says which there are), or the hub refuses.
     ProtocolError
         ``version-mismatch``.
     """
@@ -42,16 +46,34 @@ def connect(
         return _by_address(wanted, token, timeout)
     entry = find_hub(wanted)
     if entry is None:
-        raise _no_run(wanted)
+        folder = None if wanted is None else _recording(wanted)
+        if folder is None:
+            raise _no_run(wanted)
+        return RecordedRun(folder)
     run = LiveRun(_Follow(entry), Path(entry.record) if entry.record else None)
     run.start(timeout)
     return run
 
 
+def _recording(run_id: str) -> RunFolder | None:
+    """Return the recording of a run that has ended."""
+    if Path(run_id).name != run_id:
+        return None
+    here = Path.cwd()
+    for home in (here, *here.parents):
+        place = home / _KNOWN_FOLDER / run_id
+        if (place / "run.json").is_file():
+            folder = RunFolder(place)
+            # Somebody may have given the folder another run's name.
+            return folder if folder.id == run_id else None
+    return None
+
+
 def _by_address(address: str, token: str | None, timeout: float) -> Run:
+    hub = next((hub for hub in live_hubs() if hub.address == address.rstrip("/")), None)
     found = token
-    if found is None:
-        found = next((hub.token for hub in live_hubs() if hub.address == address.rstrip("/")), None)
+    if found is None and hub is not None:
+        found = hub.token
     if found is None:
         raise ClientError(
             f"A token is needed for {address}. It is in the hub's runtime file on the machine that trains: connect(address, token=…).",
@@ -65,7 +87,9 @@ def _by_address(address: str, token: str | None, timeout: float) -> Run:
         others = [hub for hub in live_hubs() if hub.id == run and hub.token != found]
         return told_apart(run, address.rstrip("/")) if others else run
 
-    run = LiveRun(lambda: target, called=called)
+    # Who has its token may read what it records on this machine.
+    folder = next((Path(hub.record) for hub in live_hubs() if hub.token == found and hub.record), None)
+    run = LiveRun(lambda: target, folder, called=called)
     run.start(timeout)
     return run
 

@@ -161,7 +161,7 @@ class LiveRun(Run):
         if not self._connected and not self._closed and self._ended is None and self._greeted:
             found.append("The connection to the hub is broken; it comes back by itself.")
         if self._ended == "gone":
-            found.append("The hub went without a goodbye. What arrived before stays readable.")
+            found.append("The hub stopped unexpectedly. What arrived before stays readable.")
         if self._unannounced:
             found.append(f"{self._unannounced} frames did not arrive, and the hub did not say why.")
         if self._missed - self._unannounced > 0:

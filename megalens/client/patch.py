@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..protocol import Compressor, Tile, ranges_text
-from ..protocol.messages_generated import FlagSetting
+from ..protocol.messages_generated import FlagInfo, FlagSetting
 from .errors import ClientError
 from .query import LayerChoice, chosen_ranges
 
@@ -21,6 +21,7 @@ def build_patch(
     config: Mapping[str, FlagSetting],
     flags: Mapping[str, Compressor | Mapping[str, Any] | bool | None],
     *,
+    infos: Mapping[str, FlagInfo] | None = None,
     layers: LayerChoice = None,
     every: int | None = None,
     samples: int | str | None = None,
@@ -36,6 +37,8 @@ def build_patch(
         Settings in force, which ``True`` keeps.
     flags : mapping
         What was given for each flag.
+    infos : mapping, optional
+        What the run says of its flags: with which compressor each is switched on.
     layers, every, samples, phases, passes, replicas
         Put on every flag that is not switched off.
 
@@ -61,14 +64,16 @@ def build_patch(
     # What a person gives is checked by the tracer, which answers with the field at fault.
     patch: dict[str, Any] = {}
     for flag, choice in flags.items():
+        info = (infos or {}).get(flag)
+        suited = (info and info.get("compressor")) or Tile().to_setting()
         if choice is None or choice is False:
             patch[flag] = None
         elif choice is True:
-            patch[flag] = {**config.get(flag, {"compressor": Tile().to_setting()}), **extras}
+            patch[flag] = {**config.get(flag, {"compressor": suited}), **extras}
         elif isinstance(choice, Compressor):
             patch[flag] = {"compressor": choice.to_setting(), **extras}
         elif isinstance(choice, Mapping):
-            setting = {**config.get(flag, {"compressor": Tile().to_setting()}), **choice, **extras}
+            setting = {**config.get(flag, {"compressor": suited}), **choice, **extras}
             if isinstance(setting["compressor"], Compressor):
                 setting["compressor"] = setting["compressor"].to_setting()
             patch[flag] = setting
@@ -122,7 +127,7 @@ def layers_text(layers: LayerChoice) -> str:
     if ranges is None and layers == "all":
         return "all"
     if not ranges or any(low < 0 for low, _ in ranges):
-        raise _bad("layers", "a layer, several layers, 'all' or ranges such as '1-4,7'", layers)
+        raise _bad("layers", "a layer, several layers, 'all' or ranges such as '0-3,7'", layers)
     return ranges_text(ranges)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,7 +36,7 @@ class Query:
     pass_ : str or None
         ``forward`` or ``backward``.
     ranks : mapping of int to tuple of int, or None
-        Layers by the rank that they are taken of; see :meth:`on_lowest`. A rank whose layers are ``None`` gives all that it has.
+        Layers by the rank that they are taken of; see :meth:`on_ranks`. A rank whose layers are ``None`` gives all that it has.
     measured : bool
         Only rows whose compression error was measured.
     where : tuple of (str, value)
@@ -95,17 +95,16 @@ class Query:
         ranks = None if rank is None else ((rank, None),)
         return cls(flag, part, phase, names, chosen_ranges(layer, "layer"), first, last, pass_, ranks)
 
-    def on_lowest(self, places: pa.Table) -> Query:
-        """Return the same query of each layer's lowest rank only, so that data-parallel replicas never mix.
+    def on_ranks(self, ranks: Mapping[int, int]) -> Query:
+        """Return the same query of each layer on one rank only, so that data-parallel replicas never mix.
 
         Parameters
         ----------
-        places : pyarrow.Table
-            ``layer`` and ``rank`` of every row that matches this query.
+        ranks : mapping of int to int
+            The rank by layer.
         """
-        lowest = places.group_by("layer").aggregate([("rank", "min")])
         layers: dict[int, list[int]] = {}
-        for layer, rank in zip(lowest["layer"].to_pylist(), lowest["rank_min"].to_pylist(), strict=True):
+        for layer, rank in ranks.items():
             layers.setdefault(rank, []).append(layer)
         return replace(
             self, ranks=tuple((rank, tuple(sorted(found))) for rank, found in sorted(layers.items()))

@@ -168,7 +168,7 @@ class Run(Controls):
         flag : str, optional
             Trace point by name.
         layer : int, iterable of int or str, optional
-            A layer, several, or a range text such as ``"1-4,7"``.
+            A layer, several, or a range text such as ``"0-3,7"``.
         part : str, optional
             Named part, such as ``"q"``.
         steps : int, (first, last) or range, optional
@@ -304,7 +304,7 @@ class Run(Controls):
         replicas : {"first", "all"}, optional
             Whether every data-parallel replica is traced, or the first only.
         **flags
-            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with ``Tile()``), ``False`` or
+            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
             ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
 
         Returns
@@ -322,6 +322,7 @@ class Run(Controls):
         patch = build_patch(
             self.config,
             flags,
+            infos=self.flags,
             layers=layers,
             every=every,
             samples=samples,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,14 +25,18 @@ from ..protocol.messages_generated import Hello, RunFile, RunState, Status
 from .arrow_sizes import check_message_size
 from .bare_hello import bare_hello
 from .errors import ClientError
+from .old_layers import hello_from_zero, query_from_one, rows_from_zero
 from .query import Query
 from .recorded_parquet import DAMAGE, opened_parquet
+from .run_words import lacking_words
 from .shapes import check_shapes
-from .stream_end import StreamEnd, arrows_end, parquet_end
+from .stream_end import ArrowsMap, StreamEnd, arrows_end, arrows_identity, parquet_end
+from .tensor_places import PLACE_COLUMNS, TensorPlaces
 
 __all__ = ["RunFolder"]
 
-_FORMAT = 1
+_FORMAT = 2
+_LAYERS_FROM_ONE = 1
 _MAX_HEADER_BYTES = 8 * 1024 * 1024
 _STATES = ("waiting", "training", "paused", "idle", "finished", "lost")
 
@@ -58,11 +62,15 @@ class RunFolder:
         self.streams, self._unreadable = _streams(self.header)
         # Of each stream in which reading ended early, what its file was then.
         self._damaged: dict[str, tuple[int, int] | None] = {}
+        self._maps: dict[Path, ArrowsMap] = {}
+        self._read_to = 0
+        self.places = TensorPlaces()
 
     def again(self) -> RunFolder:
-        """Return a fresh object for another reader, since reading keeps state; both know what either finds damaged."""
+        """Return a fresh object for another reader, since reading keeps state; both know what either finds damaged, and where steps lie."""
         other = RunFolder(self.path)
-        other._damaged = self._damaged
+        if other.id == self.id:
+            other._damaged, other._maps, other.places = self._damaged, self._maps, self.places
         return other
 
     @property
@@ -110,7 +118,16 @@ class RunFolder:
         known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
         hello.update(known)
         hello["streams"] = self.streams.told()
-        return hello
+        return hello_from_zero(hello) if self._layers_from_one else hello
+
+    @property
+    def missing_steps(self) -> list[list[int]]:
+        """Ranges of steps that the recording lacks."""
+        return list(self.header.get("missing_steps", []))
+
+    def newest_step(self, stream: str) -> int:
+        """Return the newest step of a stream; 0 where it has no rows."""
+        return self._end(stream).last_step
 
     def status(self) -> Status:
         """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
@@ -131,12 +148,16 @@ class RunFolder:
         if not self.closed:
             warnings.append("The recording was not closed: its hub ended before the run did.")
         if missing:
-            warnings.append(f"The recording lacks {_spans(missing)}.")
+            warnings.append(lacking_words(missing))
         for stream in self.truncated():
             warnings.append(f"The {stream} stream was cut short; it is read up to its last whole message.")
         if warnings:
             status["warnings"] = warnings[:20]
         return status
+
+    @property
+    def _layers_from_one(self) -> bool:
+        return self.header["format"] == _LAYERS_FROM_ONE
 
     def bytes(self) -> int:
         """Return the size of all stream files."""
@@ -169,13 +190,18 @@ class RunFolder:
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that match, a piece at a time, in the order in which they were written."""
+        """Yield the rows that match, a piece at a time, in the order in which they were written.
+
+        A file that grows is read up to its last whole message, and of it only the messages that may have rows of the query's steps.
+        """
         path = self._file(stream)
         if path is None:
             return
         declared = self.streams.named(stream)
         schema = declared.schema
         query = query or Query()
+        if self._layers_from_one:
+            query = query_from_one(query)
         read = _parquet_batches if path.suffix == ".parquet" else self._arrow_batches
         for batch in read(path, declared, query, columns):
             kept = batch
@@ -185,7 +211,43 @@ class RunFolder:
             if kept.num_rows:
                 kept = kept.replace_schema_metadata(None).cast(wanted)
                 check_shapes(kept, declared, path.name)
-                yield kept
+                yield rows_from_zero(declared, kept) if self._layers_from_one else kept
+
+    def tensor_places(self, check: Callable[[], None] = lambda: None) -> TensorPlaces:
+        """Return what there is of traced tensors. Of a recording that grows only what came since it was last asked is read.
+
+        Parameters
+        ----------
+        check : callable
+            Raises where the reading is to be given up.
+        """
+        path = self._file("tensors")
+        if path is None:
+            return self.places.update(None, lambda at: iter(()))
+        packed = path.suffix == ".parquet"
+
+        def read(at: int) -> Iterator[tuple[pa.RecordBatch | None, int]]:
+            if packed and at:
+                return
+            stream = self.streams["tensors"]
+            batches = (
+                self.batches("tensors", None, PLACE_COLUMNS)
+                if packed
+                else self._arrow_batches(path, stream, Query(), PLACE_COLUMNS, at)
+            )
+            for batch in batches:
+                check()
+                if self._layers_from_one and not packed:
+                    batch = rows_from_zero(stream, batch)
+                yield batch, 0 if packed else self._read_to
+            if packed:
+                yield None, 1
+
+        try:
+            of = _stamp(path) if packed else arrows_identity(path)
+        except OSError as error:
+            raise _unreadable_file(path, error) from error
+        return self.places.update((path.name, of), read)
 
     def _file(self, stream: str) -> Path | None:
         for suffix in (".parquet", ".arrows"):
@@ -196,9 +258,12 @@ class RunFolder:
         return None
 
     def _arrow_batches(
-        self, path: Path, stream: Stream, query: Query, columns: list[str] | None
+        self, path: Path, stream: Stream, query: Query, columns: list[str] | None, since: int = 0
     ) -> Iterator[pa.RecordBatch]:
         expression = query.expression()
+        read = stream.schema.names
+        if columns is not None:
+            read = [name for name in read if name in (*columns, *query.columns())]
         cut = False
         try:
             with open_plain(path) as file, pa.OSFile(str(path), "rb") as source:
@@ -207,18 +272,30 @@ class RunFolder:
                 if reader is None:
                     cut = size > 0 or not self.closed
                     return
+                skips = self._map(path).skips(query.first, query.last)
+                if since:
+                    source.seek(since)
                 while True:
+                    at = source.tell()
+                    if at in skips:
+                        source.seek(skips[at])
+                        continue
                     try:
-                        check_message_size(file, path.name, source.tell(), size)
+                        check_message_size(file, path.name, at, size)
                         batch = reader.read_next_batch()
+                        if source.tell() >= size:
+                            # A crash of the machine leaves only the last message half written.
+                            batch.validate(full=True)
+                        batch = batch.select([name for name in batch.schema.names if name in read])
                         batch.validate(full=True)
                     except StopIteration:
                         break
                     except (*DAMAGE, struct.error):
                         cut = True
                         break
-                    batch = stream.with_later_columns(batch)
+                    batch = stream.with_later_columns(batch, read)
                     kept = batch if expression is None else batch.filter(expression)
+                    self._read_to = source.tell()
                     if kept.num_rows:
                         yield kept
         except FileNotFoundError:
@@ -234,6 +311,9 @@ class RunFolder:
         finally:
             if cut:
                 self._damaged[stream.name] = _stamp(path)
+
+    def _map(self, path: Path) -> ArrowsMap:
+        return self._maps.setdefault(path, ArrowsMap(path))
 
     def _is_damaged(self, stream: str) -> bool:
         path = self._file(stream)
@@ -378,9 +458,3 @@ def _unreadable_file(path: Path, error: Exception) -> ClientError:
     if isinstance(error, PermissionError):
         return _unreadable(f"{path.name}: {os.strerror(errno.EACCES)}. You need the permission to read it.")
     return _unreadable(f"{path.name}: {str(error).replace(str(path.parent), '…')[:300]}")
-
-
-def _spans(missing: list[list[int]]) -> str:
-    spans = [str(first) if first == last else f"{first} to {last}" for first, last in missing[:5]]
-    more = f" and {len(missing) - 5} more ranges" if len(missing) > 5 else ""
-    return f"step{'s' if len(missing) > 1 or missing[0][0] != missing[0][1] else ''} {', '.join(spans)}{more}"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..protocol.messages_generated import FlagSetting, Perturb
     from .run import Run
 
-__all__ = ["run_words", "unknown_flag"]
+__all__ = ["lacking_words", "run_words", "unknown_flag"]
 
 _MOST_FLAGS = 24
+
+
+def lacking_words(missing: Sequence[Sequence[int]]) -> str:
+    """Say which steps a recording lacks: ranges, both ends inclusive, at least one."""
+    spans = [str(first) if first == last else f"{first} to {last}" for first, last in missing[:5]]
+    more = f" and {len(missing) - 5} more ranges" if len(missing) > 5 else ""
+    several = len(missing) > 1 or missing[0][0] != missing[0][1]
+    return f"The recording lacks step{'s' if several else ''} {', '.join(spans)}{more}."
 
 
 def unknown_flag(name: str, flags: Collection[str]) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ..protocol import in_ranges, read_ranges
 
-__all__ = ["ValueLayout", "Selection", "half_width", "layout_of", "places_in", "selected"]
+__all__ = ["ValueLayout", "Selection", "half_of", "half_width", "layout_of", "places_in", "selected"]
 
 _Z = 1.959963984540054
 _FEW = (12.706204736174698, 4.302652729749462, 3.182446305284263, 2.776445105197793, 2.570581835636314)
@@ -96,19 +96,27 @@ def selected(row: Mapping[str, Any], selection: Selection) -> npt.NDArray[np.flo
 
 
 def half_width(means: npt.NDArray[np.float64], interval: str) -> float:
-    """Return half the width of the band about the mean of the units, or NaN where there are too few.
+    """Return half the width of the band about the mean of the units, or NaN where there are too few: see :func:`half_of`."""
+    deviation = ((means - means.mean()) ** 2).sum() if len(means) else 0.0
+    return float(half_of(np.array([len(means)]), np.array([deviation]), interval)[0])
+
+
+def half_of(
+    count: npt.NDArray[Any], deviation: npt.NDArray[np.float64], interval: str
+) -> npt.NDArray[np.float64]:
+    """Return half the width of the band about each mean of so many units, or NaN where there are too few.
 
     ``std`` is ``sqrt(D / n)``; ``ci95`` is ``t(n - 1) * s / sqrt(n)`` with ``s = sqrt(D / (n - 1))``. D is the sum of the squared deviations of
     the units' means. The interval takes units for independent. Neighbouring positions of a text are not: then the effective number of
     them is smaller and the true interval wider.
     """
-    count = len(means)
-    if count < (2 if interval == "ci95" else 1):
-        return math.nan
-    deviation = float(((means - means.mean()) ** 2).sum())
-    if interval == "std":
-        return math.sqrt(deviation / count)
-    return _student_t(count - 1) * math.sqrt(deviation / (count - 1)) / math.sqrt(count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if interval == "std":
+            return np.where(count < 1, np.nan, np.sqrt(deviation / count))
+        sizes, place = np.unique(count, return_inverse=True)
+        quantile = np.array([_student_t(int(size) - 1) if size > 1 else math.nan for size in sizes])[place]
+        found: npt.NDArray[np.float64] = quantile * np.sqrt(deviation / (count - 1)) / np.sqrt(count)
+        return found
 
 
 def _student_t(freedom: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ..protocol import shown_text
+from ..protocol import layer_name, shown_text
 from ..protocol.messages_generated import Budget, Overhead
 
 __all__ = ["RunStatus"]
@@ -37,7 +37,7 @@ class RunStatus(dict[str, Any]):
         if nonfinite.get("count"):
             first = nonfinite.get("first")
             where = (
-                f", first at step {_count(first['step'])} in {first['flag']} layer {first['layer']}"
+                f", first at step {_count(first['step'])} in {first['flag']} {layer_name(first['layer'])}"
                 if first
                 else ""
             )
@@ -51,7 +51,8 @@ class RunStatus(dict[str, Any]):
     def _going(self) -> list[str]:
         lines = []
         if self.get("perturbed_steps"):
-            lines.append(f"perturbed: {_count(self['perturbed_steps'])} steps so far")
+            of = f", {_count(self['armed_steps'])} by what is armed now" if "armed_steps" in self else ""
+            lines.append(f"perturbed: {_count(self['perturbed_steps'])} steps so far{of}")
         ranks = self.get("ranks", [])
         wrong = [rank for rank in ranks if rank["state"] in ("silent", "lost")]
         if len(ranks) > 1 or wrong:
@@ -86,7 +87,7 @@ def _interval(cost: Budget | Overhead) -> str:
 
 
 def _count(number: int) -> str:
-    return f"{number:,}".replace(",", "\u2009")
+    return f"{number:,}".replace(",", "\u202f")
 
 
 def _size(number: float) -> str:

@@ -26,19 +26,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "GPT": ".model",
-    "GPTConfig": ".model",
-    "Corpus": ".text",
-    "load_corpus": ".text",
-    "ByteTokenizer": ".tokenizer",
-    "Progress": ".train",
-    "TrainConfig": ".train",
-    "Trainer": ".train",
+    ".model": ("GPT", "GPTConfig"),
+    ".text": ("Corpus", "load_corpus"),
+    ".tokenizer": ("ByteTokenizer",),
+    ".train": ("Progress", "TrainConfig", "Trainer"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'megalens.demo' has no attribute {name!r}")
-    return getattr(import_module(home, __name__), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home, __name__), name)
+    raise AttributeError(f"module 'megalens.demo' has no attribute {name!r}")

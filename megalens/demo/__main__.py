@@ -25,7 +25,11 @@ except ImportError as error:
         'The demo trains with PyTorch, which is not installed. pip install "megalens[tracer]"'
     ) from error
 
-from ..protocol import Tile, shown_text
+from ..protocol import shown_text
+from ..tracer import Tracer
+from ..tracer.tensors.plan import CONTROLS
+from ..training import trace
+from ..training_statistics import log_statistics
 from .model import GPT
 from .state_line import StateLine
 from .text import load_corpus
@@ -35,6 +39,16 @@ from .train import Progress, TrainConfig, Trainer
 __all__ = ["main"]
 
 FLAGS = ("MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates")
+"""Divides the model's widths, so that every tile has as many features."""
+STATISTICS: dict[str, Any] = {
+    "param": 10,
+    "grad": 10,
+    "activation": 50,
+    "dgrad": 50,
+    "residual": 10,
+    "residual_dgrad": 50,
+}
+"""Every how many steps each is logged."""
 PROMPT = "The "
 
 
@@ -42,9 +56,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Train, say how it went, and return the exit code."""
     options = _parser().parse_args(arguments)
     stopped: list[int] = []
+    tracer: Tracer | None = None
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
+        if tracer is not None:
+            # One that viewers have paused would not end.
+            tracer.go_on()
         # A second signal means it: the default action ends the process at once.
         signal.signal(number, signal.SIG_DFL)
 
@@ -52,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
         signal.signal(number, stop)
     if options.until_stdin_closes:
         # The pipe closes with the process that holds its other end, also when that is killed.
-        threading.Thread(target=_stop_with, args=(sys.stdin.fileno(), stopped), daemon=True).start()
+        threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
     line = StateLine(sys.stdout)
     line.say("reading the text")
     config = TrainConfig(steps=options.steps, batch=options.batch, seed=options.seed, compile=options.compile)
@@ -63,6 +81,8 @@ def main(arguments: list[str] | None = None) -> int:
     if tracer is not None and options.until_stdin_closes:
         print(f"run {tracer.run_id}", flush=True)
     trainer = Trainer(model, corpus, tracer, config)
+    if tracer is not None:
+        log_statistics(model, trainer.optimizer, tracer=tracer, samples=config.batch, **STATISTICS)
     began = time.monotonic()
     sample = ""
     try:
@@ -88,21 +108,22 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _stop_with(stdin: int, stopped: list[int]) -> None:
+def _stop_with(stdin: int) -> None:
     # Not through sys.stdin: a thread that waits in there keeps Python from ending.
     while os.read(stdin, 4096):
         pass
-    stopped.append(signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _trace(model: GPT, options: argparse.Namespace) -> Any:
-    from ..training import trace
-
+def _trace(model: GPT, options: argparse.Namespace) -> Tracer:
     return trace(
         model,
         name=options.name,
-        flags={flag: Tile(96) for flag in FLAGS},
+        flags=FLAGS,
         record=options.record,
+        record_bytes=options.record_bytes,
+        # Everything that a viewer can do to a training can be tried on this one.
+        allow=CONTROLS,
         tokenizer=ByteTokenizer(),
         linger=options.linger,
     )
@@ -128,7 +149,7 @@ def _state(progress: Progress, steps: int, seconds: float) -> str:
 
 def _number(value: float) -> str:
     # Thousands are set apart by a thin space, as everywhere in Megalens.
-    return "–" if value != value else f"{value:,.0f}".replace(",", "\u2009")
+    return "–" if value != value else f"{value:,.0f}".replace(",", "\u202f")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -144,6 +165,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--name", default="gpt-demo", help="name of the run (%(default)s)")
     parser.add_argument("--record", metavar="DIR", help="folder that the run's own folder is written into")
+    parser.add_argument(
+        "--record-bytes",
+        type=_positive,
+        default=500_000_000,
+        metavar="N",
+        help="what the recording may take while it is written: its oldest steps are given up for newer ones (%(default)s)",
+    )
     parser.add_argument(
         "--linger",
         type=float,

@@ -108,7 +108,7 @@ class Trainer:
         sequence = model.config.sequence
         self._windows = Windows(corpus.train, sequence, self.config.seed)
         self._held_out = Windows(corpus.held_out, sequence)
-        self._optimizer = torch.optim.AdamW(_groups(model, self.config.weight_decay), betas=(0.9, 0.98))
+        self.optimizer = torch.optim.AdamW(_groups(model, self.config.weight_decay), betas=(0.9, 0.98))
         self._loss: Callable[[Tensor], Tensor] = (
             torch.compile(model.loss) if self.config.compile else model.loss
         )
@@ -126,14 +126,14 @@ class Trainer:
     def step(self) -> None:
         """Take one optimizer step on random windows."""
         rate = self._learning_rate(self.progress.step + 1)
-        for group in self._optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self.tracer.step():
             loss = self._loss(self._windows.random(self.config.batch))
             loss.backward()  # type: ignore[no-untyped-call]
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-            self._optimizer.step()
-            self._optimizer.zero_grad(set_to_none=True)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
             self.tracer.log(loss=loss.detach(), unit=LOSS_UNIT)
             self.tracer.log(lr=rate, grad_norm=norm.detach())
             self._advance(loss.detach())

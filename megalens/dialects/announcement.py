@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol import compressor_infos
+from ..protocol import EMBEDDING, compressor_infos
 from ..protocol.messages_generated import Announce, Config, FlagInfo
 from ..protocol.version import own_version
 from .dialect import Dialect
@@ -33,7 +33,7 @@ def announcement(
     flags: list[FlagInfo] = []
     for flag, facts in (dialect.flags if dialect else {}).items():
         alone = flag in ("InputTokens", "Result")
-        there = [] if facts.never or not layers else [0] if alone else list(range(1, layers + 1))
+        there = [] if facts.never or not layers else [EMBEDDING] if alone else list(range(layers))
         info: FlagInfo = {
             "name": flag,
             "title": facts.title,

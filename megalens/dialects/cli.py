@@ -117,9 +117,6 @@ def _connect(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace, record: Path | None) -> int:
-    from ..protocol.validator import load_lightly
-
-    load_lightly()
     from ..hub.errors import HubError
     from ..protocol import ProtocolError
     from .errors import DialectError
@@ -181,9 +178,6 @@ def _plan(arguments: argparse.Namespace) -> Translation:
 
 
 def _serve_3606(arguments: argparse.Namespace) -> int:
-    from ..protocol.validator import load_lightly
-
-    load_lightly()
     from ..hub.discovery import find_hub
     from .errors import DialectError
     from .gateway import Gateway

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..protocol import EMBEDDING
 from .dialect import Dialect
 
 __all__ = [
@@ -96,7 +97,7 @@ def read_prompts(prompts: Any, sequences: int) -> TensorRow:
     if not isinstance(prompts, list) or not prompts or len(prompts) % sequences:
         raise BadMessage("start messages whose prompts fit no batch size")
     values, labels = _tokens(prompts, "id", "start messages whose prompts have no token")
-    return TensorRow("InputTokens", "ids", 0, values.reshape(sequences, -1), labels)
+    return TensorRow("InputTokens", "ids", EMBEDDING, values.reshape(sequences, -1), labels)
 
 
 def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[str, int]) -> list[TensorRow]:
@@ -128,6 +129,8 @@ def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[st
     layer = message.get("layer_id")
     if type(layer) is not int or not 0 <= layer <= MOST_LAYERS:
         raise BadMessage("updates without a layer_id")
+    # Every dialect counts layers from 1, and calls what is no layer's 0.
+    layer -= 1
     args = message.get("args")
     if not isinstance(args, list) or not all(type(size) is int for size in args) or not is_shape(args):
         raise BadMessage(f"updates whose args are no list of at most {_MOST_AXES} sizes")
@@ -203,7 +206,7 @@ def _candidates(result: list[Any], sampled: Any) -> list[TensorRow]:
         ("sampled", sampled, "id"),
     ):
         values, labels = _tokens(tokens, key, "updates of Result whose candidates have no token")
-        rows.append(TensorRow("Result", part, 0, values.reshape(len(sampled), -1), labels))
+        rows.append(TensorRow("Result", part, EMBEDDING, values.reshape(len(sampled), -1), labels))
     return rows
 
 

@@ -25,7 +25,7 @@ _OPEN_SECONDS = 10
 
 
 class ProducerLink:
-    """Speaks ``megalens.v1`` to a hub as its producer of rank 0. Sending waits for the socket, which is the back-pressure.
+    """Speaks ``megalens.v2`` to a hub as its producer of rank 0. Sending waits for the socket, which is the back-pressure.
 
     Parameters
     ----------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ..protocol import stream_schema
+from ..protocol import STREAMS, stream_schema
 from .peer_message import TensorRow
 
 __all__ = ["PlacedRow", "note_table", "tensors_table"]
@@ -50,7 +49,7 @@ def tensors_table(rows: Sequence[PlacedRow]) -> pa.Table:
         "labels": [placed.row.labels for placed in rows],
         "nan_count": [int(np.isnan(value).sum()) for value in values],
         "inf_count": [int(np.isinf(value).sum()) for value in values],
-        "compression_error": [math.nan] * len(rows),
+        **{name: [value] * len(rows) for name, value in STREAMS["tensors"].absent.items()},
     }
     schema = stream_schema("tensors")
     arrays = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol import ProtocolError, compressor_from_setting
+from ..protocol import ProtocolError, compressor_from_setting, in_ranges, read_ranges
 from ..protocol.messages_generated import Config, ConfigPatch, FlagSetting
 from .dialect import Dialect
 from .peer_message import TensorRow
@@ -74,7 +74,7 @@ class StandingConfig:
         setting = flags.get(row.flag)
         if setting is None or (not self._dialect.generates and step % setting.get("every", 1)):
             return None
-        if not _names(setting.get("layers", "all"), row.layer):
+        if not in_ranges(row.layer, read_ranges(setting.get("layers", "all"), "layers")):
             return None
         samples = setting.get("samples")
         if samples is None or samples >= len(row.values):
@@ -110,11 +110,3 @@ class StandingConfig:
                 f"All that this peer sends is of the phase {self._dialect.phase}.",
                 field=f"{field}.phases",
             )
-
-
-def _names(text: str, layer: int) -> bool:
-    """Whether a range text, which the hub has checked, names a layer."""
-    if text == "all":
-        return True
-    bounds = (piece.partition("-") for piece in text.split(","))
-    return any(int(first) <= layer <= int(last or first) for first, _, last in bounds)

@@ -293,7 +293,7 @@ class Translator:
         assert self._standing is not None
         rows = read_update(dialect, message, self._pixels)
         first = rows[0]
-        if self._started and first.layer > self._layers:
+        if self._started and first.layer >= self._layers:
             raise BadMessage("updates of a layer that the model does not have")
         if first.flag not in self._standing.asked:
             raise BadMessage(f"updates of {first.flag} that were not asked for")
@@ -313,9 +313,8 @@ class Translator:
                 self._done = True
                 return
             await self._begin(step)
-        if first.layer > self._layers:
-            # No start was seen: the model is as deep as what came from it.
-            self._layers = first.layer
+        # Where no start was seen, the model is as deep as what came from it.
+        self._layers = max(self._layers, first.layer + 1)
         for row in rows:
             self._put(row, step, micro_batch)
         if self._waiting_bytes > _FRAME_BYTES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from .dialect import DIALECTS
-from .json_numbers import numbers_json
 from .peer_message import is_shape
 
 __all__ = ["Update", "updates"]
@@ -47,10 +47,10 @@ def updates(table: pa.Table) -> Iterator[Update]:
         first = rows[0]
         values = _joined(rows)
         head = (
-            f'{{"type":"update","update_type":{_NUMBERS[first["flag"]]},"layer_id":{first["layer"]},'
+            f'{{"type":"update","update_type":{_NUMBERS[first["flag"]]},"layer_id":{first["layer"] + 1},'
             f'"args":[{",".join(map(str, values.shape))}],"result":'
         )
-        yield Update(first["flag"], list(first["source_shape"]), f"{head}{numbers_json(values)}}}")
+        yield Update(first["flag"], list(first["source_shape"]), f"{head}{_numbers_json(values)}}}")
 
 
 def _tensors(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
@@ -90,3 +90,19 @@ def _joined(rows: list[dict[str, Any]]) -> np.ndarray[Any, Any]:
             positions = np.broadcast_to(np.arange(ids.shape[-1], dtype=ids.dtype), ids.shape)
         return np.stack([ids, positions])
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def _numbers_json(values: np.ndarray[Any, Any]) -> str:
+    """Return a JSON list that a browser's ``JSON.parse`` takes. Not-a-number is ``null``, as a browser itself writes it; infinity is ``1e999``, which is JSON and is read as infinity."""
+    flat = values.ravel().tolist()
+    if np.isfinite(values).all():
+        return json.dumps(flat, separators=(",", ":"))
+    return f"[{','.join(_number(value) for value in flat)}]"
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "null"
+    if math.isinf(value):
+        return "1e999" if value > 0 else "-1e999"
+    return repr(value)

@@ -41,6 +41,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     hub.add_argument("--port", type=_port, default=0, help="port to listen on (default: any free one)")
     hub.add_argument("--record", type=Path, metavar="DIR", help="record the run in DIR/<run id>")
     hub.add_argument(
+        "--record-bytes",
+        type=count,
+        metavar="N",
+        help="what the recording may take while it is written: its oldest steps are given up for newer ones (default: no bound)",
+    )
+    hub.add_argument(
         "--linger",
         type=seconds,
         default=10.0,
@@ -77,11 +83,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def main_hub(arguments: argparse.Namespace) -> int:
     """Run a hub until it ends, and return the exit code."""
-    from ..protocol.validator import load_lightly
     from .allocator import keep_freed_memory
     from .options import HubOptions
 
-    load_lightly()
     keep_freed_memory()
     # What websockets logs about a client's faults is told to the client.
     logging.getLogger("websockets").addHandler(logging.NullHandler())
@@ -91,6 +95,7 @@ def main_hub(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         port=arguments.port,
         record=arguments.record,
+        record_bytes=arguments.record_bytes,
         linger=arguments.linger,
         parent_pid=arguments.parent_pid,
         join_seconds=arguments.join_seconds,

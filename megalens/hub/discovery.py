@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import socket
 import warnings
 from dataclasses import asdict, dataclass, field, fields
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
-from ..protocol import ProtocolError, check_definition, open_plain, parse_json, shown_text
+from ..protocol import ProtocolError, check_definition, open_plain, parse_json, replace_file, shown_text
 from .errors import HubError
 
 __all__ = [
@@ -55,6 +54,8 @@ class HubEntry:
         The run folder, when the hub records.
     process : str or None
         What tells the hub's process from a later one of the same number; None where the system does not tell.
+    ended : float or None
+        When the training ended, seconds since the epoch: the hub is still there for those who look on. None while it may go on.
     format : int
         Format of the runtime file, 1.
     """
@@ -68,6 +69,7 @@ class HubEntry:
     started: float
     record: str | None = None
     process: str | None = None
+    ended: float | None = None
     format: int = _FORMAT
 
     @property
@@ -98,19 +100,10 @@ def write_entry(entry: HubEntry, folder: Path | None = None) -> Path:
     """
     folder = runtime_folder() if folder is None else Path(folder)
     path = folder / f"hub-{entry.id}.json"
-    partial = folder / f".hub-{entry.id}.{secrets.token_hex(4)}.tmp"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _refuse_shared(folder)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with open(descriptor, "w", encoding="utf-8") as file:
-                json.dump(asdict(entry), file)
-            os.replace(partial, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                partial.unlink()
-            raise
+        replace_file(path, json.dumps(asdict(entry)).encode(), mode=0o600)
     except OSError as error:
         raise HubError(
             f"Could not write the runtime file in {folder}: {error.strerror or error}. "
@@ -158,8 +151,9 @@ def live_hubs(folder: Path | None = None) -> list[HubEntry]:
 
 
 def find_hub(name_or_id: str | None = None, folder: Path | None = None) -> HubEntry | None:
-    """Return the newest live hub, or the newest one with this id or name; ``None`` when there is none."""
-    hubs = live_hubs(folder)
+    """Return the newest hub whose training goes on, or else the newest one; or the newest one with this id or name; ``None`` when there is none."""
+    # Sorting keeps the order of equals.
+    hubs = sorted(live_hubs(folder), key=lambda hub: hub.ended is not None)
     if name_or_id is None:
         return hubs[0] if hubs else None
     for hub in hubs:

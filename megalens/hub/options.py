@@ -22,6 +22,8 @@ class HubOptions:
         Where to listen; port 0 takes any free one.
     record : Path or None
         Folder in which the run folder is made; no recording when None.
+    record_bytes : int or None
+        What the recording may take; its oldest steps are given up for newer ones. No bound when None.
     linger : float
         Seconds without a viewer after which a hub whose producers are done ends.
     parent_pid : int or None
@@ -46,6 +48,7 @@ class HubOptions:
     host: str = "127.0.0.1"
     port: int = 0
     record: Path | None = None
+    record_bytes: int | None = None
     linger: float = 10.0
     parent_pid: int | None = None
     max_producer_bytes: int = 64 * _MIB

@@ -42,6 +42,8 @@ class Recorder:
         Bound of what may wait for the disk.
     retry_seconds : float
         Wait after the first failure; it doubles with each that follows, up to 15 s.
+    limit_bytes : int, optional
+        What the streams may take on disk while they are recorded: the oldest steps are given up for newer ones, and named. As much as comes when absent.
 
     Raises
     ------
@@ -50,11 +52,17 @@ class Recorder:
     """
 
     def __init__(
-        self, path: Path, description: dict[str, Any], queue_bytes: int, retry_seconds: float = 1.0
+        self,
+        path: Path,
+        description: dict[str, Any],
+        queue_bytes: int,
+        retry_seconds: float = 1.0,
+        limit_bytes: int | None = None,
     ) -> None:
         self.state: Literal["on", "failed", "closed"] = "on"
         self.message: str | None = None
         self._queue_bytes = queue_bytes
+        self._limit = limit_bytes
         self._description = description
         self._lost = _Lacking()
         # What waits while nothing can be written: lacking for now.
@@ -70,7 +78,7 @@ class Recorder:
         self._tries = 0
         self._retry_at = 0.0
         try:
-            self._folder = RecordingFolder(path)
+            self._folder = RecordingFolder(path, limit_bytes)
             self._describe()
         except OSError as error:
             raise HubError(
@@ -118,6 +126,8 @@ class Recorder:
         """Return the ``recording`` member of ``status``."""
         with self._lock:
             result: Recording = {"state": self.state, "bytes": self._folder.bytes}
+            if self._limit is not None:
+                result["limit_bytes"] = self._limit
             if self.message:
                 result["message"] = self.message[:500]
             if missing := self._missing_steps():
@@ -196,11 +206,22 @@ class Recorder:
                 with self._lock:
                     self._work.popleft()
                     self._waiting_bytes -= size
+                self._keep_newest()
         except OSError as error:
             self._fail(error.strerror or str(error))
             return
         if self.state == "failed":
             self._go_on()
+
+    def _keep_newest(self) -> None:
+        given = self._folder.keep_newest()
+        if given is None:
+            return
+        with self._lock:
+            self._lost.rows += given.rows
+            self._lost.steps.add(given.first_step, given.last_step)
+            self.message = f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up for newer ones."
+            self._redescribe = True
 
     def _look_after_files(self) -> None:
         gone = self._folder.mend()

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Literal
 
 from ..protocol.messages_generated import Status
 
 __all__ = ["Reports"]
+
+_ALIKE: tuple[Literal["perturbed_steps", "armed_steps", "left_out_passes"], ...] = (
+    "perturbed_steps",
+    "armed_steps",
+    "left_out_passes",
+)
+"""What processes of a job count alike."""
 
 
 class Reports:
@@ -55,9 +63,10 @@ class Reports:
         }
         if instruments:
             merged["instruments"] = instruments
-        perturbed = [report["perturbed_steps"] for report in reports if "perturbed_steps" in report]
-        if perturbed:
-            merged["perturbed_steps"] = max(perturbed)
+        for name in _ALIKE:
+            counts = [report[name] for report in reports if name in report]
+            if counts:
+                merged[name] = max(counts)
         warnings = list(dict.fromkeys(text for report in reports for text in report.get("warnings", ())))
         if warnings:
             merged["warnings"] = warnings

@@ -172,7 +172,7 @@ class RunState:
         job = self.job.merged()
         hello: Hello = {
             "type": "hello",
-            "protocol": "megalens.v1",
+            "protocol": "megalens.v2",
             "run": self.run.copy(),
             "seq": self.seq,
             "config": self.config,
@@ -254,7 +254,7 @@ class RunState:
         told = [name for name in ("controls", "sites", "statistics", "origin") if name in hello]
         announced = self.streams.announced()
         return {
-            "format": 1,
+            "format": 2,
             "state": self.state,
             "ended": self.ended,
             **{name: hello[name] for name in (*kept, *told)},
@@ -268,7 +268,7 @@ class RunState:
         sentences = []
         for state, text in (
             ("silent", "Nothing is heard of {}: stopped, frozen or cut off."),
-            ("lost", "{} went without a goodbye."),
+            ("lost", "{} stopped unexpectedly."),
         ):
             names = [entry["name"] for entry in ranks if entry["state"] == state]
             if names:

@@ -9,6 +9,7 @@ import os
 import secrets
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -141,7 +142,12 @@ class Hub:
         )
         try:
             if folder:
-                self.recorder = Recorder(folder, self.state.description(), options.recorder_queue_bytes)
+                self.recorder = Recorder(
+                    folder,
+                    self.state.description(),
+                    options.recorder_queue_bytes,
+                    limit_bytes=options.record_bytes,
+                )
             write_entry(self.entry)
         except HubError:
             await self.stop()
@@ -219,7 +225,7 @@ class Hub:
             self.state.give_up()
             self._changed.set()
         if self.recorder and self.recorder.state == "on" and self.recorder.message:
-            # It was interrupted, which the state alone does not tell any more.
+            # It was interrupted, or gives up old steps, which the state alone does not tell.
             self.state.warn(self.recorder.message)
         silent = self.state.ranks.silent(time.monotonic())
         if silent != self._silent:
@@ -227,6 +233,7 @@ class Hub:
             self._changed.set()
         if not self.state.done:
             self._done_since = None
+            self._enter(self.state.run["name"], None)
             return
         now = time.monotonic()
         if self._done_since is None:
@@ -234,7 +241,16 @@ class Hub:
             self._changed.set()
         # A lost producer may be back at once, after a short break of the network.
         if self.state.state == "finished" or now - self._done_since >= _LOST_GRACE_SECONDS:
+            self._enter(self.state.run["name"], self.state.ended)
             self._close_recording()
+
+    def _enter(self, name: str, ended: float | None) -> None:
+        """Bring the runtime file up to date: it is all that a list of runs knows of this one."""
+        if self._closed or self.entry is None or (self.entry.name, self.entry.ended) == (name, ended):
+            return
+        self.entry = replace(self.entry, name=name, ended=ended)
+        with contextlib.suppress(HubError):
+            write_entry(self.entry)
 
     def _close_recording(self) -> None:
         if self.recorder is None:
@@ -409,20 +425,19 @@ class Hub:
                 got=str(rank),
             )
         fresh = self.state.streams.announce(message.get("streams", {}))
+        # A tracer announces itself again when it has learned more of the model.
+        action = "connect" if session.rank is None else "announce"
         session.rank = rank
         self._producers[rank] = session
         self.state.attach(message)
         detail: dict[str, Any] = {"rank": rank, "model": message["model"]["name"]}
         if session.leads:
             detail["config"] = message["config"]
-        self._audit(session.peer["name"], "connect", detail)
+        self._audit(session.peer["name"], action, detail)
         self._describe_due = True
         if fresh and self.recorder:
             self.recorder.describe(self.state.description())
-        if self.entry and self.entry.name != self.state.run["name"]:
-            self.entry = HubEntry(**{**vars(self.entry), "name": self.state.run["name"]})
-            with contextlib.suppress(HubError):
-                write_entry(self.entry)
+        self._enter(self.state.run["name"], None)
         # The first frame of a stream may come right behind its announcement.
         self._broadcaster.announce(at_once=fresh)
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .contract import contract_json
 from .errors import ProtocolError
 from .messages_generated import Message
 from .plain_json import parse_json
-from .quick_check import quick_check
-from .validator import full_validator
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
+from .schema_check import SchemaCheck, schema_check
 
 __all__ = [
     "MAX_TEXT_BYTES",
@@ -27,7 +23,7 @@ __all__ = [
     "encode_message",
 ]
 
-SUBPROTOCOL = "megalens.v1"
+SUBPROTOCOL = "megalens.v2"
 _SCHEMA: dict[str, Any] = contract_json("messages.schema.json")
 _DEFINITIONS: dict[str, str] = {
     _SCHEMA["$defs"][name]["properties"]["type"]["const"]: name
@@ -116,17 +112,21 @@ def check_message(message: Any) -> None:
             got=repr(message["protocol"])[:200],
         )
     try:
-        # A full validator takes a hundred times as long, and is needed for its sentence only.
-        fits = _quick(kind)(message)
-        error = None if fits else next(full_validator(_DEFINITIONS[kind], _SCHEMA).iter_errors(message), None)
+        misfit = _check_of(_DEFINITIONS[kind])(message)
     except RecursionError as problem:
         raise ProtocolError("bad-message", "A message is nested too deeply.") from problem
-    if error is not None:
-        raise _schema_error(kind, error)
-    field = _repeated(message)
-    if field is not None:
+    if misfit is not None:
+        field = ".".join(map(str, misfit.path))
         raise ProtocolError(
-            "bad-message", f"A {kind} message is wrong at {field}: it comes twice.", field=field
+            "bad-message",
+            f"A {kind} message is wrong{f' at {field}' if field else ''}: it {misfit.words:.500}.",
+            field=field or None,
+            got=repr(misfit.got)[:200],
+        )
+    twice = _repeated(message)
+    if twice is not None:
+        raise ProtocolError(
+            "bad-message", f"A {kind} message is wrong at {twice}: it comes twice.", field=twice
         )
 
 
@@ -149,13 +149,8 @@ def _repeated(holder: dict[str, Any]) -> str | None:
 
 
 @cache
-def _quick(kind: str) -> Callable[[Any], bool]:
-    return _quick_definition(_DEFINITIONS[kind])
-
-
-@cache
-def _quick_definition(name: str) -> Callable[[Any], bool]:
-    return quick_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])
+def _check_of(name: str) -> SchemaCheck:
+    return schema_check({"$ref": f"#/$defs/{name}"}, _SCHEMA["$defs"])
 
 
 def check_definition(name: str, value: Any, field: str) -> None:
@@ -175,28 +170,12 @@ def check_definition(name: str, value: Any, field: str) -> None:
     ProtocolError
         ``bad-parameter``, with the dotted field.
     """
-    if _quick_definition(name)(value):
-        return
-    error = next(full_validator(name, _SCHEMA).iter_errors(value), None)
-    if error is not None:
-        where = ".".join([field, *map(str, error.absolute_path)])[:300]
+    misfit = _check_of(name)(value)
+    if misfit is not None:
+        where = ".".join([field, *map(str, misfit.path)])[:300]
         raise ProtocolError(
             "bad-parameter",
-            f"{where} is wrong: {error.message[:500]}",
+            f"{where} is wrong: it {misfit.words:.500}.",
             field=where,
-            got=repr(error.instance)[:200],
+            got=repr(misfit.got)[:200],
         )
-
-
-def _schema_error(kind: str, error: ValidationError) -> ProtocolError:
-    while error.context:
-        # The branch that got furthest into the value says most.
-        error = max(error.context, key=lambda branch: len(branch.absolute_path))
-    field = ".".join(str(part) for part in error.absolute_path)
-    where = f" at {field}" if field else ""
-    return ProtocolError(
-        "bad-message",
-        f"A {kind} message is wrong{where}: {error.message[:500]}",
-        field=field or None,
-        got=repr(error.instance)[:200],
-    )

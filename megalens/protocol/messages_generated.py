@@ -60,6 +60,7 @@ __all__ = [
     "Role",
     "RunFile",
     "RunInfo",
+    "RunNotes",
     "RunState",
     "RuntimeFile",
     "SiteInfo",
@@ -137,6 +138,7 @@ class RunFile(TypedDict):
     """run.json of a run folder. Members of a later version may be in it; what a reader does not know it leaves alone."""
 
     format: int
+    """2; in one of 1 layers count from 1, and the embedding is layer 0."""
     run: RunInfo
     state: NotRequired[str]
     """A RunState; any other counts as lost."""
@@ -167,6 +169,14 @@ class StreamSummary(TypedDict):
     last_step: NotRequired[int | None]
 
 
+class RunNotes(TypedDict):
+    """notes.json of a run folder: what a person wrote about the run. Nothing that trains writes it."""
+
+    format: int
+    notes: str
+    tags: list[str]
+
+
 class RuntimeFile(TypedDict):
     """The runtime file by which a hub of this user is found."""
 
@@ -182,6 +192,8 @@ class RuntimeFile(TypedDict):
     """The run folder, when the hub records."""
     process: NotRequired[str | None]
     """Tells the hub's process from a later one with its number."""
+    ended: NotRequired[float | None]
+    """When the training ended, seconds since the epoch, while the hub is still there for those who look on; null or absent while it may go on."""
 
 
 class Model(TypedDict):
@@ -266,7 +278,7 @@ class FlagInfo(TypedDict):
     title: str
     """In words, such as 'MLP1 output'."""
     layers: list[int]
-    """Layers where it exists; empty when the model has no such point."""
+    """Layers where it exists, from 0; -1 alone for what is at the embedding; empty when the model has no such point."""
     parts: list[str]
     axes: list[str]
     """Axis names of one sample after the batch axis, such as ['position', 'feature'] or ['head', 'query', 'key']."""
@@ -274,6 +286,10 @@ class FlagInfo(TypedDict):
     """Size of the last axis of all parts together, where known before the first step."""
     bytes_per_layer: float | None
     """Uncompressed float32 bytes per sample, layer and forward pass, where known: what the size estimate starts from."""
+    widths: NotRequired[list[int]]
+    """Size of the last axis of each part, where known: with it one knows how many tiles there will be."""
+    compressor: NotRequired[CompressorSetting]
+    """What suits this tensor: how it is traced where nobody chose."""
     reason: NotRequired[str]
     """Why it is not available; absent when it is."""
 
@@ -299,7 +315,7 @@ class FlagSetting(TypedDict):
     """How one flag is traced. Absent members take their defaults: all layers, every step, phase train, one sample, the forward pass, the first data-parallel replica."""
 
     layers: NotRequired[str]
-    """'all' or ranges such as '1-4,7'."""
+    """'all' or ranges such as '0-3,7'; layers count from 0."""
     every: NotRequired[int]
     """Trace every n-th step."""
     phases: NotRequired[list[Phase]]
@@ -318,7 +334,7 @@ class PerturbSite(TypedDict):
     kind: CompressorSetting
     """Name of the kind, with its parameters."""
     layers: NotRequired[str]
-    """'all' or ranges such as '1-4,7'."""
+    """'all' or ranges such as '0-3,7'; layers count from 0."""
     phases: NotRequired[list[Phase]]
 
 
@@ -439,8 +455,10 @@ class Recording(TypedDict):
 
     state: Literal["off", "on", "failed", "closed"]
     bytes: NotRequired[int]
+    limit_bytes: NotRequired[int]
+    """What it may take while it is written: its oldest steps are given up for newer ones. Absent: no bound."""
     message: NotRequired[str]
-    """What went wrong, when failed."""
+    """What went wrong, when failed; when on, what did and is over, or that old steps are given up."""
     missing_steps: NotRequired[list[StepSpan]]
     """Ranges of steps that the recording lacks."""
 
@@ -588,7 +606,7 @@ class Join(TypedDict):
 
     type: Literal["join"]
     protocol: str
-    """megalens.v1."""
+    """megalens.v2."""
     role: Role
     peer: Peer
     since: NotRequired[int | None]
@@ -650,7 +668,7 @@ class Hello(TypedDict):
     """Hub to client: the answer to join, and again to every viewer when a producer announces."""
 
     type: Literal["hello"]
-    protocol: Literal["megalens.v1"]
+    protocol: Literal["megalens.v2"]
     run: RunInfo
     seq: int
     """Newest sequence number that the hub has given out."""
@@ -724,7 +742,11 @@ class Status(TypedDict):
     instruments: NotRequired[dict[str, dict[str, Any]]]
     """By name, settings and state of instruments beside those whose state has members of its own here."""
     perturbed_steps: NotRequired[int]
-    """Steps that a perturbation has touched so far."""
+    """Steps that perturbations have touched so far in this run."""
+    left_out_passes: NotRequired[int]
+    """Forward passes without gradients that ran inside of steps and outside of a phase so far: no training, and not traced. Absent where there were none."""
+    armed_steps: NotRequired[int]
+    """Steps that the perturbation that is armed now has touched so far; absent when none is."""
 
 
 class ErrorMessage(TypedDict):
@@ -753,4 +775,4 @@ class Goodbye(TypedDict):
 
 
 Message: TypeAlias = "Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye"
-"""Every JSON control message of the megalens.v1 protocol. Binary frames are described in README.md."""
+"""Every JSON control message of the megalens.v2 protocol. Binary frames are described in README.md."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .moments import MOMENT_STATS
 from .plain_json import parse_json
 
-__all__ = ["MOMENT_INDEX", "MOMENT_SAME", "MomentIndex", "StatIndex"]
+__all__ = ["INDEXED_COLUMNS", "MOMENT_INDEX", "MOMENT_SAME", "MomentIndex", "StatIndex"]
 
 MOMENT_INDEX = b"megalens.moments"
 """Key of the index in the metadata of a packed file."""
@@ -23,6 +23,8 @@ MOMENT_SAME = b"megalens.moments.same"
 """Key of what is the same in all rows of a stat, which spares its reading: a JSON object of the stats, each with an object of columns and their only value."""
 
 _OFTEN_SAME = ("nan_count", "inf_count", "rounding", "loss_scale")
+INDEXED_COLUMNS = ["step", "samples", "stat", "name", *_OFTEN_SAME]
+"""Columns that :meth:`MomentIndex.add` looks at."""
 
 _VERSION = 1
 
@@ -80,14 +82,20 @@ class MomentIndex:
             of, names = code == at, batch["name"]
             if len(known) > 1:
                 names = names.filter(pa.array(of))
-            found = self._stats.setdefault(stat, _Stat())
-            found.rows += len(names)
-            found.steps.update(np.unique(step[of]).tolist())
+            self.count(stat, len(names), np.unique(step[of]).tolist())
+            found = self._stats[stat]
             found.compare({name: column[of] for name, column in same.items()})
             # The same tensors come at nearly every step.
             if found.last is None or not names.equals(found.last):
                 found.names.update(dict.fromkeys(names.unique().to_pylist()))
                 found.last = names
+
+    def count(self, stat: str, rows: int, steps: Iterable[int], names: Iterable[str] = ()) -> None:
+        """Take so many rows of one stat, their steps, and names that are among theirs."""
+        found = self._stats.setdefault(stat, _Stat())
+        found.rows += rows
+        found.steps.update(steps)
+        found.names.update(dict.fromkeys(names))
 
     def stats(self) -> list[StatIndex]:
         """Return what there is, in the order of :data:`MOMENT_STATS`, names sorted."""

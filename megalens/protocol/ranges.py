@@ -1,4 +1,4 @@
-"""Texts of ranges such as ``'1-4,7'``: which numbers a person, a message or a filter names. The twin of ``src/protocol/ranges.ts``.
+"""Texts of ranges such as ``'0-3,7'``: which numbers a person, a message or a filter names. The twin of ``src/protocol/ranges.ts``.
 
 Ranges stay pairs of bounds and are never written out as numbers, so that ``'0-999999999'`` takes no memory.
 """
@@ -13,16 +13,28 @@ from typing import Any
 from .errors import ProtocolError
 from .messages_generated import ErrorCode
 
-__all__ = ["Ranges", "in_ranges", "join_numbers", "parse_layers", "ranges_text", "read_ranges"]
+__all__ = [
+    "EMBEDDING",
+    "Ranges",
+    "in_ranges",
+    "join_numbers",
+    "layer_name",
+    "parse_layers",
+    "ranges_text",
+    "read_ranges",
+]
+
+EMBEDDING = -1
+"""What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one number below 0 that a text may name."""
 
 Ranges = tuple[tuple[int, int], ...]
 """Inclusive bounds."""
 
 # 15 digits are whole numbers in JavaScript, too.
-_PIECE = re.compile(r"[ \t]*([0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]*")
+_PIECE = re.compile(r"[ \t]*(-1|[0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]*")
 _MOST_CHARACTERS = 10_000
 _MOST_NUMBERS = 100_000
-_TEXTS = "'all' or ranges such as '1-4,7'"
+_TEXTS = "'all' or ranges such as '0-3,7'"
 
 
 def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ranges | None:
@@ -92,8 +104,13 @@ def in_ranges(value: int | None, ranges: Ranges | None) -> bool:
     return ranges is None or (value is not None and any(low <= value <= high for low, high in ranges))
 
 
+def layer_name(layer: int) -> str:
+    """Return ``layer 3``, or ``embedding`` for what is no layer's."""
+    return "embedding" if layer == EMBEDDING else f"layer {layer}"
+
+
 def parse_layers(text: str, existing: Iterable[int], field: str = "layers") -> list[int]:
-    """Return the layers that a range text such as ``'1-4,7'`` or ``'all'`` names, in order.
+    """Return the layers that a range text such as ``'0-3,7'`` or ``'all'`` names, in order.
 
     Raises
     ------
@@ -102,13 +119,19 @@ def parse_layers(text: str, existing: Iterable[int], field: str = "layers") -> l
     """
     known = sorted(set(existing))
     ranges = read_ranges(text, field, "unknown-layer")
-    span = f"{known[0]}–{known[-1]}" if known else "none"
+    alone = known == [EMBEDDING]
+    span = "all" if alone else f"{known[0]}–{known[-1]}" if known else "none"
+    there = (
+        "It is at the embedding, outside the layers: choose 'all'."
+        if alone
+        else f"This model has layers {span}."
+    )
     for low, high in ranges or ():
         missing = [layer for layer in (low, high) if layer not in known]
         if missing:
             raise ProtocolError(
                 "unknown-layer",
-                f"Layers {ranges_text([(low, high)])} do not all exist here. This model has layers {span}.",
+                f"Layers {ranges_text([(low, high)])} do not all exist here. {there}",
                 field=field,
                 expected=span,
                 got=str(missing[0]),

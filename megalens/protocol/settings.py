@@ -52,11 +52,11 @@ class Tile(Compressor):
         "reduction": {
             "type": "string",
             "title": "Reduction",
-            "description": "One number a tile: mean, max, std, or an expression over data such as data.abs().mean(dim=-1).",
+            "description": "One number a tile: mean, rms (how large values of both signs are), max, std, or an expression over data such as data.abs().mean(dim=-1).",
             "minLength": 1,
             "maxLength": 500,
             "default": "mean",
-            "examples": ["mean", "max", "std", "norm", "abs().mean()"],
+            "examples": ["mean", "rms", "max", "std", "norm", "abs().mean()"],
         },
     }
     tiles: int = 96
@@ -76,7 +76,7 @@ class Empty(Compressor):
     """Keep no value, only the shape and the non-finite counts."""
 
     name: ClassVar[str] = "Empty"
-    title: ClassVar[str] = "Shape and counts only"
+    title: ClassVar[str] = "Counts only"
 
 
 @dataclass(frozen=True)

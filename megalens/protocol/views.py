@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .contract import contract_json
 from .errors import ProtocolError
-from .quick_check import quick_check
-from .validator import full_validator
-
-if TYPE_CHECKING:
-    from jsonschema.exceptions import ValidationError
+from .schema_check import SchemaCheck, schema_check
 
 __all__ = [
     "VIEW_NAMES",
@@ -93,10 +89,12 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
             got=_short(view),
         )
     filled = {"view": view, **view_defaults(view), **options}
-    if not _quick(view)(filled):
-        errors = full_validator(_DEFINITIONS[view], _SCHEMA).iter_errors(filled)
-        for error in sorted(errors, key=lambda e: list(map(str, e.absolute_path))):
-            raise _explain(error, view, filled, prefix)
+    if filled.get("statistic") == "abs_mean":
+        # What compressors kept was saved by its plain name before whole tensors had statistics.
+        filled["statistic"] = "kept_abs_mean"
+    misfit = _check_of(view)(dict(sorted(filled.items())))
+    if misfit is not None:
+        raise _explain([str(part) for part in misfit.path], view, filled, prefix)
     _check_whole(filled, view, prefix)
     return filled
 
@@ -123,12 +121,11 @@ def _properties(view: str) -> dict[str, dict[str, Any]]:
 
 
 @cache
-def _quick(view: str) -> Callable[[Any], bool]:
-    return quick_check({"$ref": f"#/$defs/{_DEFINITIONS[view]}"}, _SCHEMA["$defs"])
+def _check_of(view: str) -> SchemaCheck:
+    return schema_check({"$ref": f"#/$defs/{_DEFINITIONS[view]}"}, _SCHEMA["$defs"])
 
 
-def _explain(error: ValidationError, view: str, options: Mapping[str, Any], prefix: str) -> ProtocolError:
-    path = [str(part) for part in error.absolute_path]
+def _explain(path: list[str], view: str, options: Mapping[str, Any], prefix: str) -> ProtocolError:
     known = view_fields(view)
     if path:
         name, value, spec = python_name(path[0]), options[path[0]], option_schema(view, path[0])

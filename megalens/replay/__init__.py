@@ -11,12 +11,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Replay", "Replayer", "serve"]
 
-_HOMES = {"Replay": ".context", "Replayer": ".replayer", "serve": ".context"}
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name], __name__), name)
-    globals()[name] = value
-    return value
+    return getattr(import_module(".context", __name__), name)

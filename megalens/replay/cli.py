@@ -47,9 +47,6 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _replay(arguments: argparse.Namespace) -> int:
     import asyncio
 
-    from ..protocol.validator import load_lightly
-
-    load_lightly()
     from ..client import ClientError
     from ..hub.errors import HubError
     from .play import play

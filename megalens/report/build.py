@@ -8,13 +8,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ..client import Run
+from ..client import Run, RunFolder
+from ..client.answers import rows_of
 from ..client.other_runs import Others, answers_beside
 from ..engine import EngineError, run_job
+from ..protocol.version import own_version
 from .check import check_views
 from .errors import ReportError
 from .traced import traced_flags
@@ -46,7 +47,7 @@ def build_report(
     Parameters
     ----------
     run : Run
-        Live or recorded. A live one is frozen as it is now.
+        Live or recorded. A live one is frozen as it is now, with all that its recording has where this machine has that.
     views : sequence, optional
         Options objects, each with ``view``, or widgets; when absent scalars and statistics where there are some, and trend and heatmap of the first
         traced flag.
@@ -83,7 +84,7 @@ def build_report(
         "format": format,
         "folder": None if run.live or run.folder is None else folder or f"megalens-runs/{run.folder.name}",
         "made": time.time(),
-        "version": _version(),
+        "version": own_version(),
         "traced": traced_flags(run),
         "parts": _parts() if format == "html" else None,
     }
@@ -150,7 +151,9 @@ def write_report(
 
 
 def _settle(run: Run) -> None:
-    """Let what a hub keeps for those who come late arrive: a run that was just connected to has nothing yet."""
+    """Let what a hub keeps for those who come late arrive, where that is what is read: a run that was just connected to has nothing yet."""
+    if isinstance(rows_of(run), RunFolder):
+        return
     held = -1
     for _ in range(_SETTLE_LOOKS if run.live else 0):
         run.moment_source.refresh()
@@ -181,10 +184,3 @@ def _parts() -> Any:
         raise ReportError(
             "This installation lacks the report's script. Reinstall megalens; in a checkout run: npm run build:bundles"
         ) from None
-
-
-def _version() -> str:
-    try:
-        return version("megalens")
-    except PackageNotFoundError:
-        return "(checkout)"

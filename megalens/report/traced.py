@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..client import Run, RunFolder
+import pyarrow as pa
+
+from ..client import Run
+from ..client.answers import rows_of
 
 __all__ = ["traced_flags"]
 
@@ -16,10 +19,11 @@ def traced_flags(run: Run) -> list[dict[str, Any]]:
 
     ``steps`` counts the distinct steps, ``layers`` lists the layers.
     """
-    if run.folder is not None and not run.live and (run.folder / "run.json").is_file():
-        table = RunFolder(run.folder).read("tensors", None, _COLUMNS)
-    else:
-        table = run.tensors().select(_COLUMNS)
+    source = rows_of(run)
+    schema = source.streams["tensors"].schema
+    table = pa.Table.from_batches(
+        source.batches("tensors", None, _COLUMNS), pa.schema([schema.field(name) for name in _COLUMNS])
+    )
     grouped = table.group_by(["flag", "compressor"]).aggregate(
         [("step", "min"), ("step", "max"), ("step", "count_distinct"), ("layer", "distinct")]
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["take_small_pages"]
+__all__ = ["give_back_memory", "take_small_pages"]
 
 
 def take_small_pages() -> None:
@@ -18,3 +20,19 @@ def take_small_pages() -> None:
     if not os.environ.get("ARROW_DEFAULT_MEMORY_POOL"):
         with suppress(NotImplementedError):
             pa.set_memory_pool(pa.jemalloc_memory_pool())
+
+
+def give_back_memory() -> None:
+    """Hand memory that nobody uses back to the system: Arrow and the C library keep what large answers took."""
+    pa.default_memory_pool().release_unused()
+    if _TRIM is not None:
+        _TRIM(0)
+
+
+def _trim() -> Any:
+    with suppress(OSError, AttributeError):
+        return ctypes.CDLL(None).malloc_trim
+    return None
+
+
+_TRIM = _trim()

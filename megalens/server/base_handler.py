@@ -73,6 +73,14 @@ class MegalensHandler(APIHandler):
         executor: Executor = self.settings["megalens_executor"]
         return await asyncio.get_running_loop().run_in_executor(executor, work, *arguments)
 
+    def query_texts(self) -> dict[str, str]:
+        """Return what the address asks for, less what Jupyter itself reads of any request."""
+        return {
+            name: self.get_query_argument(name, "", strip=name != "part")
+            for name in self.request.query_arguments
+            if name not in ("no_track_activity", "t", "token")
+        }
+
     def json_body(self) -> dict[str, Any]:
         """Return the body, a JSON object.
 

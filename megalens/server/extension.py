@@ -20,7 +20,14 @@ from .moments_handlers import MomentGroupsHandler, MomentRowsHandler, MomentsHan
 from .registry import RunRegistry
 from .relay import RelayHandler
 from .report_handler import ReportHandler
-from .runs_handlers import IndexHandler, RunHandler, RunsHandler, StreamHandler
+from .runs_handlers import (
+    IndexHandler,
+    LinesHandler,
+    RunHandler,
+    RunsHandler,
+    StreamHandler,
+    SummariesHandler,
+)
 from .translations import Translations
 
 __all__ = ["HANDLERS", "MegalensExtension"]
@@ -32,11 +39,13 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (r"megalens/api/runs", RunsHandler),
     (_RUN, RunHandler),
     (rf"{_RUN}/index", IndexHandler),
+    (rf"{_RUN}/lines/(tensors|scalars)", LinesHandler),
     (rf"{_RUN}/streams/([^/]+)", StreamHandler),
     (rf"{_RUN}/moments", MomentsHandler),
     (rf"{_RUN}/moments/rows", MomentRowsHandler),
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/report", ReportHandler),
+    (r"megalens/api/summaries", SummariesHandler),
     (r"megalens/api/statistics", StatisticsHandler),
     (r"megalens/api/hubs", HubsHandler),
     (r"megalens/api/demo", DemoHandler),

@@ -28,6 +28,8 @@ class HubTarget:
         Where it is and how to be let in.
     started : float
         Seconds since the epoch.
+    ended : float or None
+        When its training ended, where its runtime file says so.
     """
 
     id: str
@@ -36,6 +38,7 @@ class HubTarget:
     address: str
     started: float
     token: str = field(repr=False)
+    ended: float | None = None
 
     @property
     def poses(self) -> bool:

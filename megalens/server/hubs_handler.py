@@ -65,7 +65,7 @@ class HubsHandler(MegalensHandler):
             raise ServerError(
                 400, "bad-parameter", "A token must be text of 1 to 1000 printable characters.", "token"
             )
-        address = self.registry.check_address(body.get("address"))
+        address = self.registry.allowed.check(body.get("address"))
         hello = await _greet(address, token)
         run = hello["run"]
         target = HubTarget(run["id"], run["id"], run["name"], address, run["started"], token)
@@ -103,7 +103,7 @@ class HubsHandler(MegalensHandler):
             raise ServerError(
                 400, "bad-parameter", "An inference hub sends nothing unless it is given prompts.", "prompts"
             )
-        address = self.registry.check_address(body.get("address"))
+        address = self.registry.allowed.check(body.get("address"))
         await _reach(address)
         run_id = await self.in_thread(self.translations.start, address, dialect, config, prompts, tokens)
         return await self.in_thread(self.registry.entry, run_id)

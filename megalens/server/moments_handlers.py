@@ -11,6 +11,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
 from ..client.answers import moment_groups, moment_rows, only_members
+from .arrow_memory import give_back_memory
 from .base_handler import MegalensHandler
 from .errors import ServerError
 from .moment_pool import MomentPool, SharedMoments
@@ -20,7 +21,8 @@ __all__ = ["MomentGroupsHandler", "MomentRowsHandler", "MomentsHandler", "Statis
 
 _MOST_WAIT = 30.0
 _OPENING_WAIT = 1.0
-_BATCH_ROWS = 1 << 16
+# What is written at once is in memory four times: as rows, as their message, and twice on its way out.
+_BATCH_ROWS = 1 << 14
 
 
 class _Handler(MegalensHandler):
@@ -56,6 +58,8 @@ class _Handler(MegalensHandler):
                 self.write(sink.take())
                 await self.flush()
         self.finish(sink.take(), set_content_type=ARROW)
+        # What one answer took, the next one may not need for long.
+        give_back_memory()
 
 
 class MomentsHandler(_Handler):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
-import json
 import logging
-import os
 import re
-import secrets
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -21,15 +18,18 @@ from ..client.answers import NoRows, StreamRows
 from ..client.moments import JsonlRows, MomentSource, RecordedRows
 from ..hub.discovery import live_hubs, told_apart
 from ..protocol import shown_text
+from .allowed_hubs import AllowedHubs
 from .errors import ServerError
 from .hub_target import HubTarget
 from .left_out import closed_words, some_of
+from .run_notes import NotesFiles, checked_name, file_stamp, write_name
+from .run_removal import recording_bytes, remove_recording
+from .run_summaries import RunSummaries
 from .statistics_runs import ServedStatistics, StatisticsRuns
 
 __all__ = ["RunRegistry"]
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_ADDRESS = re.compile(r"ws://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9.-]*):([0-9]{1,5})/?")
 
 
 class RunRegistry:
@@ -62,7 +62,7 @@ class RunRegistry:
         self._folders = [(self._root / Path(folder).expanduser()) for folder in run_folders]
         # A folder that the administrator names may be a link; one in it that leads elsewhere is somebody else's choice.
         self._within = [self._root, *(folder.resolve() for folder in self._folders)]
-        self._allowed = list(allowed_hubs)
+        self.allowed = AllowedHubs(allowed_hubs)
         self._log = log
         self._lock = threading.RLock()
         # By the run that it says it is, and its address.
@@ -72,7 +72,10 @@ class RunRegistry:
         self._steps: dict[str, int] = {}
         self._seen: dict[str, HubTarget] = {}
         self._records: dict[str, Path] = {}
+        self._ended: dict[str, float] = {}
         self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | ClientError]] = {}
+        self._notes = NotesFiles()
+        self._summaries = RunSummaries()
         self._left_out: list[str] = []
 
     def listing(self) -> dict[str, Any]:
@@ -101,6 +104,10 @@ class RunRegistry:
             for folder in folders
             for kind in ("parquet", "arrows")
         )
+
+    def live_statistics(self) -> bool:
+        """Whether a hub of the last list records statistics on this machine."""
+        return any((folder / "moments.arrows").is_file() for folder in list(self._records.values()))
 
     def entry(self, run_id: str) -> dict[str, Any]:
         """Return one run's entry in the list, or what is known of one that was live and left nothing to list.
@@ -158,26 +165,68 @@ class RunRegistry:
         """
         return NoRows() if self.statistics.get(run_id) is not None else self.folder(run_id)
 
-    def rename(self, run_id: str, name: Any) -> dict[str, Any]:
-        """Rename a run and return its entry.
+    def describe(self, run_id: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """Take what a person writes to a run, any of ``name``, ``notes`` and ``tags``, and return its entry.
 
         Raises
         ------
         ServerError
-            400 for a bad name, 404 for no such run, 409 when its folder cannot be written.
+            400 for a bad value, 404 for no such run, 409 when its folder cannot be written, or notes have no folder to be written to.
         """
-        if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200 or not name.isprintable():
-            raise ServerError(
-                400, "bad-parameter", "A name must be text of 1 to 200 printable characters.", "name"
-            )
+        name = checked_name(changes["name"]) if "name" in changes else None
         entry = self.entry(run_id)
-        name = name.strip()
-        if entry["state"] == "live" or "kind" in entry:
-            self._names[run_id] = name
-        else:
-            _write_name(self.folder(run_id), name)
-            self._names.pop(run_id, None)
+        if {"notes", "tags"} & set(changes):
+            self._notes.change(self._notable(run_id).path, changes)
+        if name is not None:
+            if entry["state"] == "live" or "kind" in entry:
+                self._names[run_id] = name
+            else:
+                write_name(self.folder(run_id), name)
+                self._names.pop(run_id, None)
         return self.entry(run_id)
+
+    def delete(self, run_id: str) -> bool:
+        """Delete a recording, and return whether its folder is gone: what else lies in it stays.
+
+        Raises
+        ------
+        ServerError
+            404 for no such recording, 403 for one that is a link or lies outside the known folders, 409 for a run whose hub still runs, for files of others, and where the system
+            refuses.
+        """
+        if self.statistics.get(run_id) is not None:
+            raise ServerError(
+                409, "refused", "These are files of another logger: delete them where they lie."
+            )
+        with self._lock:
+            folder = self._recorded().get(run_id)
+            if run_id in self._live() or (folder is not None and _is_written(folder.path)):
+                raise ServerError(
+                    409,
+                    "refused",
+                    "The hub of this run is still there. Delete the recording when the training has ended and nobody looks at it live.",
+                )
+            if folder is None:
+                raise _no_run(run_id)
+            place = folder.path.resolve()
+            if folder.path.is_symlink() or place in self._within or not self._is_within(place):
+                raise ServerError(
+                    403,
+                    "forbidden",
+                    "Only folders that lie in the run folders of this server are deleted, and no links.",
+                )
+            gone = remove_recording(folder.path, folder.streams)
+            for known in (self._records, self._names, self._announced, self._steps, self._seen, self._ended):
+                known.pop(run_id, None)
+            self._headers.pop(folder.path, None)
+            self._notes.forget(folder.path)
+        return gone
+
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """Return of each recorded run, by id, the loss that came last and the settings."""
+        with self._lock:
+            folders = self._recorded()
+        return {run_id: self._summaries.of(folder) for run_id, folder in folders.items()}
 
     def open_statistics(self, path: Any) -> tuple[list[dict[str, Any]], list[str]]:
         """Take in the runs of a tree of raw-moment files; return their entries, and sentences on what was left out.
@@ -201,29 +250,6 @@ class RunRegistry:
         found = self.statistics.get(run_id)
         return MomentSource(JsonlRows(found.tree) if found else RecordedRows(self.folder(run_id).path))
 
-    def check_address(self, address: Any) -> str:
-        """Return the address of a hub that may be connected by hand.
-
-        Raises
-        ------
-        ServerError
-            400 when it is no address, 403 when the administrator did not allow it.
-        """
-        match = _ADDRESS.fullmatch(address) if isinstance(address, str) and len(address) <= 300 else None
-        if match is None or not 0 < int(match[2]) < 65536:
-            raise ServerError(400, "bad-parameter", "An address must look like ws://host:port.", "address")
-        place = f"{match[1].lower()}:{int(match[2])}"
-        if not any(
-            fnmatch.fnmatchcase(place, _literal_brackets(pattern.lower())) for pattern in self._allowed
-        ):
-            raise ServerError(
-                403,
-                "forbidden",
-                f"This server may not connect to {place}. Its administrator can allow it in c.MegalensExtension.allowed_hubs.",
-                "address",
-            )
-        return f"ws://{place}"
-
     def connect(self, target: HubTarget) -> dict[str, Any]:
         """Remember a hub that was connected by hand, and return its entry."""
         with self._lock:
@@ -236,9 +262,15 @@ class RunRegistry:
             ]
         return self.entry(same[0].id)
 
-    def saw(self, run_id: str, *, name: str | None = None, step: int | None = None) -> None:
+    def saw(
+        self, run_id: str, *, name: str | None = None, step: int | None = None, over: bool | None = None
+    ) -> None:
         """Take what a relayed message said about a live run."""
         with self._lock:
+            if over:
+                self._ended.setdefault(run_id, time.time())
+            elif over is not None:
+                self._ended.pop(run_id, None)
             if name is not None:
                 self._announced[run_id] = name
             if step is not None:
@@ -254,7 +286,9 @@ class RunRegistry:
         for hub in hubs:
             if not _RUN_ID.fullmatch(hub.id):
                 continue
-            found[hub.id] = HubTarget(hub.id, hub.id, hub.name, hub.address, hub.started, hub.token)
+            found[hub.id] = HubTarget(
+                hub.id, hub.id, hub.name, hub.address, hub.started, hub.token, hub.ended
+            )
             if hub.record:
                 # A killed hub leaves its folder, which may lie outside the folders of the configuration.
                 self._records[hub.id] = Path(hub.record)
@@ -327,18 +361,29 @@ class RunRegistry:
             place = place.relative_to(self._root)
         return shown_text(place.name if place.is_absolute() else place.as_posix(), 200)
 
+    def _notable(self, run_id: str) -> RunFolder:
+        """Return the folder to which notes on a run are written."""
+        with self._lock:
+            folder = self._recorded().get(run_id)
+        if folder is None:
+            raise ServerError(
+                409, "refused", "Notes and tags are kept beside the recording, and this run has none of ours."
+            )
+        return folder
+
     def _header(self, place: Path) -> RunFolder | None:
         """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
-        try:
-            info = (place / "run.json").lstat()
-        except (FileNotFoundError, NotADirectoryError):
+        stamp = file_stamp(place / "run.json")
+        if stamp is None:
             return None
-        # The last one is that of a change of permissions, too.
-        stamp = (info.st_mtime_ns, info.st_size, info.st_ctime_ns)
         known = self._headers.get(place)
         if known is None or known[0] != stamp:
             try:
-                run: RunFolder | ClientError = RunFolder(place)
+                # A run that is going on is described anew every few seconds: what is known of its files stays.
+                older = known[1] if known is not None else None
+                run: RunFolder | ClientError = (
+                    older.again() if isinstance(older, RunFolder) else RunFolder(place)
+                )
             except ClientError as error:
                 self._log.warning(
                     "Megalens leaves the run folder %s out: %s", shown_text(place.name), shown_text(error)
@@ -350,6 +395,9 @@ class RunRegistry:
         return known[1]
 
     def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
+        if folder is not None and folder.closed and (folder.state == "finished" or target.ended is not None):
+            # Its hub is there for those who look on; who comes now reads the whole of it.
+            return self._recorded_entry(folder)
         announced = self._announced.get(target.id)
         name = self._names.get(target.id) or target.shown(
             announced or (folder.name if folder else target.name)
@@ -362,9 +410,10 @@ class RunRegistry:
             "name": name,
             "state": "live",
             "started": target.started,
-            "ended": None,
+            "ended": target.ended or (folder.ended if folder else None) or self._ended.get(target.id),
             "step": max(steps, default=None),
             "folder": self._relative(folder.path) if folder else None,
+            **(self._written(folder) if folder else {}),
         }
 
     def _recorded_entry(self, folder: RunFolder) -> dict[str, Any]:
@@ -376,7 +425,23 @@ class RunRegistry:
             "ended": folder.ended,
             "step": max(folder.step, self._steps.get(folder.id, 0)),
             "folder": self._relative(folder.path),
+            **self._written(folder),
         }
+
+    def _written(self, folder: RunFolder) -> dict[str, Any]:
+        """Return what a recording takes on the disk, and what a person wrote about it."""
+        entry: dict[str, Any] = {"bytes": recording_bytes(folder.path)}
+        try:
+            notes = self._notes.of(folder.path)
+        except (ValueError, OSError) as error:
+            said = error.strerror if isinstance(error, OSError) else str(error)
+            sentence = f"The notes on {self._called(folder.path)} cannot be read: {said:.300}."
+            if sentence not in self._left_out:
+                self._left_out.append(sentence)
+            notes = None
+        if notes is not None:
+            entry.update(notes=notes["notes"], tags=notes["tags"])
+        return entry
 
     def _statistics_entry(self, run: ServedStatistics) -> dict[str, Any]:
         started, ended = run.times()
@@ -408,22 +473,9 @@ def _opened(folder: RunFolder) -> RunFolder:
         raise ServerError(409, error.code, error.message, error.field) from error
 
 
-def _write_name(folder: RunFolder, name: str) -> None:
-    partial = folder.path / f".run.json.{secrets.token_hex(4)}"
-    # As it was read a moment ago, with all that a later version put into it.
-    header = {**folder.header, "run": {**folder.header["run"], "name": name}}
-    try:
-        partial.write_text(json.dumps(header, ensure_ascii=False, indent=1), encoding="utf-8")
-        os.replace(partial, folder.path / "run.json")
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            partial.unlink()
-        raise ServerError(409, "refused", f"Could not write the run's folder: {error.strerror}.") from error
-
-
-def _literal_brackets(pattern: str) -> str:
-    # [::1]:8000 is an address here, never a set of characters.
-    return pattern.replace("[", "[[]")
+def _is_written(folder: Path) -> bool:
+    """Whether a hub that runs records there, whichever run it says it is."""
+    return any(hub.record and Path(hub.record).resolve() == folder.resolve() for hub in live_hubs())
 
 
 def _no_run(run_id: str) -> ServerError:

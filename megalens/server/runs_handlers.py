@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from tornado.web import authenticated
 
-from ..client.answers import SelectedRows, StreamQuery, read_selection, tensor_index
+from ..client import RunFolder
+from ..client.answers import SelectedRows, StreamQuery, read_lines, read_selection, tensor_index
 from ..protocol import STREAMS, Streams
 from .base_handler import MegalensHandler
 from .errors import ServerError
+from .moment_pool import MomentPool
 
-__all__ = ["IndexHandler", "RunHandler", "RunsHandler", "StreamHandler"]
+__all__ = ["IndexHandler", "LinesHandler", "RunHandler", "RunsHandler", "StreamHandler", "SummariesHandler"]
 
 ARROW = "application/vnd.apache.arrow.stream"
-# What the parameter is called by which a column can be asked for, by how the stream's policy lets it be.
-_PARAMETERS = {"equal": "{}", "equal_or_lowest": "{}", "ranges": "{}s", "newest_finite": "measured"}
 
 
 class RunsHandler(MegalensHandler):
@@ -27,6 +28,20 @@ class RunsHandler(MegalensHandler):
     async def get(self) -> None:
         """Answer the list of runs, newest first."""
         self.answer(await self.in_thread(self.registry.listing))
+        if self.registry.live_statistics():
+            # Who sees the list may choose that run next.
+            pool: MomentPool = self.settings["megalens_moments"]
+            pool.warm_up()
+
+
+class SummariesHandler(MegalensHandler):
+    """``megalens/api/summaries``."""
+
+    @authenticated
+    @authorized
+    async def get(self) -> None:
+        """Answer what the table of runs says of each recorded run beside its entry."""
+        self.answer({"runs": await self.in_thread(self.registry.summaries)})
 
 
 class RunHandler(MegalensHandler):
@@ -41,11 +56,23 @@ class RunHandler(MegalensHandler):
     @authenticated
     @authorized
     async def patch(self, run_id: str) -> None:
-        """Rename a run."""
+        """Rename a run, or write notes and tags to it."""
         body = self.json_body()
-        if set(body) != {"name"}:
-            raise ServerError(400, "bad-parameter", "The body must be {name: …} and nothing else.", "name")
-        self.answer(await self.in_thread(self.registry.rename, run_id, body["name"]))
+        unknown = set(body) - {"name", "notes", "tags"}
+        if unknown or not body:
+            raise ServerError(
+                400,
+                "bad-parameter",
+                "The body must be {name, notes, tags}, at least one of them and nothing else.",
+                min(unknown, default="name")[:100],
+            )
+        self.answer(await self.in_thread(self.registry.describe, run_id, body))
+
+    @authenticated
+    @authorized
+    async def delete(self, run_id: str) -> None:
+        """Delete a recorded run's files."""
+        self.answer({"gone": await self.in_thread(self.registry.delete, run_id)})
 
     def _describe(self, run_id: str) -> dict[str, Any]:
         entry = self.registry.entry(run_id)
@@ -81,6 +108,22 @@ class IndexHandler(MegalensHandler):
         return tensor_index(self.registry.rows(run_id), self.cancelled)
 
 
+class LinesHandler(MegalensHandler):
+    """``megalens/api/runs/{id}/lines/tensors`` and ``…/lines/scalars``: lines of as many points as are wanted."""
+
+    @authenticated
+    @authorized
+    async def get(self, run_id: str, stream: str) -> None:
+        """Answer the lines, as an Arrow stream."""
+        body = await self.in_thread(self._read, run_id, stream, self.query_texts())
+        self.finish(body, set_content_type=ARROW)
+
+    def _read(self, run_id: str, stream: str, texts: dict[str, str]) -> bytes:
+        rows = self.registry.rows(run_id)
+        hello: Mapping[str, Any] = rows.hello() if isinstance(rows, RunFolder) else {}
+        return bytes(read_lines(rows, stream, texts, hello, self.cancelled))
+
+
 class StreamHandler(MegalensHandler):
     """``megalens/api/runs/{id}/streams/{stream}``."""
 
@@ -88,12 +131,7 @@ class StreamHandler(MegalensHandler):
     @authorized
     async def get(self, run_id: str, stream: str) -> None:
         """Answer the rows that match, as an Arrow stream."""
-        texts = {
-            name: self.get_query_argument(name, "", strip=name != "part")
-            for name in self.request.query_arguments
-            # What Jupyter itself reads of any request.
-            if name not in ("no_track_activity", "t", "token")
-        }
+        texts = self.query_texts()
         # Whatever every run may have needs no look at this one.
         streams = STREAMS if stream in STREAMS else await self.in_thread(self._streams, run_id)
         asked = StreamQuery.of_texts(streams, stream, texts, self.settings["megalens_limit_bytes"])

@@ -169,7 +169,8 @@ class StatisticsRuns:
         root = self._root.as_posix()
         text = path.strip()
         # Somebody may paste what a terminal shows.
-        text = text.removeprefix(root) if (text + "/").startswith(root.rstrip("/") + "/") else text
+        if (text + "/").startswith(root.rstrip("/") + "/"):
+            text = text.removeprefix(root).lstrip("/")
         parts = [part for part in text.split("/") if part not in ("", ".")]
         said = "/".join(parts) or "the server's root"
         if ".." in parts:
@@ -179,6 +180,9 @@ class StatisticsRuns:
         try:
             place = self._root.joinpath(*parts).resolve(strict=True)
         except (OSError, RuntimeError) as error:
+            if text.startswith(("/", "~")):
+                # A whole path that is not the root's: whether something is there is not for this server to say.
+                raise _outside() from error
             raise ServerError(404, "not-found", f"There is nothing at {said:.200}.", "path") from error
         if place != self._root and self._root not in place.parents:
             raise _outside()
@@ -197,7 +201,7 @@ def _outside() -> ServerError:
     return ServerError(
         403,
         "forbidden",
-        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Start Jupyter in a folder above the statistics.",
+        "This path leads out of the Jupyter server's root folder, and only what is below it is read. Give the path as the file browser shows it, or start Jupyter in a folder above the statistics.",
         "path",
     )
 

@@ -15,6 +15,7 @@ from .flags import FLAGS
 from .perturb import site_infos
 from .place import Place
 from .points import ModelPoints
+from .tensors.compressing.suited import suited_compressor
 
 __all__ = ["announcement"]
 
@@ -89,7 +90,10 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInf
         "axes": list(kind.axes),
         "features": here.features,
         "bytes_per_layer": nbytes,
+        "compressor": suited_compressor(name, here).to_setting(),
     }
+    if here.widths is not None:
+        info["widths"] = list(here.widths)
     if not here.layers:
         info["reason"] = (here.reason or "This model has no such point.")[:500]
     return info

@@ -21,17 +21,22 @@ class FlagKind:
         Axes of one sample after the batch axis.
     exact : bool
         Whether the values name something (token ids), so that they cannot be averaged.
+    signed : bool
+        Whether values of both signs are usual, so that their mean says little of how large they are.
     """
 
     title: str
     parts: tuple[str, ...] = ("",)
     axes: tuple[str, ...] = ("position", "feature")
     exact: bool = False
+    signed: bool = True
 
 
 FLAGS: dict[str, FlagKind] = {
     "QKV_mat_mul": FlagKind("Queries, keys and values", parts=("q", "k", "v")),
-    "RawAttentionScore_mat_mul": FlagKind("Attention probabilities", axes=("head", "query", "key")),
+    "RawAttentionScore_mat_mul": FlagKind(
+        "Attention probabilities", axes=("head", "query", "key"), signed=False
+    ),
     "ContextLayer_mat_mul": FlagKind("Attention context"),
     "MLP1_mat_mul": FlagKind("MLP1 output"),
     "MLP2_mat_mul": FlagKind("MLP2 output"),

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from .passes import differentiable
 
-__all__ = ["OUTSIDE", "MicroBatches"]
+__all__ = ["OUTSIDE", "TRAINING", "MicroBatches"]
 
+TRAINING = "train"
 OUTSIDE = "outside"
-"""Phase of what runs between steps, which is neither traced nor perturbed."""
+"""Phase of what runs between steps, or inside of them without gradients: it is neither traced nor perturbed."""
 
 
 class MicroBatches:
@@ -22,6 +23,9 @@ class MicroBatches:
     A pipeline interleaves forward and backward passes of several micro-batches. The gradient of a forward pass's own output is the first thing that its
     backward pass computes, so a hook on that output tells which micro-batch everything after it belongs to, what activation checkpointing
     computes again included.
+
+    What is computed without gradients from the model's own call down is no training (a teacher's pass, old probabilities, a sample of text), unless a phase was said: it is no micro-batch, and while it runs the
+    phase is :data:`OUTSIDE`.
 
     Attributes
     ----------
@@ -33,14 +37,18 @@ class MicroBatches:
         Where the model is.
     follows_backward : bool
         Whether anybody wants to know of backward passes; without that no hook is put on an output.
+    left_out : int
+        Passes of this step that were no training.
     """
 
     def __init__(self) -> None:
         self.step = 0
-        self.phase = "train"
+        self.phase = TRAINING
         self.in_forward = False
         self.in_backward = False
         self.follows_backward = False
+        self.left_out = 0
+        self._leaving_out = False
         self._forward = -1
         self._backward = -1
         self._counts: dict[int, int] = {}
@@ -52,6 +60,9 @@ class MicroBatches:
 
     def begin(self, step: int, phase: str) -> None:
         """Start a step or a phase: counting begins anew."""
+        if phase == TRAINING:
+            self.left_out = 0
+        self._leaving_out = False
         self.step, self.phase = step, phase
         self.in_forward = self.in_backward = False
         self._forward = self._backward = -1
@@ -59,6 +70,7 @@ class MicroBatches:
 
     def save(self) -> tuple[Any, ...]:
         """Return what :meth:`restore` takes after a phase inside of a step."""
+        self._go_on()
         return (self.phase, self._forward, self._backward, self._counts)
 
     def restore(self, saved: tuple[Any, ...]) -> None:
@@ -68,6 +80,13 @@ class MicroBatches:
 
     def forward_begins(self, root: int) -> None:
         """Count a forward pass of one model chunk."""
+        # What raised has not ended.
+        self._go_on()
+        if self.phase == TRAINING and not torch.is_grad_enabled():
+            self.left_out += 1
+            self._leaving_out, self.phase = True, OUTSIDE
+            self.in_forward = False
+            return
         self._forward = self._counts.get(root, -1) + 1
         self._counts[root] = self._forward
         self.in_forward = True
@@ -75,10 +94,18 @@ class MicroBatches:
     def forward_ends(self, output: Any) -> None:
         """Note the end of a forward pass and wait for its backward pass."""
         self.in_forward = False
+        if self._leaving_out:
+            self._go_on()
+            return
         if self.follows_backward and torch.is_grad_enabled():
             tensor = differentiable(output)
             if tensor is not None:
                 tensor.register_hook(self._entering(self._forward, self._counts))  # type: ignore[no-untyped-call]
+
+    def _go_on(self) -> None:
+        """Go back from a pass that was left out."""
+        if self._leaving_out:
+            self._leaving_out, self.phase = False, TRAINING
 
     def _entering(self, number: int, counts: dict[int, int]) -> Callable[[Tensor], None]:
         def enter(gradient: Tensor) -> None:

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from .own_hooks import OwnHook
+
 __all__ = ["IPassSink", "PassHooks", "after_backward", "differentiable", "hook_passes"]
 
 
@@ -50,10 +52,10 @@ def hook_passes(
     handles: list[Any] = []
     try:
         for index, root in enumerate(roots):
-            handles.append(root.register_forward_pre_hook(begin(index), prepend=True))
+            handles.append(root.register_forward_pre_hook(OwnHook(begin(index)), prepend=True))
         handles.extend(inside())
         for root in roots:
-            handles.append(root.register_forward_hook(end))
+            handles.append(root.register_forward_hook(OwnHook(end)))
     except BaseException:
         for handle in handles:
             handle.remove()
@@ -98,9 +100,12 @@ class PassHooks:
         self._tell = tell
         self._handles: list[Any] = []
         self._chunk = 0
+        self._told = False
         self._step = 0
         self.inside = False
         """Whether a step is going on."""
+        self.phases = 0
+        """Phases other than training that are going on. Without one, a pass without gradients is no training and is not told of."""
 
     def set(self, wanted: bool) -> None:
         """Put the hooks on, or take them off. Safe twice."""
@@ -121,12 +126,13 @@ class PassHooks:
     def forward_begins(self, root: int) -> None:
         """Tell of a forward pass."""
         self._chunk = root
-        if self.inside:
+        self._told = self.inside and (self.phases > 0 or torch.is_grad_enabled())
+        if self._told:
             self._tell("forward_begins", root)
 
     def forward_ends(self, output: Any) -> None:
         """Tell that it is over, and wait for its backward pass."""
-        if not self.inside:
+        if not (self.inside and self._told):
             return
         self._tell("forward_ends", output)
         tensor = differentiable(output) if torch.is_grad_enabled() else None

@@ -78,9 +78,14 @@ class FlagPoints:
     @property
     def features(self) -> int | None:
         """Size of the last axis of all parts together in one layer, where known."""
+        return None if self.widths is None else sum(self.widths)
+
+    @property
+    def widths(self) -> tuple[int, ...] | None:
+        """Size of the last axis of each part in one layer, where all are known."""
         first = next(iter(self.layers.values()), ())
         sizes = [size for source in first for size in source.features]
-        return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
+        return None if not sizes or None in sizes else tuple(size for size in sizes if size is not None)
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ class ModelPoints:
     model : dict
         The ``Model`` object of ``announce``; ``layers`` counts those of all stages.
     flags : dict
-        Points by flag name; layers are numbered over all stages, from 1.
+        Points by flag name; layers are numbered over all stages, from 0; the embedding is -1.
     sites : dict
         Where perturbations can be done, by name of the site (``weight``, ``calculation``, ``system``).
     place : Place

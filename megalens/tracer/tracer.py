@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +16,14 @@ import torch
 
 from ..protocol.messages_generated import Config, Control, Status
 from .coordinator import Coordinator
-from .errors import TracerError
+from .errors import TracerError, said
 from .instrument import Instrument
 from .passes import PassHooks
 from .points import ModelPoints
+from .sending.checkpoints import CHECKPOINT_BYTES, STREAM, checkpoint_rows
 from .sending.hub_process import HubAddress, HubProcess
 from .sending.peers import Rendezvous, StepStart
+from .sending.producer import Producer
 from .sending.scalars import ScalarLog
 from .sending.worker import StepCost
 from .tensors.config import PHASES, TracingPlan, settings_from
@@ -108,7 +111,7 @@ class Tracer:
         self._name = name
         self._handles: list[StepHandle] = []
         self._scope = _StepScope(self._begin_step, self._end_step)
-        self._depth = self._phases = 0
+        self._depth = 0
         self._started = first_step - 1
         self._began_ns = self._spent_ns = 0
         self._closed = self._control = False
@@ -186,13 +189,13 @@ class Tracer:
         """Say that forward passes inside are ``'eval'`` or ``'generate'``, no training. They carry the step that began last."""
         if name not in PHASES:
             raise TracerError(f"A phase must be one of {', '.join(PHASES)}, got {name!r:.50}.")
-        inside = self._depth > 0 or self._phases > 0
-        self._phases += 1
+        inside = self._depth > 0 or self._passes.phases > 0
+        self._passes.phases += 1
         self._instruments.tell("pause", name)
         try:
             yield
         finally:
-            self._phases -= 1
+            self._passes.phases -= 1
             self._instruments.tell("resume", inside, last_first=True)
             if not inside:
                 self._hand_in(0)
@@ -214,6 +217,31 @@ class Tracer:
         for name, value in values.items():
             self._scalars.add(self._started, name, value, unit)
         self._spent_ns += _clock() - started
+
+    def checkpoint(self, path: str | os.PathLike[str] | None = None, step: int | None = None) -> None:
+        """Mark that the training was saved: ``tracer.checkpoint("runs/step-500.pt")``. Views show it under their axes of steps, live and recorded.
+
+        Never raises and never waits. Of a job of several processes what rank 0 says is kept.
+
+        Parameters
+        ----------
+        path : str or os.PathLike, optional
+            Where it was saved, or what it is called. Only the last part of a path is kept, at most 80 characters of it.
+        step : int, optional
+            The step after which it was saved; the one that began last when absent.
+        """
+        worker = self._coordinator.worker
+        if not isinstance(worker, Producer) or self.points.place.rank != 0 or self._closed:
+            return
+        try:
+            at = self._started if step is None else int(step)
+            if not 0 <= at <= self._started:
+                raise ValueError(f"step must be one that has begun, 0 to {self._started}, got {at}")
+            rows = checkpoint_rows(path, at)
+        except Exception as error:
+            self.warn(f"A checkpoint could not be marked: {said(error)}")
+            return
+        worker.task(lambda: worker.send(STREAM, rows, at), CHECKPOINT_BYTES)
 
     # Instruments.
 
@@ -278,12 +306,16 @@ class Tracer:
         ProtocolError
             With the field at fault; then nothing has changed.
         """
-        return self._coordinator.change(settings_from(patch))
+        return self._coordinator.change(settings_from(patch, points=self.points.flags))
 
     def connected(self, timeout: float = 0.0) -> bool:
         """Return whether a hub has this run, waiting up to ``timeout`` seconds for it."""
         worker = self._coordinator.worker
         return worker is not None and worker.connected.wait(timeout)
+
+    def go_on(self) -> None:
+        """Let this process go on where viewers have it wait: for a script that was asked to end. Safe in a signal handler."""
+        self._coordinator.schedule.release()
 
     def status(self) -> Status:
         """Return how the tracing goes: the ``status`` message that viewers get, without what only the hub knows."""

@@ -150,7 +150,9 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             self.options = self.checked({change["name"]: change["new"]})
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
-        bundle: dict[str, Any] = dict(super()._repr_mimebundle_(**kwargs) or {})
+        # Without the type of ipywidgets: JupyterLab draws ours, and whatever has no Megalens shows the picture. A converter of an
+        # executed notebook would take ipywidgets' first and show an empty box.
+        bundle: dict[str, Any] = {}
         caption = self.draw()
         bundle[VIEW_MIME] = {
             "format": 1,

@@ -23,12 +23,15 @@ class Heatmap(View):
 
     flag = Option(help="Trace point by name.")
     part = Option(help="Named part (q, k, v …); the first when absent.")
-    layers = Option(help="Layers to draw, such as '1-4,7' or 'all'; more than one makes small multiples.")
+    layers = Option(help="Layers to draw, such as '0-3,7' or 'all'; more than one makes small multiples.")
     step = Option(help="Step to draw; follows the newest when absent.")
     sample = Option(help="Sample of the batch, counted from 0.")
     head = Option(help="Head, where the tensor has a head axis, counted from 0.")
     scale = Option(help="One colour scale for all layers, or one each.")
     transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    color_range = Option(
+        help="Lowest and highest value of the colours, which are then locked; those of the data when absent."
+    )
     phase = Option(help="What the model was doing.")
     rank = Option(
         help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
@@ -44,6 +47,7 @@ class Heatmap(View):
         "head",
         "scale",
         "transform",
+        "color_range",
         "phase",
         "rank",
         "pass_",
@@ -58,11 +62,16 @@ class Trend(View):
 
     flag = Option(help="Trace point by name.")
     part = Option(help="Named part (q, k, v …); the first when absent.")
-    layers = Option(help="Layers to draw, such as '1-4,7' or 'all'.")
-    statistic = Option(help="Over the finite traced values of a layer and step; nonfinite counts the others.")
+    layers = Option(help="Layers to draw, such as '0-3,7' or 'all'.")
+    statistic = Option(
+        help="Over the finite values of the whole tensor of a layer and step; nonfinite counts the others. kept_…: over what the compressor kept of them."
+    )
     kind = Option(help="A line for each layer, or layer × step cells.")
     steps = Option(help="First and last step, both included; all steps when absent.")
     transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    color_range = Option(
+        help="Lowest and highest value of the colours, which are then locked; those of the data when absent."
+    )
     phase = Option(help="What the model was doing.")
     rank = Option(
         help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
@@ -75,6 +84,17 @@ class Trend(View):
     interval = Option(
         help="Band about the mean (only with the statistic mean), over positions and samples: one standard deviation, or a 95 % confidence interval. The interval takes positions for independent, which neighbours are not: the true one is wider."
     )
+    smoothing = Option(help="Trailing mean over this many points; 0 draws the numbers as they are.")
+    runs = Option(help="Other runs, or their ids, to compare with.")
+    compare = Option(
+        help="The runs over one another, or what each of the others is minus, or over, this one."
+    )
+    align = Option(
+        help="What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed (a scalar such as tokens says how many), or time since the run's first step."
+    )
+    hidden = Option(
+        help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
+    )
 
     _sync = observe(
         "flag",
@@ -84,12 +104,18 @@ class Trend(View):
         "kind",
         "steps",
         "transform",
+        "color_range",
         "phase",
         "rank",
         "pass_",
         "positions",
         "vector",
         "interval",
+        "smoothing",
+        "runs",
+        "compare",
+        "align",
+        "hidden",
     )(View._option_changed)
 
 
@@ -101,7 +127,7 @@ class History(View):
 
     flag = Option(help="Trace point by name.")
     part = Option(help="Named part (q, k, v …); the first when absent.")
-    layers = Option(help="Layers of the map, such as '1-4,7' or 'all'.")
+    layers = Option(help="Layers of the map, such as '0-3,7' or 'all'.")
     layer = Option(help="Layer whose tensor is drawn; the first when absent.")
     step = Option(help="Step whose tensor is drawn; follows the newest when absent.")
     statistic = Option(
@@ -111,6 +137,10 @@ class History(View):
     sample = Option(help="Sample of the batch, counted from 0.")
     head = Option(help="Head, where the tensor has a head axis, counted from 0.")
     transform = Option(help="Scale of the values; log is symmetric about zero for signed values.")
+    color_range = Option(
+        help="Lowest and highest value of the tensor's colours, which are then locked; those of the data when absent."
+    )
+    map_range = Option(help="The same of the map's colours.")
     phase = Option(help="What the model was doing.")
     rank = Option(
         help="Global rank whose rows are shown; of each layer the lowest that has it when absent, so that replicas never mix."
@@ -128,6 +158,8 @@ class History(View):
         "sample",
         "head",
         "transform",
+        "color_range",
+        "map_range",
         "phase",
         "rank",
         "pass_",
@@ -165,6 +197,9 @@ class Moments(Explorer):
         help="grad_to_param: gradients over parameters, by the same names. gain: what comes out of a module over what goes in (of dgrads in over out: the way the gradient goes)."
     )
     transform = Option(help="Scale of the values.")
+    color_range = Option(
+        help="Lowest and highest value of the colours, which are then locked; those of the data when absent."
+    )
     smoothing = Option(help="Trailing mean over this many points; 0 draws the numbers as they are.")
     mixed = Option(
         help="Let inputs and outputs of modules enter one group, where the same values may count twice."
@@ -175,6 +210,12 @@ class Moments(Explorer):
     runs = Option(help="Other runs, or their ids, to compare with.")
     compare = Option(
         help="The runs over one another, or what each of the others is minus, or over, this one."
+    )
+    align = Option(
+        help="What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed (a scalar such as tokens says how many), or time since the run's first step."
+    )
+    hidden = Option(
+        help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
     )
     derive = Option(
         help="Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group."
@@ -197,11 +238,14 @@ class Moments(Explorer):
         "show",
         "ratio",
         "transform",
+        "color_range",
         "smoothing",
         "mixed",
         "series",
         "runs",
         "compare",
+        "align",
+        "hidden",
         "derive",
         "filter",
     )(View._option_changed)
@@ -218,6 +262,16 @@ class Scalars(View):
     x = Option(help="What the horizontal axis is.")
     transform = Option(help="Scale of the values.")
     smoothing = Option(help="Trailing mean over this many points; 0 draws the numbers as they are.")
+    runs = Option(help="Other runs, or their ids, to compare with.")
+    compare = Option(
+        help="The runs over one another, or what each of the others is minus, or over, this one."
+    )
+    align = Option(
+        help="What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed (a scalar such as tokens says how many), or time since the run's first step."
+    )
+    hidden = Option(
+        help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
+    )
 
     _sync = observe(
         "names",
@@ -225,6 +279,10 @@ class Scalars(View):
         "x",
         "transform",
         "smoothing",
+        "runs",
+        "compare",
+        "align",
+        "hidden",
     )(View._option_changed)
 
 

@@ -30,7 +30,7 @@ class Option(TraitType[Any, Any]):
 def plain_option(schema: Mapping[str, Any], value: Any) -> Any:
     """Return what a person may write for an option in the form that the schema has for it.
 
-    What is taken besides is the schema's ``x-input``: ``ranges`` a number or numbers (``3``, ``range(1, 5)``), ``words`` one text, ``runs`` runs; the
+    What is taken besides is the schema's ``x-input``: ``ranges`` a number or numbers (``3``, ``range(4)``), ``words`` one text, ``runs`` runs; the
     members of a filter each in their own way. Whatever is none of these is returned as it is, for the schema to refuse.
     """
     form = schema.get("x-input")

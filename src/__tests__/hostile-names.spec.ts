@@ -4,7 +4,7 @@ import { ControlledRun, HELLO } from '../panel/shell/__tests__/controlled-run';
 import { LIVE } from '../panel/shell/__tests__/memory-panel';
 import { TraceModel } from '../panel/trace/trace-model';
 import { SummaryModel } from '../panel/summary/summary-model';
-import { scalarSeries } from '../aggregate/scalar-series';
+import { scalarLines } from '../aggregate/read-scalars';
 import { decodeFrame, encodeFrame, frameTable, fullViewOptions, own, readableStreams } from '../protocol';
 import type { DeclaredStream, Hello } from '../protocol/messages.generated';
 import { HOSTILE_NAMES, name, names } from '../protocol/__tests__/hostile';
@@ -97,7 +97,7 @@ describe('whatever its names are', () => {
         store.append(scalarTable(all), false);
         const check = (columns: ReturnType<ScalarStore['columns']>): void => {
           expect(Object.keys(columns.units).sort()).toEqual([...all].sort());
-          scalarSeries(columns, {}).forEach(series => expect(series.unit).toBe(series.name));
+          scalarLines(columns, {}).forEach(line => expect(line.unit).toBe(line.name));
         };
         const columns = store.columns();
         check(columns);

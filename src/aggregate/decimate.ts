@@ -35,6 +35,29 @@ export function decimate(x: Float64Array, y: Float64Array, points: number): IDec
   return { kept: Uint32Array.from(kept), of: length };
 }
 
+/**
+ * Choose points of a line that breaks off: as `decimate`, and both ends of every stretch stay.
+ *
+ * @param starts - Places at which the line begins anew.
+ * @returns Places of the points that stay, and those among them at which the thinned line begins anew.
+ */
+export function thinLine(
+  x: Float64Array,
+  y: Float64Array,
+  starts: readonly number[],
+  points: number
+): { kept: Uint32Array; starts: number[] } {
+  const { kept } = decimate(x, y, points);
+  if (kept.length === y.length || starts.length === 0) {
+    return { kept, starts: kept.length === y.length ? [...starts] : [] };
+  }
+  const stay = new Set(kept);
+  starts.forEach(at => stay.add(at - 1).add(at));
+  const places = Uint32Array.from(stay).sort();
+  const begins = new Set(starts);
+  return { kept: places, starts: Array.from(places.keys()).filter(at => begins.has(places[at] ?? -1)) };
+}
+
 function spanOf(y: Float64Array, from: number, to: number): number[] {
   const stay = new Set([from, to - 1]);
   let low = -1;

@@ -1,13 +1,9 @@
-import type { TrendOptions } from '../protocol/views.generated';
+import type { ISelection } from '../store/line-data';
 import type { ITensorRow } from '../store/source';
 import { inRanges } from '../protocol/ranges';
 import { momentsOf, type IMoments } from './moments';
 
-/** Which values of a tensor enter a statistic, and what is asked of their spread. */
-export interface ISelection extends Required<Pick<TrendOptions, 'positions' | 'vector' | 'interval'>> {
-  /** Axis names of one sample from hello, such as ['position', 'feature']. */
-  readonly axes: readonly string[];
-}
+export type { ISelection } from '../store/line-data';
 
 /** Spread of the means of single positions and samples: their number, their mean, and their squared deviations from it. */
 export interface IUnits {
@@ -32,10 +28,12 @@ interface ILayout {
   readonly vectors: number;
 }
 
+const PROJECTED = /^Projection\b/;
+
 const KNOWN = new WeakMap<Float32Array, { key: string; selected: ISelected }>();
 
 /** Say how a row's values lie about the position axis. */
-export function layoutOf(row: ITensorRow, axes: readonly string[]): ILayout {
+export function layoutOf(row: Pick<ITensorRow, 'compressor' | 'shape'>, axes: readonly string[]): ILayout {
   const at = axes.indexOf('position') + 1;
   const hasPositions = at > 0 && at < row.shape.length;
   const split = hasPositions ? at : 1;
@@ -46,16 +44,19 @@ export function layoutOf(row: ITensorRow, axes: readonly string[]): ILayout {
     length: hasPositions ? (row.shape[split] ?? 1) : 1,
     inner: product(rest),
     hasPositions,
-    vectors: /^Projection\b/.test(row.compressor) ? (row.shape[row.shape.length - 1] ?? 1) : 0
+    vectors: PROJECTED.test(row.compressor) ? (row.shape[row.shape.length - 1] ?? 1) : 0
   };
 }
 
 /** Whether less than all values enter or their spread is asked for. */
-export function isSelective(row: ITensorRow, selection: ISelection): boolean {
+export function isSelective(row: Pick<ITensorRow, 'compressor' | 'shape'>, selection: ISelection): boolean {
+  const [isSpread, isPart] = [selection.interval !== 'none', selection.positions.trim() !== 'all'];
+  // Asked of every row of a run for every picture: the layout only where it matters.
+  if (isSpread || !(isPart || PROJECTED.test(row.compressor))) {
+    return isSpread;
+  }
   const { vectors, hasPositions } = layoutOf(row, selection.axes);
-  return (
-    vectors > 1 || selection.interval !== 'none' || (hasPositions && selection.positions.trim() !== 'all')
-  );
+  return vectors > 1 || (hasPositions && isPart);
 }
 
 /**

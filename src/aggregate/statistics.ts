@@ -1,9 +1,19 @@
 import { byName } from '../protocol/by-name';
-import type { TrendOptions } from '../protocol/views.generated';
+import { VIEWS_SCHEMA, type TrendOptions } from '../protocol/views.generated';
 import { SUMS } from '../store/row-moments';
 
 /** Name of a statistic, as the contract's view options know it. */
 export type Statistic = Required<TrendOptions>['statistic'];
+
+/** Name of a statistic of whole tensors. */
+export type WholeStatistic = Exclude<Statistic, `kept_${string}`>;
+
+/** Whether a statistic is of whole tensors. */
+export const isWholeStatistic = (statistic: Statistic): statistic is WholeStatistic =>
+  !statistic.startsWith('kept_');
+
+/** Name of a statistic of what a compressor kept. */
+export type KeptStatistic = 'abs_mean' | 'max' | 'mean' | 'min' | 'nonfinite' | 'rms' | 'std';
 
 /** What is summed up of each group; one entry per group in every array. */
 export type IGroupSums = Readonly<Record<(typeof SUMS)[number], Float64Array>>;
@@ -18,46 +28,36 @@ type Read = (sums: IGroupSums, group: number) => number;
 
 const at = (column: Float64Array, group: number): number => column[group] ?? Number.NaN;
 
-/** Arithmetic mean of the finite values. */
-export const mean: Read = (sums, group) => at(sums.sum, group) / at(sums.count, group);
-
-/** Standard deviation of the population of finite values. */
-export const std: Read = (sums, group) => Math.sqrt(at(sums.deviation, group) / at(sums.count, group));
-
-/** Least finite value. */
-export const min: Read = (sums, group) => at(sums.min, group);
-
-/** Greatest finite value. */
-export const max: Read = (sums, group) => at(sums.max, group);
-
-/** Root of the mean square of the finite values. */
-export const rms: Read = (sums, group) => Math.sqrt(at(sums.squares, group) / at(sums.count, group));
-
-/** Mean magnitude of the finite values. */
-export const absMean: Read = (sums, group) => at(sums.absolute, group) / at(sums.count, group);
-
-/** Number of values that are NaN or infinite. */
-export const nonFinite: Read = (sums, group) => at(sums.nonFinite, group);
-
-const READ: Readonly<Record<Statistic, Read>> = {
-  mean,
-  std,
-  min,
-  max,
-  rms,
-  abs_mean: absMean,
-  nonfinite: nonFinite
+/** All but `nonfinite` of the finite values; deviations are those of the population, `abs_mean` is the mean magnitude. */
+const READ: Readonly<Record<KeptStatistic, Read>> = {
+  mean: (sums, group) => at(sums.sum, group) / at(sums.count, group),
+  std: (sums, group) => Math.sqrt(at(sums.deviation, group) / at(sums.count, group)),
+  min: (sums, group) => at(sums.min, group),
+  max: (sums, group) => at(sums.max, group),
+  rms: (sums, group) => Math.sqrt(at(sums.squares, group) / at(sums.count, group)),
+  abs_mean: (sums, group) => at(sums.absolute, group) / at(sums.count, group),
+  nonfinite: (sums, group) => at(sums.nonFinite, group)
 };
 
-/** Every statistic by name. */
-export const STATISTICS = Object.keys(READ) as readonly Statistic[];
+/** Every statistic of what a compressor kept, by name. */
+export const KEPT_STATISTICS = Object.keys(READ) as readonly KeptStatistic[];
+
+/** Every statistic that can be drawn, in the order in which it is offered: of whole tensors, and of what the compressor kept. */
+export const STATISTICS: readonly Statistic[] = (VIEWS_SCHEMA.$defs?.['Statistic']?.enum ??
+  []) as Statistic[];
+
+/** The statistic of what the compressor kept that is meant, or stands for one of the whole tensor; null where there is none such. */
+export function keptStatistic(statistic: Statistic): KeptStatistic | null {
+  const name = statistic.replace(/^kept_/, '');
+  return KEPT_STATISTICS.find(each => each === name) ?? null;
+}
 
 /**
  * One statistic of every group.
  *
  * @returns One number per group: NaN where the group has no finite value, except that `nonfinite` is always a count.
  */
-export function readStatistic(sums: IGroupSums, statistic: Statistic): Float64Array {
+export function readStatistic(sums: IGroupSums, statistic: KeptStatistic): Float64Array {
   const read = READ[statistic];
   return sums.count.map((count, group) =>
     count === 0 && statistic !== 'nonfinite' ? Number.NaN : read(sums, group)

@@ -21,93 +21,30 @@ const MOST_CHARACTERS = 500;
 const MOST_NEW = 10;
 const MOST_ARGUMENTS = 8;
 
-const CONSTANTS = ['NaN', 'Infinity', 'PI', 'E', 'LN2', 'LN10', 'SQRT2'];
-const OPERATORS = ['+', '-', '*', '/', '%', '**', '<', '<=', '>', '>=', '==', '!=', '===', '!=='];
+/** The words of some lines. */
+const words = (...lines: readonly string[]): string[] => lines.flatMap(line => line.split(' '));
+
+const CONSTANTS = words('NaN Infinity PI E LN2 LN10 SQRT2');
+const OPERATORS = words('+ - * / % ** < <= > >= == != === !==');
 
 /**
  * Functions of arquero that may be called: whose answer is no longer than what they are given, and whose time is that of the rows. None makes a
  * regular expression, an object or a longer text.
  */
-const NUMBERS = [
+const NUMBERS = words(
   // Of one row.
-  ...[
-    'abs',
-    'ceil',
-    'floor',
-    'round',
-    'trunc',
-    'sign',
-    'sqrt',
-    'cbrt',
-    'exp',
-    'expm1',
-    'log',
-    'log10',
-    'log1p',
-    'log2',
-    'pow'
-  ],
-  ...[
-    'sin',
-    'cos',
-    'tan',
-    'asin',
-    'acos',
-    'atan',
-    'atan2',
-    'sinh',
-    'cosh',
-    'tanh',
-    'greatest',
-    'least',
-    'degrees',
-    'radians'
-  ],
-  ...[
-    'is_nan',
-    'is_finite',
-    'equal',
-    'length',
-    'indexof',
-    'includes',
-    'startswith',
-    'endswith',
-    'parse_float'
-  ],
+  'abs ceil floor round trunc sign sqrt cbrt exp expm1 log log10 log1p log2 pow',
+  'sin cos tan asin acos atan atan2 sinh cosh tanh greatest least degrees radians',
+  'is_nan is_finite equal length indexof includes startswith endswith parse_float',
   // Of all rows of a group.
-  ...[
-    'count',
-    'valid',
-    'invalid',
-    'distinct',
-    'sum',
-    'product',
-    'mean',
-    'average',
-    'variance',
-    'variancep',
-    'stdev',
-    'stdevp'
-  ],
-  ...['median', 'quantile', 'covariance', 'covariancep', 'corr'],
+  'count valid invalid distinct sum product mean average variance variancep stdev stdevp',
+  'median quantile covariance covariancep corr',
   // Of a row among those of its group.
-  ...['row_number', 'rank', 'avg_rank', 'dense_rank', 'percent_rank', 'cume_dist', 'ntile']
-];
-const TEXTS = ['lower', 'upper', 'trim', 'substring'];
+  'row_number rank avg_rank dense_rank percent_rank cume_dist ntile'
+);
+const TEXTS = words('lower upper trim substring');
 /** Whose answer is what they are given. */
-const SAME = [
-  'min',
-  'max',
-  'mode',
-  'any',
-  'lag',
-  'lead',
-  'first_value',
-  'last_value',
-  'nth_value',
-  'fill_down',
-  'fill_up'
-];
+const SAME = words('min max mode any lag lead first_value last_value nth_value fill_down fill_up');
 /** As arquero does with those of `Math`. */
 const OF_MATH: Readonly<Record<string, string>> = { max: 'greatest', min: 'least' };
 

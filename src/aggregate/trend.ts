@@ -1,10 +1,20 @@
+import type { ILayerLine } from '../store/line-data';
 import type { ITensorRow } from '../store/source';
 import { AggregateError } from './aggregate-error';
 import { groupBy } from './group';
+import { gapStarts } from './line-gaps';
 import { halfWidth, joinUnits } from './interval';
 import { mergeMoments, momentsOf } from './moments';
 import { isSelective, selectedOf, type ISelection, type IUnits } from './selection';
-import { STATISTICS, emptySums, readStatistic, type Statistic } from './statistics';
+import {
+  STATISTICS,
+  emptySums,
+  isWholeStatistic,
+  keptStatistic,
+  readStatistic,
+  type Statistic
+} from './statistics';
+import { wholeStatistic, type IWholeRow } from './whole-trend';
 import { pageQueue, type WorkQueue } from './work-queue';
 
 /** A statistic per step and layer, as columns ordered by step, then layer. All arrays have one length. */
@@ -21,24 +31,15 @@ export interface ITrend {
   readonly half?: Float64Array;
   /** Positions and samples that a band is over. */
   readonly units?: Float64Array;
-}
-
-/** A statistic of one layer over steps, ascending. */
-export interface ILayerTrend {
-  readonly layer: number;
-  readonly steps: number[];
-  /** NaN where nothing was finite. */
-  readonly values: number[];
-  /** Non-finite traced values of each step. */
-  readonly nonFinite: number[];
-  /** Half the width of the band about each value; absent where none was asked for. */
-  readonly half?: number[];
+  /** Whether a statistic of whole tensors was asked for and is of what the compressor kept: no more is known. NaN where it has no such statistic. */
+  readonly isKept: boolean;
 }
 
 /**
  * Reduce traced tensors to one number per step and layer.
  *
- * All values of a step and layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
+ * A statistic of whole tensors is merged of what was measured before compression; where that is not known of every row, or less than all is selected, it is over
+ * what the compressor kept. All values of a step and layer count alike, whichever micro-batch, sample or rank they came from. Python's twin is
  * `megalens/client/aggregate.py`; both read `protocol/fixtures/aggregate/`.
  *
  * @param rows - Rows of one flag, part, phase and pass. Reduced ones enter with what is remembered of them, unless less than their whole is
@@ -57,6 +58,12 @@ export function trend(all: readonly ITensorRow[], statistic: Statistic, selectio
     Float64Array.from(rows, row => row.step),
     Float64Array.from(rows, row => row.layer)
   );
+  const isWhole = isWholeStatistic(statistic);
+  if (isWhole && chosen === undefined && rows.every(hasWhole)) {
+    const whole = wholeStatistic(rows, groups.group, groups.first.length, statistic);
+    return { step: groups.first, layer: groups.second, ...whole, isKept: false };
+  }
+  const kept = keptStatistic(statistic);
   const sums = emptySums(groups.first.length);
   const units: IUnits[] = [];
   rows.forEach((row, index) => {
@@ -69,13 +76,14 @@ export function trend(all: readonly ITensorRow[], statistic: Statistic, selectio
     mergeMoments(sums, group, selected.moments);
     units[group] = joinUnits(units[group] ?? NO_UNITS, selected.units);
   });
-  const band = chosen && chosen.interval !== 'none' && statistic === 'mean' ? chosen.interval : null;
+  const band = chosen && chosen.interval !== 'none' && kept === 'mean' ? chosen.interval : null;
   return {
     step: groups.first,
     layer: groups.second,
-    value: readStatistic(sums, statistic),
+    value: kept ? readStatistic(sums, kept) : sums.count.map(() => NaN),
     count: sums.count,
     nonFinite: sums.nonFinite,
+    isKept: isWhole && rows.length > 0,
     ...(band
       ? {
           half: Float64Array.from(units, each => halfWidth(each, band)),
@@ -84,6 +92,8 @@ export function trend(all: readonly ITensorRow[], statistic: Statistic, selectio
       : {})
   };
 }
+
+const hasWhole = (row: ITensorRow): row is IWholeRow => row.whole !== null;
 
 const NO_UNITS: IUnits = { count: 0, mean: 0, deviation: 0 };
 
@@ -110,29 +120,53 @@ export async function trendOf(
         since = performance.now();
       }
     }
-  } else {
+  } else if (!isWholeStatistic(statistic) || !rows.every(hasWhole)) {
     await queue.learn(rows.map(row => row.values));
   }
   return trend(rows, statistic, selection);
 }
 
-/** The same trend, one series for each layer, layers ascending. */
-export function byLayer(columns: ITrend): ILayerTrend[] {
-  const layers = new Map<number, ILayerTrend>();
-  columns.step.forEach((step, index) => {
-    const layer = columns.layer[index] ?? 0;
-    const series: ILayerTrend = layers.get(layer) ?? {
-      layer,
-      steps: [],
-      values: [],
-      nonFinite: [],
-      ...(columns.half ? { half: [] } : {})
-    };
-    layers.set(layer, series);
-    series.steps.push(step);
-    series.values.push(columns.value[index] ?? Number.NaN);
-    series.nonFinite.push(columns.nonFinite[index] ?? 0);
-    series.half?.push(columns.half?.[index] ?? Number.NaN);
+/** Make another line of a line's columns. */
+export function mapLine(
+  line: ILayerLine,
+  change: (column: Float64Array) => Float64Array,
+  starts: readonly number[]
+): ILayerLine {
+  const { layer, steps, values, nonFinite, half } = line;
+  return {
+    layer,
+    steps: change(steps),
+    values: change(values),
+    nonFinite: change(nonFinite),
+    ...(half ? { half: change(half) } : {}),
+    starts
+  };
+}
+
+/** The same trend, one line for each layer, layers ascending. A line begins anew after a gap in its steps. */
+export function byLayer(columns: ITrend): ILayerLine[] {
+  const places = new Map<number, number[]>();
+  columns.layer.forEach((layer, index) => {
+    const known = places.get(layer);
+    if (known) {
+      known.push(index);
+    } else {
+      places.set(layer, [index]);
+    }
   });
-  return [...layers.values()].sort((a, b) => a.layer - b.layer);
+  return [...places]
+    .sort(([a], [b]) => a - b)
+    .map(([layer, at]) => {
+      const pick = (column: Float64Array): Float64Array =>
+        Float64Array.from(at, index => column[index] ?? NaN);
+      const steps = pick(columns.step);
+      return {
+        layer,
+        steps,
+        values: pick(columns.value),
+        nonFinite: pick(columns.nonFinite),
+        ...(columns.half ? { half: pick(columns.half) } : {}),
+        starts: gapStarts(steps)
+      };
+    });
 }

@@ -4,7 +4,8 @@ import type { Result } from 'vega-embed';
 import { ChartError } from './error';
 import { frames, images, locate, type IPlotFrame, type IPlace } from './frames';
 import { fill, type IRecipe, type Row } from './recipe';
-import { withView, type ICaption } from './still';
+import { Room } from './room';
+import { svgOf, withView, type ICaption } from './still';
 import { LIGHT_THEME, themeConfig, type ITheme } from './theme';
 import { drawCanvases, loadVega, writeImages } from './vega';
 import { toVega } from './vega-names';
@@ -120,7 +121,7 @@ export class Chart implements IDisposable {
       await this._embed();
       return;
     }
-    this._unfitted ||= MARGINS.some(name => !sameValue(own(before.params, name), own(recipe.params, name)));
+    this._unfitted ||= MARGINS.some(name => !this._room.holds(name, own(recipe.params, name)));
     this.set(recipe.params);
     for (const [name, rows] of Object.entries(recipe.datasets)) {
       if (!sameRows(own(before.datasets, name), rows)) {
@@ -141,6 +142,7 @@ export class Chart implements IDisposable {
     }
     this._fit = width;
     this._unfitted = false;
+    MARGINS.forEach(name => this._room.take(name, own(this._recipe.params, name)));
     // Again: narrower axes may have other labels, and so other margins.
     for (let pass = 0; pass < 3; pass++) {
       this._result?.view.resize();
@@ -200,7 +202,7 @@ export class Chart implements IDisposable {
 
   /** Return the picture as SVG text, light, with its title and caption inside. */
   async toSVG(words: ICaption, recipe = this._recipe): Promise<string> {
-    return this._export(words, recipe, view => view.toSVG());
+    return this._export(words, recipe, svgOf);
   }
 
   /** Return the picture as a PNG data URL at twice its size, light, with its title and caption inside. */
@@ -244,7 +246,7 @@ export class Chart implements IDisposable {
     this._vega = vega;
     const stage = document.createElement('div');
     this._embeds += 1;
-    const spec = fill(this._recipe, { title: true, hover: true });
+    const spec = fill(this._recipe, { title: true, hover: true, key: this._recipe.unkeyed ?? false });
     let result: Result;
     try {
       result = await embed(stage, spec as Parameters<typeof embed>[1], {
@@ -327,6 +329,7 @@ export class Chart implements IDisposable {
   private _embeds = 0;
   private _turn = 0;
   private _fit = 0;
+  private readonly _room = new Room();
   private _unfitted = true;
   private _isDisposed = false;
 }

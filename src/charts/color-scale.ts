@@ -36,6 +36,7 @@ export function colorTable(stops: readonly string[]): Uint8Array {
 
 const SEQUENTIAL = colorTable(COLORS.sequential);
 const DIVERGING = colorTable(COLORS.diverging);
+const DIVERGING_DARK = colorTable(COLORS.diverging_dark);
 
 /** Round away from zero or towards it, so that the result lies outside: 2 significant digits. */
 function outwards(value: number, up: boolean): number {
@@ -50,6 +51,14 @@ function outwards(value: number, up: boolean): number {
   return power >= 0 ? whole * 10 ** power : whole / 10 ** -power;
 }
 
+/** What a scale takes from elsewhere than its values. */
+export interface IColorLook {
+  /** Whether the page around it is dark: then the middle of a signed scale is. */
+  readonly dark?: boolean;
+  /** Lowest and highest value of the colours, where these are locked. */
+  readonly range?: readonly [number, number] | null;
+}
+
 /** Values to colours, as protocol/charts/README.md says: a table of 256 colours over a domain rounded outwards. */
 export class ColorScale {
   /**
@@ -57,7 +66,13 @@ export class ColorScale {
    * @param transform How values are spread.
    * @param low For `log`: what `lowMagnitude` finds in all that shares the scale.
    */
-  constructor(extent: Extent, transform: Transform = 'linear', low = NaN) {
+  constructor(
+    within: Extent,
+    transform: Transform = 'linear',
+    low = NaN,
+    { dark = false, range }: IColorLook = {}
+  ) {
+    const extent = within && (range ? ([Math.min(...range), Math.max(...range)] as const) : within);
     this.empty = extent === null;
     let lo = outwards(extent?.[0] ?? 0, false);
     let hi = outwards(extent?.[1] ?? 0, true);
@@ -68,7 +83,7 @@ export class ColorScale {
     }
     this.domain = [lo, hi];
     this.transform = transform;
-    this.table = this.signed ? DIVERGING : SEQUENTIAL;
+    this.table = this.signed ? (dark ? DIVERGING_DARK : DIVERGING) : SEQUENTIAL;
     const top = Math.max(Math.abs(lo), Math.abs(hi));
     this.decades = decadesOf(top, low);
     this._knee = top / 10 ** this.decades;

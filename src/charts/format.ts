@@ -1,4 +1,5 @@
-const THIN_SPACE = '\u2009';
+/** A thin space at which no line breaks. */
+const THIN_SPACE = '\u202f';
 const MINUS = '\u2212';
 
 /** Say a non-finite number, or null when it is finite. */

@@ -91,6 +91,8 @@ export interface IPlace {
   readonly x: number;
   /** NaN for charts whose y domain is not one of the params. */
   readonly y: number;
+  /** Part of the plot's height from its top. */
+  readonly down: number;
 }
 
 /** Domain of a chart, read from its params. y grows downwards where the template reverses it. */
@@ -116,7 +118,7 @@ export function locate(view: ISceneView, left: number, top: number): IPlace | nu
   for (const frame of frames(view)) {
     const [across, down] = [(left - frame.left) / frame.width, (top - frame.top) / frame.height];
     if (across >= 0 && across <= 1 && down >= 0 && down <= 1) {
-      return { frame, x: x[0] + across * (x[1] - x[0]), y: y[0] + down * (y[1] - y[0]) };
+      return { frame, x: x[0] + across * (x[1] - x[0]), y: y[0] + down * (y[1] - y[0]), down };
     }
   }
   return null;

@@ -1,11 +1,11 @@
 export { Chart, type IChartOptions } from './chart';
-export { ColorScale, hexOf, mixed, type Extent, type Transform } from './color-scale';
+export { ColorScale, hexOf, mixed, type Extent, type IColorLook, type Transform } from './color-scale';
 export { lowMagnitude } from './decades';
 export { ChartError } from './error';
 export { followPointer, type IPointerFollower } from './follow-pointer';
 export { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from './format';
 export { domains, frames, locate, type IPlotFrame, type IPlace, type ISceneView } from './frames';
-export { legend, type ILegend, type ILegendWords } from './legend';
+export { legend, type IColorLegend, type ILegendWords } from './legend';
 export { COLORS } from './colors.generated';
 export { flagColor } from './flag-color';
 export { toPicture, toDataUrl, type IPicture } from './picture';
@@ -16,3 +16,4 @@ export { drawSVG, sized, vegaLiteSpec, withView, type ICaption, type ILook } fro
 export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';
 export { Zoom, type Interval, type IZoomable, type IZoomOptions } from './zoom';
 export { warmVega } from './vega';
+export { Room } from './room';

@@ -3,7 +3,7 @@ import { formatNumber } from './format';
 import { COLORS } from './colors.generated';
 
 /** What the colour strip of a heatmap needs: params and the rows of the dataset `legend`. */
-export interface ILegend {
+export interface IColorLegend {
   readonly params: { legendLow: number; legendAt: number[]; legendText: string[] };
   readonly rows: { from: number; to: number; color: string }[];
 }
@@ -39,7 +39,12 @@ function stops(scale: ColorScale): number[] {
  * @param nonFinite Whether the picture holds non-finite cells, so that their colour is explained.
  * @param words Set when each picture has a scale of its own: the ends are then named, not numbered.
  */
-export function legend(scale: ColorScale, nonFinite: boolean, words: ILegendWords, own = false): ILegend {
+export function legend(
+  scale: ColorScale,
+  nonFinite: boolean,
+  words: ILegendWords,
+  own = false
+): IColorLegend {
   const at = own ? [0, 1] : stops(scale);
   const text = own ? [words.lowest, words.highest] : at.map(place => formatNumber(scale.valueAt(place), 3));
   const rows = Array.from({ length: SLICES }, (_, slice) => ({

@@ -69,8 +69,9 @@ function paintPlain(
       const odd = (Math.floor(cell / width) + (cell % width)) % 2 !== 0;
       pixels[cell] = odd ? PLAIN : STRIPE;
     } else {
-      // The domain holds every value, so the entry needs no clamping; truncation is floor for what is not negative.
-      pixels[cell] = table[linear ? (((value - lo) / span) * 255 + 0.5) | 0 : scale.entry(value)] ?? 0;
+      // Values outside of locked colours have those of the nearer end; truncation is floor for what is not negative.
+      const part = value < lo ? 0 : value > hi ? 1 : (value - lo) / span;
+      pixels[cell] = table[linear ? (part * 255 + 0.5) | 0 : scale.entry(value)] ?? 0;
     }
   }
 }

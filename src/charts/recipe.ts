@@ -19,12 +19,15 @@ export interface IRecipe {
   /** Size in pixels of one cell, and so of the strip beside it. */
   readonly width?: number;
   readonly height?: number;
+  /** Whether the page names the lines: a mounted chart has no legend then. */
+  readonly unkeyed?: true;
 }
 
-/** What to leave out: the title where the page writes it, the hover points where the host has pointer code. */
+/** What to leave out: the title and the names of lines where the page writes them, the hover points where the host has pointer code. */
 export interface IOmissions {
   readonly title?: boolean;
   readonly hover?: boolean;
+  readonly key?: boolean;
 }
 
 type Node = Record<string, unknown>;
@@ -45,6 +48,9 @@ export function fill(recipe: IRecipe, omit: IOmissions = {}): Node {
     }
     if (isNode(value)) {
       const copy = Object.fromEntries(Object.entries(value).map(([key, item]) => [key, walk(item)]));
+      if (omit.key && isNode(copy['legend']) && copy['legend']['symbolType'] !== undefined) {
+        copy['legend'] = null;
+      }
       const sized = copy['name'] === 'cell' || copy['name'] === 'ramp';
       if (sized && recipe.height !== undefined) {
         copy['height'] = recipe.height;

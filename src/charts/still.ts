@@ -21,13 +21,18 @@ export interface ILook {
 
 /** Draw a recipe as SVG text that is XML whatever its texts hold, without a page and without loading anything. */
 export function drawSVG(recipe: IRecipe, look: ILook): Promise<string> {
-  return withView(recipe, look, async view => visible(await view.toSVG()));
+  return withView(recipe, look, svgOf);
 }
 
-/** Whether a template takes colours of its data from the theme, which has others on a dark page; those of all other data stand in the recipe. */
-export function hasTones(template: TemplateName): boolean {
-  return template === 'trend-lines' || template === 'scalars';
+/** Write a view as SVG text that is XML whatever its texts hold. What Vega calls a symbol and gives no name, a screen reader passes over. */
+export async function svgOf(view: View): Promise<string> {
+  const text = visible(await view.toSVG());
+  return text.replace(/<\w+(?:\s+[\w:-]+="[^"]*")*\s*\/?>/g, tag =>
+    tag.includes(SYMBOL) && !/ aria-label="[^"]/.test(tag) ? tag.replace(SYMBOL, ' aria-hidden="true"') : tag
+  );
 }
+
+const SYMBOL = ' role="graphics-symbol"';
 
 /** Return the Vega-Lite spec of a recipe, valid in version 5.8 and later and in 6; with the points that carry tooltips. */
 export function vegaLiteSpec(recipe: IRecipe, { theme, words }: ILook): Record<string, unknown> {
@@ -58,10 +63,9 @@ function worded(recipe: IRecipe, words: ICaption | undefined): IRecipe {
 /** Pixels that axes, legend and gaps take beside the plots of each template, for each column and for all. */
 const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly each?: number }>> = {
   heatmap: { all: 130, each: 44 },
-  'trend-lines': { all: 125 },
   'trend-heatmap': { all: 150 },
-  scalars: { all: 70 },
-  'moment-lines': { all: 230 },
+  lines: { all: 230 },
+  'line-panels': { all: 70 },
   'moment-map': { all: 250 }
 };
 

@@ -1,8 +1,7 @@
 // Generated from protocol/charts/*.vl.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
 /** Name of a chart template. */
-export type TemplateName =
-  'heatmap' | 'moment-lines' | 'moment-map' | 'scalars' | 'trend-heatmap' | 'trend-lines';
+export type TemplateName = 'heatmap' | 'line-panels' | 'lines' | 'moment-map' | 'trend-heatmap';
 
 /** Vega-Lite templates by name. Not to be changed: copy before filling. */
 export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, unknown>>>> = {
@@ -45,7 +44,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
           name: 'cell',
           width: 600,
           height: 280,
-          mark: { type: 'image', aspect: false, clip: true, smooth: false },
+          mark: { type: 'image', aria: false, aspect: false, clip: true, smooth: false },
           encoding: {
             url: { field: 'url' },
             x: {
@@ -104,9 +103,203 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       }
     ]
   },
-  'moment-lines': {
+  'line-panels': {
+    description: 'Lines as in the template lines, one panel for each unit.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'ys', value: [[0, 1]] },
+      { name: 'headers', value: {} },
+      { name: 'keyColors', value: [] },
+      { name: 'eventSpace', value: 0 }
+    ],
+    datasets: { rows: [], events: [] },
+    data: { name: 'rows' },
+    facet: {
+      row: {
+        field: 'panel',
+        type: 'ordinal',
+        header: {
+          title: null,
+          labelExpr: 'headers[datum.value]',
+          labelOrient: 'top',
+          labelAnchor: 'start',
+          labelAngle: 0,
+          labelPadding: -10
+        }
+      }
+    },
+    spacing: 8,
+    resolve: { scale: { y: 'independent' } },
+    spec: {
+      name: 'cell',
+      width: 600,
+      height: 220,
+      layer: [
+        {
+          name: 'lines',
+          mark: {
+            type: 'line',
+            clip: true,
+            strokeWidth: 1.5,
+            invalid: 'break-paths-show-path-domains',
+            strokeJoin: 'round'
+          },
+          encoding: {
+            x: {
+              field: 'x',
+              type: 'quantitative',
+              scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+              title: '$xTitle',
+              axis: {
+                labelExpr: '$xLabel',
+                tickMinStep: 1,
+                labelOverlap: true,
+                labelSeparation: 8,
+                tickCount: 10,
+                offset: { expr: 'eventSpace' }
+              }
+            },
+            y: {
+              field: 'value',
+              type: 'quantitative',
+              scale: {
+                domain: [
+                  { expr: '(ys[parent.panel] || [0, 1])[0]' },
+                  { expr: '(ys[parent.panel] || [0, 1])[1]' }
+                ],
+                zero: false,
+                nice: false,
+                type: '$yScale'
+              },
+              title: null,
+              axis: {
+                labelExpr:
+                  "abs(datum.value) >= 1e5 || (datum.value != 0 && abs(datum.value) < 1e-5) ? format(datum.value, '.3~e') : join(split(format(datum.value, ',.4~r'), ','), ' ')",
+                minExtent: 44,
+                tickCount: 6
+              }
+            },
+            color: {
+              field: 'label',
+              type: 'nominal',
+              title: null,
+              sort: null,
+              scale: {
+                range: [
+                  { expr: 'keyColors[0]' },
+                  { expr: 'keyColors[1]' },
+                  { expr: 'keyColors[2]' },
+                  { expr: 'keyColors[3]' },
+                  { expr: 'keyColors[4]' },
+                  { expr: 'keyColors[5]' },
+                  { expr: 'keyColors[6]' },
+                  { expr: 'keyColors[7]' },
+                  { expr: 'keyColors[8]' },
+                  { expr: 'keyColors[9]' },
+                  { expr: 'keyColors[10]' },
+                  { expr: 'keyColors[11]' },
+                  { expr: 'keyColors[12]' },
+                  { expr: 'keyColors[13]' },
+                  { expr: 'keyColors[14]' },
+                  { expr: 'keyColors[15]' },
+                  { expr: 'keyColors[16]' },
+                  { expr: 'keyColors[17]' },
+                  { expr: 'keyColors[18]' },
+                  { expr: 'keyColors[19]' },
+                  { expr: 'keyColors[20]' },
+                  { expr: 'keyColors[21]' },
+                  { expr: 'keyColors[22]' },
+                  { expr: 'keyColors[23]' }
+                ]
+              },
+              legend: { orient: 'top', symbolType: 'stroke', symbolStrokeWidth: 2, labelLimit: 190 }
+            },
+            detail: { field: 'line' },
+            opacity: { field: 'opacity', type: 'quantitative', scale: null, legend: null },
+            strokeDash: { field: 'dash', type: 'nominal', scale: null, legend: null }
+          }
+        },
+        {
+          name: 'points',
+          transform: [{ filter: 'datum.alone' }],
+          mark: { type: 'point', filled: true, size: 24, clip: true, opacity: 1 },
+          encoding: {
+            x: { field: 'x', type: 'quantitative' },
+            y: { field: 'value', type: 'quantitative' },
+            color: { field: 'color', type: 'nominal', scale: null }
+          }
+        },
+        {
+          name: 'nonfinite',
+          transform: [{ filter: 'datum.bad' }],
+          mark: { type: 'rect', clip: true, strokeWidth: 2 },
+          encoding: {
+            x: { field: 'x', type: 'quantitative' },
+            x2: { field: 'x2' },
+            y: { value: 1 },
+            y2: { value: 8 },
+            color: { field: 'color', type: 'nominal', scale: null },
+            stroke: { field: 'color', type: 'nominal', scale: null, legend: null }
+          }
+        },
+        {
+          name: 'event-spans',
+          data: { name: 'events' },
+          transform: [
+            { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+            { calculate: 'max(datum.x, x0)', as: 'from' },
+            { calculate: 'min(datum.x2, x1)', as: 'to' }
+          ],
+          mark: { type: 'rule', aria: false, strokeWidth: 3, opacity: 0.6, clip: false, yOffset: 6 },
+          encoding: {
+            x: { field: 'from', type: 'quantitative' },
+            x2: { field: 'to' },
+            y: { value: 'height' },
+            color: { field: 'color', type: 'nominal', scale: null }
+          }
+        },
+        {
+          name: 'events',
+          data: { name: 'events' },
+          transform: [
+            { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+            { calculate: 'max(datum.x, x0)', as: 'from' },
+            { calculate: 'min(datum.x2, x1)', as: 'to' }
+          ],
+          mark: { type: 'point', filled: true, size: 34, opacity: 1, clip: false, yOffset: 6 },
+          encoding: {
+            x: { field: 'from', type: 'quantitative' },
+            y: { value: 'height' },
+            color: { field: 'color', type: 'nominal', scale: null },
+            shape: { field: 'shape', type: 'nominal', scale: null },
+            tooltip: [{ field: 'text', title: 'event' }],
+            description: { field: 'text' }
+          }
+        },
+        {
+          name: 'hover',
+          transform: [{ filter: '!datum.bad' }],
+          mark: { type: 'point', size: 60, opacity: 0, clip: true },
+          encoding: {
+            x: { field: 'x', type: 'quantitative' },
+            y: { field: 'value', type: 'quantitative' },
+            tooltip: [
+              { field: 'x', title: '$xTitle' },
+              { field: 'name', title: 'name' },
+              { field: 'value', title: 'value' }
+            ]
+          }
+        }
+      ]
+    }
+  },
+  lines: {
     description:
-      'A statistic of groups of tensors over steps, one line a group; or over layers at one step, as lines or bars. Stretches with non-finite values are marked along the top.',
+      'Lines over steps, time or tokens, or over layers at one step; bands about them, and bars. A line breaks where a value is null. Stretches with non-finite values are marked along the top.',
     title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
     params: [
       { name: 'title', value: '' },
@@ -115,16 +308,35 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'x1', value: 1 },
       { name: 'y0', value: 0 },
       { name: 'y1', value: 1 },
-      { name: 'keyText', value: [] }
+      { name: 'keyText', value: [] },
+      { name: 'eventSpace', value: 0 }
     ],
-    datasets: { pictures: [], bars: [], rows: [], nonfinite: [], key: [] },
+    datasets: { band: [], pictures: [], bars: [], rows: [], nonfinite: [], key: [], events: [] },
     width: 600,
     height: 300,
     layer: [
       {
+        name: 'band',
+        data: { name: 'band' },
+        mark: {
+          type: 'area',
+          clip: true,
+          fillOpacity: 0.22,
+          line: false,
+          invalid: 'break-paths-show-path-domains'
+        },
+        encoding: {
+          x: { field: 'x', type: 'quantitative' },
+          y: { field: 'low', type: 'quantitative' },
+          y2: { field: 'high' },
+          color: { field: 'color', type: 'nominal', scale: null },
+          detail: { field: 'line' }
+        }
+      },
+      {
         name: 'pictures',
         data: { name: 'pictures' },
-        mark: { type: 'image', aspect: false, clip: true, smooth: true },
+        mark: { type: 'image', aspect: false, clip: true, smooth: true, aria: false },
         encoding: {
           url: { field: 'url' },
           x: { field: 'x', type: 'quantitative' },
@@ -162,9 +374,12 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
             title: '$xTitle',
             axis: {
-              labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
+              labelExpr: '$xLabel',
               tickMinStep: 1,
-              labelSeparation: 8
+              labelOverlap: true,
+              labelSeparation: 8,
+              tickCount: 10,
+              offset: { expr: 'eventSpace' }
             }
           },
           y: {
@@ -232,6 +447,40 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
         }
       },
       {
+        name: 'event-spans',
+        data: { name: 'events' },
+        transform: [
+          { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+          { calculate: 'max(datum.x, x0)', as: 'from' },
+          { calculate: 'min(datum.x2, x1)', as: 'to' }
+        ],
+        mark: { type: 'rule', aria: false, strokeWidth: 3, opacity: 0.6, clip: false, yOffset: 6 },
+        encoding: {
+          x: { field: 'from', type: 'quantitative' },
+          x2: { field: 'to' },
+          y: { value: 'height' },
+          color: { field: 'color', type: 'nominal', scale: null }
+        }
+      },
+      {
+        name: 'events',
+        data: { name: 'events' },
+        transform: [
+          { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+          { calculate: 'max(datum.x, x0)', as: 'from' },
+          { calculate: 'min(datum.x2, x1)', as: 'to' }
+        ],
+        mark: { type: 'point', filled: true, size: 34, opacity: 1, clip: false, yOffset: 6 },
+        encoding: {
+          x: { field: 'from', type: 'quantitative' },
+          y: { value: 'height' },
+          color: { field: 'color', type: 'nominal', scale: null },
+          shape: { field: 'shape', type: 'nominal', scale: null },
+          tooltip: [{ field: 'text', title: 'event' }],
+          description: { field: 'text' }
+        }
+      },
+      {
         name: 'hover',
         data: { name: 'rows' },
         mark: { type: 'point', size: 60, opacity: 0, clip: true },
@@ -262,48 +511,90 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'rowText', value: [] },
       { name: 'legendLow', value: 0 },
       { name: 'legendAt', value: [0, 1] },
-      { name: 'legendText', value: ['', ''] }
+      { name: 'legendText', value: ['', ''] },
+      { name: 'eventSpace', value: 0 }
     ],
-    datasets: { pictures: [], legend: [] },
+    datasets: { pictures: [], legend: [], events: [] },
     spacing: 12,
     hconcat: [
       {
         name: 'cell',
-        data: { name: 'pictures' },
         width: 600,
         height: 280,
-        mark: { type: 'image', aspect: false, clip: true, smooth: false },
-        encoding: {
-          url: { field: 'url' },
-          x: {
-            field: 'x',
-            type: 'quantitative',
-            scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
-            title: '$xTitle',
-            axis: {
-              grid: false,
-              labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1,
-              labelSeparation: 8
+        layer: [
+          {
+            name: 'pictures',
+            data: { name: 'pictures' },
+            mark: { type: 'image', aria: false, aspect: false, clip: true, smooth: false },
+            encoding: {
+              url: { field: 'url' },
+              x: {
+                field: 'x',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+                title: '$xTitle',
+                axis: {
+                  grid: false,
+                  labelExpr: '$xLabel',
+                  tickMinStep: 1,
+                  labelSeparation: 8,
+                  tickCount: 10,
+                  offset: { expr: 'eventSpace' }
+                }
+              },
+              x2: { field: 'x2' },
+              y: {
+                field: 'y',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+                title: '$yTitle',
+                axis: {
+                  grid: false,
+                  values: { expr: 'rowAt' },
+                  labelExpr: 'rowText[indexof(rowAt, datum.value)]',
+                  labelLimit: 240,
+                  labelOverlap: true,
+                  minExtent: 34
+                }
+              },
+              y2: { field: 'y2' }
             }
           },
-          x2: { field: 'x2' },
-          y: {
-            field: 'y',
-            type: 'quantitative',
-            scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
-            title: '$yTitle',
-            axis: {
-              grid: false,
-              values: { expr: 'rowAt' },
-              labelExpr: 'rowText[indexof(rowAt, datum.value)]',
-              labelLimit: 240,
-              labelOverlap: true,
-              minExtent: 34
+          {
+            name: 'event-spans',
+            data: { name: 'events' },
+            transform: [
+              { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+              { calculate: 'max(datum.x, x0)', as: 'from' },
+              { calculate: 'min(datum.x2, x1)', as: 'to' }
+            ],
+            mark: { type: 'rule', aria: false, strokeWidth: 3, opacity: 0.6, clip: false, yOffset: 6 },
+            encoding: {
+              x: { field: 'from', type: 'quantitative' },
+              x2: { field: 'to' },
+              y: { value: 'height' },
+              color: { field: 'color', type: 'nominal', scale: null }
             }
           },
-          y2: { field: 'y2' }
-        }
+          {
+            name: 'events',
+            data: { name: 'events' },
+            transform: [
+              { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+              { calculate: 'max(datum.x, x0)', as: 'from' },
+              { calculate: 'min(datum.x2, x1)', as: 'to' }
+            ],
+            mark: { type: 'point', filled: true, size: 34, opacity: 1, clip: false, yOffset: 6 },
+            encoding: {
+              x: { field: 'from', type: 'quantitative' },
+              y: { value: 'height' },
+              color: { field: 'color', type: 'nominal', scale: null },
+              shape: { field: 'shape', type: 'nominal', scale: null },
+              tooltip: [{ field: 'text', title: 'event' }],
+              description: { field: 'text' }
+            }
+          }
+        ]
       },
       {
         name: 'ramp',
@@ -330,105 +621,6 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
         }
       }
     ]
-  },
-  scalars: {
-    description:
-      'Named scalars over steps or time, one panel for each unit; smoothed series lie over their faint raw numbers.',
-    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
-    params: [
-      { name: 'title', value: '' },
-      { name: 'caption', value: [] },
-      { name: 'x0', value: 0 },
-      { name: 'x1', value: 1 },
-      { name: 'headers', value: {} }
-    ],
-    datasets: { rows: [] },
-    data: { name: 'rows' },
-    facet: {
-      row: {
-        field: 'panel',
-        type: 'ordinal',
-        header: {
-          title: null,
-          labelExpr: 'headers[datum.value]',
-          labelOrient: 'top',
-          labelAnchor: 'start',
-          labelAngle: 0,
-          labelPadding: -10
-        }
-      }
-    },
-    spacing: 8,
-    resolve: { scale: { y: 'independent' } },
-    spec: {
-      name: 'cell',
-      width: 600,
-      height: 220,
-      layer: [
-        {
-          name: 'lines',
-          mark: { type: 'line', clip: true, strokeWidth: 1.5, invalid: 'break-paths-show-path-domains' },
-          encoding: {
-            x: {
-              field: 'x',
-              type: 'quantitative',
-              scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
-              title: '$xTitle',
-              axis: { labelExpr: '$xLabel', labelOverlap: true, labelSeparation: 8 }
-            },
-            y: {
-              field: 'value',
-              type: 'quantitative',
-              scale: { zero: false, nice: true, type: '$yScale' },
-              title: null,
-              axis: {
-                labelExpr:
-                  "abs(datum.value) >= 1e5 || (datum.value != 0 && abs(datum.value) < 1e-5) ? format(datum.value, '.3~e') : join(split(format(datum.value, ',.4~r'), ','), ' ')",
-                minExtent: 44,
-                tickCount: 6
-              }
-            },
-            color: {
-              field: 'name',
-              type: 'nominal',
-              title: null,
-              sort: null,
-              legend: { orient: 'top', symbolType: 'stroke', symbolStrokeWidth: 2 }
-            },
-            detail: { field: 'kind' },
-            opacity: { condition: { test: "datum.kind === 'faint'", value: 0.28 }, value: 1 }
-          }
-        },
-        {
-          name: 'nonfinite',
-          transform: [{ filter: "datum.kind === 'nonfinite'" }],
-          mark: { type: 'tick', orient: 'vertical', size: 8, thickness: 2, opacity: 1, clip: true },
-          encoding: {
-            x: { field: 'x', type: 'quantitative' },
-            y: { value: 4 },
-            color: { field: 'color', type: 'nominal', scale: null },
-            tooltip: [
-              { field: 'x', title: '$xTitle' },
-              { field: 'name', title: 'non-finite' }
-            ]
-          }
-        },
-        {
-          name: 'hover',
-          transform: [{ filter: "datum.kind !== 'nonfinite'" }],
-          mark: { type: 'point', size: 60, opacity: 0, clip: true },
-          encoding: {
-            x: { field: 'x', type: 'quantitative' },
-            y: { field: 'value', type: 'quantitative' },
-            tooltip: [
-              { field: 'x', title: '$xTitle' },
-              { field: 'name', title: 'name' },
-              { field: 'value', title: 'value' }
-            ]
-          }
-        }
-      ]
-    }
   },
   'trend-heatmap': {
     description: 'A statistic as layer by step, drawn as one picture, and the colour scale.',
@@ -442,46 +634,88 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'y1', value: 1 },
       { name: 'legendLow', value: 0 },
       { name: 'legendAt', value: [0, 1] },
-      { name: 'legendText', value: ['', ''] }
+      { name: 'legendText', value: ['', ''] },
+      { name: 'eventSpace', value: 0 }
     ],
-    datasets: { pictures: [], legend: [] },
+    datasets: { pictures: [], legend: [], events: [] },
     spacing: 12,
     hconcat: [
       {
         name: 'cell',
-        data: { name: 'pictures' },
         width: 600,
         height: 280,
-        mark: { type: 'image', aspect: false, clip: true, smooth: false },
-        encoding: {
-          url: { field: 'url' },
-          x: {
-            field: 'x',
-            type: 'quantitative',
-            scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
-            title: '$xTitle',
-            axis: {
-              grid: false,
-              labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1,
-              labelSeparation: 8
+        layer: [
+          {
+            name: 'pictures',
+            data: { name: 'pictures' },
+            mark: { type: 'image', aria: false, aspect: false, clip: true, smooth: false },
+            encoding: {
+              url: { field: 'url' },
+              x: {
+                field: 'x',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+                title: '$xTitle',
+                axis: {
+                  grid: false,
+                  labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
+                  tickMinStep: 1,
+                  labelSeparation: 8,
+                  tickCount: 10,
+                  offset: { expr: 'eventSpace' }
+                }
+              },
+              x2: { field: 'x2' },
+              y: {
+                field: 'y',
+                type: 'quantitative',
+                scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+                title: '$yTitle',
+                axis: {
+                  grid: false,
+                  labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
+                  tickMinStep: 1,
+                  minExtent: 34
+                }
+              },
+              y2: { field: 'y2' }
             }
           },
-          x2: { field: 'x2' },
-          y: {
-            field: 'y',
-            type: 'quantitative',
-            scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
-            title: '$yTitle',
-            axis: {
-              grid: false,
-              labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1,
-              minExtent: 34
+          {
+            name: 'event-spans',
+            data: { name: 'events' },
+            transform: [
+              { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+              { calculate: 'max(datum.x, x0)', as: 'from' },
+              { calculate: 'min(datum.x2, x1)', as: 'to' }
+            ],
+            mark: { type: 'rule', aria: false, strokeWidth: 3, opacity: 0.6, clip: false, yOffset: 6 },
+            encoding: {
+              x: { field: 'from', type: 'quantitative' },
+              x2: { field: 'to' },
+              y: { value: 'height' },
+              color: { field: 'color', type: 'nominal', scale: null }
             }
           },
-          y2: { field: 'y2' }
-        }
+          {
+            name: 'events',
+            data: { name: 'events' },
+            transform: [
+              { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+              { calculate: 'max(datum.x, x0)', as: 'from' },
+              { calculate: 'min(datum.x2, x1)', as: 'to' }
+            ],
+            mark: { type: 'point', filled: true, size: 34, opacity: 1, clip: false, yOffset: 6 },
+            encoding: {
+              x: { field: 'from', type: 'quantitative' },
+              y: { value: 'height' },
+              color: { field: 'color', type: 'nominal', scale: null },
+              shape: { field: 'shape', type: 'nominal', scale: null },
+              tooltip: [{ field: 'text', title: 'event' }],
+              description: { field: 'text' }
+            }
+          }
+        ]
       },
       {
         name: 'ramp',
@@ -505,111 +739,6 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
           },
           y2: { field: 'to' },
           color: { field: 'color', type: 'nominal', scale: null }
-        }
-      }
-    ]
-  },
-  'trend-lines': {
-    description:
-      'A statistic of each layer over steps, one line a layer in ordered colours; steps with non-finite values are marked along the top.',
-    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
-    params: [
-      { name: 'title', value: '' },
-      { name: 'caption', value: [] },
-      { name: 'x0', value: 0 },
-      { name: 'x1', value: 1 },
-      { name: 'y0', value: 0 },
-      { name: 'y1', value: 1 },
-      { name: 'firstLayer', value: 1 },
-      { name: 'lastLayer', value: 1 }
-    ],
-    datasets: { rows: [], band: [], nonfinite: [] },
-    width: 600,
-    height: 280,
-    layer: [
-      {
-        name: 'band',
-        data: { name: 'band' },
-        mark: {
-          type: 'area',
-          clip: true,
-          opacity: 0.22,
-          line: false,
-          invalid: 'break-paths-show-path-domains'
-        },
-        encoding: {
-          x: { field: 'step', type: 'quantitative' },
-          y: { field: 'low', type: 'quantitative' },
-          y2: { field: 'high' },
-          color: { field: 'layer', type: 'quantitative' },
-          detail: { field: 'layer' }
-        }
-      },
-      {
-        name: 'lines',
-        data: { name: 'rows' },
-        mark: { type: 'line', clip: true, strokeWidth: 1.5, invalid: 'break-paths-show-path-domains' },
-        encoding: {
-          x: {
-            field: 'step',
-            type: 'quantitative',
-            scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
-            title: '$xTitle',
-            axis: {
-              labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
-              tickMinStep: 1,
-              labelSeparation: 8
-            }
-          },
-          y: {
-            field: 'value',
-            type: 'quantitative',
-            scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, type: '$yScale' },
-            title: '$yTitle',
-            axis: {
-              labelExpr:
-                "abs(datum.value) >= 1e5 || (datum.value != 0 && abs(datum.value) < 1e-5) ? format(datum.value, '.3~e') : join(split(format(datum.value, ',.4~r'), ','), ' ')",
-              minExtent: 44,
-              tickCount: 6
-            }
-          },
-          color: {
-            field: 'layer',
-            type: 'quantitative',
-            title: '$colorTitle',
-            scale: { domain: [{ expr: 'firstLayer' }, { expr: 'lastLayer' }], nice: false, zero: false },
-            legend: { type: 'symbol', symbolType: 'stroke', tickMinStep: 1, format: 'd' }
-          },
-          detail: { field: 'layer' }
-        }
-      },
-      {
-        name: 'nonfinite',
-        data: { name: 'nonfinite' },
-        mark: { type: 'tick', orient: 'vertical', size: 8, thickness: 2, opacity: 1, clip: true },
-        encoding: {
-          x: { field: 'step', type: 'quantitative' },
-          y: { value: 4 },
-          color: { field: 'color', type: 'nominal', scale: null },
-          tooltip: [
-            { field: 'step', title: 'step' },
-            { field: 'layer', title: 'layer' },
-            { field: 'count', title: 'non-finite values' }
-          ]
-        }
-      },
-      {
-        name: 'hover',
-        data: { name: 'rows' },
-        mark: { type: 'point', size: 60, opacity: 0, clip: true },
-        encoding: {
-          x: { field: 'step', type: 'quantitative' },
-          y: { field: 'value', type: 'quantitative' },
-          tooltip: [
-            { field: 'step', title: 'step' },
-            { field: 'layer', title: 'layer' },
-            { field: 'value', title: '$yTitle' }
-          ]
         }
       }
     ]

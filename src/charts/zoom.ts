@@ -1,7 +1,7 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { followPointer } from './follow-pointer';
-import type { IPlace } from './frames';
+import type { IPlace, IPlotFrame } from './frames';
 
 /** An interval of an axis in its own unit, low to high. */
 export type Interval = readonly [number, number];
@@ -23,6 +23,8 @@ export interface IZoomOptions {
 }
 
 const DRAG_PIXELS = 3;
+/** A cell that is smaller is not seen when a cursor goes there, pixels. */
+const LEAST_PIXELS = 3;
 
 /**
  * Zoom and pan of a chart: wheel with Ctrl (or while the chart has the focus), drag, double click to go back. Until someone zooms, the
@@ -109,6 +111,37 @@ export class Zoom implements IDisposable {
       return clamp([now[0] + shift, now[1] + shift], full);
     };
     this._put(shown(this._x ?? this._fullX, this._fullX, x), shown(this._y ?? this._fullY, this._fullY, y));
+  }
+
+  /**
+   * Show a mark: what is shown moves there, and comes closer where a cell would be too small to see.
+   *
+   * @param pixels Size of the plot that it lies in; null where that is not known.
+   */
+  show(
+    mark: { readonly x: Interval; readonly y: Interval | null },
+    pixels: Pick<IPlotFrame, 'width' | 'height'> | null
+  ): void {
+    const shown = (now: Interval, full: Interval, cell: Interval, size: number): Interval => {
+      const [span, width] = [now[1] - now[0], cell[1] - cell[0]];
+      const next = width > 0 && (width / span) * size < LEAST_PIXELS ? (width * size) / LEAST_PIXELS : span;
+      const middle = (cell[0] + cell[1]) / 2;
+      return next === span && cell[0] >= now[0] && cell[1] <= now[1]
+        ? now
+        : clamp([middle - next / 2, middle + next / 2], full);
+    };
+    const [x, y] = [this._x ?? this._fullX, this._y ?? this._fullY];
+    this._put(
+      shown(x, this._fullX, mark.x, pixels?.width ?? Infinity),
+      mark.y && this._options.axes === 'xy' ? shown(y, this._fullY, mark.y, pixels?.height ?? Infinity) : y
+    );
+  }
+
+  /** Show a stretch of the x axis and no more. */
+  to(x: Interval): void {
+    const span = Math.max(x[1] - x[0], Math.min(this._options.least, this._fullX[1] - this._fullX[0]));
+    const start = (x[0] + x[1] - span) / 2;
+    this._put(clamp([start, start + span], this._fullX), this._y ?? this._fullY);
   }
 
   /** Show everything again. */

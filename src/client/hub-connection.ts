@@ -41,7 +41,8 @@ export type HubEvent =
   /** `fresh` when the hub counts anew: nothing that was received before belongs to its numbers. */
   | { kind: 'hello'; hello: Hello; fresh: boolean }
   | { kind: 'status'; status: Status }
-  | { kind: 'frame'; frame: IFrame }
+  /** `jumped` when frames are missing before it. */
+  | { kind: 'frame'; frame: IFrame; jumped: boolean }
   | { kind: 'configured'; message: Configured }
   | { kind: 'gap'; gap: IGap }
   /** Something unreadable or refused came; the connection goes on. */
@@ -252,9 +253,11 @@ export class HubConnection implements IDisposable {
       return;
     }
     if (this._streams.has(frame.stream)) {
-      this._event.emit({ kind: 'frame', frame });
+      this._event.emit({ kind: 'frame', frame, jumped: this.jumped || this.sequence.jumped });
+      this.jumped = false;
     } else {
       this._skippedFrames += 1;
+      this.jumped ||= this.sequence.jumped;
     }
   }
 
@@ -342,6 +345,8 @@ export class HubConnection implements IDisposable {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private socket: IHubSocket | null = null;
   private joined = false;
+  /** Whether frames are missing before one that nobody here reads. */
+  private jumped = false;
   private run: string | null = null;
   private last: ILastWords = {};
   private attempt = 0;

@@ -7,10 +7,14 @@ import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
-import type { IRunReader } from './run-reader';
+import { toldApart } from './run-labels';
+import { textsOf, type ILinesQuery, type IRunReader, type LinesStream } from './run-reader';
 
 const MOST_LETTERS = 500;
 const MOST_WARNINGS = 100;
+const MOST_NOTES = 10_000;
+const MOST_TAGS = 20;
+const MOST_SETTINGS = 200;
 /** The last second of which JavaScript makes a date. */
 const MOST_SECONDS = 8.64e12;
 
@@ -18,6 +22,8 @@ const MOST_SECONDS = 8.64e12;
 export interface IRunEntry {
   readonly id: string;
   readonly name: string;
+  /** Where others have the same name: when it began, or whatever else tells it from them. */
+  readonly apart?: string;
   /** `gone`: recorded half, its hub vanished and nothing closed it. */
   readonly state: 'live' | 'recorded' | 'gone';
   /** Seconds since the epoch. */
@@ -30,6 +36,27 @@ export interface IRunEntry {
   readonly folder: string | null;
   /** A tree of raw-moment files, which has statistics only; absent for a run. */
   readonly kind?: 'statistics';
+  /** What its recording takes on the disk; absent where there is none. */
+  readonly bytes?: number;
+  /** What a person wrote about it. */
+  readonly notes?: string;
+  readonly tags?: readonly string[];
+}
+
+/** What a person writes to a run; what is absent stays as it is. */
+export type RunChanges = Partial<Readonly<Record<'name' | 'notes', string>>> & {
+  readonly tags?: readonly string[];
+};
+
+/** What a run was set to: text, a number, or whether. */
+export type RunSetting = string | number | boolean;
+
+/** What the server says of a recording beside its entry in the list. */
+export interface IRunSummary {
+  /** The loss that came last, by the name under which it was sent; null where there is none. */
+  readonly loss: { readonly name: string; readonly step: number; readonly value: number } | null;
+  /** By dotted name. */
+  readonly settings: ReadonlyMap<string, RunSetting>;
 }
 
 /** Runs, and what is missing among them. */
@@ -79,7 +106,7 @@ export interface IStreamQuery {
   rank?: number | 'lowest';
   /** Of each layer only the newest row, up to `last`, whose compression error was measured. */
   measured?: boolean;
-  /** Range text such as `1-4,7`. */
+  /** Range text such as `0-3,7`. */
   layers?: string;
   first?: number;
   last?: number;
@@ -127,9 +154,21 @@ export class RunsApi implements IRunReader {
     return runDetailOf(answer);
   }
 
-  /** Rename a run. */
-  async rename(id: string, name: string): Promise<IRunEntry> {
-    return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify({ name }) }));
+  /** Rename a run, or write notes and tags to it. */
+  async describe(id: string, changes: RunChanges): Promise<IRunEntry> {
+    return entryOf(await this.rest.json(runPath(id), { method: 'PATCH', body: JSON.stringify(changes) }));
+  }
+
+  /** Delete a recording. Whether its folder is gone: what others put there stays. */
+  async remove(id: string): Promise<boolean> {
+    const { gone } = asObject(await this.rest.json(runPath(id), { method: 'DELETE' }));
+    return gone !== false;
+  }
+
+  /** What the table of runs says of every recording, by id. */
+  async summaries(signal?: AbortSignal): Promise<ReadonlyMap<string, IRunSummary>> {
+    const { runs } = asObject(await this.rest.json('summaries', { signal }));
+    return new Map(Object.entries(asObject(runs)).map(([id, each]) => [id, summaryOf(each)]));
   }
 
   /** What a recorded run has, by flag and phase. */
@@ -146,14 +185,9 @@ export class RunsApi implements IRunReader {
     signal?: AbortSignal
   ): Promise<IStreamAnswer> {
     const { limitBytes, where, ...rest } = query;
-    const parameters = new URLSearchParams();
     const more = { where: where && JSON.stringify(where), limit_bytes: limitBytes };
-    for (const [key, value] of Object.entries({ ...rest, ...more })) {
-      if (value !== undefined) {
-        parameters.set(key, String(value));
-      }
-    }
-    const text = parameters.toString();
+    const texts = textsOf({ ...rest, measured: rest.measured ? 'true' : undefined, ...more });
+    const text = new URLSearchParams(texts).toString();
     const path = `${runPath(id)}/streams/${encodeURIComponent(stream)}${text && `?${text}`}`;
     const response = await this.rest.request(path, { signal });
     const every = Number(response.headers.get('X-Megalens-Sampled-Every') ?? 1);
@@ -161,6 +195,18 @@ export class RunsApi implements IRunReader {
       bytes: new Uint8Array(await response.arrayBuffer()),
       sampledEvery: Number.isInteger(every) && every > 0 ? every : 1
     };
+  }
+
+  /** Lines of a recorded trend, or of recorded scalars. */
+  async lines(
+    id: string,
+    stream: LinesStream,
+    query: ILinesQuery,
+    signal?: AbortSignal
+  ): Promise<Uint8Array> {
+    const text = new URLSearchParams(textsOf(query)).toString();
+    const response = await this.rest.request(`${runPath(id)}/lines/${stream}?${text}`, { signal });
+    return new Uint8Array(await response.arrayBuffer());
   }
 
   /** Make a report of some views. */
@@ -255,7 +301,15 @@ function listOf(value: unknown): IRunList {
   });
   // Of two runs of one id only one could be opened.
   const known = new Map(entries.reverse().map(entry => [entry.id, entry]));
-  return { runs: [...known.values()].reverse(), warnings: said };
+  const listed = [...known.values()].reverse();
+  const apart = toldApart(listed);
+  return {
+    runs: listed.map(entry => {
+      const told = apart.get(entry.id);
+      return told === undefined ? entry : { ...entry, apart: told };
+    }),
+    warnings: said
+  };
 }
 
 /** Whether a text can be the id of a run: short, whole, and so fit for an address. */
@@ -264,7 +318,7 @@ export function isRunId(value: unknown): value is string {
 }
 
 function entryOf(value: unknown): IRunEntry {
-  const { id, name, state, started, ended, step, folder, kind } = asObject(value);
+  const { id, name, state, started, ended, step, folder, kind, bytes, notes, tags } = asObject(value);
   if (!isRunId(id) || (state !== 'live' && state !== 'recorded' && state !== 'gone')) {
     throw badAnswer('a run without an id or with an unknown state');
   }
@@ -276,8 +330,38 @@ function entryOf(value: unknown): IRunEntry {
     ended: timeOf(ended),
     step: Number.isSafeInteger(step) ? Number(step) : null,
     folder: typeof folder === 'string' ? folder : null,
-    ...kindOf(kind)
+    ...kindOf(kind),
+    ...(Number.isSafeInteger(bytes) ? { bytes: Number(bytes) } : {}),
+    ...(typeof notes === 'string' ? { notes: boundedText(notes, MOST_NOTES) } : {}),
+    ...(Array.isArray(tags)
+      ? { tags: tags.slice(0, MOST_TAGS).map(tag => boundedText(tag, MOST_LETTERS)) }
+      : {})
   };
+}
+
+function summaryOf(value: unknown): IRunSummary {
+  const { loss, settings } = asObject(value);
+  const found = new Map<string, RunSetting>();
+  for (const [name, each] of Object.entries(asObject(settings)).slice(0, MOST_SETTINGS)) {
+    if (typeof each === 'string') {
+      found.set(boundedText(name, MOST_LETTERS), boundedText(each, MOST_LETTERS));
+    } else if (typeof each === 'number' || typeof each === 'boolean') {
+      found.set(boundedText(name, MOST_LETTERS), each);
+    }
+  }
+  return { loss: loss === null ? null : lossOf(asObject(loss)), settings: found };
+}
+
+function lossOf({ name, step, value }: Record<string, unknown>): IRunSummary['loss'] {
+  return Number.isSafeInteger(step)
+    ? { name: boundedText(name, MOST_LETTERS), step: Number(step), value: figureOf(value) }
+    : null;
+}
+
+/** A number that may not be finite, and is text then, as Python writes it. */
+function figureOf(value: unknown): number {
+  const infinite = value === 'inf' ? Infinity : value === '-inf' ? -Infinity : NaN;
+  return typeof value === 'number' ? value : infinite;
 }
 
 function wholeNumbers(value: unknown): number[] {

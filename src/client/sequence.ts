@@ -30,6 +30,7 @@ export class Sequence {
     if (!resumes) {
       this.newest = null;
     }
+    this.resumedLate = (hello.resumed?.missed_frames ?? 0) > 0;
     this.promised = hello.seq;
     this.dropped = 0;
     this.open = [];
@@ -38,6 +39,7 @@ export class Sequence {
 
   /** Take in a frame. Answers false for one that came before. */
   accept(frame: IFrame): boolean {
+    this._jumped = false;
     if (this.newest !== null && frame.seq <= this.newest) {
       return false;
     }
@@ -46,10 +48,18 @@ export class Sequence {
       const before = Math.max(this.newest ?? 0, this.promised);
       if (frame.seq > before + 1) {
         this.open.push({ first: before + 1, last: frame.seq - 1 });
+        this._jumped = true;
       }
     }
+    this._jumped ||= this.resumedLate;
+    this.resumedLate = false;
     this.newest = frame.seq;
     return true;
+  }
+
+  /** Whether frames are missing before the one that was accepted last. */
+  get jumped(): boolean {
+    return this._jumped;
   }
 
   /**
@@ -68,5 +78,8 @@ export class Sequence {
   private newest: number | null = null;
   private promised = 0;
   private dropped = 0;
+  private _jumped = false;
+  /** Whether the hub could not send again all that this side missed. */
+  private resumedLate = false;
   private open: { first: number; last: number }[] = [];
 }

@@ -1,8 +1,8 @@
 // First, so that what follows finds what V8 lacks.
 import './polyfills';
-import { makeReport } from '../report/job';
 import { expose } from './expose';
 import { registerJob } from './jobs';
+import { makeReport } from './report-job';
 import { drawStills } from './still-job';
 
 registerJob('still', drawStills);

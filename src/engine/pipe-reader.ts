@@ -7,7 +7,7 @@ import {
   type IMomentsRowsRequest
 } from '../client/moments-api';
 import { asArray, asObject } from '../client/rest';
-import type { IMomentsReader } from '../client/run-reader';
+import { textsOf, type ILinesQuery, type IMomentsReader, type LinesStream } from '../client/run-reader';
 import {
   runDetailOf,
   tensorIndexOf,
@@ -40,13 +40,19 @@ export class PipeReader implements IEngineReader {
   }
 
   async stream(_id: string, stream: string, query: IStreamQuery = {}): Promise<IStreamAnswer> {
-    const { limitBytes, ...rest } = query;
-    const members = Object.entries({ ...rest, limit_bytes: limitBytes }).filter(
-      ([, value]) => value !== undefined
-    );
-    const texts = Object.fromEntries(members.map(([key, value]) => [key, String(value)]));
-    const { json, bytes } = await this.ask('stream', { stream, query: texts });
+    const { limitBytes, where, measured, ...rest } = query;
+    const more = {
+      where: where && JSON.stringify(where),
+      measured: measured ? 'true' : undefined,
+      limit_bytes: limitBytes
+    };
+    const { json, bytes } = await this.ask('stream', { stream, query: textsOf({ ...rest, ...more }) });
     return { bytes: bytes ?? new Uint8Array(0), sampledEvery: Number(asObject(json).every) };
+  }
+
+  async lines(_id: string, stream: LinesStream, query: ILinesQuery): Promise<Uint8Array> {
+    const { bytes } = await this.ask('lines', { stream, query: textsOf(query) });
+    return bytes ?? new Uint8Array(0);
   }
 
   private async momentsIndex(): Promise<IMomentsIndex> {

@@ -1,18 +1,15 @@
 import { Controller, Signal } from './abort';
-import { Decoder, Encoder, fromBase64, toBase64 } from './text';
+import { Decoder, Encoder, toBase64 } from './text';
 import { timers } from './timers';
-import { Address } from './url';
 
 const none = (): void => undefined;
 
 /** What V8 alone lacks and the views, the stores or Vega need. There is no clock, no network, no file and no console in it. */
 const missing: Record<string, unknown> = {
-  URL: Address,
   TextEncoder: Encoder,
   TextDecoder: Decoder,
   AbortController: Controller,
   AbortSignal: Signal,
-  atob: fromBase64,
   btoa: toBase64,
   console: { log: none, info: none, debug: none, warn: none, error: none },
   performance: { now: () => timers.now },

@@ -30,14 +30,17 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
           protocols
         );
       const person = user.identity?.display_name ?? user.identity?.name;
-      return new Runs({
+      return {
         api,
-        openSocket,
-        peer: { name: 'panel', version, ...(person ? { user: person } : {}) }
-      });
+        runs: new Runs({
+          api,
+          openSocket,
+          peer: { name: 'panel', version, ...(person ? { user: person } : {}) }
+        })
+      };
     };
     let loading: ReturnType<typeof load> | undefined;
-    const runs = () => {
+    const loaded = () => {
       // A failed load (the server was restarted meanwhile) is tried again.
       loading ??= load().catch(error => {
         loading = undefined;
@@ -46,14 +49,18 @@ export const runsPlugin: JupyterFrontEndPlugin<IMegalensRuns> = {
       return loading;
     };
     return {
-      list: async () => (await runs()).list(),
-      listAll: async () => (await runs()).listAll(),
-      rename: async (id, name) => (await runs()).rename(id, name),
-      connect: async (address, token, foreign) => (await runs()).connect(address, token, foreign),
-      openStatistics: async path => (await runs()).openStatistics(path),
-      report: async (id, request, signal) => (await runs()).report(id, request, signal),
-      demo: async wish => (await runs()).demo(wish),
-      acquire: async id => (await runs()).acquire(id)
+      list: async () => (await (await loaded()).api.list()).runs,
+      listAll: async () => (await loaded()).api.list(),
+      describe: async (id, changes) => {
+        await (await loaded()).api.describe(id, changes);
+      },
+      remove: async id => (await loaded()).api.remove(id),
+      summaries: async () => (await loaded()).api.summaries(),
+      connect: async (address, token, foreign) => (await loaded()).api.connectHub(address, token, foreign),
+      openStatistics: async path => (await loaded()).api.openStatistics(path),
+      report: async (id, request, signal) => (await loaded()).api.report(id, request, signal),
+      demo: async wish => (await loaded()).api.demo(wish),
+      acquire: async id => (await loaded()).runs.acquire(id)
     };
   }
 };

@@ -38,14 +38,26 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
               early.then(({ source }) => source)
             )
           );
-          const [{ ViewHost }, { mountView }, { keptViewOptions }, entries] = await Promise.all([
+          const [
+            { ViewHost },
+            { mountView },
+            { keptViewOptions },
+            { openingOf },
+            { offered },
+            { runLabel },
+            entries
+          ] = await Promise.all([
             import('../widgets/view-host'),
             registry,
             import('../protocol/kept-options'),
+            import('../views/code'),
+            import('../widgets/runs'),
+            import('../client/run-labels'),
             runs.list().catch(() => []),
             // Saved options that cannot be read are dropped below; nothing is loaded early then.
             preloading.catch(() => undefined)
           ]);
+          const entry = entries.find(({ id }) => id === run);
           let first: Promise<IRunLease> | null = early;
           return new ViewHost({
             runs: {
@@ -56,14 +68,15 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
                 return lease;
               }
             },
-            run: { id: run, name: entries.find(({ id }) => id === run)?.name ?? run, folder: null },
+            run: { id: run, name: entry === undefined ? run : runLabel(entry), folder: null },
             ...keptViewOptions(options),
             words: trans,
             mount: (node, opened, view) =>
               mountView(node, opened, view, {
-                runs,
+                runs: offered(runs),
                 // A tab is as tall as the work area; a cell is as tall as its picture.
                 frame,
+                opening: openingOf(entry ?? { id: run, state: 'live', folder: null }),
                 translate: (text, ...values) => trans.__(text, ...values),
                 exportReport: chosen =>
                   void app.commands.execute(CommandIDs.exportReport, { run, views: JSON.stringify([chosen]) })

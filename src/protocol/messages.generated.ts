@@ -3,7 +3,7 @@
 import type { ISchema } from './schema-check';
 
 /**
- * Every JSON control message of the megalens.v1 protocol. Binary frames are described in README.md.
+ * Every JSON control message of the megalens.v2 protocol. Binary frames are described in README.md.
  */
 export type Message = Join | Announce | Hello | Configure | Configured | Status | ErrorMessage | Goodbye;
 /**
@@ -66,7 +66,7 @@ export type ErrorCode =
 export interface Join {
   type: 'join';
   /**
-   * megalens.v1
+   * megalens.v2
    */
   protocol: string;
   role: Role;
@@ -201,7 +201,7 @@ export interface FlagInfo {
    */
   title: string;
   /**
-   * Layers where it exists; empty when the model has no such point.
+   * Layers where it exists, from 0; -1 alone for what is at the embedding; empty when the model has no such point.
    */
   layers: number[];
   parts: string[];
@@ -218,9 +218,22 @@ export interface FlagInfo {
    */
   bytes_per_layer: number | null;
   /**
+   * Size of the last axis of each part, where known: with it one knows how many tiles there will be.
+   */
+  widths?: number[];
+  compressor?: CompressorSetting;
+  /**
    * Why it is not available; absent when it is.
    */
   reason?: string;
+}
+
+/**
+ * A compressor by name with its parameters.
+ */
+export interface CompressorSetting {
+  name: string;
+  params?: Record<string, unknown>;
 }
 
 /**
@@ -256,7 +269,7 @@ export interface Config {
  */
 export interface FlagSetting {
   /**
-   * 'all' or ranges such as '1-4,7'.
+   * 'all' or ranges such as '0-3,7'; layers count from 0.
    */
   layers?: string;
   /**
@@ -277,14 +290,6 @@ export interface FlagSetting {
    * Whether every data-parallel replica is traced, or the first only.
    */
   replicas?: 'first' | 'all';
-}
-
-/**
- * A compressor by name with its parameters.
- */
-export interface CompressorSetting {
-  name: string;
-  params?: Record<string, unknown>;
 }
 
 /**
@@ -318,7 +323,7 @@ export interface Perturb {
 export interface PerturbSite {
   kind: CompressorSetting;
   /**
-   * 'all' or ranges such as '1-4,7'.
+   * 'all' or ranges such as '0-3,7'; layers count from 0.
    */
   layers?: string;
   phases?: Phase[];
@@ -536,7 +541,7 @@ export interface Origin {
  */
 export interface Hello {
   type: 'hello';
-  protocol: 'megalens.v1';
+  protocol: 'megalens.v2';
   run: RunInfo;
   /**
    * Newest sequence number that the hub has given out.
@@ -701,9 +706,17 @@ export interface Status {
   };
 
   /**
-   * Steps that a perturbation has touched so far.
+   * Steps that perturbations have touched so far in this run.
    */
   perturbed_steps?: number;
+  /**
+   * Forward passes without gradients that ran inside of steps and outside of a phase so far: no training, and not traced. Absent where there were none.
+   */
+  left_out_passes?: number;
+  /**
+   * Steps that the perturbation that is armed now has touched so far; absent when none is.
+   */
+  armed_steps?: number;
 }
 
 /**
@@ -776,7 +789,11 @@ export interface Recording {
   state: 'off' | 'on' | 'failed' | 'closed';
   bytes?: number;
   /**
-   * What went wrong, when failed.
+   * What it may take while it is written: its oldest steps are given up for newer ones. Absent: no bound.
+   */
+  limit_bytes?: number;
+  /**
+   * What went wrong, when failed; when on, what did and is over, or that old steps are given up.
    */
   message?: string;
   /**
@@ -964,7 +981,7 @@ export const MESSAGES_SCHEMA: ISchema = {
       additionalProperties: true,
       required: ['format', 'run'],
       properties: {
-        format: { type: 'integer', minimum: 1, maximum: 1 },
+        format: { type: 'integer', minimum: 1, maximum: 2 },
         run: { $ref: '#/$defs/RunInfo' },
         state: { type: 'string', maxLength: 40 },
         ended: { type: ['number', 'null'], minimum: 0, maximum: 253402300799 },
@@ -1001,6 +1018,21 @@ export const MESSAGES_SCHEMA: ISchema = {
         last_step: { type: ['integer', 'null'], minimum: 0, maximum: 9007199254740991 }
       }
     },
+    RunNotes: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['format', 'notes', 'tags'],
+      properties: {
+        format: { type: 'integer', minimum: 1, maximum: 1 },
+        notes: { type: 'string', maxLength: 10000 },
+        tags: {
+          type: 'array',
+          maxItems: 20,
+          uniqueItems: true,
+          items: { type: 'string', maxLength: 50, pattern: '^[^,\\u0000-\\u001f\\u007f-\\u009f]+$' }
+        }
+      }
+    },
     RuntimeFile: {
       type: 'object',
       additionalProperties: true,
@@ -1015,7 +1047,8 @@ export const MESSAGES_SCHEMA: ISchema = {
         token: { type: 'string', pattern: '^[!-~]{1,1000}$' },
         started: { type: 'number', minimum: 0, maximum: 253402300799 },
         record: { type: ['string', 'null'], maxLength: 4096, pattern: '^[^\\u0000]*$' },
-        process: { type: ['string', 'null'], maxLength: 200 }
+        process: { type: ['string', 'null'], maxLength: 200 },
+        ended: { type: ['number', 'null'], minimum: 0, maximum: 253402300799 }
       }
     },
     Model: {
@@ -1109,13 +1142,15 @@ export const MESSAGES_SCHEMA: ISchema = {
         title: { type: 'string', maxLength: 200 },
         layers: {
           type: 'array',
-          items: { type: 'integer', minimum: 0, maximum: 2147483647 },
+          items: { type: 'integer', minimum: -1, maximum: 2147483647 },
           maxItems: 65536
         },
         parts: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 100 },
         axes: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 16 },
         features: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 },
         bytes_per_layer: { type: ['number', 'null'] },
+        widths: { type: 'array', items: { type: 'integer', minimum: 0, maximum: 2147483647 }, maxItems: 100 },
+        compressor: { $ref: '#/$defs/CompressorSetting' },
         reason: { type: 'string', maxLength: 500 }
       }
     },
@@ -1141,7 +1176,11 @@ export const MESSAGES_SCHEMA: ISchema = {
       additionalProperties: false,
       required: ['compressor'],
       properties: {
-        layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+        layers: {
+          type: 'string',
+          maxLength: 500,
+          pattern: '^(all|(-1|[0-9]+)(-[0-9]+)?(,(-1|[0-9]+)(-[0-9]+)?)*)$'
+        },
         every: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         phases: {
           type: 'array',
@@ -1168,7 +1207,11 @@ export const MESSAGES_SCHEMA: ISchema = {
       required: ['kind'],
       properties: {
         kind: { $ref: '#/$defs/CompressorSetting' },
-        layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+        layers: {
+          type: 'string',
+          maxLength: 500,
+          pattern: '^(all|(-1|[0-9]+)(-[0-9]+)?(,(-1|[0-9]+)(-[0-9]+)?)*)$'
+        },
         phases: {
           type: 'array',
           items: { $ref: '#/$defs/Phase' },
@@ -1315,6 +1358,7 @@ export const MESSAGES_SCHEMA: ISchema = {
       properties: {
         state: { enum: ['off', 'on', 'failed', 'closed'] },
         bytes: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        limit_bytes: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         message: { type: 'string', maxLength: 500 },
         missing_steps: { type: 'array', items: { $ref: '#/$defs/StepSpan' }, maxItems: 1000 }
       }
@@ -1518,7 +1562,7 @@ export const MESSAGES_SCHEMA: ISchema = {
       ],
       properties: {
         type: { const: 'hello' },
-        protocol: { const: 'megalens.v1' },
+        protocol: { const: 'megalens.v2' },
         run: { $ref: '#/$defs/RunInfo' },
         seq: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
         resumed: {
@@ -1617,7 +1661,9 @@ export const MESSAGES_SCHEMA: ISchema = {
           additionalProperties: { type: 'object', additionalProperties: true },
           propertyNames: { maxLength: 200 }
         },
-        perturbed_steps: { type: 'integer', minimum: 0, maximum: 9007199254740991 }
+        perturbed_steps: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        left_out_passes: { type: 'integer', minimum: 0, maximum: 9007199254740991 },
+        armed_steps: { type: 'integer', minimum: 0, maximum: 9007199254740991 }
       }
     },
     Error: {

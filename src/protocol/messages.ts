@@ -5,7 +5,7 @@ import { kindsBy, type IMisfit } from './schema-check';
 import { isWhole } from './whole-text';
 
 /** Name of the WebSocket subprotocol. */
-export const SUBPROTOCOL = 'megalens.v1';
+export const SUBPROTOCOL = 'megalens.v2';
 
 /** `type` of a control message. */
 export type MessageType = Message['type'];

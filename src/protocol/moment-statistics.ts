@@ -37,17 +37,20 @@ interface IReading {
 const at = (column: Float64Array, group: number): number => column[group] as number;
 const exact: Read = () => 0;
 
-/** Mean of the finite values; non-finite where raw sums were. */
-export const momentMean: Read = (of, group) => at(of.mean, group);
+/** Reads what was merged as it is. */
+const column =
+  (name: keyof IMergedMoments): Read =>
+  (of, group) =>
+    at(of[name], group);
 
 /** Variance of the population, M2 / n. A negative M2 is rounding and counts as 0. */
-export const momentVariance: Read = (of, group) => {
+const momentVariance: Read = (of, group) => {
   const m2 = at(of.m2, group);
   return (m2 < 0 ? 0 : m2) / at(of.count, group);
 };
 
 /** Standard deviation of the population. */
-export const momentStd: Read = (of, group) => Math.sqrt(momentVariance(of, group));
+const momentStd: Read = (of, group) => Math.sqrt(momentVariance(of, group));
 
 /** Mean square, variance + mean². Infinite sums: the size is infinite though the spread is not known. */
 const square: Read = (of, group) => {
@@ -56,34 +59,22 @@ const square: Read = (of, group) => {
 };
 
 /** Root of the sum of the squares, √(M2 + n mean²). */
-export const momentL2: Read = (of, group) => Math.sqrt(at(of.count, group) * square(of, group));
+const momentL2: Read = (of, group) => Math.sqrt(at(of.count, group) * square(of, group));
 
 /** Root of the mean square. */
-export const momentRms: Read = (of, group) => Math.sqrt(square(of, group));
+const momentRms: Read = (of, group) => Math.sqrt(square(of, group));
 
 /** Skewness, (M3 / n) / variance^1.5; none where all values are the same. */
-export const momentSkewness: Read = (of, group) => {
+const momentSkewness: Read = (of, group) => {
   const variance = momentVariance(of, group);
   return variance > 0 ? at(of.m3, group) / at(of.count, group) / variance ** 1.5 : Number.NaN;
 };
 
 /** Kurtosis, (M4 / n) / variance²; 3 for a normal distribution, none where all values are the same. */
-export const momentKurtosis: Read = (of, group) => {
+const momentKurtosis: Read = (of, group) => {
   const variance = momentVariance(of, group);
   return variance > 0 ? at(of.m4, group) / at(of.count, group) / (variance * variance) : Number.NaN;
 };
-
-/** Kurtosis less that of a normal distribution. */
-export const momentExcessKurtosis: Read = (of, group) => momentKurtosis(of, group) - 3;
-
-/** Least finite value. */
-export const momentMin: Read = (of, group) => at(of.min, group);
-
-/** Greatest finite value. */
-export const momentMax: Read = (of, group) => at(of.max, group);
-
-/** Number of values that are NaN or infinite. */
-export const momentNonFinite: Read = (of, group) => at(of.nonFinite, group);
 
 // What Σx² may be off by: the contract's `m2_error` is three times that.
 const squaresError: Read = (of, group) => at(of.m2Error, group) / 3;
@@ -130,15 +121,15 @@ const kurtosisError: Read = (of, group) =>
 const READINGS: Readonly<Record<MomentStatistic, IReading>> = {
   l2: { value: momentL2, error: l2Error, power: 2 },
   rms: { value: momentRms, error: rmsError, power: 2 },
-  mean: { value: momentMean, error: meanError, power: 1 },
+  mean: { value: column('mean'), error: meanError, power: 1 },
   std: { value: momentStd, error: stdError, power: 2 },
   variance: { value: momentVariance, error: varianceError, power: 2 },
   skewness: { value: momentSkewness, error: skewnessError, power: 4 },
   kurtosis: { value: momentKurtosis, error: kurtosisError, power: 4 },
-  excess_kurtosis: { value: momentExcessKurtosis, error: kurtosisError, power: 4 },
-  min: { value: momentMin, error: exact, power: 0 },
-  max: { value: momentMax, error: exact, power: 0 },
-  nonfinite: { value: momentNonFinite, error: exact, power: 0 }
+  excess_kurtosis: { value: (of, group) => momentKurtosis(of, group) - 3, error: kurtosisError, power: 4 },
+  min: { value: column('min'), error: exact, power: 0 },
+  max: { value: column('max'), error: exact, power: 0 },
+  nonfinite: { value: column('nonFinite'), error: exact, power: 0 }
 };
 
 /** Every statistic by name, in the order in which they are offered. */

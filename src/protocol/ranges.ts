@@ -1,11 +1,17 @@
 import { ProtocolError } from './protocol-error';
 import type { ErrorCode } from './messages.generated';
 
+/**
+ * What stands in place of a layer, counted from 0, for tensors that are no layer's: the embedding. The one number below 0 that a text may
+ * name.
+ */
+export const EMBEDDING = -1;
+
 /** Inclusive bounds. They are never written out as numbers, so that `0-999999999` takes no memory. */
 export type Ranges = readonly (readonly [number, number])[];
 
 const MOST_CHARACTERS = 10_000;
-const EXPECTED = "'all' or ranges such as '1-4,7'";
+const EXPECTED = "'all' or ranges such as '0-3,7'";
 
 /**
  * Read a text of ranges: which numbers a person, a message or a filter names. The twin of `megalens/protocol/ranges.py`.
@@ -63,7 +69,7 @@ export function rangesText(numbers: Iterable<number>, dash = '-', comma = ','): 
 /**
  * The layers that a range text names, in order.
  *
- * @param text - `'all'`, or ranges such as `'1-4,7'`.
+ * @param text - `'all'`, or ranges such as `'0-3,7'`.
  * @param existing - Layers that there are.
  * @param field - Dotted path for the error.
  * @throws ProtocolError `unknown-layer` when the text is no range, or either end of a range does not exist.
@@ -71,22 +77,26 @@ export function rangesText(numbers: Iterable<number>, dash = '-', comma = ','): 
 export function parseLayers(text: string, existing: Iterable<number>, field = 'layers'): number[] {
   const known = [...new Set(existing)].sort((a, b) => a - b);
   const ranges = readRanges(text, field, 'unknown-layer');
-  const span = known.length > 0 ? `${known[0]}–${known.at(-1)}` : 'none';
+  const alone = known.length === 1 && known[0] === EMBEDDING;
+  const span = alone ? 'all' : known.length > 0 ? `${known[0]}–${known.at(-1)}` : 'none';
+  const there = alone
+    ? "It is at the embedding, outside the layers: choose 'all'."
+    : `This model has layers ${span}.`;
   for (const [low, high] of ranges ?? []) {
     const missing = [low, high].find(layer => !known.includes(layer));
     if (missing !== undefined) {
       const piece = low === high ? `${low}` : `${low}-${high}`;
-      throw new ProtocolError(
-        'unknown-layer',
-        `Layers ${piece} do not all exist here. This model has layers ${span}.`,
-        { field, expected: span, got: String(missing) }
-      );
+      throw new ProtocolError('unknown-layer', `Layers ${piece} do not all exist here. ${there}`, {
+        field,
+        expected: span,
+        got: String(missing)
+      });
     }
   }
   return known.filter(layer => isInRanges(layer, ranges));
 }
 
-/** Whether a text names numbers: 'all', or ranges such as '1-4,7'. */
+/** Whether a text names numbers: 'all', or ranges such as '0-3,7'. */
 export function isRangeText(text: string): boolean {
   return isAll(text) || rangesIn(text) !== null;
 }
@@ -102,7 +112,7 @@ function rangesIn(text: string): Ranges | null {
   const ranges: [number, number][] = [];
   for (const piece of text.split(',')) {
     // 15 digits are whole numbers without a rounding error.
-    const match = /^[ \t]*([0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]*$/.exec(piece);
+    const match = /^[ \t]*(-1|[0-9]{1,15})(?:[ \t]*-[ \t]*([0-9]{1,15}))?[ \t]*$/.exec(piece);
     const [low, high] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
     if (match === null || low > high) {
       return null;

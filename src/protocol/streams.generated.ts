@@ -39,7 +39,7 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       newer: 'step',
       memory_bytes: 536870912,
       page_bytes: 134217728,
-      row_bytes: 160,
+      row_bytes: 216,
       shape: 'shape',
       replay_order: 2,
       ask: {
@@ -67,7 +67,7 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       {
         name: 'layer',
         type: 'int32',
-        doc: 'Global transformer layer, counted from 1; 0 is the embedding (InputTokens).'
+        doc: "Transformer layer, counted from 0 over the whole model as in layers.0; -1 for what is no layer's, the embedding (InputTokens)."
       },
       { name: 'flag', type: 'utf8', doc: 'Trace point by name, such as MLP1_mat_mul.' },
       {
@@ -103,17 +103,45 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       {
         name: 'nan_count',
         type: 'int64',
-        doc: 'NaN entries in what was traced, counted before compression.'
+        doc: 'NaN entries of the whole tensor; where the next columns do not know it, of what was traced, before compression.'
       },
-      {
-        name: 'inf_count',
-        type: 'int64',
-        doc: 'Infinite entries in what was traced, counted before compression.'
-      },
+      { name: 'inf_count', type: 'int64', doc: 'Infinite entries, counted in the same way.' },
       {
         name: 'compression_error',
         type: 'float64',
         doc: "Error of what the compressor kept, as a fraction of the tensor's root mean square: 0 is exact, 1 is as if nothing had been kept. NaN where it was not measured.",
+        absent: 'nan'
+      },
+      {
+        name: 'count',
+        type: 'float64',
+        doc: 'Finite values of the whole tensor, all samples and positions, before compression and before any selection; the next six are over them. NaN where it is not known: a foreign hub, an old recording, token ids.',
+        absent: 'nan'
+      },
+      {
+        name: 'mean',
+        type: 'float64',
+        doc: 'Mean of the finite values of the whole tensor; NaN where there are none, or it is not known.',
+        absent: 'nan'
+      },
+      { name: 'm2', type: 'float64', doc: 'Sum of their squared deviations from the mean.', absent: 'nan' },
+      { name: 'm3', type: 'float64', doc: 'Sum of their cubed deviations from the mean.', absent: 'nan' },
+      {
+        name: 'm4',
+        type: 'float64',
+        doc: 'Sum of their deviations from the mean to the fourth power.',
+        absent: 'nan'
+      },
+      {
+        name: 'min',
+        type: 'float64',
+        doc: 'Least finite value of the whole tensor; NaN where there is none, or it is not known.',
+        absent: 'nan'
+      },
+      {
+        name: 'max',
+        type: 'float64',
+        doc: 'Greatest finite value of the whole tensor; NaN where there is none, or it is not known.',
         absent: 'nan'
       }
     ]
@@ -245,7 +273,7 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
   },
   audit: {
     title: 'Audit',
-    doc: 'One row is one event that changed what the run traces: who, what, and the step at which it took effect.',
+    doc: 'One row is one event of the run: who changed what and the step at which it took effect, who came and went, what the training saved.',
     instrument: 'hub',
     policy: {
       keep: 'all',
@@ -258,14 +286,22 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
     },
     fields: [
       { name: 'step', type: 'int64', doc: 'Step at which it took effect; -1 where no step is meant.' },
-      { name: 'time', type: 'float64', doc: 'Wall clock of the hub, seconds since the epoch.' },
+      {
+        name: 'time',
+        type: 'float64',
+        doc: "Wall clock of the hub, seconds since the epoch; of the producer where the row is a producer's own (checkpoint, drop)."
+      },
       { name: 'who', type: 'utf8', doc: 'Viewer or producer that asked, as it named itself.' },
       {
         name: 'action',
         type: 'utf8',
-        doc: 'configure, perturb, disarm, pause, resume, step, budget, connect, disconnect.'
+        doc: 'configure, perturb, disarm, pause, resume, step, budget, connect, announce (a tracer that is connected has learned more), disconnect, checkpoint (the training was saved), drop (what a translation leaves out).'
       },
-      { name: 'detail', type: 'utf8', doc: 'The change as JSON text.' }
+      {
+        name: 'detail',
+        type: 'utf8',
+        doc: 'The change as JSON text; of a checkpoint {"name": …}, the last part of its path, or {}.'
+      }
     ]
   }
 };

@@ -18,31 +18,13 @@ export interface ITensorName {
   readonly expert: number | null;
 }
 
-const STACKS = new Set([
-  'layer',
-  'layers',
-  'block',
-  'blocks',
-  'h',
-  'resblocks',
-  'transformer_blocks',
-  'decoder_layers',
-  'encoder_layers'
-]);
+const STACKS = new Set(
+  'layer layers block blocks h resblocks transformer_blocks decoder_layers encoder_layers'.split(' ')
+);
 const BODIES = new Set(['encoder', 'decoder', 'transformer', 'module', 'model', 'backbone']);
 const EXPERT_WORDS = ['expert', 'experts'];
 // Numbers after these count something inside a layer.
-const INNER_WORDS = [
-  ...EXPERT_WORDS,
-  'head',
-  'heads',
-  'rank',
-  'ranks',
-  'shard',
-  'shards',
-  'adapter',
-  'adapters'
-];
+const INNER_WORDS = 'expert experts head heads rank ranks shard shards adapter adapters'.split(' ');
 const ENOUGH = 6;
 
 /**

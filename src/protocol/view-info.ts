@@ -64,10 +64,13 @@ export function otherView(name: string): IViewDescriptor | undefined {
 /** What a view is called, and what it is about. */
 export function viewTitle(
   options: { readonly view: string },
-  translate: (text: string) => string = text => text
+  translate: (text: string) => string = text => text,
+  flagTitle: (flag: string) => string = flag => flag
 ): string {
   const title = translate(viewInfo(options.view)?.title ?? options.view);
-  return 'flag' in options && typeof options.flag === 'string' ? `${title} · ${options.flag}` : title;
+  return 'flag' in options && typeof options.flag === 'string'
+    ? `${title} · ${flagTitle(options.flag)}`
+    : title;
 }
 
 /**

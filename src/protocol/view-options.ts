@@ -43,13 +43,21 @@ export function viewDefaults(view: string): Readonly<Record<string, unknown>> {
   );
 }
 
+/** Options as they are called now: of what compressors kept, a statistic was saved by its plain name before whole tensors had any. */
+function renamed(value: unknown): unknown {
+  return typeof value === 'object' && value !== null && 'statistic' in value && value.statistic === 'abs_mean'
+    ? { ...value, statistic: 'kept_abs_mean' }
+    : value;
+}
+
 /**
  * Check a view's options, such as came out of a saved workspace, a notebook or a report's recipe.
  *
  * @returns The same options with the defaults of the contract filled in.
  * @throws ProtocolError `bad-parameter` with the field.
  */
-export function fullViewOptions(value: unknown): FullViewOptions {
+export function fullViewOptions(saved: unknown): FullViewOptions {
+  const value = renamed(saved);
   const view = typeof value === 'object' && value !== null && 'view' in value ? value.view : undefined;
   const kind = typeof view === 'string' ? kindOf(view) : undefined;
   if (kind === undefined || typeof value !== 'object') {

@@ -7,13 +7,20 @@ import type { ISchema } from './schema-check';
  */
 export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions | MomentsOptions;
 /**
- * 'all' or ranges such as '1-4,7'.
+ * 'all' or ranges such as '0-3,7'.
  */
 export type LayerRanges = string;
 /**
  * Scale of the values; log is symmetric about zero for signed values.
  */
 export type TransformChoice = 'linear' | 'log';
+/**
+ * Lowest and highest value of the colours, which are then locked; those of the data when absent.
+ *
+ * @minItems 2
+ * @maxItems 2
+ */
+export type ColorRange = [number, number] | null;
 /**
  * What the model was doing.
  */
@@ -27,9 +34,23 @@ export type RankChoice = number | null;
  */
 export type PassChoice = 'forward' | 'backward';
 /**
- * Over the finite traced values of a layer and step; nonfinite counts the others.
+ * Over the finite values of the whole tensor of a layer and step; nonfinite counts the others. kept_…: over what the compressor kept of them.
  */
-export type TensorStatistic = 'mean' | 'std' | 'min' | 'max' | 'rms' | 'abs_mean' | 'nonfinite';
+export type TensorStatistic =
+  | 'mean'
+  | 'std'
+  | 'rms'
+  | 'min'
+  | 'max'
+  | 'skewness'
+  | 'kurtosis'
+  | 'nonfinite'
+  | 'kept_mean'
+  | 'kept_std'
+  | 'kept_rms'
+  | 'kept_min'
+  | 'kept_max'
+  | 'kept_abs_mean';
 /**
  * First and last step, both included; all steps when absent.
  *
@@ -41,6 +62,26 @@ export type StepRange = [number, number] | null;
  * 'all' or ranges such as '0-15,31', counted from 0.
  */
 export type PositionRanges = string;
+/**
+ * Trailing mean over this many points; 0 draws the numbers as they are.
+ */
+export type SmoothingPoints = number;
+/**
+ * Other runs, or their ids, to compare with.
+ */
+export type OtherRuns = string[];
+/**
+ * The runs over one another, or what each of the others is minus, or over, this one.
+ */
+export type CompareChoice = 'overlay' | 'difference' | 'ratio';
+/**
+ * What the horizontal axis is, and so by what runs are compared: steps, tokens that were consumed (a scalar such as tokens says how many), or time since the run's first step.
+ */
+export type AlignChoice = 'step' | 'tokens' | 'time';
+/**
+ * Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+ */
+export type HiddenLines = string[];
 /**
  * What was measured.
  */
@@ -109,6 +150,7 @@ export interface HeatmapOptions {
    */
   scale?: 'shared' | 'own';
   transform?: TransformChoice;
+  color_range?: ColorRange;
   phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
@@ -135,6 +177,7 @@ export interface TrendOptions {
   kind?: 'lines' | 'heatmap';
   steps?: StepRange;
   transform?: TransformChoice;
+  color_range?: ColorRange;
   phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
@@ -147,6 +190,11 @@ export interface TrendOptions {
    * Band about the mean (only with the statistic mean), over positions and samples: one standard deviation, or a 95 % confidence interval. The interval takes positions for independent, which neighbours are not: the true one is wider.
    */
   interval?: 'none' | 'std' | 'ci95';
+  smoothing?: SmoothingPoints;
+  runs?: OtherRuns;
+  compare?: CompareChoice;
+  align?: AlignChoice;
+  hidden?: HiddenLines;
 }
 
 /**
@@ -164,10 +212,11 @@ export interface ScalarsOptions {
    */
   x?: 'step' | 'time';
   transform?: TransformChoice;
-  /**
-   * Trailing mean over this many points; 0 draws the numbers as they are.
-   */
-  smoothing?: number;
+  smoothing?: SmoothingPoints;
+  runs?: OtherRuns;
+  compare?: CompareChoice;
+  align?: AlignChoice;
+  hidden?: HiddenLines;
 }
 
 /**
@@ -203,6 +252,8 @@ export interface HistoryOptions {
    */
   head?: number;
   transform?: TransformChoice;
+  color_range?: ColorRange;
+  map_range?: ColorRange;
   phase?: PhaseChoice;
   rank?: RankChoice;
   pass?: PassChoice;
@@ -247,10 +298,8 @@ export interface MomentsOptions {
    */
   ratio?: 'none' | 'grad_to_param' | 'gain';
   transform?: TransformChoice;
-  /**
-   * Trailing mean over this many points; 0 draws the numbers as they are.
-   */
-  smoothing?: number;
+  color_range?: ColorRange;
+  smoothing?: SmoothingPoints;
   /**
    * Let inputs and outputs of modules enter one group, where the same values may count twice.
    */
@@ -259,14 +308,10 @@ export interface MomentsOptions {
    * At most so many lines: those with the largest values. The caption says what is left out.
    */
   series?: number;
-  /**
-   * Other runs, or their ids, to compare with.
-   */
-  runs?: string[];
-  /**
-   * The runs over one another, or what each of the others is minus, or over, this one.
-   */
-  compare?: 'overlay' | 'difference' | 'ratio';
+  runs?: OtherRuns;
+  compare?: CompareChoice;
+  align?: AlignChoice;
+  hidden?: HiddenLines;
   /**
    * Of the table: new columns as expressions of arquero, such as 'share = d.value / op.max(d.value)', several with ';' between. Functions of several rows go over the rows of one group.
    */
@@ -309,14 +354,41 @@ export const VIEWS_SCHEMA: ISchema = {
     { $ref: '#/$defs/Moments' }
   ],
   $defs: {
-    Layers: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
+    Layers: {
+      type: 'string',
+      maxLength: 500,
+      pattern: '^(all|(-1|[0-9]+)(-[0-9]+)?(,(-1|[0-9]+)(-[0-9]+)?)*)$'
+    },
     Positions: { type: 'string', maxLength: 500, pattern: '^(all|[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)$' },
     StepRange: { type: ['array', 'null'], items: { type: 'integer' }, minItems: 2, maxItems: 2 },
+    ColorRange: { type: ['array', 'null'], items: { type: 'number' }, minItems: 2, maxItems: 2 },
     Rank: { type: ['integer', 'null'], minimum: 0 },
     Pass: { enum: ['forward', 'backward'] },
     Phase: { enum: ['train', 'eval', 'generate'] },
+    OtherRuns: { type: 'array', items: { type: 'string' }, maxItems: 8 },
+    Compare: { enum: ['overlay', 'difference', 'ratio'] },
+    Align: { enum: ['step', 'tokens', 'time'] },
+    Smoothing: { type: 'integer', minimum: 0 },
+    Hidden: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 500, uniqueItems: true },
     Transform: { enum: ['linear', 'log'] },
-    Statistic: { enum: ['mean', 'std', 'min', 'max', 'rms', 'abs_mean', 'nonfinite'] },
+    Statistic: {
+      enum: [
+        'mean',
+        'std',
+        'rms',
+        'min',
+        'max',
+        'skewness',
+        'kurtosis',
+        'nonfinite',
+        'kept_mean',
+        'kept_std',
+        'kept_rms',
+        'kept_min',
+        'kept_max',
+        'kept_abs_mean'
+      ]
+    },
     Measured: { enum: ['param', 'grad', 'activation', 'dgrad', 'residual', 'residual_dgrad'] },
     MomentStatistic: {
       enum: [
@@ -379,12 +451,13 @@ export const VIEWS_SCHEMA: ISchema = {
         view: { const: 'heatmap' },
         flag: { type: 'string' },
         part: { type: ['string', 'null'], default: null },
-        layers: { $ref: '#/$defs/Layers', default: '1' },
+        layers: { $ref: '#/$defs/Layers', default: '0' },
         step: { type: ['integer', 'null'], default: null },
         sample: { type: 'integer', minimum: 0, default: 0 },
         head: { type: 'integer', minimum: 0, default: 0 },
         scale: { enum: ['shared', 'own'], default: 'shared' },
         transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        color_range: { $ref: '#/$defs/ColorRange', default: null },
         phase: { $ref: '#/$defs/Phase', default: 'train' },
         rank: { $ref: '#/$defs/Rank', default: null },
         pass: { $ref: '#/$defs/Pass', default: 'forward' }
@@ -403,12 +476,18 @@ export const VIEWS_SCHEMA: ISchema = {
         kind: { enum: ['lines', 'heatmap'], default: 'lines' },
         steps: { $ref: '#/$defs/StepRange', default: null },
         transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        color_range: { $ref: '#/$defs/ColorRange', default: null },
         phase: { $ref: '#/$defs/Phase', default: 'train' },
         rank: { $ref: '#/$defs/Rank', default: null },
         pass: { $ref: '#/$defs/Pass', default: 'forward' },
         positions: { $ref: '#/$defs/Positions', default: 'all' },
         vector: { type: 'integer', minimum: 0, default: 0 },
-        interval: { enum: ['none', 'std', 'ci95'], default: 'none' }
+        interval: { enum: ['none', 'std', 'ci95'], default: 'none' },
+        smoothing: { $ref: '#/$defs/Smoothing', default: 0 },
+        runs: { $ref: '#/$defs/OtherRuns', default: [] },
+        compare: { $ref: '#/$defs/Compare', default: 'overlay' },
+        align: { $ref: '#/$defs/Align', default: 'step' },
+        hidden: { $ref: '#/$defs/Hidden', default: [] }
       }
     },
     History: {
@@ -420,13 +499,15 @@ export const VIEWS_SCHEMA: ISchema = {
         flag: { type: 'string' },
         part: { type: ['string', 'null'], default: null },
         layers: { $ref: '#/$defs/Layers', default: 'all' },
-        layer: { type: ['integer', 'null'], minimum: 0, default: null },
+        layer: { type: ['integer', 'null'], minimum: -1, default: null },
         step: { type: ['integer', 'null'], default: null },
         statistic: { $ref: '#/$defs/Statistic', default: 'rms' },
         steps: { $ref: '#/$defs/StepRange', default: null },
         sample: { type: 'integer', minimum: 0, default: 0 },
         head: { type: 'integer', minimum: 0, default: 0 },
         transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        color_range: { $ref: '#/$defs/ColorRange', default: null },
+        map_range: { $ref: '#/$defs/ColorRange', default: null },
         phase: { $ref: '#/$defs/Phase', default: 'train' },
         rank: { $ref: '#/$defs/Rank', default: null },
         pass: { $ref: '#/$defs/Pass', default: 'forward' }
@@ -454,11 +535,14 @@ export const VIEWS_SCHEMA: ISchema = {
         show: { enum: ['raw', 'relative', 'delta', 'percent'], default: 'raw' },
         ratio: { enum: ['none', 'grad_to_param', 'gain'], default: 'none' },
         transform: { $ref: '#/$defs/Transform', default: 'linear' },
-        smoothing: { type: 'integer', minimum: 0, default: 0 },
+        color_range: { $ref: '#/$defs/ColorRange', default: null },
+        smoothing: { $ref: '#/$defs/Smoothing', default: 0 },
         mixed: { type: 'boolean', default: false },
         series: { type: 'integer', minimum: 1, maximum: 500, default: 40 },
-        runs: { type: 'array', items: { type: 'string' }, maxItems: 8, default: [] },
-        compare: { enum: ['overlay', 'difference', 'ratio'], default: 'overlay' },
+        runs: { $ref: '#/$defs/OtherRuns', default: [] },
+        compare: { $ref: '#/$defs/Compare', default: 'overlay' },
+        align: { $ref: '#/$defs/Align', default: 'step' },
+        hidden: { $ref: '#/$defs/Hidden', default: [] },
         derive: { type: ['string', 'null'], maxLength: 500, default: null },
         filter: { type: ['string', 'null'], maxLength: 500, default: null }
       }
@@ -473,7 +557,11 @@ export const VIEWS_SCHEMA: ISchema = {
         steps: { $ref: '#/$defs/StepRange', default: null },
         x: { enum: ['step', 'time'], default: 'step' },
         transform: { $ref: '#/$defs/Transform', default: 'linear' },
-        smoothing: { type: 'integer', minimum: 0, default: 0 }
+        smoothing: { $ref: '#/$defs/Smoothing', default: 0 },
+        runs: { $ref: '#/$defs/OtherRuns', default: [] },
+        compare: { $ref: '#/$defs/Compare', default: 'overlay' },
+        align: { $ref: '#/$defs/Align', default: 'step' },
+        hidden: { $ref: '#/$defs/Hidden', default: [] }
       }
     }
   }

@@ -58,6 +58,7 @@ export function factsOf(
   audit: readonly IAuditRow[],
   overheads: readonly number[]
 ): IFacts {
+  const titleOf: TitleOf = flag => hello.flags.find(({ name }) => name === flag)?.title ?? flag;
   const versions = Object.entries(hello.versions).map(([name, version]) => `${name} ${version}`);
   const said: [string, string][] = [
     [
@@ -68,7 +69,7 @@ export function factsOf(
     ['Layout', layoutWords(hello.layout)],
     ['Tracing cost', overheadWords(status, overheads.filter(Number.isFinite))],
     ['Probes', probeWords(status)],
-    ['Not finite', nonFiniteWords(status)],
+    ['Not finite', nonFiniteWords(status, titleOf)],
     ['Given up', droppedWords(status)],
     ['Versions', versions.join(', ') || 'not recorded'],
     ...(status.warnings ?? []).map((warning): [string, string] => ['Note', warning]),
@@ -77,16 +78,16 @@ export function factsOf(
       `The recording of ${stream} was cut short; everything up to its last whole message is here.`
     ])
   ];
-  const changes = changesOf(audit);
+  const changes = changesOf(audit, titleOf);
   return {
     name: cleanPaths(hello.run.name),
     id: hello.run.id,
     facts: said.filter(([, text]) => text).map(([term, text]) => [term, cleanPaths(text)]),
     traced: traced.map(row => {
-      const title = hello.flags.find(({ name }) => name === row.flag)?.title;
+      const title = titleOf(row.flag);
       const span = `${formatInteger(row.first)} to ${formatInteger(row.last)}`;
       return [
-        title === undefined ? row.flag : `${title} (${row.flag})`,
+        title === row.flag ? title : `${title} (${row.flag})`,
         layerWords([...row.layers].sort((a, b) => a - b)),
         cleanPaths(row.compressor),
         `${formatInteger(row.steps)} step${row.steps === 1 ? '' : 's'}, ${span}`
@@ -96,6 +97,9 @@ export function factsOf(
     events: eventWords(audit)
   };
 }
+
+/** Names a flag in words. */
+type TitleOf = (flag: string) => string;
 
 function modelWords(model: Model | null): string {
   if (model === null) {
@@ -141,12 +145,14 @@ function probeWords({ probes }: Status): string {
   return `${probes.fired} of ${probes.expected} fired${missing}`;
 }
 
-function nonFiniteWords({ nonfinite }: Status): string {
+function nonFiniteWords({ nonfinite }: Status, titleOf: TitleOf): string {
   if (!nonfinite) {
     return '';
   }
   const { first, count } = nonfinite;
-  const where = first ? `, first at step ${first.step} in layer ${first.layer} of ${first.flag}` : '';
+  const where = first
+    ? `, first at step ${first.step} in ${layerWords([first.layer])} of ${titleOf(first.flag)}`
+    : '';
   return `${formatInteger(count)} entries${where}`;
 }
 
@@ -157,12 +163,12 @@ function droppedWords({ dropped }: Status): string {
     .join('; ');
 }
 
-function changesOf(audit: readonly IAuditRow[]): [string, string][] {
+function changesOf(audit: readonly IAuditRow[], titleOf: TitleOf): [string, string][] {
   const changes = audit
     .filter(({ action }) => action === 'configure')
     .map(({ step, who, detail }): [string, string] => [
       step >= 0 ? formatInteger(step) : '–',
-      `${changeText(detail)} (by ${PROGRAMS.includes(who) ? who : 'a viewer'})`
+      `${changeText(detail, titleOf)} (by ${PROGRAMS.includes(who) ? who : 'a viewer'})`
     ]);
   const over = changes.length - MOST_CHANGES;
   return over > 0 ? [['…', `${over} earlier changes`], ...changes.slice(over)] : changes;
@@ -180,7 +186,7 @@ function eventWords(audit: readonly IAuditRow[]): string {
 }
 
 /** Say what a patch changed. Its text came from a viewer, so it is read with care and never shown as it is. */
-function changeText(detail: string): string {
+function changeText(detail: string, titleOf: TitleOf): string {
   let flags: unknown;
   try {
     flags = (JSON.parse(detail) as { patch?: { flags?: unknown } } | null)?.patch?.flags;
@@ -188,11 +194,13 @@ function changeText(detail: string): string {
     return 'settings changed';
   }
   return isObject(flags)
-    ? Object.entries(flags).map(flagChange).join('; ') || 'settings changed'
+    ? Object.entries(flags)
+        .map(([flag, setting]) => flagChange(titleOf(flag), setting))
+        .join('; ') || 'settings changed'
     : 'settings changed';
 }
 
-function flagChange([flag, setting]: [string, unknown]): string {
+function flagChange(flag: string, setting: unknown): string {
   const compressor = isObject(setting) ? setting['compressor'] : null;
   if (!isObject(setting) || !isObject(compressor)) {
     return `${flag} off`;

@@ -4,6 +4,7 @@ import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
 import { own } from '../protocol/own';
 import { RecordedRun } from '../store/recorded-run';
+import type { IRunEvent } from '../store/run-events';
 import type {
   IScalarColumns,
   ITensorQuery,
@@ -14,21 +15,37 @@ import type {
 } from '../store/source';
 import { StoreError } from '../store/store-error';
 import { compareRows } from '../store/tensor-rows';
-import type { IHeldRows } from './held';
+import { cutTrend, trendOfRows } from '../aggregate';
+import { trendAsked } from '../store/line-answers';
+import type { ITrendAnswer, ITrendQuery } from '../store/line-data';
+import { lineKey, type IAsked, type IHeldLines, type IHeldRows } from './held';
+import { layerWords } from '../views/shared/layers';
 
 /** What the file holds of a run. */
 export interface IHeldRun extends IHeldRows {
   readonly id: string;
   readonly detail: IRunDetail;
   readonly scalars: IScalarColumns | null;
+  readonly events?: readonly IRunEvent[];
   readonly moments: IMomentsReader;
+  /** Trends of more rows than are held, as they were answered. */
+  readonly trends?: readonly IHeldLines[];
 }
 
 /** A run of which a report's file holds the rows that its views asked for. Any other question rejects and says so. */
 export class HeldRun extends RecordedRun {
   constructor(private readonly held: IHeldRun) {
     const { id, detail, moments } = held;
-    super(id, detail, { index: notHere, stream: notHere, moments } satisfies IRunReader);
+    const trends = held.trends ?? [];
+    const lines: IRunReader['lines'] = (_, __, query) => {
+      const found = trends.find(each => lineKey(each.query) === lineKey(query));
+      return found ? Promise.resolve(found.bytes) : notHere();
+    };
+    super(id, detail, { index: notHere, stream: notHere, lines, moments } satisfies IRunReader);
+  }
+
+  override events(): Promise<readonly IRunEvent[]> {
+    return Promise.resolve(this.held.events ?? []);
   }
 
   override async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
@@ -45,7 +62,7 @@ export class HeldRun extends RecordedRun {
   }
 
   override async tensors(query: ITensorQuery): Promise<ITensorResult> {
-    const sampledEvery = this.require(query);
+    const { sampledEvery, thinned } = this.require(query);
     const [first, last] = query.steps ?? [-Infinity, Infinity];
     const rows = this.rows(query).filter(row => row.step >= first && row.step <= last);
     if (query.measured) {
@@ -53,8 +70,30 @@ export class HeldRun extends RecordedRun {
       rows.filter(row => Number.isFinite(row.compressionError)).forEach(row => newest.set(row.layer, row));
       return { rows: [...newest.values()].sort(compareRows), evictedRows: 0, sampledEvery: 1 };
     }
-    return { rows: rows.filter(row => query.reduced || !row.reduced), evictedRows: 0, sampledEvery };
+    return {
+      rows: rows.filter(row => query.reduced || !row.reduced),
+      evictedRows: 0,
+      sampledEvery,
+      ...(thinned && query.reduced ? { thinned } : {})
+    };
   }
+
+  /** Trends of more rows than a file holds are held as they were drawn; others are made of the rows. */
+  override readonly trend = async (query: ITrendQuery): Promise<ITrendAnswer> => {
+    const key = lineKey(trendAsked(query));
+    return this.held.trends?.some(each => lineKey(each.query) === key)
+      ? cutTrend(await this.recording.trend(query), query.steps)
+      : this._ofRows(query, await this.tensors({ ...query, reduced: true }));
+  };
+
+  private _ofRows(query: ITrendQuery, result: ITensorResult): Promise<ITrendAnswer> {
+    // Of a stretch of a long line the file has not every step, and nobody may take its neighbour for it.
+    return result.thinned && query.steps && query.points === undefined
+      ? Promise.reject(this.lacks(query.flag, query.layers))
+      : trendOfRows(result, query);
+  }
+
+  override readonly scalarLines = undefined;
 
   override scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
     const { scalars } = this.held;
@@ -90,8 +129,8 @@ export class HeldRun extends RecordedRun {
     return found.filter(row => rank !== 'lowest' || row.rank === lowest.get(row.layer)).sort(compareRows);
   }
 
-  /** Throw unless the views of the report asked for as much; return how many steps were left out. */
-  private require(query: ITensorQuery): number {
+  /** Throw unless the views of the report asked for as much; return what was left out. */
+  private require(query: ITensorQuery): Pick<IAsked, 'sampledEvery' | 'thinned'> {
     const layers = query.layers;
     const fitting = this.held.asked.filter(
       ({ query: asked }) =>
@@ -108,12 +147,14 @@ export class HeldRun extends RecordedRun {
     if (fitting.length === 0) {
       throw this.lacks(query.flag, layers);
     }
-    return Math.min(...fitting.map(each => each.sampledEvery));
+    const thinned = fitting.find(each => each.thinned)?.thinned;
+    const sampledEvery = Math.min(...fitting.map(each => each.sampledEvery));
+    return { sampledEvery, ...(thinned ? { thinned } : {}) };
   }
 
   private lacks(flag: string, layers?: readonly number[]): StoreError {
     const title = this.hello.flags.find(({ name }) => name === flag)?.title ?? flag;
-    const which = layers === undefined || layers.length === 0 ? '' : ` for layers ${layers.join(', ')}`;
+    const which = layers === undefined || layers.length === 0 ? '' : ` for ${layerWords(layers)}`;
     return new StoreError(
       'unavailable',
       `This file does not hold these rows of ${title}${which}. It holds what its views drew when it was made: choose that again, or open the run.`

@@ -1,14 +1,33 @@
 import type { IMomentsGroupsRequest, IMomentsIndex } from '../client/moments-api';
 import type { IRunDetail } from '../client/runs-api';
 import type { ViewOptions } from '../protocol/views.generated';
-import type { ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
+import { textsOf, type ILinesQuery } from '../client/run-reader';
+import type { IRunEvent } from '../store/run-events';
+import type { IThinnedLines, ITensorQuery, ITensorRow, ITensorShape } from '../store/source';
 
 /** A question for tensors that the views of a report asked. */
 export interface IAsked {
   readonly query: ITensorQuery;
   /** Every how-manieth step the answer holds. */
   readonly sampledEvery: number;
+  /** Set where of long lines only the extremes are held. */
+  readonly thinned?: IThinnedLines;
 }
+
+/** Lines that were asked for, and the answer as it came. */
+export interface IHeldLines {
+  readonly query: ILinesQuery;
+  readonly bytes: Uint8Array;
+}
+
+/** What tells questions for lines apart, whatever their steps and points. */
+export function lineKey(query: ILinesQuery): string {
+  const { first: _, last: __, points: ___, ...rest } = textsOf(query);
+  return JSON.stringify(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** An event as a page carries it: JSON has no infinite number, so what goes on has no last step. */
+export type PageEvent = Omit<IRunEvent, 'last'> & { readonly last: number | null };
 
 /** Rows of a run that a report's file holds. */
 export interface IHeldRows {
@@ -45,8 +64,12 @@ export interface IPageRun {
   readonly tensorShapes: readonly (readonly number[])[];
   readonly asked: readonly IAsked[];
   readonly shapes: Readonly<Record<string, ITensorShape>>;
+  /** Trends of more rows than are held. */
+  readonly trends: readonly (Omit<IHeldLines, 'bytes'> & { readonly bytes: string })[];
   /** Rows of the stream `scalars`, as an Arrow IPC stream. */
   readonly scalars: string;
+  /** What happened to the run. */
+  readonly events: readonly PageEvent[];
   /** Points of scalars that were left out. */
   readonly thinned: number;
   readonly moments: {

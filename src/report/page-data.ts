@@ -53,8 +53,13 @@ export function writePageRun(
     tensorShapes: shapes,
     asked: held.asked,
     shapes: held.shapes,
+    trends: recorder.heldTrends.map(each => ({ ...each, bytes: packed(each.bytes) })),
     scalars: scalars === null ? '' : packed(scalarBytes(scalars)),
     thinned: scalars?.thinned ?? 0,
+    events: recorder.heldEvents.map(each => ({
+      ...each,
+      last: Number.isFinite(each.last) ? each.last : null
+    })),
     moments: moments && {
       index: moments.index,
       rows: Object.fromEntries([...moments.rows].map(([stat, rows]) => [stat, packed(shortMoments(rows))])),
@@ -83,9 +88,12 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
       moments.groups.map(async each => ({ ...each, bytes: await unpack(each.bytes) }))
     )
   };
+  const trends = page.trends.map(async each => ({ ...each, bytes: await unpack(each.bytes) }));
   return new HeldRun({
     ...page,
+    events: page.events.map(each => ({ ...each, last: each.last ?? Infinity })),
     rows,
+    trends: await Promise.all(trends),
     scalars: page.scalars === '' ? null : { ...store.columns(), thinned: page.thinned },
     moments: new HeldMoments(held)
   });

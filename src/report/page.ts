@@ -126,11 +126,13 @@ function stillText({ title, caption, summary, light, dark }: IDrawn): string {
   if (light === '') {
     return `${head}<p class="nothing">${lines}</p>`;
   }
+  // The element around them says what they show; of their marks a screen reader would hear hundreds.
+  const [day, night] = [light, dark].map(svg => svg?.replace('<svg ', '<svg aria-hidden="true" '));
   const picture =
-    dark === null ? light : `<div class="on-light">${light}</div><div class="on-dark">${dark}</div>`;
+    dark === null ? day : `<div class="on-light">${day}</div><div class="on-dark">${night}</div>`;
   return [
     head,
-    `<div class="picture" role="img" aria-label="${escape(summary)}">${picture}</div>`,
+    `<div class="picture" role="img" aria-label="${escape(summary || title)}">${picture}</div>`,
     lines && `<p class="caption">${lines}</p>`,
     summary && `<p class="summary">${escape(summary)}</p>`
   ].join('');

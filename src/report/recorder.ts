@@ -1,9 +1,10 @@
-import { byLayer, decimate, layoutOf, trend, type Statistic } from '../aggregate';
+import { byLayer, layoutOf, thinLine, trend, trendOfRows, type Statistic } from '../aggregate';
 import type { IRunDetail } from '../client/runs-api';
 import type { IRunReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
 import { RecordedRun } from '../store/recorded-run';
 import { momentsOf, remember } from '../store/row-moments';
+import type { IRunEvent } from '../store/run-events';
 import type {
   IScalarColumns,
   ITensorQuery,
@@ -14,7 +15,8 @@ import type {
 } from '../store/source';
 import { cleanPaths } from '../views/shared/clean-paths';
 import { cleaned } from './clean';
-import type { IAsked, IHeldRows } from './held';
+import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
+import type { IAsked, IHeldLines, IHeldRows } from './held';
 import { MomentsRecorder } from './record-moments';
 
 /** Most points of one line that a file holds. */
@@ -61,14 +63,22 @@ export class Recorder extends RecordedRun {
    */
   static of(id: string, detail: IRunDetail, reader: IRunReader, room: number): Recorder {
     const moments = new MomentsRecorder(reader.moments, room);
-    return new Recorder(id, cleaned(detail), { ...methodsOf(reader), moments }, moments);
+    const trends: IHeldLines[] = [];
+    const lines: IRunReader['lines'] = async (run, kind, query, signal) => {
+      const bytes = await reader.lines(run, kind, query, signal);
+      trends.push({ query, bytes });
+      return bytes;
+    };
+    return new Recorder(id, cleaned(detail), { ...methodsOf(reader), lines, moments }, moments, trends);
   }
 
   private constructor(
     id: string,
     readonly about: IRunDetail,
     reader: IRunReader,
-    readonly recordedMoments: MomentsRecorder
+    readonly recordedMoments: MomentsRecorder,
+    /** Trends of more rows than a file holds. */
+    readonly heldTrends: readonly IHeldLines[]
   ) {
     super(id, about, reader);
   }
@@ -151,8 +161,16 @@ export class Recorder extends RecordedRun {
           true
         );
       } else if (rows.length > FEW_ROWS) {
-        for (const { layer, steps, values } of byLayer(trend(rows, statistic))) {
-          const { kept } = decimate(Float64Array.from(steps), Float64Array.from(values), MOST_POINTS);
+        const lines = byLayer(trend(rows, statistic));
+        const total = Math.max(...lines.map(({ steps }) => steps.length));
+        const startsOf = ({ steps, starts }: ILayerLine): number[] => starts.map(at => steps[at] ?? NaN);
+        const thinned = {
+          starts: Object.fromEntries(lines.map(line => [line.layer, startsOf(line)])),
+          total
+        };
+        this._asked.set(JSON.stringify(query), { query, sampledEvery: 1, thinned });
+        for (const { layer, steps, values, starts } of lines) {
+          const { kept } = thinLine(steps, values, starts, MOST_POINTS);
           const stay = new Set(Array.from(kept, at => steps[at]));
           this._forget(
             rows.filter(row => row.layer === layer && !stay.has(row.step)),
@@ -188,6 +206,16 @@ export class Recorder extends RecordedRun {
     return this._scalars;
   }
 
+  /** What happened to the run, where a view marked it. */
+  get heldEvents(): readonly IRunEvent[] {
+    return this._events;
+  }
+
+  override async events(): Promise<readonly IRunEvent[]> {
+    this._events = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
+    return this._events;
+  }
+
   override async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
     const steps = await super.steps(flag, phase, of);
     this._reading.lists.push(steps);
@@ -216,10 +244,28 @@ export class Recorder extends RecordedRun {
     return { ...result, rows };
   }
 
+  /** A trend of the rows, which the file then holds; of more than are sent at once, as the server answers it. */
+  override readonly trend = async (query: ITrendQuery): Promise<ITrendAnswer> => {
+    const asked: ITensorQuery = { ...query, reduced: true };
+    const result = await this.tensors(asked);
+    if (result.sampledEvery === 1) {
+      return trendOfRows(result, query);
+    }
+    this._reading.spans.pop();
+    this._asked.delete(JSON.stringify(asked));
+    this._forget(result.rows, false);
+    this._forget(result.rows, true);
+    return this.recording.trend({ ...query, points: Math.min(query.points ?? Infinity, 2 * MOST_POINTS) });
+  };
+
+  override readonly scalarLines = undefined;
+
   override async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
     this._scalars = await super.scalars();
     return super.scalars(names);
   }
+
+  private _events: readonly IRunEvent[] = [];
 
   private _take(query: ITensorQuery, read: ITensorRow): ITensorRow {
     const { flag, part, phase, pass, rank, layer, step, microBatch } = read;

@@ -1,9 +1,11 @@
 import type { Statistic } from '../aggregate';
 import { DARK_THEME, LIGHT_THEME, type ITheme } from '../charts/theme';
-import { drawSVG, hasTones, vegaLiteSpec } from '../charts/still';
+import type { IRecipe } from '../charts';
+import { drawSVG, vegaLiteSpec } from '../charts/still';
 import type { IRunReader } from '../client/run-reader';
 import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
+import { viewDefaults } from '../protocol/view-options';
 import type { ViewOptions } from '../protocol/views.generated';
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunSource } from '../store/source';
@@ -218,7 +220,7 @@ async function notebook(
   title: string
 ): Promise<string> {
   const cells = [];
-  for (const [place, { options, stills }] of read.entries()) {
+  for (const [place, { options, stills, slide }] of read.entries()) {
     await tell(host, read.length + place, 2 * read.length, `Drawing ${stills[0]?.title ?? ''}`);
     const pictures = stills.map(async ({ recipe, title: heading, caption }) => {
       const words = { title: heading, caption };
@@ -227,9 +229,18 @@ async function notebook(
         ? { ...words, svg: '', spec: null }
         : { ...words, svg: await drawSVG(recipe, look), spec: vegaLiteSpec(recipe, look) };
     });
-    cells.push({ options, pictures: await Promise.all(pictures) });
+    cells.push({ options: pinned(options, slide), pictures: await Promise.all(pictures) });
   }
   return notebookText(facts, cells, title, openingCode(run, folder), made);
+}
+
+/** What shows the same step when the cell is run again, also where the run went on meanwhile. */
+function pinned(options: ViewOptions, slide: ISlide | null): ViewOptions {
+  if (slide === null || !('step' in viewDefaults(options.view))) {
+    return options;
+  }
+  const shown = { ...options, step: slide.step };
+  return shown;
 }
 
 /** Colours that are the page's own, and follow it from light to dark. */
@@ -245,14 +256,14 @@ function pageTheme(base: ITheme): ITheme {
   };
 }
 
-async function drawStill({ title, caption, summary, recipe }: IStill): Promise<IDrawn> {
+async function drawStill({ title, caption, summary, recipe, inDark }: IStill): Promise<IDrawn> {
   const words = { title, caption, summary };
   if (recipe === null) {
     return { ...words, light: '', dark: null };
   }
-  const draw = (theme: ITheme): Promise<string> => drawSVG(recipe, { theme: pageTheme(theme) });
-  const dark = hasTones(recipe.template) ? await draw(DARK_THEME) : null;
-  return { ...words, light: await draw(LIGHT_THEME), dark };
+  const draw = (from: IRecipe, theme: ITheme): Promise<string> => drawSVG(from, { theme: pageTheme(theme) });
+  const dark = inDark ? await draw(inDark(), DARK_THEME) : null;
+  return { ...words, light: await draw(recipe, LIGHT_THEME), dark };
 }
 
 async function auditOf(reader: IRunReader, id: string): Promise<IAuditRow[]> {

@@ -16,6 +16,8 @@ export interface IRowBytes {
 
 /** Columns before the sums: whether a row's values were given up, and the place of its shape. */
 const BEFORE = 2;
+/** Columns of what is known of the whole tensor. */
+const WHOLE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'] as const;
 /** Shape of a row without values. */
 const NO_VALUES = [0];
 
@@ -70,7 +72,8 @@ export function bytesOf(rows: readonly ITensorRow[]): Uint8Array {
       labels: column(row => row.labels),
       nan_count: column(row => row.nanCount),
       inf_count: column(row => row.infCount),
-      compression_error: column(row => row.compressionError)
+      compression_error: column(row => row.compressionError),
+      ...byName(WHOLE, name => column(row => row.whole?.[name] ?? NaN))
     },
     { step: -1, timeUs: 0 }
   );

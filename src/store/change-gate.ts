@@ -1,16 +1,17 @@
 import type { IDisposable } from '@lumino/disposable';
 import type { SourceChange } from './source';
 
-const FRAME_MS = 50;
+/** Longest that changes wait for others, ms: in a page that is looked at, and elsewhere. */
+const [SEEN_MS, UNSEEN_MS] = [16, 50];
 
 /** The page as far as the gate cares; nothing of it is there in Node. */
 interface IPage {
   document?: { visibilityState: string };
-  requestAnimationFrame?: (callback: () => void) => number;
 }
 
 /**
- * Gathers changes of rows and passes them on at most once per animation frame, or every 50 ms where no frames are drawn.
+ * Gathers changes of rows and passes them on at most every 16 ms, or every 50 ms where nobody looks. It asks for no animation frame: each would
+ * have the browser go through the whole page, also where no view of the run is in sight.
  *
  * What waits is one span of steps per stream, however long a tab sleeps.
  */
@@ -30,11 +31,8 @@ export class ChangeGate implements IDisposable {
     if (!this.scheduled && !this.isDisposed) {
       this.scheduled = true;
       const page: IPage = globalThis;
-      if (page.requestAnimationFrame !== undefined && page.document?.visibilityState === 'visible') {
-        page.requestAnimationFrame(() => this.flush());
-      } else {
-        this.timer = setTimeout(() => this.flush(), FRAME_MS);
-      }
+      const wait = page.document?.visibilityState === 'visible' ? SEEN_MS : UNSEEN_MS;
+      this.timer = setTimeout(() => this.flush(), wait);
     }
   }
 

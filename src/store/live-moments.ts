@@ -13,6 +13,13 @@ import type { MomentStore } from './moment-store';
 import type { ServerMoments } from './server-moments';
 import { StoreError } from './store-error';
 
+/** A page under load is not made to read everything again more often, ms. */
+const REFILL_MS = 10_000;
+/** More rows than this are brought here after the first picture, which the server answers then. */
+const MANY_ROWS = 150_000;
+/** The first questions are answered before rows are brought, ms. */
+const BRING_MS = 3000;
+
 /**
  * The statistics of a run that is going on: what its hub sends, behind what the recording has from before this page joined.
  *
@@ -28,6 +35,11 @@ export class LiveMoments implements IMomentSource {
     private readonly recording: ServerMoments | null
   ) {
     this.recorded = recording !== null;
+  }
+
+  /** Rows that are brought to a table at once: none while those of the recording are still on their way here. */
+  get limitRows(): number {
+    return this.bringing === null ? Infinity : 0;
   }
 
   get bytes(): number {
@@ -51,6 +63,10 @@ export class LiveMoments implements IMomentSource {
 
   async index(signal?: AbortSignal, told?: ReadingProgress): Promise<IMomentIndex> {
     await this.fill(signal, told);
+    if (this.bringing !== null && this.read !== null) {
+      // Every question asks for it: the first picture shall not wait for the same answer again.
+      return this.read;
+    }
     if (this.isPartial && this.recording !== null) {
       return this.recording.latest(signal);
     }
@@ -81,26 +97,39 @@ export class LiveMoments implements IMomentSource {
     return this.recording.groups(query, signal);
   }
 
+  /** Frames were lost: rows may be missing from here, and are read again from the recording. */
+  lose(): void {
+    this.hasHoles = true;
+  }
+
   /** Forget the rows: another run begins. */
   clear(): void {
     this.store.clear();
     this.isFull = false;
     this.tooMany = false;
     this.readTo = -Infinity;
+    this.hasHoles = false;
   }
 
   dispose(): void {
+    this.isDisposed = true;
     this.store.clear();
     this.recording?.dispose();
   }
 
   /** Whether what is here lacks something that the recording has. */
   private get isPartial(): boolean {
-    return this.recorded && (this.tooMany || this.store.thinned > 0);
+    return this.recorded && (this.tooMany || this.store.thinned > 0 || this.bringing !== null);
   }
 
   private async fill(signal?: AbortSignal, told?: ReadingProgress): Promise<void> {
-    if (this.recording === null || !this.recorded || this.isFull) {
+    if (this.recording === null || !this.recorded) {
+      return;
+    }
+    if (this.hasHoles && this.isFull && Date.now() - this.filledAt > REFILL_MS) {
+      this.clear();
+    }
+    if (this.isFull || this.bringing !== null) {
       return;
     }
     this.filling ??= this.load(this.recording, told).finally(() => (this.filling = null));
@@ -111,34 +140,68 @@ export class LiveMoments implements IMomentSource {
   /** Bring in what the recording has from before the first row that is here. */
   private async load(recording: ServerMoments, told?: ReadingProgress): Promise<void> {
     try {
-      const there = await recording.latest(undefined, told);
-      for (const { stat } of there.stats) {
-        // The hub may have given up one frame of the first step and kept another.
-        const first = this.store.index().stats.find(entry => entry.stat === stat)?.first ?? Infinity;
-        const rows = await recording.rows([stat], undefined, first === Infinity ? null : [0, first]);
-        if (rows === null) {
-          this.tooMany = true;
-          continue;
-        }
-        this.store.prepend(rows);
-        this.readTo = Math.max(this.readTo, rows.step[rows.step.length - 1] ?? -Infinity);
+      this.read = await recording.latest(undefined, told);
+      const { stats } = this.read;
+      if (stats.reduce((sum, { rows }) => sum + rows, 0) > MANY_ROWS) {
+        // Until they are here the server answers: a picture comes before they would.
+        this.bringing ??= this.later(recording, stats);
+        return;
       }
-      this.isFull = true;
-      this.trouble = '';
+      await this.bring(recording, stats);
     } catch (error) {
-      if (!(error instanceof StoreError) || error.code === 'disposed') {
-        throw error;
-      }
-      // A run that is not recorded has nothing else than what came here.
-      this.recorded = error.code !== 'gone';
-      this.trouble = this.recorded
-        ? `What came before this page was opened is not here: ${error.message}`
-        : '';
+      this.failed(error);
     }
   }
 
+  private async later(recording: ServerMoments, stats: IMomentIndex['stats']): Promise<void> {
+    try {
+      await new Promise(done => setTimeout(done, BRING_MS));
+      if (!this.isDisposed) {
+        await this.bring(recording, stats);
+      }
+    } catch (error) {
+      if (!this.isDisposed) {
+        this.failed(error);
+      }
+    } finally {
+      this.bringing = null;
+    }
+  }
+
+  private async bring(recording: ServerMoments, stats: IMomentIndex['stats']): Promise<void> {
+    for (const { stat } of stats) {
+      // The hub may have given up one frame of the first step and kept another.
+      const first = this.store.index().stats.find(entry => entry.stat === stat)?.first ?? Infinity;
+      const rows = await recording.rows([stat], undefined, first === Infinity ? null : [0, first]);
+      if (rows === null) {
+        this.tooMany = true;
+        continue;
+      }
+      this.store.prepend(rows);
+      this.readTo = Math.max(this.readTo, rows.step[rows.step.length - 1] ?? -Infinity);
+    }
+    this.isFull = true;
+    this.filledAt = Date.now();
+    this.trouble = '';
+  }
+
+  private failed(error: unknown): void {
+    if (!(error instanceof StoreError) || error.code === 'disposed') {
+      throw error;
+    }
+    // A run that is not recorded has nothing else than what came here.
+    this.recorded = error.code !== 'gone';
+    this.trouble = this.recorded ? `What came before this page was opened is not here: ${error.message}` : '';
+  }
+
   private filling: Promise<void> | null = null;
+  private bringing: Promise<void> | null = null;
+  /** The recording's index when rows were last brought from it. */
+  private read: IMomentIndex | null = null;
+  private isDisposed = false;
   private isFull = false;
+  private hasHoles = false;
+  private filledAt = -Infinity;
   private tooMany = false;
   private recorded: boolean;
   private readTo = -Infinity;

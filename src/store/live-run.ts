@@ -7,10 +7,16 @@ import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/own';
+import type { ITensorIndex } from '../client/runs-api';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
+import { joinRows, joinShapes, joinTables } from './join-past';
+import type { IScalarAnswer, ITrendAnswer, ITrendQuery } from './line-data';
 import { LiveMoments } from './live-moments';
+import { LivePast } from './live-past';
 import { MomentStore } from './moment-store';
+import { ascending, shapeIn, stepsIn, type RecordingRows } from './recording';
+import { runEvents, type IRunEvent } from './run-events';
 import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
@@ -45,6 +51,8 @@ export interface ILiveRunOptions extends IHubConnectionOptions {
   momentRows?: number;
   /** Statistics as the server reads them from the recording; absent where nobody can. Disposed of with the run. */
   recording?: ServerMoments;
+  /** The other streams as the server reads them from the recording; as `recording`. */
+  rows?: RecordingRows;
 }
 
 /** Takes a frame's rows in: first and last step, or null when nothing was new. */
@@ -59,6 +67,7 @@ export class LiveRun implements IRunSource {
     this.tensorStore = new TensorStore(options.tensorBytes ?? pageBytes(STREAMS.tensors));
     this.scalarStore = new ScalarStore(options.scalarBytes ?? pageBytes(STREAMS.scalars));
     this.moments = new LiveMoments(new MomentStore(options.momentRows), options.recording ?? null);
+    this.past = new LivePast(options.rows ?? null);
     this.gate = new ChangeGate(change => this._changed.emit(change));
     this.hub = new HubConnection(options);
     this.hub.event.connect(this.onEvent, this);
@@ -117,17 +126,54 @@ export class LiveRun implements IRunSource {
     return this.tensorStore.bytes + this.scalarStore.bytes + this.moments.bytes + others;
   }
 
-  async steps(flag: string, phase?: Phase, of?: StepsQuery): Promise<readonly number[]> {
-    return this.alive().tensorStore.steps(flag, phase, of);
+  async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
+    const here = this.alive().tensorStore.steps(flag, phase, of);
+    const there = await this.indexed();
+    return there.length === 0 ? here : ascending([...stepsIn(there, flag, phase, of), ...here]);
   }
 
   async shapeOf(flag: string): Promise<ITensorShape> {
-    return this.alive().tensorStore.shapeOf(flag);
+    const here = this.alive().tensorStore.shapeOf(flag);
+    const index = await this.indexed();
+    return index.length === 0 ? here : joinShapes(shapeIn(index, flag), here);
   }
 
+  /**
+   * Tensors, of steps that memory does not hold those of the recording. A query for statistics (`reduced`) is answered from memory alone: `trendBefore`
+   * gives what lies before.
+   */
   async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
     signal?.throwIfAborted();
-    return this.alive().tensorStore.query(query);
+    const { tensorStore, past } = this.alive();
+    const here = tensorStore.query(query);
+    const [first, last] = query.steps ?? [-Infinity, Infinity];
+    const missing = past.missing(first, last, this._status);
+    const lackingTo = Math.max(past.joined, here.lackingTo ?? -Infinity);
+    const told = { ...here, ...(lackingTo >= first && lackingTo > 1 ? { lackingTo } : {}), missing };
+    const upTo = query.measured ? past.joined : Math.max(past.joined, here.kept?.thinnedTo ?? -Infinity);
+    // Of all steps at once only what is here: they may be more than a page can hold.
+    if (query.reduced || query.steps === undefined || (query.measured && last > upTo) || upTo < 1) {
+      return told;
+    }
+    const there = await past.tensors(query, upTo, signal);
+    return there === null ? told : { ...told, ...joinRows(there, here) };
+  }
+
+  async trendBefore(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
+    return this.alive().past.trend(query, upTo, signal);
+  }
+
+  /** Scalars as the recording has them, once they became too many for memory. */
+  get scalarLines(): IRunSource['scalarLines'] {
+    return this.isThinned
+      ? async (query, signal) =>
+          (await this.past.read(recording => recording.scalarLines(query, signal))) ?? NO_SCALARS
+      : undefined;
+  }
+
+  async events(): Promise<readonly IRunEvent[]> {
+    const { past, auditLog, _status: status } = this.alive();
+    return runEvents(auditLog.rows, past.missing(0, Infinity, status), status, this._hello);
   }
 
   async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
@@ -140,7 +186,14 @@ export class LiveRun implements IRunSource {
     if (info === undefined || own(this.stores, stream) !== undefined) {
       throw noStream(stream, this.hub.streams.keys());
     }
-    return (this.rowStores.get(stream) ?? new RowStore(info)).rows(query);
+    const here = (this.rowStores.get(stream) ?? new RowStore(info)).rows(query);
+    if (this.past.joined <= 1 && here.evictedRows === 0) {
+      return here;
+    }
+    const there = await this.past.read(recording =>
+      recording.table(stream, this.hub.streams, query ?? {}, signal)
+    );
+    return there === null ? here : joinTables(there, here);
   }
 
   async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {
@@ -164,6 +217,7 @@ export class LiveRun implements IRunSource {
     this.tensorStore.clear();
     this.scalarStore.clear();
     this.rowStores.clear();
+    this.past.dispose();
     this.moments.dispose();
   }
 
@@ -177,10 +231,11 @@ export class LiveRun implements IRunSource {
         break;
       case 'status':
         this._status = event.status;
+        void this.refill(event.status.step);
         this._changed.emit({ kind: 'status' });
         break;
       case 'frame':
-        this.onFrame(event.frame);
+        this.onFrame(event.frame, event.jumped);
         break;
       case 'configured':
         if (this._hello !== null && event.message.applied) {
@@ -205,12 +260,14 @@ export class LiveRun implements IRunSource {
       if (this._hello.run.id === hello.run.id) {
         // The hub was started again for the same run: what it sends may be here already.
         this.again = true;
+        this.anew = true;
       } else {
         this.tensorStore.clear();
         this.scalarStore.clear();
         this.moments.clear();
         this.auditLog.clear();
         this.rowStores.clear();
+        this.past.clear();
         this._status = null;
       }
     }
@@ -220,8 +277,16 @@ export class LiveRun implements IRunSource {
     this._changed.emit({ kind: 'hello' });
   }
 
-  private onFrame(frame: IFrame): void {
+  private onFrame(frame: IFrame, jumped: boolean): void {
     let span: [number, number] | null = null;
+    if (jumped || this.anew) {
+      this.past.lose(frame.step);
+      this.moments.lose();
+      this.anew = false;
+    }
+    if (this.hub.streams.get(frame.stream)?.policy.marks_step !== false) {
+      this.past.newest = Math.max(this.past.newest ?? 0, frame.step);
+    }
     const again = this.again && (frame.bits & BIT_CAUGHT_UP) !== 0;
     try {
       span = (own(this.stores, frame.stream) ?? this.appendRows)(frame, again);
@@ -247,6 +312,29 @@ export class LiveRun implements IRunSource {
     }
     return store?.append(table, again) ?? null;
   };
+
+  /** What the recording has, where there is something that is not here. */
+  private async indexed(): Promise<readonly ITensorIndex[]> {
+    const upTo = Math.max(this.past.joined, this.tensorStore.thinnedTo);
+    return upTo < 1 || (this.past.joined <= 1 && upTo <= 1) ? [] : this.past.index(upTo);
+  }
+
+  private get isThinned(): boolean {
+    return this.scalarStore.thinned > 0 && this.past.isRecorded;
+  }
+
+  private async refill(step: number): Promise<void> {
+    try {
+      await this.past.refill(step, (rows, first, last) => {
+        if (!this._isDisposed) {
+          rows.forEach(row => this.tensorStore.add(row));
+          this.gate.note('tensors', first, last);
+        }
+      });
+    } catch {
+      // What is missing stays named; the next status tries again.
+    }
+  }
 
   private warnings(): string[] {
     const warnings: string[] = [];
@@ -278,6 +366,9 @@ export class LiveRun implements IRunSource {
       const rows = tensorRows(frameTable(frame));
       rows.forEach(row => this.tensorStore.add(row));
       const steps = rows.map(row => row.step);
+      if (this.past.isEmpty && steps.length > 0) {
+        this.past.join(Math.min(...steps));
+      }
       return rows.length > 0 ? [Math.min(...steps), Math.max(...steps)] : null;
     },
     scalars: (frame, again) => this.scalarStore.append(frameTable(frame), again),
@@ -285,6 +376,7 @@ export class LiveRun implements IRunSource {
     audit: frame => this.auditLog.append(frameTable(frame))
   };
   private readonly rowStores = new Map<string, RowStore>();
+  private readonly past: LivePast;
   private readonly tensorStore: TensorStore;
   private readonly scalarStore: ScalarStore;
   private _id: string;
@@ -292,7 +384,11 @@ export class LiveRun implements IRunSource {
   private _hello: Hello | null = null;
   private _status: Status | null = null;
   private again = false;
+  /** Whether the hub was started again and nothing came of it yet. */
+  private anew = false;
   private _missedFrames = 0;
   private _unreadable = 0;
   private _isDisposed = false;
 }
+
+const NO_SCALARS: IScalarAnswer = { lines: [], units: {}, missing: [] };

@@ -1,13 +1,15 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { IRunReader } from '../client/run-reader';
-import type { IRunDetail, ITensorIndex } from '../client/runs-api';
+import type { IRunDetail } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
+import { own } from '../protocol/own';
 import { pageBytes, readableStreams } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
 import type { Configured, Hello, Phase, Status } from '../protocol/messages.generated';
-import { rangesText } from '../protocol/ranges';
-import { RowCache } from './row-cache';
-import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
+import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
+import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
+import type { IRowsQuery, IStreamRows } from './row-store';
+import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
 import { ServerMoments } from './server-moments';
@@ -21,20 +23,15 @@ import type {
   SourceChange,
   StepsQuery
 } from './source';
-import { StoreError, noStream, storeError } from './store-error';
-import { compareRows, tensorRows } from './tensor-rows';
+import { StoreError, storeError } from './store-error';
 
 /** Bounds of a recorded run in the browser. */
-export interface IRecordedRunOptions {
-  /** Bytes of tensors to keep; as the stream's policy says when absent. */
-  cacheBytes?: number;
-  /** Bytes that one answer may have; beyond, the server thins steps out. 32 MiB when absent. */
-  limitBytes?: number;
+export interface IRecordedRunOptions extends IRecordingOptions {
   /** What its views tell one another; a link of its own when absent. */
   link?: RunLink;
 }
 
-const MIB = 1 << 20;
+const MANY_POINTS = 20_000;
 
 /** A closed run, or a tree of raw-moment files: each query asks its reader for just the rows that it needs. */
 export class RecordedRun implements IRunSource {
@@ -48,10 +45,10 @@ export class RecordedRun implements IRunSource {
     readonly id: string,
     private readonly detail: IRunDetail,
     private readonly api: IRunReader,
-    private readonly options: IRecordedRunOptions = {}
+    options: IRecordedRunOptions = {}
   ) {
     this.link = options.link ?? new RunLink();
-    this.answers = new RowCache(options.cacheBytes ?? pageBytes(STREAMS.tensors), sizeOf);
+    this.recording = new RecordingRows(id, api, () => this.name, options);
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
@@ -89,67 +86,54 @@ export class RecordedRun implements IRunSource {
   }
 
   async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {
-    const entries = (await this.index()).filter(
-      entry =>
-        entry.flag === flag &&
-        (phase === undefined || entry.phase === phase) &&
-        (of.pass === undefined || entry.pass === of.pass)
-    );
-    const [only] = entries;
-    return entries.length === 1 && only !== undefined
-      ? only.steps
-      : [...new Set(entries.flatMap(entry => entry.steps))].sort((a, b) => a - b);
+    return stepsIn(await this.alive().index(), flag, phase, of);
   }
 
   async shapeOf(flag: string): Promise<ITensorShape> {
-    const entries = (await this.index()).filter(entry => entry.flag === flag);
-    // In the order in which the run names them.
     const known = this.hello.flags.find(({ name }) => name === flag);
-    const held = entries.flatMap(entry => entry.parts);
-    const ascending = (numbers: readonly number[]): number[] => [...new Set(numbers)].sort((a, b) => a - b);
-    return {
-      parts: [...new Set([...(known?.parts ?? []), ...held])].filter(part => held.includes(part)),
-      layers: ascending(entries.flatMap(entry => entry.layers)),
-      ranks: ascending(entries.flatMap(entry => entry.ranks)),
-      passes: [...new Set(entries.map(entry => entry.pass))]
-    };
+    return shapeIn(await this.alive().index(), flag, known?.parts);
   }
 
-  tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
-    return this.guarded(() =>
-      this.answers.get(JSON.stringify({ ...query, reduced: undefined }), own => this.ask(query, own), signal)
-    );
+  async tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
+    return this.alive().tensors(query, signal);
   }
 
-  scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
-    return this.guarded(async () => {
-      this.scalarRows ??= this.loadScalars().catch(error => {
-        this.scalarRows = null;
+  /** Absent where a run of this kind has its rows at hand. */
+  readonly trend = async (query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer> =>
+    this.alive().trend(query, signal);
+
+  /** Absent where a run of this kind has its rows at hand. */
+  readonly scalarLines: IRunSource['scalarLines'] = async (query, signal) =>
+    this.alive().scalarLines(query, signal);
+
+  async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
+    this.alive();
+    this.scalarRows ??= this.loadScalars().catch(error => {
+      this.scalarRows = null;
+      throw storeError(error, this.name);
+    });
+    return (await this.scalarRows).columns(names);
+  }
+
+  async table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
+    return this.alive().table(stream, readableStreams(this.hello.streams), query, signal);
+  }
+
+  /** What happened to the run. */
+  async events(): Promise<readonly IRunEvent[]> {
+    const missing = (this.status.recording?.missing_steps ?? []).map(([first, last]) => ({
+      first,
+      last,
+      why: 'The recording lacks these steps.'
+    }));
+    // Asked once: views ask with each drawing.
+    this.auditRows ??= this.alive()
+      .audit()
+      .catch(error => {
+        this.auditRows = null;
         throw error;
       });
-      return (await this.scalarRows).columns(names);
-    });
-  }
-
-  table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
-    return this.guarded(async () => {
-      const streams = readableStreams(this.hello.streams);
-      const info = streams.get(stream);
-      if (info === undefined) {
-        throw noStream(stream, streams.keys());
-      }
-      const { steps, where } = query;
-      const asked = {
-        first: steps?.[0],
-        last: steps?.[1],
-        where,
-        limitBytes: this.options.limitBytes ?? 32 * MIB
-      };
-      const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
-      const store = new RowStore(info);
-      store.append(streamTable(stream, bytes, streams), false);
-      return { ...store.rows(query), sampledEvery };
-    });
+    return runEvents(await this.auditRows, missing, this.status, this.hello);
   }
 
   configure(): Promise<Configured> {
@@ -172,71 +156,53 @@ export class RecordedRun implements IRunSource {
     }
     this._isDisposed = true;
     this.moments.dispose();
-    this.answers.clear();
+    this.recording.dispose();
     this.scalarRows = null;
+    this.auditRows = null;
     Signal.clearData(this);
   }
 
-  private index(): Promise<readonly ITensorIndex[]> {
-    return this.guarded(() => {
-      this.tensorIndex ??= this.api.index(this.id).catch(error => {
-        this.tensorIndex = null;
-        throw error;
-      });
-      return this.tensorIndex;
-    });
-  }
-
-  private async ask(query: ITensorQuery, signal: AbortSignal): Promise<ITensorResult> {
-    if (query.layers?.length === 0) {
-      return { rows: [], evictedRows: 0, sampledEvery: 1 };
-    }
-    const answer = await this.api.stream(
-      this.id,
-      'tensors',
-      {
-        flag: query.flag,
-        part: query.part,
-        phase: query.phase,
-        pass: query.pass,
-        rank: query.rank,
-        measured: query.measured,
-        layers: query.layers && rangesText(query.layers),
-        first: query.steps?.[0],
-        last: query.steps?.[1],
-        limitBytes: this.options.limitBytes ?? 32 * MIB
-      },
-      signal
-    );
-    const rows = tensorRows(streamTable('tensors', answer.bytes)).sort(compareRows);
-    return { rows, evictedRows: 0, sampledEvery: answer.sampledEvery };
-  }
-
-  private async loadScalars(): Promise<ScalarStore> {
+  private async loadScalars(): Promise<Pick<ScalarStore, 'columns'>> {
     const store = new ScalarStore(pageBytes(STREAMS.scalars));
-    const { bytes } = await this.api.stream(this.id, 'scalars');
+    const { bytes, sampledEvery } = await this.api.stream(this.id, 'scalars');
+    if (sampledEvery > 1) {
+      // Too many to be sent: of each line what keeps every extreme.
+      return scalarColumns(await this.recording.scalarLines({ points: MANY_POINTS }));
+    }
     store.append(streamTable('scalars', bytes), false);
     return store;
   }
 
-  private async guarded<T>(work: () => Promise<T>): Promise<T> {
+  private alive(): RecordingRows {
     if (this._isDisposed) {
       throw new StoreError('disposed', 'This run was closed here. Open it again from the list of runs.');
     }
-    try {
-      return await work();
-    } catch (error) {
-      throw storeError(error, this.name);
-    }
+    return this.recording;
   }
 
   private readonly _changed = new Signal<this, SourceChange>(this);
-  private readonly answers: RowCache<ITensorResult>;
-  private tensorIndex: Promise<readonly ITensorIndex[]> | null = null;
-  private scalarRows: Promise<ScalarStore> | null = null;
+  /** Where its rows are asked for. */
+  protected readonly recording: RecordingRows;
+  private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;
+  private auditRows: Promise<readonly IRunAudit[]> | null = null;
   private _isDisposed = false;
 }
 
-function sizeOf(result: ITensorResult): number {
-  return result.rows.reduce((sum, row) => sum + row.values.byteLength + 600, 0);
+/** Lines as columns, in the order of `names`. */
+function scalarColumns({ lines, units }: IScalarAnswer): Pick<ScalarStore, 'columns'> {
+  return {
+    columns: names => {
+      const wanted = names ? lines.filter(({ name }) => names.includes(name)) : lines;
+      const column = (pick: (line: IScalarLine) => Float64Array): Float64Array =>
+        Float64Array.from(wanted.flatMap(line => Array.from(pick(line))));
+      return {
+        step: column(line => line.steps),
+        time: column(line => line.times),
+        value: column(line => line.values),
+        name: wanted.flatMap(({ name, steps }) => Array.from(steps, () => name)),
+        units: Object.fromEntries(wanted.map(({ name }) => [name, own(units, name) ?? ''])),
+        thinned: wanted.reduce((sum, { total, steps }) => sum + total - steps.length, 0)
+      };
+    }
+  };
 }

@@ -11,7 +11,7 @@ export interface IPointed {
 export type StepRange = readonly [number, number];
 
 /** What changed in a link. `pointed` comes at most once per animation frame. */
-export type LinkChange = 'pointed' | 'filter';
+export type LinkChange = 'pointed' | 'filter' | 'pinned';
 
 /** Longest wait of a pointer where no frames are drawn, ms. */
 const FRAME_MS = 50;
@@ -22,11 +22,11 @@ interface IPage {
 }
 
 /**
- * What the views of one run tell one another: the layer and step under the pointer, and the steps that were chosen. It belongs to the
+ * What the views of one run tell one another: the layer and step under the pointer, the steps that were chosen, and the step that is pinned. It belongs to the
  * run's source, which all viewers of a page share; nothing of it is saved or sent.
  */
 export class RunLink implements IDisposable {
-  /** Emitted after `pointed` or `filter` changed. */
+  /** Emitted after `pointed`, `filter` or `pinned` changed. */
   get changed(): ISignal<this, LinkChange> {
     return this._changed;
   }
@@ -64,13 +64,27 @@ export class RunLink implements IDisposable {
     this._changed.emit('filter');
   }
 
-  /** Point at nothing and choose all steps, whoever did otherwise. */
+  /** The step that is pinned: marked in every view, and what values are compared with. */
+  get pinned(): number | null {
+    return this._pinned;
+  }
+
+  /** Pin a step; null unpins. */
+  pin(step: number | null): void {
+    if (!this._isDisposed && step !== this._pinned) {
+      this._pinned = step;
+      this._changed.emit('pinned');
+    }
+  }
+
+  /** Point at nothing, choose all steps and pin none, whoever did otherwise. */
   clear(by: object): void {
     const at = (this._next === undefined ? this._pointed : this._next)?.by;
     if (at !== undefined) {
       this.point(at, null);
     }
     this.choose(by, null);
+    this.pin(null);
   }
 
   get isDisposed(): boolean {
@@ -106,6 +120,7 @@ export class RunLink implements IDisposable {
   /** What the next frame tells; undefined while nothing waits. */
   private _next: { by: object; at: IPointed } | null | undefined;
   private _filter: { by: object; steps: StepRange } | null = null;
+  private _pinned: number | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _isDisposed = false;
   private readonly _changed = new Signal<this, LinkChange>(this);

@@ -1,13 +1,12 @@
 import type { IDisposable } from '@lumino/disposable';
 import { ClientError } from '../client/client-error';
-import type { DemoState, DemoWish } from '../client/demo-state';
 import type { SocketFactory } from '../client/hub-socket';
 import type { ClosedState } from '../client/hub-state';
-import type { IForeignHub, IReportFile, IRunEntry, IRunList, RunsApi } from '../client/runs-api';
+import type { RunsApi } from '../client/runs-api';
 import type { Peer } from '../protocol/messages.generated';
-import type { ViewOptions } from '../protocol/views.generated';
 import { LiveRun, type ILiveRunOptions } from './live-run';
 import { RecordedRun, type IRecordedRunOptions } from './recorded-run';
+import { RecordingRows } from './recording';
 import { RunLink } from './run-link';
 import { ServerMoments } from './server-moments';
 import type { IRunSource } from './source';
@@ -42,44 +41,6 @@ interface IShared {
  */
 export class Runs implements IDisposable {
   constructor(private readonly options: IRunsOptions) {}
-
-  /** Every run that the server knows, newest first. */
-  async list(): Promise<readonly IRunEntry[]> {
-    return (await this.listAll()).runs;
-  }
-
-  /** The same, with what is left out. */
-  listAll(): Promise<IRunList> {
-    return this.options.api.list();
-  }
-
-  async rename(id: string, name: string): Promise<void> {
-    await this.options.api.rename(id, name);
-  }
-
-  /** Reach a hub elsewhere that the administrator allows. */
-  connect(address: string, token: string, foreign?: IForeignHub | null): Promise<IRunEntry> {
-    return this.options.api.connectHub(address, token, foreign);
-  }
-
-  /** Open a tree of raw-moment files below the server's root; its runs are listed from then on. */
-  openStatistics(path: string, signal?: AbortSignal): Promise<IRunList> {
-    return this.options.api.openStatistics(path, signal);
-  }
-
-  /** Look at, start or stop the demo training. */
-  demo(wish: DemoWish): Promise<DemoState> {
-    return this.options.api.demo(wish);
-  }
-
-  /** Freeze views into one file. */
-  report(
-    id: string,
-    request: { format: 'html' | 'ipynb'; views: readonly ViewOptions[]; title?: string },
-    signal?: AbortSignal
-  ): Promise<IReportFile> {
-    return this.options.api.report(id, request, signal);
-  }
 
   /**
    * Share in a run's source, live or recorded as the server says.
@@ -179,6 +140,7 @@ export class Runs implements IDisposable {
         throw new StoreError('gone', `${answer.name} is gone and left no recording. Choose another run.`);
       }
       const recording = new ServerMoments(id, api.moments, { name: () => answer.name, grows: false });
+      const rows = new RecordingRows(id, api, () => answer.name, recorded);
       const diagnose = (): Promise<ClosedState | null> => this.diagnose(id);
       return new LiveRun({
         ...live,
@@ -188,6 +150,7 @@ export class Runs implements IDisposable {
         openSocket: openSocket(id),
         diagnose,
         recording,
+        rows,
         link: this.linkOf(id)
       });
     } catch (error) {

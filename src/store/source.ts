@@ -2,8 +2,10 @@ import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
 import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
+import type { IMissingSteps, IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
 import type { IMomentSource } from './moment-source';
 import type { IRowsQuery, IStreamRows } from './row-store';
+import type { IRunEvent } from './run-events';
 import type { RunLink } from './run-link';
 
 /** How a source stands to its run, as the user is told. */
@@ -21,13 +23,24 @@ export type ConnectionState =
   /** It will not come back by itself: the run ended, the hub is gone, the versions differ, access was refused. */
   | { kind: 'closed'; reason: CloseReason; message: string };
 
-/** What changed in a source. `rows` comes at most once per animation frame. */
+/** What changed in a source. `rows` comes at most every 16 ms. */
 export type SourceChange =
   | { kind: 'hello' }
   | { kind: 'status' }
   | { kind: 'connection' }
   | { kind: 'rows'; stream: string; firstStep: number; lastStep: number }
   | { kind: 'configured'; message: Configured };
+
+/** Count, mean, central moments and extremes of all finite values of a tensor. Mean and extremes are NaN where it has none. */
+export interface ITensorMoments {
+  readonly count: number;
+  readonly mean: number;
+  readonly m2: number;
+  readonly m3: number;
+  readonly m4: number;
+  readonly min: number;
+  readonly max: number;
+}
 
 /** One traced tensor as the browser keeps it. */
 export interface ITensorRow {
@@ -51,6 +64,8 @@ export interface ITensorRow {
   readonly infCount: number;
   /** What the compressor lost, as a fraction of the tensor's root mean square; NaN where it was not measured. */
   readonly compressionError: number;
+  /** Of the whole tensor, before samples were chosen and anything was compressed; null where it is not known. */
+  readonly whole: ITensorMoments | null;
   /** Set where the values were given up to stay within memory; their statistics are still known. */
   readonly reduced?: true;
 }
@@ -97,8 +112,18 @@ export interface IKept {
   readonly limitBytes: number;
 }
 
+/** What is known of lines of which only the extremes are held. */
+export interface IThinnedLines {
+  /** Steps at which the line of a layer begins anew, by its number. */
+  readonly starts: Readonly<Record<string, readonly number[]>>;
+  /** Steps that there were. */
+  readonly total: number;
+}
+
 /** What a tensor query found, and what it could not. */
 export interface ITensorResult {
+  /** Set where of long lines only the extremes are here. */
+  readonly thinned?: IThinnedLines;
   /** Ordered by step, then micro-batch, then layer. */
   readonly rows: readonly ITensorRow[];
   /** Rows of the query that were once there and of which nothing is left, to stay within memory. */
@@ -107,6 +132,10 @@ export interface ITensorResult {
   readonly sampledEvery: number;
   /** Of sources that keep a bounded history. */
   readonly kept?: IKept;
+  /** Newest step of which rows may be lacking that nobody thinned out here: older ones were never here, or are gone. Absent where nothing is. */
+  readonly lackingTo?: number;
+  /** Steps that are known to be missing, and that nobody has. */
+  readonly missing?: readonly IMissingSteps[];
 }
 
 /** Scalars as columns, ordered by step within a name. All arrays have one length. */
@@ -147,6 +176,20 @@ export interface IRunSource {
   shapeOf(flag: string): Promise<ITensorShape>;
   tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult>;
   scalars(names?: readonly string[] | null): Promise<IScalarColumns>;
+  /**
+   * A statistic of tensors over steps, as lines. Absent where `tensors` has the rows at hand: `readTrend` in `aggregate/` makes the same answer of them.
+   */
+  trend?(query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer>;
+  /** Scalars as lines. Absent where `scalars` has all rows at hand: `readScalars` in `aggregate/` makes the same answer of them. */
+  scalarLines?(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer>;
+  /**
+   * The part of a trend that the recording has and `tensors` has not; null where there is none. Of a run whose `tensors` has the rows at hand.
+   *
+   * @param upTo - Newest step of which `tensors` may lack something.
+   */
+  trendBefore?(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null>;
+  /** What happened to the run, by step: changes, perturbations, pauses, what was lost. Absent where nobody knows. */
+  events?(): Promise<readonly IRunEvent[]>;
   /** Rows of a stream by its name in `hello.streams`; a live run gives those of streams without a method of their own. */
   table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
   /**

@@ -1,7 +1,7 @@
 import { badFrame } from '../protocol/frame';
 import type { StreamTable } from '../protocol/frame-table';
 import type { Pass, Phase } from '../protocol/messages.generated';
-import type { ITensorRow } from './source';
+import type { ITensorMoments, ITensorRow } from './source';
 
 const PHASES: readonly string[] = ['train', 'eval', 'generate'] satisfies Phase[];
 const PASSES: readonly string[] = ['forward', 'backward'] satisfies Pass[];
@@ -28,7 +28,8 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
     labels,
     nans,
     infs,
-    errors
+    errors,
+    ...whole
   ] = table.children;
   return Array.from({ length: table.numRows }, (_, row) => {
     const kept: ArrayLike<number> = shape?.at(row) ?? [];
@@ -63,9 +64,16 @@ export function tensorRows(table: StreamTable): ITensorRow[] {
       labels: Array.from<string>(labels?.at(row) ?? []),
       nanCount: Number(nans?.at(row)),
       infCount: Number(infs?.at(row)),
-      compressionError: Number(errors?.at(row) ?? NaN)
+      compressionError: Number(errors?.at(row) ?? NaN),
+      whole: wholeOf(whole.map(column => Number(column.at(row))))
     };
   });
+}
+
+/** Moments of a whole tensor from their columns; null where nobody measured it. */
+function wholeOf(columns: readonly number[]): ITensorMoments | null {
+  const [count = NaN, mean = NaN, m2 = NaN, m3 = NaN, m4 = NaN, min = NaN, max = NaN] = columns;
+  return Number.isNaN(count) ? null : { count, mean, m2, m3, m4, min, max };
 }
 
 /** The order in which queries answer: step, micro-batch, layer; then part, pass and rank. */

@@ -34,6 +34,9 @@ export class TensorSeries {
   /** Newest step whose tensor was given up. */
   thinnedTo = -Infinity;
 
+  /** Newest step of which nothing is left of some row. */
+  goneTo = -Infinity;
+
   /** Rows in full. */
   get length(): number {
     return this.full.length;
@@ -142,7 +145,10 @@ export class TensorSeries {
   }
 
   private drop(lost: readonly ITensorRow[]): number {
-    lost.forEach(row => this.evicted.add(row.step));
+    for (const { step } of lost) {
+      this.evicted.add(step);
+      this.goneTo = Math.max(this.goneTo, step);
+    }
     return lost.length;
   }
 

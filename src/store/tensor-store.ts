@@ -38,6 +38,11 @@ export class TensorStore {
     return this._bytes;
   }
 
+  /** Newest step of which some tensor was given up. */
+  get thinnedTo(): number {
+    return this._thinnedTo;
+  }
+
   /** Flags seen so far. */
   get flags(): readonly string[] {
     return [...this.all.keys()];
@@ -83,8 +88,11 @@ export class TensorStore {
     if (entry === undefined) {
       return [];
     }
-    if (entry.thinned && (of.layers !== undefined || of.rank !== undefined)) {
-      // Thinned layers have steps of their own.
+    const { layers } = of;
+    const some =
+      layers !== undefined && [...entry.series.values()].some(({ place }) => !layers.includes(place.layer));
+    if (some || (entry.thinned && (layers !== undefined || of.rank !== undefined))) {
+      // Layers have steps of their own: where they are thinned, and where another one was traced before.
       const chosen = this.chosen({ ...of, flag, ...(phase ? { phase } : {}) });
       return distinct(chosen.map(series => series.between(-Infinity, Infinity).map(row => row.step)));
     }
@@ -113,7 +121,7 @@ export class TensorStore {
   query(query: ITensorQuery): ITensorResult {
     const [first, last] = query.steps ?? [-Infinity, Infinity];
     const rows: ITensorRow[] = [];
-    let [evictedRows, reducedRows, thinnedTo] = [0, 0, -Infinity];
+    let [evictedRows, reducedRows, thinnedTo, lackingTo] = [0, 0, -Infinity, -Infinity];
     for (const series of this.chosen(query)) {
       if (query.measured) {
         const row = series.measured(last);
@@ -126,6 +134,7 @@ export class TensorStore {
       const reduced = series.reducedBetween(first, last);
       reducedRows += reduced.length;
       thinnedTo = Math.max(thinnedTo, series.thinnedTo);
+      lackingTo = Math.max(lackingTo, series.goneTo);
       if (query.reduced) {
         for (const row of reduced) {
           rows.push(row);
@@ -134,12 +143,14 @@ export class TensorStore {
       evictedRows += query.steps === undefined ? series.evicted.total : series.evicted.count(first, last);
     }
     const kept = {
-      thinnedTo: thinnedTo >= first ? thinnedTo : null,
+      // Of all steps the first is infinite as well, and so is what was never thinned.
+      thinnedTo: Number.isFinite(thinnedTo) && thinnedTo >= first ? thinnedTo : null,
       reducedRows,
       bytes: this._bytes,
       limitBytes: this.limitBytes
     };
-    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept };
+    const lacking = Number.isFinite(lackingTo) && lackingTo >= first ? { lackingTo } : {};
+    return { rows: rows.sort(compareRows), evictedRows, sampledEvery: 1, kept, ...lacking };
   }
 
   clear(): void {
@@ -147,6 +158,7 @@ export class TensorStore {
     this.words.clear();
     this._bytes = 0;
     this.reducedBytes = 0;
+    this._thinnedTo = -Infinity;
   }
 
   /** The series that a query names, of each layer's ranks the lowest where that is asked for. */
@@ -222,6 +234,7 @@ export class TensorStore {
       this._bytes -= sizeOf(row) - ROW_BYTES;
       this.reducedBytes += ROW_BYTES;
       this.index(flag, row.phase, row.pass).remove(row.step);
+      this._thinnedTo = Math.max(this._thinnedTo, row.step);
       flag.thinned = true;
     }
   }
@@ -265,6 +278,7 @@ export class TensorStore {
   private readonly all = new Map<string, IFlag>();
   private readonly words = new Map<string, string>();
   private _bytes = 0;
+  private _thinnedTo = -Infinity;
   /** Series that was thinned last. */
   private turn = 0;
   private reducedBytes = 0;

@@ -73,8 +73,23 @@ export function openingCode(id: string, folder: string | null): string {
   return folder === null ? pythonCall('megalens.connect', [id]) : pythonCall('megalens.open', [folder]);
 }
 
+/** What code opens: an entry of the list of runs. */
+export interface IOpened {
+  readonly id: string;
+  readonly state: string;
+  readonly folder: string | null;
+}
+
 /**
- * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="1-4", step=1240)`.
+ * The Python expression that opens a run as it is listed: by its id, live or recorded, where a kernel finds it by that wherever its notebook lies. Another folder is given
+ * as seen from the server's root.
+ */
+export function openingOf({ id, state, folder }: IOpened): string {
+  return openingCode(id, state === 'live' || folder === `megalens-runs/${id}` ? null : folder);
+}
+
+/**
+ * Write a view as the Python call that makes it, such as `run.heatmap("MLP1_mat_mul", layers="0-3", step=1240)`.
  * A view of another package is `run.view("name", …)`. Options at their default are left out; `pass` is `pass_`, since Python keeps the word for itself.
  *
  * @param run Name of the variable that holds the run.

@@ -5,6 +5,7 @@ import type { IRunSource } from '../store/source';
 import { cleanPaths } from './shared/clean-paths';
 import type { IContent, Loaded } from './shared/content';
 import type { Create, ICompositionEnvironment, IViewPart } from './shared/definition';
+import { eventsOf, withEvents } from './shared/event-strip';
 import { originWords } from './shared/origin-words';
 import type { IStateActions } from './shared/states';
 import { untranslated, type Translate } from './shared/translate';
@@ -22,6 +23,8 @@ export interface IStill {
   readonly summary: string;
   /** Null where there is nothing to draw. Images are data URLs; `width` and `height` are those of one plot. */
   readonly recipe: IRecipe | null;
+  /** The same in the colours of a dark page; absent where these are no others. */
+  readonly inDark?: () => IRecipe;
 }
 
 /** What may be told about where a still picture will be seen. */
@@ -99,13 +102,21 @@ async function readPart(
     source,
     pageless(options, environment, more => rest.push(more))
   );
-  let loaded = await model.load(signal);
-  while (rest.length > 0) {
-    await rest.shift();
-    loaded = await model.load(signal);
+  try {
+    let loaded = await model.load(signal);
+    while (rest.length > 0) {
+      await rest.shift();
+      loaded = await model.load(signal);
+    }
+    const t = environment.translate ?? untranslated;
+    const axis = model.stepAxis?.();
+    if ('content' in loaded && axis) {
+      loaded = { content: withEvents(loaded.content, await eventsOf(source), axis, t) };
+    }
+    return stillOf(loaded, model.subject, originWords(source.hello, t), environment.width ?? WIDTH);
+  } finally {
+    model.dispose?.();
   }
-  const t = environment.translate ?? untranslated;
-  return stillOf(loaded, model.subject, originWords(source.hello, t), environment.width ?? WIDTH);
 }
 
 function stillOf(loaded: Loaded, subject: string, origin: readonly string[], width: number): IStill {
@@ -113,20 +124,22 @@ function stillOf(loaded: Loaded, subject: string, origin: readonly string[], wid
     'content' in loaded
       ? loaded.content
       : { title: subject, caption: [loaded.state.sentence], summary: '', recipe: null };
-  const recipe = content.printed?.() ?? content.recipe;
+  const { printed } = content;
+  const recipe = printed?.() ?? content.recipe;
   const noted = (content.notes ?? []).filter(({ tone }) => tone === 'nonfinite').map(({ text }) => text);
   return {
     title: cleanPaths(content.title),
     caption: [...origin, ...content.caption, ...noted].map(cleanPaths),
     summary: cleanPaths(content.summary),
-    recipe: recipe && sized(recipe, width)
+    recipe: recipe && sized(recipe, width),
+    ...(printed ? { inDark: () => sized(printed(true), width) } : {})
   };
 }
 
 /** What a view knows where there is no page: its options and how wide it may be. Nothing can be pressed, zoomed or chosen. */
 function pageless(
   options: Required<ViewOptions>,
-  { translate = untranslated, width = WIDTH, dark = false }: IStillEnvironment,
+  { translate = untranslated, width = WIDTH, dark = false, runs }: IStillEnvironment,
   follow: (rest: Promise<unknown>) => void
 ): IViewEnvironment {
   return {
@@ -138,11 +151,14 @@ function pageless(
     isDark: dark,
     isUtc: true,
     painter: null,
+    runs: runs ?? null,
     actions: NO_ACTIONS,
     within: steps => steps,
+    pinned: null,
     choose: nothing,
     refresh: nothing,
     place: nothing,
+    goTo: nothing,
     waits: nothing,
     follow,
     fail: nothing

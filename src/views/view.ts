@@ -18,8 +18,8 @@ export interface IViewHost {
   translate?: Translate;
   /** Opens the report dialogue for a view; the menu entry is there only with it. */
   exportReport?: (options: ViewOptions) => void;
-  /** Name of the run's variable in copied code; `run` unless told. */
-  variable?: string;
+  /** Python that opens the run in copied code, which then stands alone; without it code names the variable `run`. */
+  opening?: string;
   /** Opens the recording of a run that is gone; the action is offered only with it. */
   openRecording?: () => void;
   /** How charts are drawn; `canvas` unless told. */

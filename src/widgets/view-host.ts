@@ -2,7 +2,8 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
 import { JSONExt } from '@lumino/coreutils';
 import { boundedText, fullViewOptions, type FullViewOptions, type ViewOptions } from '../protocol';
-import type { IRunSource } from '../store/source';
+import type { Hello } from '../protocol/messages.generated';
+import type { IRunSource, SourceChange } from '../store/source';
 import { ArmedChip } from '../views/mount/armed-chip';
 import { copyText } from '../views/mount/dom';
 import { faultSentence, faultText } from '../views/shared/fault-text';
@@ -73,9 +74,19 @@ export class ViewHost extends Widget {
     return this._setup.run.name;
   }
 
+  /** What its run says of itself, once it did. */
+  get hello(): Hello | null {
+    return this._lease?.source.hello ?? null;
+  }
+
   /** Emitted when the person changed the options in the view itself. */
   get optionsChanged(): ISignal<this, FullViewOptions> {
     return this._optionsChanged;
+  }
+
+  /** Emitted when the run has said of itself what it is. */
+  get introduced(): ISignal<this, void> {
+    return this._introduced;
   }
 
   /** Emitted each time the view has been mounted on a source. */
@@ -195,7 +206,10 @@ export class ViewHost extends Widget {
     }
   }
 
-  private _onSourceChanged(): void {
+  private _onSourceChanged(_?: IRunSource, change?: SourceChange): void {
+    if (change?.kind === 'hello') {
+      this._introduced.emit();
+    }
     const connection = this._lease?.source.connection;
     if (connection?.kind !== 'closed') {
       this._tries = 0;
@@ -271,7 +285,7 @@ export class ViewHost extends Widget {
       ),
       actions: [
         {
-          label: this._words.__('Noted'),
+          label: this._words.__('Dismiss'),
           run: () => {
             this._isNoted = true;
             node.remove();
@@ -304,6 +318,7 @@ export class ViewHost extends Widget {
   private readonly _setup: IViewHostOptions;
   private readonly _words: IWords;
   private readonly _optionsChanged = new Signal<this, FullViewOptions>(this);
+  private readonly _introduced = new Signal<this, void>(this);
   private readonly _mounted = new Signal<this, void>(this);
   private _options: FullViewOptions;
   private _view: IMountedView | null = null;

@@ -102,6 +102,8 @@ def test_a_trainers_steps_evaluations_and_logs_are_traced(rows) -> None:
                 model(ids)
             control = handler.on_prediction_step(arguments, state, control)
             control = handler.on_evaluate(arguments, state, control, {"eval_loss": 4.5})
+        if step == 2:
+            control = handler.on_save(arguments, state, control)
         control = handler.on_log(
             arguments, state, control, {"loss": 3.0 + step, "learning_rate": 0.1, "note": "text"}
         )
@@ -120,6 +122,8 @@ def test_a_trainers_steps_evaluations_and_logs_are_traced(rows) -> None:
         (3, "train", 1),
     ]
     numbers = [(row["step"], row["name"], row["value"]) for row in found if row.get("name") in ("loss", "lr")]
+    saved = [(row["step"], row["detail"]) for row in found if row.get("action") == "checkpoint"]
+    assert saved == [(2, '{"name": "checkpoint-2"}')]
     assert numbers == [(s, n, v) for s in (1, 2, 3) for n, v in (("loss", 3.0 + s), ("lr", 0.1))]
 
 
@@ -182,12 +186,12 @@ def test_a_real_trainer_is_traced_and_its_losses_do_not_change(rows, tmp_path) -
         return [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
 
     plain = train()
-    flags = {"MLP1_mat_mul": {"compressor": Tile(4), "layers": "2"}}
+    flags = {"MLP1_mat_mul": {"compressor": Tile(4), "layers": "1"}}
     traced = train(MegalensCallback(flags=flags, hub=(rows.address, "t")))
     assert traced == plain
     assert len(plain) == 4
     found = list(iter(lambda: rows.get(timeout=30), None))
     tensors = [(row["step"], row["micro_batch"], row["layer"]) for row in found if "flag" in row]
-    assert tensors == [(step, part, 2) for step in (1, 2, 3, 4) for part in (0, 1)]
+    assert tensors == [(step, part, 1) for step in (1, 2, 3, 4) for part in (0, 1)]
     losses = {row["step"]: row["value"] for row in found if row.get("name") == "loss"}
     assert list(losses.values()) == pytest.approx(plain)

@@ -22,7 +22,7 @@ def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT, capture_
     traced, batch, _ = capture_all(gpt, lambda: gpt(ids))
     with torch.no_grad():
         x = gpt.embedding(ids) + gpt.positions(torch.arange(8))
-        for layer, block in enumerate(gpt.blocks, start=1):
+        for layer, block in enumerate(gpt.blocks):
             normal = block.norm1(x)
             weight, bias = block.attention.qkv.weight, block.attention.qkv.bias
             q, k, v = (normal @ weight[i : i + 16].T + bias[i : i + 16] for i in (0, 16, 32))
@@ -49,8 +49,8 @@ def test_every_flag_of_the_demos_gpt_is_what_the_weights_give(gpt: GPT, capture_
             }
             for (flag, part), value in expected.items():
                 torch.testing.assert_close(traced.pop((flag, layer, part)), value, rtol=1e-4, atol=1e-6)
-    assert traced.pop(("InputTokens", 0, "ids")).tolist() == ids.tolist()
-    assert traced.pop(("InputTokens", 0, "positions")).tolist() == [list(range(8))] * 3
+    assert traced.pop(("InputTokens", -1, "ids")).tolist() == ids.tolist()
+    assert traced.pop(("InputTokens", -1, "positions")).tolist() == [list(range(8))] * 3
     assert traced == {}
     assert {row.meta.micro_batch for row in batch.rows} == {0}
 
@@ -140,11 +140,11 @@ def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_
         expected = {"q": q, "k": k, "v": v}
         hidden = x + model.layers[0].fc2(functional.silu(fc1[..., :10]) * fc1[..., 10:])
     for part, value in expected.items():
-        torch.testing.assert_close(traced["QKV_mat_mul", 1, part], value)
-    torch.testing.assert_close(traced["MLP1_mat_mul", 1, "gate"], fc1[..., :10])
-    torch.testing.assert_close(traced["MLP1_mat_mul", 1, "up"], fc1[..., 10:])
-    torch.testing.assert_close(traced["HiddenStates", 1, ""], hidden)
-    shapes = {row.meta.part: row.meta.source_shape for row in batch.rows if row.meta.layer == 1}
+        torch.testing.assert_close(traced["QKV_mat_mul", 0, part], value)
+    torch.testing.assert_close(traced["MLP1_mat_mul", 0, "gate"], fc1[..., :10])
+    torch.testing.assert_close(traced["MLP1_mat_mul", 0, "up"], fc1[..., 10:])
+    torch.testing.assert_close(traced["HiddenStates", 0, ""], hidden)
+    shapes = {row.meta.part: row.meta.source_shape for row in batch.rows if row.meta.layer == 0}
     assert shapes == {
         "q": (5, 7, 12),
         "k": (5, 7, 6),

@@ -20,8 +20,11 @@ ALL = dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residu
 
 
 class Windows(torch.utils.data.Dataset):
+    def __init__(self, count: int = 24) -> None:
+        self._count = count
+
     def __len__(self) -> int:
-        return 24
+        return self._count
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         ids = (torch.arange(9) * 7 + index) % 60
@@ -118,6 +121,32 @@ def test_a_trainer_logs_gradients_before_it_clips_them_and_the_samples_it_consum
             "transformer.h.1/output0",
         }
         assert {values["count"] for values in record["values"].values()} == {2 * 2 * 9 * 24}
+
+
+def test_the_last_step_of_an_epoch_with_fewer_micro_batches_has_its_gradients_before_clipping(
+    tmp_path,
+) -> None:
+    before = Before()
+    arguments = transformers.TrainingArguments(
+        str(tmp_path / "trained"),
+        num_train_epochs=2,
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=3,
+        max_grad_norm=1e-3,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    callback = MegalensCallback(statistics={"grad": 1, "jsonl": tmp_path / "statistics"}, hub=None)
+    # Four micro-batches an epoch: one step of three, and one of one.
+    trainer = transformers.Trainer(model(), arguments, train_dataset=Windows(8), callbacks=[before, callback])
+    trainer.train()
+    gradients = records(tmp_path / "statistics", "grad")
+    assert [record["gradient_stage"] for record in gradients] == ["pre_clip"] * 4
+    for record, kept in zip(gradients, before.gradients, strict=True):
+        for name, gradient in kept.items():
+            near(record["values"][name], gradient)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

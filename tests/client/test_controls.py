@@ -15,7 +15,9 @@ ALL = ("pause", "watched", "perturb")
 
 
 def changes(run):
-    return [row for row in run.audit().to_pylist() if row["action"] not in ("connect", "disconnect")]
+    return [
+        row for row in run.audit().to_pylist() if row["action"] not in ("connect", "announce", "disconnect")
+    ]
 
 
 @pytest.fixture
@@ -42,14 +44,14 @@ def test_a_run_waits_steps_and_goes_on_and_every_change_is_audited(allowed, atta
     assert run.resume(timeout=WAIT) == 6
     assert run.mode == {}
     assert run.perturbation is None
-    assert run.perturb({"system": Noise1(0.5)}, layers=[2, 3], seed=7, steps=50, timeout=WAIT) == 6
+    assert run.perturb({"system": Noise1(0.5)}, layers=[1, 2], seed=7, steps=50, timeout=WAIT) == 6
     assert run.perturbation == {
-        "sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 0.5}}, "layers": "2-3"}},
+        "sites": {"system": {"kind": {"name": "noise1", "params": {"coefficient": 0.5}}, "layers": "1-2"}},
         "seed": 7,
         "steps": 50,
         "until": 55,
     }
-    assert "PERTURBED: system noise1(0.5) layers 2-3 until step 55" in repr(run)
+    assert "PERTURBED: system noise1(0.5) layers 1-2 until step 55" in repr(run)
     assert run.disarm(timeout=WAIT) == 6
     assert run.perturbation is None
     assert run.budget("1%", timeout=WAIT) == 6
@@ -97,15 +99,15 @@ def test_sites_say_what_they_can_and_a_wrong_one_is_named(allowed, attach):
 def test_gradients_and_replicas_are_told_apart_live_and_recorded(live, attach, tmp_path):
     training = live("--record", tmp_path / "runs")
     run = attach()
-    training.send(tensors_frame(1, layers=(1, 2)))
-    training.send(tensors_frame(1, layers=(1,), side="backward", rank=4))
-    training.send(tensors_frame(2, layers=(1,)))
+    training.send(tensors_frame(1, layers=(0, 1)))
+    training.send(tensors_frame(1, layers=(0,), side="backward", rank=4))
+    training.send(tensors_frame(2, layers=(0,)))
     run.wait(2, timeout=WAIT)
 
     def look(run):
         assert run.tensors("HiddenStates", steps=1).num_rows == 3
         assert run.tensors("HiddenStates", steps=1, pass_="backward")["rank"].to_pylist() == [4]
-        assert run.tensors("HiddenStates", steps=1, rank=0)["layer"].to_pylist() == [1, 2]
+        assert run.tensors("HiddenStates", steps=1, rank=0)["layer"].to_pylist() == [0, 1]
         with pytest.raises(ClientError) as caught:
             run.tensors(pass_="sideways")
         assert caught.value.field == "pass_"
@@ -154,10 +156,10 @@ def test_a_perturbation_is_written_in_several_ways():
     flip = {"name": "bit_flip", "params": {"rate": 0.25, "bit": 3}}
     for given in (BitFlip(0.25, 3), flip, {"kind": BitFlip(0.25, 3)}, {"kind": flip}):
         assert build_perturb({"system": given}) == {"sites": {"system": {"kind": flip}}}
-    named = build_perturb({"system": {"kind": "noise2", "layers": range(2, 4), "phases": "generate"}})
+    named = build_perturb({"system": {"kind": "noise2", "layers": range(1, 3), "phases": "generate"}})
     assert named["sites"]["system"] == {
         "kind": {"name": "noise2", "params": {"coefficient": 0.05}},
-        "layers": "2-3",
+        "layers": "1-2",
         "phases": ["generate"],
     }
     peers = {
@@ -166,12 +168,12 @@ def test_a_perturbation_is_written_in_several_ways():
         "weight_perturbation_coef": 0.1,
         "system_perturbation": False,
     }
-    assert build_perturb(peers, layers=1, phases="train", seed=3) == {
+    assert build_perturb(peers, layers=0, phases="train", seed=3) == {
         "sites": {
             "weight": {
                 "kind": {"name": "noise1", "params": {"coefficient": 0.1}},
                 "phases": ["train"],
-                "layers": "1",
+                "layers": "0",
             }
         },
         "seed": 3,
@@ -185,7 +187,7 @@ def test_a_perturbation_is_written_in_several_ways():
         ({}, {}, "sites"),
         ("noise1", {}, "sites"),
         ({"system": 0.1}, {}, "sites.system"),
-        ({"system": {"layers": "1"}}, {}, "sites.system"),
+        ({"system": {"layers": "0"}}, {}, "sites.system"),
         ({"system": {"kind": Noise1(), "strength": 2}}, {}, "sites.system"),
         ({"system": "noise9"}, {}, "sites.system.name"),
         ({"system": Noise1()}, {"layers": "x"}, "layers"),
@@ -218,7 +220,7 @@ def test_a_status_is_a_dictionary_that_reads_well():
         "type": "status",
         "state": "paused",
         "step": 1300,
-        "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 3"]},
+        "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 2"]},
         "overhead": {"percent": 0.42, "low": 0.4, "high": 0.45},
         "budget": {
             "limit": 1,
@@ -230,9 +232,10 @@ def test_a_status_is_a_dictionary_that_reads_well():
             "gave_up": ["Only every second of the chosen steps is traced."],
         },
         "bytes_per_step": 49152,
-        "nonfinite": {"count": 3, "first": {"step": 7, "layer": 2, "flag": "HiddenStates"}},
+        "nonfinite": {"count": 3, "first": {"step": 7, "layer": 1, "flag": "HiddenStates"}},
         "dropped": {"producer": 0, "viewer": 5, "recorder": 0},
         "perturbed_steps": 12,
+        "armed_steps": 4,
         "ranks": [
             {"rank": 0, "state": "paused", "step": 1300, "seconds": 0.1},
             {
@@ -251,17 +254,17 @@ def test_a_status_is_a_dictionary_that_reads_well():
     assert status == message
     assert status["probes"]["expected"] == 12
     assert repr(status).splitlines() == [
-        "paused at step 1\u2009300",
-        "  probes: 11 of 12 fired; not MLP1_mat_mul layer 3",
+        "paused at step 1\u202f300",
+        "  probes: 11 of 12 fired; not MLP1_mat_mul layer 2",
         "  tracing costs 0.42 % (0.4 to 0.45) of step time, by its own clock",
         "  budget of 1 %, inside: 0.81 % (0.5 to 1.1) over 400 steps",
         "    Only every second of the chosen steps is traced.",
         "  sends 48 KiB a step",
-        "  not finite: 3 values, first at step 7 in HiddenStates layer 2",
+        "  not finite: 3 values, first at step 7 in HiddenStates layer 1",
         "  rows given up: 5 by the viewer",
-        "  perturbed: 12 steps so far",
+        "  perturbed: 12 steps so far, 4 by what is armed now",
         "  ranks: 2",
-        "  rank 3 (tp 1, pp 1) on node-1: silent for 2.5 s, at step 1\u2009299",
+        "  rank 3 (tp 1, pp 1) on node-1: silent for 2.5 s, at step 1\u202f299",
         "  viewers: 2",
         "  recording: on, 3 MiB",
         "  note: The hub was restarted at step 812.",

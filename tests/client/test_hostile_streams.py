@@ -91,6 +91,7 @@ def test_a_shape_unlike_its_values_is_refused_and_each_other_one_is_read(templat
         assert (caught.value.code, caught.value.field) == ("unreadable", "shape")
 
 
+@pytest.mark.slow
 def test_recordings_that_fold_well_are_read(template, tmp_path):
     """Zeros, long texts and many equal rows are data too."""
     folder = copied(template, tmp_path / "run")

@@ -140,6 +140,7 @@ def test_values_that_are_not_finite_stay_and_are_counted_as_not_known(home):
     assert math.isnan(total["l2"][1])
 
 
+@pytest.mark.slow
 def test_names_with_any_characters_and_ten_thousand_layers(home):
     odd = ["a/b.c", "имя.слоя", 'it\'s "quoted"', "x" * 3000, "layers.3.[*?]", ""]
     many = [f"decoder.layers.{layer}.mlp.weight" for layer in range(10_000)]

@@ -11,6 +11,7 @@ from megalens.client import ClientError, open_run
 from megalens.client.moments.jsonl import ingest
 
 
+@pytest.mark.slow
 def test_a_file_that_grows_is_read_from_where_it_was_left(home, monkeypatch):
     path = write_lines(home, "grad", 0, [record(1)])
     run = open_run(home)

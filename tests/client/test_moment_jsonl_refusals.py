@@ -117,8 +117,9 @@ def test_a_folder_that_may_not_be_looked_into_is_told_and_hides_no_other(anyone)
     with nobody():
         assert sorted(runs) == ["a", "b"]
         assert [entry["stat"] for entry in runs["a"].moment_source.index()["stats"]] == ["param"]
-    assert any("grad_raw_moments_by_param cannot be looked into" in each for each in runs["a"].warnings)
-    assert runs["b"].warnings == []
+        # Not as root, whose folders in the cache nobody else may write to.
+        assert any("grad_raw_moments_by_param cannot be looked into" in each for each in runs["a"].warnings)
+        assert runs["b"].warnings == []
     closed[1].chmod(0o755)
     (anyone / "b").chmod(0)
     with nobody(), pytest.warns(UserWarning, match=r"/b cannot .* Nor can 1 more folders\."):
@@ -160,6 +161,7 @@ def test_a_line_of_millions_of_values_is_left_out_before_it_is_parsed(piece):
     assert peak < 3 * len(data) + (1 << 20)
 
 
+@pytest.mark.slow
 def test_a_record_of_seventy_thousand_experts_is_read():
     names = [f"layers.{n // 1152}.experts.{n % 1152}.weight" for n in range(70_000)]
     values = dict.fromkeys(names, sums(np.ones(2)))

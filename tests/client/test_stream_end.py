@@ -49,6 +49,7 @@ def as_read(folder, stream):
     return stream in read.truncated(), max(steps, default=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", ["scalars", "tensors", "moments", "audit"])
 def test_a_stream_cut_at_any_byte_ends_where_reading_it_ends(folder, stream):
     parts = messages(pq.read_table(folder / f"{stream}.parquet"), stream)

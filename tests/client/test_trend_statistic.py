@@ -14,6 +14,8 @@ from megalens.client.selection import Selection
 
 GOLDEN = sorted((Path(__file__).parents[2] / "protocol" / "fixtures" / "aggregate").glob("*.json"))
 
+WHOLE = json.loads((Path(__file__).parents[2] / "protocol/fixtures/whole-tensors.json").read_text("utf-8"))
+
 BANDS = sorted((Path(__file__).parents[2] / "protocol" / "fixtures" / "bands").glob("*.json"))
 
 
@@ -31,12 +33,42 @@ def test_there_are_golden_cases() -> None:
     assert len(GOLDEN) >= 6
 
 
-@pytest.mark.parametrize("statistic", STATISTICS)
+def with_whole(rows: list[dict]) -> pa.Table:
+    table = table_of(rows)
+    for name in ("nan_count", "inf_count"):
+        table = table.append_column(name, pa.array([row[name] for row in rows], pa.int64()))
+    for name in ("count", "mean", "m2", "m3", "m4", "min", "max"):
+        column = [float((row["whole"] or {}).get(name, "nan")) for row in rows]
+        table = table.append_column(name, pa.array(column, pa.float64()))
+    return table
+
+
+@pytest.mark.parametrize("prefix", ["", "kept_"])
+@pytest.mark.parametrize("statistic", ["mean", "std", "min", "max", "rms", "abs_mean", "nonfinite"])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_a_golden_case_comes_out_as_written(path: Path, statistic: str) -> None:
+def test_a_golden_case_comes_out_as_written(path: Path, statistic: str, prefix: str) -> None:
     case = json.loads(path.read_text(encoding="utf-8"))
-    found = trend(table_of(case["rows"]), statistic).to_pylist()
-    expected = case["expected"][statistic]
+    name = statistic if statistic == "nonfinite" else prefix + statistic
+    same(trend(table_of(case["rows"]), name).to_pylist(), case["expected"][statistic])
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case["doc"])
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_a_golden_case_of_whole_tensors_comes_out_as_written(case: dict, statistic: str) -> None:
+    same(trend(with_whole(case["rows"]), statistic).to_pylist(), case["expected"][statistic])
+
+
+def test_parts_of_tensors_are_parts_of_what_was_kept() -> None:
+    case = WHOLE[0]
+    table = with_whole(case["rows"])
+    table = table.append_column("shape", pa.array([[1, 4, 1]])).append_column(
+        "compressor", pa.array(["NoOp()"])
+    )
+    selection = Selection(("position", "feature"), "1-2", 0, "none")
+    assert trend(table, "mean", selection)["value"].to_pylist() == [np.mean(case["rows"][0]["values"][1:3])]
+
+
+def same(found: list[dict], expected: list[dict]) -> None:
     assert [(r["step"], r["layer"]) for r in found] == [(e["step"], e["layer"]) for e in expected]
     for row, want in zip(found, expected, strict=True):
         value = float(want["value"])

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+import megalens
 from megalens.demo.state_line import StateLine
 
 COMMAND = [sys.executable, "-m", "megalens.demo"]
@@ -63,6 +64,43 @@ def test_wrong_arguments_are_exit_code_2() -> None:
     done = subprocess.run([*COMMAND, "--steps", "0"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "expected a whole number from 1, got '0'" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_shows_every_system_and_ends_also_where_a_viewer_has_paused_it(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
+    process = subprocess.Popen(
+        [*COMMAND, "--record", str(tmp_path), "--until-stdin-closes", "--batch", "2", "--linger", "0"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        run_id = process.stdout.readline().split()[1]
+        with megalens.connect(run_id) as run:
+            run.wait(12, timeout=120)
+            run.perturb({"weight": "noise1"}, steps=1)
+            run.pause()
+            end = time.monotonic() + 30
+            while run.state != "paused":
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            assert run.status["recording"]["limit_bytes"] == 500_000_000
+        process.stdin.close()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    end = time.monotonic() + 30
+    while (recorded := megalens.open(tmp_path / run_id)).state != "finished":
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert {row["stat"] for row in recorded.table("moments").to_pylist()} >= {"param", "grad", "residual"}
+    (row, *_) = recorded.tensors("HiddenStates", layer=1).to_pylist()
+    assert (row["source_shape"][-1], row["shape"][-1]) == (128, 64)
 
 
 def test_the_state_line_is_quiet_when_its_stream_is_no_terminal() -> None:

@@ -54,6 +54,7 @@ def test_the_demo_model_has_the_names_that_the_adapter_table_lists() -> None:
     assert model(torch.zeros(1, 128, dtype=torch.long)).shape == (1, 128, 256)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_measures_the_held_out_text() -> None:
     torch.manual_seed(0)
     config = TrainConfig(steps=60, batch=8, warmup=5, held_out_every=20, held_out_windows=8)

@@ -32,7 +32,7 @@ def test_fine_tuning_on_shouted_text_is_seen_on_calm_prompts(tmp_path, monkeypat
         for layer, text, along, shift, half in LINE.findall(cells["shift"].outputs[0].text)
     }
     assert len(found) == 16
-    for layer in range(1, 5):
+    for layer in range(4):
         shift, half = found[layer, "shouted", "trait"]
         assert shift - half > 0
         assert shift > found[layer, "ordinary", "trait"][0]

@@ -13,9 +13,10 @@ from translation import WAIT, plan, translate
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from megalens.dialects import Gateway, HostedRun
 from megalens.dialects.announcement import announcement
 from megalens.dialects.dialect import DIALECTS
+from megalens.dialects.gateway import Gateway
+from megalens.dialects.hosted_run import HostedRun
 from megalens.dialects.peer_message import TensorRow
 from megalens.dialects.rows import PlacedRow, tensors_table
 from megalens.hub.options import HubOptions
@@ -48,12 +49,12 @@ class Training:
         self.step += 1
         positions = np.tile(np.arange(4, dtype=np.float32), (2, 1))
         rows = [
-            TensorRow("InputTokens", "ids", 0, np.full((2, 4), self.step, np.float32)),
-            TensorRow("InputTokens", "positions", 0, positions),
+            TensorRow("InputTokens", "ids", -1, np.full((2, 4), self.step, np.float32)),
+            TensorRow("InputTokens", "positions", -1, positions),
         ]
         for part in ("q", "k", "v"):
-            rows.append(TensorRow("QKV_mat_mul", part, 1, values((self.step, part), 2, 4, 2)))
-        for layer in (1, 2):
+            rows.append(TensorRow("QKV_mat_mul", part, 0, values((self.step, part), 2, 4, 2)))
+        for layer in (0, 1):
             rows.append(TensorRow("MLP1_mat_mul", "", layer, values((self.step, layer), 2, 4, 6)))
         rows += extra
         placed = [PlacedRow(row, self.step, 0, "train", "NoOp()", (2, 4, 6)) for row in rows]
@@ -126,12 +127,13 @@ def test_a_client_is_answered_started_and_sent_updates():
                 # It was on with just this compressor: nothing is changed under the other viewers.
                 assert training.patches == []
                 nan = np.array([[[math.nan, math.inf, -math.inf, 0.5, 1, 2]]], np.float32)
-                await training.step_on([TensorRow("MLP1_mat_mul", "", 2, nan)])
+                await training.step_on([TensorRow("MLP1_mat_mul", "", 1, nan)])
                 got = [await read(socket) for _ in range(4)]
         assert got[1]["update_type"] == 4
+        # The dialect counts layers from 1.
         assert got[1]["layer_id"] == 1
         assert got[1]["args"] == [2, 4, 6]
-        assert np.array_equal(np.float32(got[1]["result"]), values((2, 1), 2, 4, 6).ravel())
+        assert np.array_equal(np.float32(got[1]["result"]), values((2, 0), 2, 4, 6).ravel())
         tokens = got[0]
         assert (tokens["update_type"], tokens["layer_id"], tokens["args"]) == (8, 0, [2, 2, 4])
         assert tokens["result"] == [2.0] * 8 + [0.0, 1.0, 2.0, 3.0] * 2
@@ -300,7 +302,7 @@ def test_what_is_served_is_read_back_as_it_was(tmp_path):
     assert out.run.header["model"]["layers"] == 2
     for row in out.rows("MLP1_mat_mul"):
         assert row["values"] == values((row["step"], row["layer"]), 2, 4, 6).ravel().tolist()
-    assert out.steps("MLP1_mat_mul", 2) == [(1, 0), (2, 0), (3, 0)]
+    assert out.steps("MLP1_mat_mul", 1) == [(1, 0), (2, 0), (3, 0)]
     thirds = [values((2, part), 2, 4, 2) for part in ("q", "k", "v")]
     assert out.rows("QKV_mat_mul")[1]["values"] == np.concatenate(thirds, axis=-1).ravel().tolist()
     assert {row["part"] for row in out.rows("InputTokens")} == {"ids", "positions"}

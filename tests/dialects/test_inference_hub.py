@@ -6,7 +6,10 @@ import pytest
 from peers import Peer, say, t1_layer, update, values
 from translation import plan, translate
 
-from megalens.dialects import DIALECTS, DialectError, Translation, Translator
+from megalens.dialects.dialect import DIALECTS
+from megalens.dialects.errors import DialectError
+from megalens.dialects.translation import Translation
+from megalens.dialects.translator import Translator
 
 CANDIDATES = 20
 
@@ -73,12 +76,12 @@ def test_a_generation_is_recorded_with_its_candidates(tmp_path, named):
     assert out.translator.text == ["To be and so on", "Or not and so on"]
     assert {row["phase"] for row in out.rows()} == {"generate"}
     # The first pass is the prompt, each later one a position.
-    assert [(r["step"], r["shape"]) for r in out.rows("MLP1_mat_mul") if r["layer"] == 1] == [
+    assert [(r["step"], r["shape"]) for r in out.rows("MLP1_mat_mul") if r["layer"] == 0] == [
         (1, [2, 4, 64]),
         (2, [2, 1, 64]),
         (3, [2, 1, 64]),
     ]
-    assert [r["shape"] for r in out.rows("RawAttentionScore_mat_mul") if r["layer"] == 2] == [
+    assert [r["shape"] for r in out.rows("RawAttentionScore_mat_mul") if r["layer"] == 1] == [
         [2, 2, 4, 4],
         [2, 2, 1, 5],
         [2, 2, 1, 6],
@@ -108,8 +111,8 @@ def test_a_projection_that_was_asked_for_belongs_to_the_last_pass(tmp_path):
     config = {"flags": {"MLP2_Plot": {"samples": None, "compressor": {"name": "NoOp"}}}}
     out = generate(tmp_path, answer, config=config)
     assert [(r["step"], r["layer"], r["shape"]) for r in out.rows("MLP2_Plot")] == [
+        (1, 0, [2, 6, 2]),
         (1, 1, [2, 6, 2]),
-        (1, 2, [2, 6, 2]),
     ]
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megalens.dialects import DIALECTS
+from megalens.dialects.dialect import DIALECTS
 from megalens.dialects.pass_counter import PassCounter
 from megalens.dialects.peer_message import BadMessage, read_message, read_prompts, read_update
 
@@ -59,6 +59,7 @@ def test_updates(dialect, messages):
         before = counter.newest
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.one_of(st.binary(max_size=40), st.text(max_size=40)))
 def test_messages(data):

@@ -3,8 +3,8 @@
 import pytest
 from translation import small
 
-from megalens.dialects import DIALECTS
 from megalens.dialects.client_request import read_request
+from megalens.dialects.dialect import DIALECTS
 from megalens.dialects.peer_reductions import peer_reduction, reduction_of
 from megalens.dialects.peer_request import chosen_config, default_config, peer_request
 from megalens.protocol import ProtocolError

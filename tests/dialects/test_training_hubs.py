@@ -23,10 +23,10 @@ def test_a_run_of_megatronapp_is_recorded_and_opened(tmp_path):
     assert out.error is None
     rows = out.rows()
     assert [(r["step"], r["layer"], r["flag"]) for r in rows[:4]] == [
+        (1, 0, "QKV_mat_mul"),
+        (1, 0, "MLP1_mat_mul"),
+        (1, 0, "MLP2_mat_mul"),
         (1, 1, "QKV_mat_mul"),
-        (1, 1, "MLP1_mat_mul"),
-        (1, 1, "MLP2_mat_mul"),
-        (1, 2, "QKV_mat_mul"),
     ]
     assert [row["values"] for row in rows] == [message["result"] for message in sent]
     # The batch size, which is not sent, is told from the length.
@@ -42,7 +42,7 @@ def test_a_run_of_megatronapp_is_recorded_and_opened(tmp_path):
     assert out.said == ["The peer went away after step 2 and did not come back."]
     with megalens.open(out.run.path) as run:
         assert run.step == 2
-        assert run.tensors("MLP1_mat_mul", layer=1).num_rows == 2
+        assert run.tensors("MLP1_mat_mul", layer=0).num_rows == 2
     hello = out.run.header
     assert hello["origin"] == {"kind": "foreign", "name": "T1", "steps": "inferred"}
     assert hello["model"]["layers"] == LAYERS
@@ -103,8 +103,8 @@ def test_recomputed_passes_are_left_out_and_counted(tmp_path):
     recomputed = [m for layer in (3, 2, 1) for m in t1_layer(0, layer)]
     messages = [start(), *t1_pass(0), *recomputed, *t1_pass(1), *list(t1_layer(1, 3)), *t1_pass(2)]
     out = record(tmp_path, "T1", messages)
-    assert out.steps("MLP1_mat_mul", 1) == [(1, 0), (2, 0), (3, 0)]
-    assert out.steps("MLP1_mat_mul", 3) == [(1, 0), (2, 0), (3, 0)]
+    assert out.steps("MLP1_mat_mul", 0) == [(1, 0), (2, 0), (3, 0)]
+    assert out.steps("MLP1_mat_mul", 2) == [(1, 0), (2, 0), (3, 0)]
     assert "Left out: 12 repeats that a recomputed pass sent." in out.said
     (note,) = [row for row in out.run.read("audit").to_pylist() if row["action"] == "drop"]
     assert "12 repeats" in note["detail"]
@@ -114,8 +114,8 @@ def test_evaluation_passes_count_as_passes_and_micro_batches_make_steps(tmp_path
     evaluation = list(t1_pass("evaluation", positions=7))
     messages = [start(), *t1_pass(0), *t1_pass(1), *evaluation, *t1_pass(2)]
     out = record(tmp_path, "T1", messages, micro_batches=2)
-    assert out.steps("MLP2_mat_mul", 2) == [(1, 0), (1, 1), (2, 0), (2, 1)]
-    assert [row["shape"][1] for row in out.rows("MLP2_mat_mul") if row["layer"] == 2] == [4, 4, 7, 4]
+    assert out.steps("MLP2_mat_mul", 1) == [(1, 0), (1, 1), (2, 0), (2, 1)]
+    assert [row["shape"][1] for row in out.rows("MLP2_mat_mul") if row["layer"] == 1] == [4, 4, 7, 4]
 
 
 def test_stages_of_a_pipeline_keep_their_own_count(tmp_path):
@@ -125,15 +125,15 @@ def test_stages_of_a_pipeline_keep_their_own_count(tmp_path):
     order = [*first[0], *first[1], *second[0], *first[2][:2], *second[1], *first[2][2:], *second[2]]
     config = small("3606", "InputTokens")
     out = record(tmp_path, "3606", [start(layers=2), *order], config=config)
-    for layer in (1, 2):
+    for layer in (0, 1):
         assert out.steps("MLP1_mat_mul", layer) == [(1, 0), (2, 0), (3, 0)]
     for row in out.rows("QKV_mat_mul"):
         n = row["step"] - 1
-        assert row["values"] == values((n, row["layer"], 1), 1, 4, 6).ravel().tolist()
+        assert row["values"] == values((n, row["layer"] + 1, 1), 1, 4, 6).ravel().tolist()
     tokens = out.rows("InputTokens")
     assert [(r["part"], r["layer"], r["shape"]) for r in tokens[:2]] == [
-        ("ids", 0, [1, 4]),
-        ("positions", 0, [1, 4]),
+        ("ids", -1, [1, 4]),
+        ("positions", -1, [1, 4]),
     ]
     assert [r["values"] for r in tokens if r["part"] == "ids"][2] == [20.0, 21.0, 22.0, 23.0]
     request = out.peer.of("run_training_step")[0]

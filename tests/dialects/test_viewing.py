@@ -61,7 +61,7 @@ def test_what_may_still_change_is_what_is_kept(tmp_path):
                 # Layers, samples and flags that nobody looks at are left out from the next step on.
                 answer = await viewer.configure(
                     flags={
-                        "MLP1_mat_mul": {"compressor": tile, "layers": "2-3", "samples": 1},
+                        "MLP1_mat_mul": {"compressor": tile, "layers": "1-2", "samples": 1},
                         "QKV_mat_mul": None,
                     }
                 )
@@ -79,10 +79,10 @@ def test_what_may_still_change_is_what_is_kept(tmp_path):
 
     out = asyncio.run(run())
     assert out.error is None
-    assert out.steps("QKV_mat_mul", 1) == [(1, 0)]
-    assert out.steps("MLP1_mat_mul", 1) == [(1, 0)]
-    assert out.steps("MLP1_mat_mul", 2) == [(1, 0), (2, 0), (3, 0)]
-    assert out.steps("MLP2_mat_mul", 1) == [(1, 0), (2, 0), (3, 0)]
+    assert out.steps("QKV_mat_mul", 0) == [(1, 0)]
+    assert out.steps("MLP1_mat_mul", 0) == [(1, 0)]
+    assert out.steps("MLP1_mat_mul", 1) == [(1, 0), (2, 0), (3, 0)]
+    assert out.steps("MLP2_mat_mul", 0) == [(1, 0), (2, 0), (3, 0)]
     (change,) = [row for row in out.run.read("audit").to_pylist() if row["action"] == "configure"]
     assert (change["who"], change["step"]) == ("panel", 2)
 

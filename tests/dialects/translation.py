@@ -6,7 +6,10 @@ from dataclasses import replace
 from peers import Peer, say
 
 from megalens.client import RunFolder
-from megalens.dialects import DIALECTS, HostedRun, Translation, Translator
+from megalens.dialects.dialect import DIALECTS
+from megalens.dialects.hosted_run import HostedRun
+from megalens.dialects.translation import Translation
+from megalens.dialects.translator import Translator
 from megalens.hub.options import HubOptions
 
 WAIT = 30

@@ -45,14 +45,14 @@ async def watch(entry):
     """Join a hub as a viewer; its hello is in ``viewer.hello``."""
     socket = await connect(
         entry.address,
-        subprotocols=["megalens.v1"],
+        subprotocols=["megalens.v2"],
         additional_headers={"Authorization": f"Bearer {entry.token}"},
         compression=None,
         max_size=None,
     )
     peer = {"name": "panel", "version": "0"}
     await socket.send(
-        encode_message({"type": "join", "protocol": "megalens.v1", "role": "viewer", "peer": peer})
+        encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
     )
     viewer = Viewer(socket)
     viewer.hello = await viewer.wait("hello")

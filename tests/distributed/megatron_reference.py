@@ -52,7 +52,7 @@ def reference(rank: int, shape: Shape) -> tuple[Seen, list[float | None], Seen]:
     model.register_forward_pre_hook(begin)
     model.register_forward_hook(end)
     for layer in model.decoder.layers:
-        number, attention, mlp = layer.layer_number, layer.self_attention, layer.mlp
+        number, attention, mlp = layer.layer_number - 1, layer.self_attention, layer.mlp
         hooks = [
             (attention.linear_qkv, "QKV_mat_mul", lambda data: _groups(batch_first(data), shape)),
             (attention.core_attention.scale_mask_softmax, "RawAttentionScore_mat_mul", lambda d: {"": d}),
@@ -70,7 +70,7 @@ def reference(rank: int, shape: Shape) -> tuple[Seen, list[float | None], Seen]:
 
     def tokens(module: Any, args: Any, kwargs: Any) -> None:
         for part, name in (("ids", "input_ids"), ("positions", "position_ids")):
-            seen[at["step"], at["micro_batch"], "InputTokens", 0, part] = kwargs[name].clone().numpy()
+            seen[at["step"], at["micro_batch"], "InputTokens", -1, part] = kwargs[name].clone().numpy()
 
     model.embedding.register_forward_pre_hook(tokens, with_kwargs=True)
     losses = []

@@ -38,7 +38,7 @@ def _reference(shape: Shape, optimizer: Optimizer) -> tuple[Whole, list[float]]:
     now = {"step": 0}
 
     def keep(stat: str, name: str, tensor: Any) -> None:
-        if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.numel():
+        if isinstance(tensor, Tensor) and tensor.is_floating_point():
             values = tensor.detach().double().numpy().ravel().copy()
             seen.setdefault((now["step"], stat, name), []).append(values)
 

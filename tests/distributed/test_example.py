@@ -36,7 +36,7 @@ def test_the_example_trains_and_records_all_stages_with_one_command(tmp_path: Pa
     assert "step 20: loss " in done.stdout
     run = finished(tmp_path / "runs")
     last = run.tensors("HiddenStates", steps=20).to_pylist()
-    assert sorted({(row["layer"], row["rank"]) for row in last}) == [(1, 0), (2, 0), (3, 1), (4, 1)]
+    assert sorted({(row["layer"], row["rank"]) for row in last}) == [(0, 0), (1, 0), (2, 1), (3, 1)]
     assert run.scalars("loss", steps=20)["rank"].to_pylist() == [1]
     stats = tmp_path / "board" / "training_stats"
     gradients, residuals = (

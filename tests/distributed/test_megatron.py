@@ -91,7 +91,7 @@ def test_every_flag_of_a_layout_is_what_one_process_has(layout: str, tmp_path: P
 @pytest.mark.parametrize(
     ("layout", "flag", "words"),
     [
-        ("experts on two ranks", "MLP1_mat_mul", "Layer 1 is a mixture of experts"),
+        ("experts on two ranks", "MLP1_mat_mul", "Layer 0 is a mixture of experts"),
     ],
 )
 def test_a_flag_that_a_layout_cannot_have_says_why(layout: str, flag: str, words: str) -> None:
@@ -131,12 +131,12 @@ def test_every_compressor_gives_what_it_gives_of_the_whole_tensor(layout: str, t
     compare(even, wanted, tiles(8))
     compare(odd, wanted, tiles(5))
     seen = {key: data for key, data in wanted.items() if key[2] in projected}
-    compare(projections, seen, lambda data, layer: data @ unit[layer - 1].T)
+    compare(projections, seen, lambda data, layer: data @ unit[layer].T)
     # What a compressor loses is measured of the whole tensor, wherever its pieces lie.
     for rows, n in ((even, 8), (odd, 5)):
         same_errors(rows, wanted, lambda data, layer, n=n: rebuilt(data, n))
     spans = [np.linalg.pinv(of_layer) @ of_layer for of_layer in vectors]
-    same_errors(projections, seen, lambda data, layer: data @ spans[layer - 1])
+    same_errors(projections, seen, lambda data, layer: data @ spans[layer])
 
 
 def rebuilt(data: np.ndarray, count: int) -> np.ndarray:

@@ -13,13 +13,13 @@ WEIGHT = {"weight": site("offset", coefficient=0.1)}
 NOISE = {
     **WEIGHT,
     "calculation": site("noise1", coefficient=0.2),
-    "system": site("noise2", "2-4", coefficient=0.2),
+    "system": site("noise2", "1-3", coefficient=0.2),
 }
 # The same in every piece, where the processes see pieces of a sequence, or different samples.
 OFFSETS = {
     **WEIGHT,
     "calculation": site("offset", coefficient=0.2),
-    "system": site("offset", "2-4", coefficient=0.2),
+    "system": site("offset", "1-3", coefficient=0.2),
 }
 CASES = {
     "tensor and pipeline parallel": NOISE,

@@ -25,12 +25,29 @@ FLAGS = (
 SETTINGS = {flag: {"compressor": {"name": "NoOp"}, "samples": None, "replicas": "all"} for flag in FLAGS}
 
 
+def has_moments_of(row: dict, values: np.ndarray) -> None:
+    """Every value was kept, so that the moments of the whole tensor are theirs: no piece is missing or counted twice."""
+    d = values - values.mean()
+    sums = [
+        values.size,
+        values.mean(),
+        *((d**power).sum() for power in (2, 3, 4)),
+        values.min(),
+        values.max(),
+    ]
+    found = [row[name] for name in ("count", "mean", "m2", "m3", "m4", "min", "max")]
+    np.testing.assert_allclose(found, sums, rtol=1e-4, atol=1e-5 * np.abs(d).sum(), err_msg=row["flag"])
+
+
 def rows(folder: Path) -> dict:
     """Values by step, flag, layer, part and replica."""
     found: dict = {}
     for row in finished(folder / "run").tensors().sort_by("rank").to_pylist():
         key = (row["step"], row["flag"], row["layer"], row["part"])
-        found.setdefault(key, []).append(np.asarray(row["values"], np.float32).reshape(row["shape"]))
+        values = np.asarray(row["values"], np.float32).reshape(row["shape"])
+        if not row["flag"].startswith("Input"):
+            has_moments_of(row, values.astype(np.float64))
+        found.setdefault(key, []).append(values)
     # The replicas share the samples of a step, in their order.
     return {key: np.concatenate(values) for key, values in found.items()}
 

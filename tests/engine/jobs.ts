@@ -76,8 +76,7 @@ registerJob('text', async args => {
       length: text.length,
       utf8: [...bytes],
       back: new TextDecoder().decode(bytes),
-      base64: btoa(binary),
-      unpacked: atob(btoa(binary)) === binary
+      base64: btoa(binary)
     },
     bytes
   };

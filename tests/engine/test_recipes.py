@@ -26,7 +26,7 @@ VIEWS = [
     {"view": "heatmap", "flag": "RawAttentionScore_mat_mul", "head": 1},
     {"view": "heatmap", "flag": "HiddenStates"},
     {"view": "trend", "flag": FLAG, "transform": "log"},
-    {"view": "trend", "flag": FLAG, "layers": "2", "statistic": "abs_mean"},
+    {"view": "trend", "flag": FLAG, "layers": "1", "statistic": "kept_abs_mean"},
     {"view": "scalars", "smoothing": 5},
     {"view": "scalars", "names": ["tokens_per_second"], "x": "time"},
     {"view": "history", "flag": FLAG},

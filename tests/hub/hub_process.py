@@ -1,7 +1,6 @@
 """Helpers of the hub's tests: a hub as a child process, producers and viewers as plain websockets clients."""
 
 import json
-import math
 import os
 import signal
 import socket
@@ -16,6 +15,7 @@ from websockets.sync.client import connect
 
 from megalens.hub.discovery import find_hub
 from megalens.protocol import (
+    STREAMS,
     compressor_infos,
     decode_frame,
     decode_message,
@@ -64,7 +64,7 @@ class HubProcess:
         small.connect((self.ready["host"], self.ready["port"]))
         return small
 
-    def connect(self, token=True, subprotocols=("megalens.v1",), headers=None, path="", **options):
+    def connect(self, token=True, subprotocols=("megalens.v2",), headers=None, path="", **options):
         headers = dict(headers or {})
         if token:
             headers["Authorization"] = f"Bearer {self.entry.token if token is True else token}"
@@ -84,7 +84,7 @@ class HubProcess:
 
     def viewer(self, since=None, run=None, backlog=None, name="panel", **options):
         client = self.connect(**options)
-        message = {"type": "join", "protocol": "megalens.v1", "role": "viewer", "peer": peer(name)}
+        message = {"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer(name)}
         for key, value in (("since", since), ("run", run), ("backlog", backlog)):
             if value is not None:
                 message[key] = value
@@ -97,7 +97,7 @@ class HubProcess:
         client.send(
             {
                 "type": "join",
-                "protocol": "megalens.v1",
+                "protocol": "megalens.v2",
                 "role": "producer",
                 "peer": peer(f"tracer-{announce_as}"),
             }
@@ -230,7 +230,7 @@ def tensors(step, layers=(1, 2), size=8, flag="HiddenStates", nan=0, inf=0, rank
             "labels": [],
             "nan_count": nan,
             "inf_count": inf,
-            "compression_error": math.nan,
+            **STREAMS["tensors"].absent,
         }
         for layer in layers
     ]

@@ -178,3 +178,11 @@ def test_a_second_announcement_replaces_the_first(hub):
     viewer.wait("hello")
     producer.send(announce(layers=(1,)))
     assert viewer.wait("hello")["flags"][0]["layers"] == [1]
+
+
+def test_a_tracer_that_announces_more_has_not_connected_again(hub):
+    viewer, producer = hub.viewer(), hub.producer()
+    viewer.wait("hello")
+    producer.send(announce())
+    audit = [row for frame in viewer.wait_frames(2, "audit") for row in frame.table().to_pylist()]
+    assert [row["action"] for row in audit] == ["connect", "announce"]

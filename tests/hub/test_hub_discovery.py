@@ -63,6 +63,15 @@ def test_the_newest_hub_comes_first_and_is_found_by_id_or_name(tmp_path):
     assert find_hub("none", folder=tmp_path) is None
 
 
+def test_a_training_that_goes_on_is_found_before_a_newer_one_that_has_ended(tmp_path):
+    now = time.time()
+    write_entry(entry("run-1", started=now - 3), tmp_path)
+    write_entry(entry("run-2", started=now, ended=now), tmp_path)
+    assert [hub.id for hub in live_hubs(tmp_path)] == ["run-2", "run-1"]
+    assert find_hub(None, tmp_path).id == "run-1"
+    assert find_hub("run-2", tmp_path).ended == now
+
+
 def test_a_removed_entry_is_gone_and_removing_twice_is_fine(tmp_path):
     one = entry()
     write_entry(one, tmp_path)

@@ -55,7 +55,7 @@ def audit_rows(viewer, count):
     """Return the rows of ``audit`` so far, without who came and went, once there are ``count``."""
     while True:
         rows = [row for frame in viewer.of("audit") for row in frame.table().to_pylist()]
-        rows = [row for row in rows if row["action"] not in ("connect", "disconnect")]
+        rows = [row for row in rows if row["action"] not in ("connect", "announce", "disconnect")]
         if len(rows) >= count:
             return rows
         viewer.read()
@@ -172,7 +172,7 @@ def test_figures_and_states_of_all_processes_come_together(hub):
         {"rank": 1, "name": "rank 1 (tp 1, pp 0) on node-1", "state": "training", "step": 4, "seconds": 0.1},
         {"rank": 3, "state": "silent", "step": 3, "seconds": 9.0},
     ]
-    first.send(status(4, ranks=told, budget=budget, perturbed_steps=2))
+    first.send(status(4, ranks=told, budget=budget, perturbed_steps=2, armed_steps=1, left_out_passes=7))
     for step in (3, 4, 5):
         for producer, size in ((first, 8), (second, 16)):
             producer.send(tensors(step, size=size))
@@ -180,7 +180,8 @@ def test_figures_and_states_of_all_processes_come_together(hub):
     assert rank_states(now) == {0: "training", 1: "training", 2: "training", 3: "silent"}
     assert now["ranks"][3]["name"] == "rank 3 (tp 1, pp 1) on node-1"
     assert any("rank 3 (tp 1, pp 1) on node-1" in text for text in now["warnings"])
-    assert (now["budget"], now["perturbed_steps"]) == (budget, 2)
+    assert (now["budget"], now["perturbed_steps"], now["armed_steps"]) == (budget, 2, 1)
+    assert now["left_out_passes"] == 7
     assert now["bytes_per_step"] == len(tensors(4, size=8)) + len(tensors(4, size=16))
     first.send(status(5, "paused"))
     assert viewer.wait("status", lambda m: m["state"] == "paused")["ranks"][0]["state"] == "paused"
@@ -312,7 +313,7 @@ def test_a_viewer_that_changes_all_the_time_holds_nobody_up(start_hub):
 def test_a_producer_that_reads_nothing_holds_nobody_up(hub):
     stuck = hub.connect(max_queue=1, sock=hub.small_socket())
     stuck.send(
-        {"type": "join", "protocol": "megalens.v1", "role": "producer", "peer": {"name": "x", "version": "0"}}
+        {"type": "join", "protocol": "megalens.v2", "role": "producer", "peer": {"name": "x", "version": "0"}}
     )
     stuck.wait("hello")
     stuck.send(announce())

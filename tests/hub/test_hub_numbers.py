@@ -29,9 +29,9 @@ def test_nothing_waits_by_a_clock_that_jumps(runtime, monkeypatch):
         socket = await connect(
             f"ws://{entry.host}:{entry.port}/",
             additional_headers={"Authorization": f"Bearer {entry.token}"},
-            subprotocols=["megalens.v1"],
+            subprotocols=["megalens.v2"],
         )
-        join = {"type": "join", "protocol": "megalens.v1", "role": role, "peer": peer(role)}
+        join = {"type": "join", "protocol": "megalens.v2", "role": role, "peer": peer(role)}
         await socket.send(encode_message(join))
         return socket
 

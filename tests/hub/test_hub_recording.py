@@ -65,7 +65,7 @@ def test_a_finished_run_is_packed_and_says_what_it_is(start_hub, tmp_path):
     assert values[2] == 3.0
     assert values[1] != values[1]
     run = json.loads((folder / "run.json").read_text())
-    assert (run["format"], run["state"], run["missing_steps"]) == (1, "finished", [])
+    assert (run["format"], run["state"], run["missing_steps"]) == (2, "finished", [])
     assert run["run"]["name"] == "gpt-demo"
     assert run["model"] == announce()["model"]
     entry = run["streams"]["tensors"]

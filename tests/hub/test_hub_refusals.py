@@ -54,19 +54,19 @@ def test_another_path_is_not_found(standing_hub):
     assert refused_status(standing_hub, path="elsewhere") == 404
 
 
-@pytest.mark.parametrize("offered", [["megalens.v2"], ["other.v1"], None])
+@pytest.mark.parametrize("offered", [["megalens.v3"], ["other.v1"], None])
 def test_another_version_is_told_so_and_closed_with_4406(standing_hub, offered):
     client = standing_hub.connect(subprotocols=offered)
     error = client.wait("error")
     assert error["code"] == "version-mismatch"
     assert client.closed() == 4406
-    if offered == ["megalens.v2"]:
-        assert client.socket.subprotocol == "megalens.v2"
+    if offered == ["megalens.v3"]:
+        assert client.socket.subprotocol == "megalens.v3"
 
 
 def test_the_right_version_is_chosen_among_several(standing_hub):
     assert (
-        standing_hub.connect(subprotocols=["megalens.v2", "megalens.v1"]).socket.subprotocol == "megalens.v1"
+        standing_hub.connect(subprotocols=["megalens.v3", "megalens.v2"]).socket.subprotocol == "megalens.v2"
     )
 
 
@@ -92,7 +92,7 @@ def test_no_join_in_time_is_closed_with_4408(start_hub):
         ("garbage", "bad-message"),
         ('{"type":"join"}', "bad-message"),
         (
-            '{"type":"join","protocol":"megalens.v1","role":"king","peer":{"name":"x","version":"0"}}',
+            '{"type":"join","protocol":"megalens.v2","role":"king","peer":{"name":"x","version":"0"}}',
             "bad-message",
         ),
     ],

@@ -25,7 +25,7 @@ from hostile import BINARY, CONTINUED, PING, TEXT, hostile_frame, hostile_reques
 
 FILES = 256
 CASES = 60
-JOIN = {"type": "join", "protocol": "megalens.v1", "peer": peer("x")}
+JOIN = {"type": "join", "protocol": "megalens.v2", "peer": peer("x")}
 
 
 def resident_bytes(pid):

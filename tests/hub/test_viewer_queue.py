@@ -107,6 +107,7 @@ def test_one_frame_larger_than_the_queue_is_taken_when_nothing_else_waits():
     assert drain(queue) == [2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frames", [2000])
 def test_a_full_queue_stays_quick(frames):
     import time

@@ -103,7 +103,7 @@ def test_the_hello_of_the_largest_job_is_far_inside_the_bounds():
     places = [{**place, "rank": place["rank"] - at} for at in range(16384)]
     hello = {
         "type": "hello",
-        "protocol": "megalens.v1",
+        "protocol": "megalens.v2",
         "run": {"id": "r", "name": "r", "started": 1.0},
         "seq": 1,
         "model": None,

@@ -68,6 +68,7 @@ def test_mutated_frames_are_refused_or_read():
     assert 0 < taken < QUICK
 
 
+@pytest.mark.slow
 def test_mutated_messages_are_refused_or_read():
     taken = run(QUICK, golden_messages(), mutated_message, read_message)
     assert 0 < taken < QUICK

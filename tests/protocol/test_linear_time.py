@@ -7,7 +7,7 @@ import pytest
 
 from megalens.protocol import ProtocolError, parse_budget, read_ranges
 from megalens.protocol.contract import contract_json
-from megalens.protocol.quick_check import quick_check
+from megalens.protocol.schema_check import schema_check
 from megalens.protocol.tensor_name import natural_key, parse_name
 from megalens.tracer.tensors.compressing.reductions import parse_reduction
 
@@ -43,7 +43,7 @@ def patterns(schema: object) -> list[str]:
 
 
 PATTERNS = {*patterns(contract_json("messages.schema.json")), *patterns(contract_json("views.schema.json"))}
-CHECKS = [quick_check({"type": "string", "pattern": pattern}, {}) for pattern in PATTERNS]
+CHECKS = [schema_check({"type": "string", "pattern": pattern}, {}) for pattern in PATTERNS]
 
 
 def schema_patterns(text: str) -> None:
@@ -79,10 +79,15 @@ def test_a_text_of_any_kind_is_read_in_milliseconds(read, length: int) -> None:
     for piece in PIECES:
         long = (piece * length)[:length]
         for text in (long, long[:-1] + "x", "1" + long[1:-1] + "!", "data" + long[4:]):
-            began = time.process_time()
-            with suppress(ProtocolError):
-                read(text)
-            assert time.process_time() - began < 0.5, (piece, text[:20])
+            # The least of three: the collector may go through all that other tests left.
+            assert any(seconds(read, text) < 0.5 for _ in range(3)), (piece, text[:20])
+
+
+def seconds(read, text: str) -> float:
+    began = time.process_time()
+    with suppress(ProtocolError):
+        read(text)
+    return time.process_time() - began
 
 
 def test_long_numbers_in_names_are_ordered_and_no_layers() -> None:

@@ -10,6 +10,7 @@ from megalens.__main__ import main
 from megalens.protocol import shown_text
 
 
+@pytest.mark.slow
 def test_every_character_that_is_shown_stays_and_no_other():
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     kept = {letter for letter, shown in zip(every, shown_text(every), strict=True) if letter == shown}

@@ -20,7 +20,7 @@ from websockets.asyncio.client import connect
 
 import megalens
 from megalens.client import ClientError, RunFolder
-from megalens.dialects import HostedRun
+from megalens.dialects.hosted_run import HostedRun
 from megalens.hub.discovery import find_hub, live_hubs
 from megalens.hub.options import HubOptions
 from megalens.protocol import decode_message, encode_message, stream_schema
@@ -57,10 +57,10 @@ async def told(socket, kind, test=lambda message: True):
 @asynccontextmanager
 async def joined(entry):
     headers = {"Authorization": f"Bearer {entry.token}"}
-    async with connect(entry.address, subprotocols=["megalens.v1"], additional_headers=headers) as socket:
+    async with connect(entry.address, subprotocols=["megalens.v2"], additional_headers=headers) as socket:
         peer = {"name": "panel", "version": "0"}
         await socket.send(
-            encode_message({"type": "join", "protocol": "megalens.v1", "role": "viewer", "peer": peer})
+            encode_message({"type": "join", "protocol": "megalens.v2", "role": "viewer", "peer": peer})
         )
         yield socket
 
@@ -167,10 +167,10 @@ def test_a_kernel_sees_a_live_run_and_says_that_it_is_a_replay(tmp_path):
             replay.wait(WAIT)
             run.wait(6, timeout=WAIT)
             assert run.name == "gpt-demo (replay)"
-            table = run.tensors("MLP1_mat_mul", layer=2)
+            table = run.tensors("MLP1_mat_mul", layer=1)
             assert table["step"].to_pylist() == [1, 2, 3, 4, 5, 6]
             was = RunFolder(folder).read("tensors")
-            mask = pc.and_(pc.equal(was["flag"], "MLP1_mat_mul"), pc.equal(was["layer"], 2))
+            mask = pc.and_(pc.equal(was["flag"], "MLP1_mat_mul"), pc.equal(was["layer"], 1))
             assert np.array_equal(
                 np.stack(table["values"].to_numpy()), np.stack(was.filter(mask)["values"].to_numpy())
             )

@@ -1,7 +1,8 @@
 // Opens a report in Chromium with the network cut off, uses it as a person does, and prints what it found as JSON.
-// node page_probe.mjs REPORT.html [--dark] [--no-script] [--screenshot FILE] [--do '[["text", "h1"], …]']
+// node page_probe.mjs REPORT.html [--dark] [--no-script] [--axe] [--screenshot FILE] [--do '[["text", "h1"], …]']
 import { chromium } from '@playwright/test';
 import { pathToFileURL } from 'node:url';
+import { violations } from '../../ui-tests/axe.cjs';
 
 /** What a person does. Each but the last few names a figure by its place and a control by its label. */
 const ACTIONS = {
@@ -60,6 +61,9 @@ try {
   if (!has('--no-script')) {
     await page.waitForSelector('html[data-live]', { timeout: 30000 });
     Object.assign(found, await use(page));
+    if (has('--axe')) {
+      found.violations = [...(await violations(page)), ...(await withoutScripts(page))];
+    }
   }
   found.text = await page.evaluate(() => document.body.innerText);
   found.svgs = await page.locator('figure svg:visible').count();
@@ -70,6 +74,13 @@ try {
   await browser.close();
 }
 console.log(JSON.stringify(found));
+
+/** What axe finds where the page's script does not run and the pictures stand; with scripts off it could not look itself. */
+async function withoutScripts(page) {
+  await page.addStyleTag({ content: '.live { display: none } .still[hidden] { display: block }' });
+  await page.locator('details').evaluateAll(all => all.forEach(each => (each.open = true)));
+  return violations(page);
+}
 
 /** Hover over every chart, move the first slider to its start, and zoom its heatmap; then do what is asked for. */
 async function use(page) {

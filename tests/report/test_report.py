@@ -39,7 +39,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(run, tmp_path_factory):
-    return write_report(run, tmp_path_factory.mktemp("reports") / "report.html", FOUR, "What layer 2 does")
+    return write_report(run, tmp_path_factory.mktemp("reports") / "report.html", FOUR, "What layer 1 does")
 
 
 def probe(page, *flags):
@@ -51,16 +51,17 @@ def probe(page, *flags):
 
 
 def test_a_page_is_live_in_a_browser_with_no_network_and_asks_for_nothing(page):
-    found = probe(page)
+    found = probe(page, "--axe")
     assert found["requests"] == []
     assert found["messages"] == []
+    assert found["violations"] == []
     assert found["live"] == 4
     assert found["zoomed"]
-    assert found["title"] == "MLP1 output, mean of 16 tiles, layers 1 to 4, step 30"
-    assert found["movedTitle"] == "MLP1 output, mean of 16 tiles, layers 1 to 4, step 1"
+    assert found["title"] == "MLP1 output, mean of 16 tiles, layers 0 to 3, step 30"
+    assert found["movedTitle"] == "MLP1 output, mean of 16 tiles, layers 0 to 3, step 1"
     scalars, cell, lines, block = found["tips"]
     assert re.match(r"step \d+\n", scalars)
-    assert "layer 4" in lines
+    assert "layer 3" in lines
     assert re.match(r"step \d+\nlayer \d\n\d", block)
     tip = re.fullmatch(r"layer (\d)\nvalue\n(.+)\nposition\n(\d+)(?: “.”)?\ntile\n(\d+)\nstep\n30", cell)
     layer, position, tile = int(tip[1]), int(tip[3]), int(tip[4])
@@ -101,9 +102,9 @@ def test_a_page_answers_what_its_views_hold_and_says_what_it_does_not(page):
         ["hover", 2, 0.5, 0.4],
         ["until", "#view-3:has(.jp-MegalensLinked)", "maximum"],
         ["choose", 2, "Statistic", "mean"],
-        ["until", "#view-2 .jp-MegalensView-title", "mean of layers 1 to 4"],
-        ["write", 1, "Layers", "2"],
-        ["until", "#view-1 .jp-MegalensView-title", "layer 2, step 40"],
+        ["until", "#view-2 .jp-MegalensView-title", "mean of layers 0 to 3"],
+        ["write", 1, "Layers", "1"],
+        ["until", "#view-1 .jp-MegalensView-title", "layer 1, step 40"],
         ["choose", 1, "Flag", "Queries, keys and values"],
         ["until", f"#view-1 {state}", "does not hold these rows of Queries, keys and values"],
         ["color", "#view-3 .role-axis-label text"],
@@ -116,15 +117,15 @@ def test_a_page_answers_what_its_views_hold_and_says_what_it_does_not(page):
     assert len(found["did"]) == len(done)
     step, *layers = re.findall(r"(?:step|layer) \d+", found["did"][0])
     tip = dict(zip(layers, map(float, re.findall(r"\n(\d\.\d+)", found["did"][0])), strict=True))
-    for layer in range(1, 5):
+    for layer in range(4):
         values = values_of(int(step.split()[1]), layer).astype(float)
         assert tip[f"layer {layer}"] == pytest.approx(float(np.sqrt((values**2).mean())), rel=1e-7)
     assert found["did"][8] != found["did"][-1]
 
 
 def test_a_page_is_live_on_a_dark_screen_as_well(page):
-    found = probe(page, "--dark")
-    assert (found["live"], found["requests"], found["messages"]) == (4, [], [])
+    found = probe(page, "--dark", "--axe")
+    assert (found["live"], found["requests"], found["messages"], found["violations"]) == (4, [], [], [])
 
 
 def test_a_page_is_readable_without_its_script(page):
@@ -132,7 +133,7 @@ def test_a_page_is_readable_without_its_script(page):
     assert found["svgs"] >= 4
     assert found["requests"] == []
     for words in (
-        "What layer 2 does",
+        "What layer 1 does",
         "Tile(tiles=16, reduction='mean')",
         "Cells that are not finite (hatched): 3.",
     ):
@@ -159,8 +160,8 @@ def test_a_page_carries_what_one_must_know_of_the_run(page):
         "megalens 0.1.0, torch 2.9.0, python 3.11.9",
         "Tracing cost",
         "40 steps, 1 to 40",
-        "all layers; HiddenStates off (by a viewer)",
-        "QKV_mat_mul off (by kernel)",
+        "all layers; Layer output off (by a viewer)",
+        "Queries, keys and values off (by kernel)",
         "settings changed (by kernel)",
         "The recording lacks steps 8 to 9.",
         "run.heatmap(&quot;MLP1_mat_mul&quot;, layers=&quot;all&quot;, step=30)",
@@ -187,7 +188,7 @@ def test_four_views_of_a_real_size_stay_below_two_megabytes(tmp_path):
     views = [
         FOUR[0],
         {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "all"},
-        {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "1", "transform": "log"},
+        {"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "0", "transform": "log"},
         FOUR[2],
     ]
     data = build_report(run, views)
@@ -281,7 +282,7 @@ def test_a_hostile_name_stays_text(tmp_path):
 
 
 def test_a_notebook_report_is_valid_and_holds_the_views_own_code(run):
-    notebook = nbformat.reads(build_report(run, FOUR, format="ipynb", title="Layer 2").decode("utf-8"), 4)
+    notebook = nbformat.reads(build_report(run, FOUR, format="ipynb", title="Layer 1").decode("utf-8"), 4)
     nbformat.validate(notebook)
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     assert sources == [
@@ -306,6 +307,14 @@ def test_the_charts_of_a_notebook_report_draw_in_vega_lite_5(run):
         spec = cell.outputs[0].data["application/vnd.vegalite.v5+json"]
         svg = vl_convert.vegalite_to_svg(dict(spec), vl_version="5.8", allowed_base_urls=[])
         assert "mark-group" in svg
+
+
+def test_a_notebook_report_names_the_step_that_its_picture_shows(run):
+    views = [{"view": "heatmap", "flag": "MLP1_mat_mul", "layers": "1"}]
+    notebook = nbformat.reads(build_report(run, views, format="ipynb").decode("utf-8"), 4)
+    newest = max(run.tensors("MLP1_mat_mul")["step"].to_pylist())
+    assert f"step={newest}" in notebook.cells[2].source
+    assert f"step {newest}" in notebook.cells[2].outputs[0]["data"]["text/plain"]
 
 
 def test_a_notebook_beside_its_run_opens_it_by_its_relative_folder(tmp_path):
@@ -338,7 +347,7 @@ def test_nbconvert_shows_the_picture_of_a_saved_widget(run, tmp_path):
     nbformat.validate(notebook)
     text = to_html(notebook, tmp_path)
     assert text.count('<figure class="jp-MegalensPicture"') == 1
-    assert "MLP1 output, mean of 16 tiles, layers 1 to 4, step 40." in text
+    assert "MLP1 output, mean of 16 tiles, layers 0 to 3, step 40." in text
 
 
 @pytest.mark.slow
@@ -356,6 +365,9 @@ def test_a_notebook_report_runs_again_on_the_same_run(tmp_path):
     assert len(views) == 3
     assert all(data["application/vnd.megalens.view+json"]["run"]["id"] == RUN_ID for data in views)
     assert all("<svg" in data["text/html"] for data in views)
+    # Running a notebook keeps the state of its widgets: a page made of it shows the pictures all the same.
+    assert len(notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]) >= 3
+    assert to_html(notebook, tmp_path).count('<figure class="jp-MegalensPicture"') == 3
 
 
 def test_a_folder_whose_name_looks_like_code_stays_a_name_in_a_notebook(tmp_path):

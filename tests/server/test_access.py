@@ -29,12 +29,15 @@ def paths_of(web_app, base_url, run_id="some-run"):
     """A concrete path for every pattern, with its handler."""
     result = []
     for pattern, handler in registered(web_app):
-        path = (
-            pattern.removesuffix("$").replace("streams/([^/]+)", "streams/tensors").replace("([^/]+)", run_id)
-        )
-        assert path.startswith(base_url), path
-        assert re.match(pattern, path)
-        result.append((path, handler))
+        pattern = pattern.removesuffix("$")
+        path = pattern.replace("streams/([^/]+)", "streams/tensors").replace("([^/]+)", run_id)
+        # One path for each of the names that a handler serves.
+        choice = re.search(r"\((\w+(?:\|\w+)+)\)", path)
+        for name in choice[1].split("|") if choice else [""]:
+            one = path.replace(choice[0], name) if choice else path
+            assert one.startswith(base_url), one
+            assert re.fullmatch(pattern, one)
+            result.append((one, handler))
     return result
 
 
@@ -85,7 +88,7 @@ async def test_a_websocket_without_login_is_not_opened(
     for path, handler in paths_of(jp_web_app, jp_base_url, run.id):
         if issubclass(handler, WebSocketHandler):
             with pytest.raises(HTTPClientError) as caught:
-                await websocket_connect(f"ws://localhost:{jp_http_port}{path}", subprotocols=["megalens.v1"])
+                await websocket_connect(f"ws://localhost:{jp_http_port}{path}", subprotocols=["megalens.v2"])
             assert caught.value.code == 403
 
 
@@ -143,11 +146,11 @@ async def test_a_cookie_from_another_origin_opens_no_websocket(
     jar = await log_in(http_server_client, jp_base_url, jp_serverapp.identity_provider.token, jp_http_port)
     url = f"ws://localhost:{jp_http_port}{jp_base_url}megalens/ws/runs/{run.id}"
     home = HTTPRequest(url, headers=browser(jar, jp_http_port, f"http://localhost:{jp_http_port}"))
-    socket = await websocket_connect(home, subprotocols=["megalens.v1"])
+    socket = await websocket_connect(home, subprotocols=["megalens.v2"])
     socket.close()
     foreign = HTTPRequest(url, headers=browser(jar, jp_http_port, "http://evil.example"))
     with pytest.raises(HTTPClientError) as caught:
-        await websocket_connect(foreign, subprotocols=["megalens.v1"])
+        await websocket_connect(foreign, subprotocols=["megalens.v2"])
     assert caught.value.code == 403
 
 
@@ -160,6 +163,7 @@ async def test_a_write_with_a_cookie_needs_the_xsrf_token(
     body = json.dumps({"name": "other"})
     without = browser(jar, jp_http_port, origin)
     assert await status_of(http_server_client, path, method="PATCH", body=body, headers=without) == 403
+    assert await status_of(http_server_client, path, method="DELETE", headers=without) == 403
     for name in ("hubs", "demo", "statistics", f"runs/{run_folder.name}/report"):
         code = await status_of(
             http_server_client, f"{jp_base_url}megalens/api/{name}", method="POST", body="{}", headers=without
@@ -202,9 +206,9 @@ async def test_no_answer_and_no_log_line_has_a_token_or_an_absolute_path(
     await note("runs", run_folder.name, "report", body={"format": "html", "views": [{"view": "none"}]})
     (run_folder / "audit.parquet").write_bytes(b"garbage")
     await note("runs", run_folder.name, "streams", "audit")
-    socket = await jp_ws_fetch("megalens", "ws", "runs", run.id, subprotocols=["megalens.v1"])
+    socket = await jp_ws_fetch("megalens", "ws", "runs", run.id, subprotocols=["megalens.v2"])
     await socket.write_message(
-        '{"type":"join","protocol":"megalens.v1","role":"viewer","peer":{"name":"p","version":"0"}}'
+        '{"type":"join","protocol":"megalens.v2","role":"viewer","peer":{"name":"p","version":"0"}}'
     )
     for _ in range(4):
         said.append(repr(await socket.read_message()))

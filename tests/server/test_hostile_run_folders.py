@@ -80,6 +80,7 @@ def test_an_odd_value_hides_its_own_run_and_is_told(root, member):
         assert all(len(line) < 1500 for line in listing["warnings"])
 
 
+@pytest.mark.slow
 def test_headers_with_any_values_exchanged_are_read_or_refused(root):
     folder = root / "megalens-runs" / RUN_ID
     header = json.loads((folder / "run.json").read_text())

@@ -68,7 +68,7 @@ def lying(hostile, ask):
 @pytest.fixture
 def browse(jp_ws_fetch):
     async def open_relay(run_id, join=JOIN):
-        viewer = await jp_ws_fetch("megalens", "ws", "runs", run_id, subprotocols=["megalens.v1"])
+        viewer = await jp_ws_fetch("megalens", "ws", "runs", run_id, subprotocols=["megalens.v2"])
         await viewer.write_message(encode_message(join))
         return viewer
 
@@ -104,7 +104,7 @@ async def test_another_run_at_the_address_is_no_such_run(lying, browse):
 
 
 async def test_another_version_is_said(lying, browse):
-    await lying(told({"type": "hello", "protocol": "megalens.v2"}))
+    await lying(told({"type": "hello", "protocol": "megalens.v3"}))
     code, reason = await closed(await browse("the-run"))
     assert (code, reason["code"]) == (4406, "version-mismatch")
 

@@ -161,7 +161,8 @@ async def test_a_question_is_given_up_when_who_asked_it_goes(make_pool, here):
         assert await shared.opened(30, here)
 
         def endless(source):
-            with source._connection() as connection:
+            with source._connection() as connect:
+                connection = connect()
                 asking.set()
                 connection.execute("SELECT count(*) FROM range(100000000000) a, range(1000000) b").fetchall()
 

@@ -49,6 +49,7 @@ async def test_a_recorded_run_is_listed_with_its_folder_relative_to_the_root(ask
             "ended": 1795000040.0,
             "step": 40,
             "folder": f"megalens-runs/{RUN}",
+            "bytes": sum(file.stat().st_size for file in run_folder.iterdir()),
         }
     ]
 
@@ -116,7 +117,7 @@ async def test_damage_within_a_stream_is_said_once_somebody_has_read_up_to_it(as
 
 
 async def test_a_run_folder_of_a_newer_format_is_not_listed_and_not_read(ask, run_folder):
-    edit(run_folder, format=2)
+    edit(run_folder, format=3)
     _, body, _ = await ask("runs")
     assert body["runs"] == []
     status, body, _ = await ask("runs", RUN)
@@ -132,7 +133,7 @@ async def test_the_index_names_flags_parts_layers_and_steps(ask, run_folder):
         "phase": "train",
         "pass": "forward",
         "parts": [""],
-        "layers": [1, 2, 3, 4],
+        "layers": [0, 1, 2, 3],
         "ranks": [0],
         "steps": list(range(1, 41)),
     }
@@ -143,13 +144,13 @@ async def test_the_index_names_flags_parts_layers_and_steps(ask, run_folder):
 async def test_a_stream_answers_just_the_rows_asked_for(ask, run_folder, form):
     if form == "arrows":
         as_arrows(run_folder, "tensors")
-    query = {"flag": "MLP1_mat_mul", "layers": "1-2,4", "first": 10, "last": 12, "phase": "train", "part": ""}
+    query = {"flag": "MLP1_mat_mul", "layers": "0-1,3", "first": 10, "last": 12, "phase": "train", "part": ""}
     status, body, headers = await ask("runs", RUN, "streams", "tensors", params=query)
     table = table_of(body)
     assert (status, headers["Content-Type"]) == (200, "application/vnd.apache.arrow.stream")
     assert table.schema.equals(stream_schema("tensors"), check_metadata=True)
     assert list(zip(table["step"].to_pylist(), table["layer"].to_pylist(), strict=True)) == [
-        (step, layer) for step in (10, 11, 12) for layer in (1, 2, 4)
+        (step, layer) for step in (10, 11, 12) for layer in (0, 1, 3)
     ]
     assert "X-Megalens-Sampled-Every" not in headers
 
@@ -178,7 +179,7 @@ async def test_ranks_and_passes_are_kept_apart(ask, run_folder):
         )
 
     assert await rows(rank="lowest") == [(1, 1, 2), (1, 2, 3), (2, 1, 2), (2, 2, 3)]
-    # Layer 1 of rank 3 is a replica's, also where only later steps are asked for.
+    # Layer 0 of rank 3 is a replica's, also where only later steps are asked for.
     assert await rows(rank="lowest", first=2) == [(2, 1, 2), (2, 2, 3)]
     assert await rows(rank="3", last=1) == [(1, 1, 3), (1, 2, 3)]
     assert await rows(rank="7") == []
@@ -230,7 +231,7 @@ async def test_a_recording_from_before_errors_were_measured_has_no_measured_row(
 
 
 async def test_non_finite_values_cross_as_they_are(ask, run_folder):
-    query = {"flag": "MLP1_mat_mul", "layers": "2", "first": 30, "last": 30}
+    query = {"flag": "MLP1_mat_mul", "layers": "1", "first": 30, "last": 30}
     _, body, _ = await ask("runs", RUN, "streams", "tensors", params=query)
     values = table_of(body)["values"][0].values.to_numpy()
     kinds = [str(value) for value in values if not abs(value) < 1e30]
@@ -273,8 +274,8 @@ async def test_one_step_that_does_not_fit_is_refused_with_the_way_out(ask, run_f
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ({"layers": "1-"}, "layers"),
-        ({"layers": "4-1"}, "layers"),
+        ({"layers": "0-"}, "layers"),
+        ({"layers": "3-0"}, "layers"),
         ({"layers": "all; drop table"}, "layers"),
         ({"first": "one"}, "first"),
         ({"last": "9" * 40}, "last"),
@@ -340,7 +341,7 @@ async def test_renaming_writes_run_json_and_keeps_the_rest(ask, run_folder):
 
 
 @pytest.mark.parametrize(
-    "body", [{"name": ""}, {"name": "x" * 201}, {"name": 5}, {"name": "a\nb"}, {}, {"name": "x", "id": "y"}]
+    "body", [{"name": ""}, {"name": "x" * 201}, {"name": 5}, {"name": "a\nb"}, {}, {"name": "", "tags": []}]
 )
 async def test_a_bad_name_is_refused(ask, run_folder, body):
     status, answer, _ = await ask("runs", RUN, method="PATCH", body=body)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 JOIN = {
     "type": "join",
-    "protocol": "megalens.v1",
+    "protocol": "megalens.v2",
     "role": "viewer",
     "peer": {"name": "panel", "version": "0"},
     "since": None,
@@ -54,7 +54,7 @@ async def frames(socket, test):
 def browse(jp_ws_fetch):
     """Open a relay and join."""
 
-    async def open_relay(run_id, subprotocols=("megalens.v1",), join=True, **options):
+    async def open_relay(run_id, subprotocols=("megalens.v2",), join=True, **options):
         socket = await jp_ws_fetch(
             "megalens", "ws", "runs", run_id, subprotocols=list(subprotocols), **options
         )
@@ -83,11 +83,11 @@ async def test_messages_and_frames_cross_as_they_are(live, browse):
     run = live()
     socket = await browse(run.id)
     hello = await until(socket, "hello")
-    assert socket.selected_subprotocol == "megalens.v1"
+    assert socket.selected_subprotocol == "megalens.v2"
     assert hello["run"]["id"] == run.id
     run.step()
     frame = await frames(socket, lambda frame: frame.stream == "tensors")
-    sent = decode_frame(tensors_frame(1, (1, 2, 3, 4)))
+    sent = decode_frame(tensors_frame(1, (0, 1, 2, 3)))
     # As text, where NaN equals NaN.
     assert repr(frame.table().to_pylist()) == repr(sent.table().to_pylist())
     await socket.write_message(
@@ -116,8 +116,8 @@ async def test_two_browsers_have_a_hub_connection_each(live, browse):
 
 async def test_another_version_gets_the_error_and_4406_from_the_hub(live, browse):
     run = live()
-    socket = await browse(run.id, subprotocols=("megalens.v2",), join=False)
-    assert socket.selected_subprotocol == "megalens.v2"
+    socket = await browse(run.id, subprotocols=("megalens.v3",), join=False)
+    assert socket.selected_subprotocol == "megalens.v3"
     error = await until(socket, "error")
     assert error["code"] == "version-mismatch"
     assert (await closed_code(socket))[0] == 4406
@@ -252,7 +252,7 @@ async def test_the_relay_of_a_foreign_origin_is_refused(live, jp_http_port, jp_b
     run = live()
     url = f"ws://localhost:{jp_http_port}{jp_base_url}megalens/ws/runs/{run.id}"
     with pytest.raises(HTTPClientError) as caught:
-        await websocket_connect(url, subprotocols=["megalens.v1"])
+        await websocket_connect(url, subprotocols=["megalens.v2"])
     assert caught.value.code == 403
 
 

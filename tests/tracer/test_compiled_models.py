@@ -26,5 +26,5 @@ def test_a_compiled_model_trains_as_before_and_its_probes_are_reported_missing(t
     while status["step"] < 2:
         status = small_hub.next("status")
     assert status["probes"]["fired"] == 0
-    assert status["probes"]["missing"] == ["MLP1_mat_mul layer 1", "MLP2_mat_mul layer 1"]
+    assert status["probes"]["missing"] == ["MLP1 output, layer 0", "MLP2 output, layer 0"]
     assert "compiled model" in status["warnings"][0]

@@ -68,10 +68,10 @@ def test_a_projection_loses_what_lies_outside_of_its_span(x, seed):
     unit = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=-1)
     compressor = Projection("v.npy")
     data = torch.from_numpy(x)
-    kept = make_kernel(compressor, unit)(data, 2)
+    kept = make_kernel(compressor, unit)(data, 1)
     span = unit[1].double().numpy()
     again = x.astype(np.float64) @ np.linalg.pinv(span, rcond=1e-5) @ span
-    same(compression_error(data, kept, compressor, unit, 2), by_hand(x, again), 1e-5)
+    same(compression_error(data, kept, compressor, unit, 1), by_hand(x, again), 1e-5)
 
 
 @given(hnp.arrays(np.float64, SHAPES, elements=st.floats(-1e30, 1e30)))

@@ -52,7 +52,7 @@ def test_empty_keeps_the_shape_only() -> None:
 def test_a_projection_takes_the_layers_own_unit_vectors() -> None:
     vectors = torch.nn.functional.normalize(torch.randn(3, 2, 8), dim=-1)
     data = torch.randn(1, 5, 8)
-    out = make_kernel(Projection("v.npy"), vectors)(data, 3)
+    out = make_kernel(Projection("v.npy"), vectors)(data, 2)
     expected = np.einsum("bsf,kf->bsk", data.numpy(), vectors[2].numpy())
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-5, atol=1e-6)
 

@@ -77,7 +77,7 @@ def test_a_change_that_the_model_does_not_take_is_answered_and_what_was_in_force
     expected = step(tracer, gpt, ids)
     small_hub.next_rows(2)
     hooks = hooks_of(gpt)
-    last = tracer.points.flags["MLP2_mat_mul"].layers[2][0].module
+    last = tracer.points.flags["MLP2_mat_mul"].layers[1][0].module
     monkeypatch.setattr(last, "register_forward_hook", refuses, raising=False)
     ask(small_hub, {"flags": {"MLP1_mat_mul": None, "MLP2_mat_mul": TILE_4}})
     assert not small_hub.next("configured")["applied"]

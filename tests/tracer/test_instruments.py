@@ -223,6 +223,7 @@ def test_an_installed_instrument_is_loaded_only_when_it_is_named(gpt, traced, ex
         megalens.trace(gpt, hub=None, instruments={"weight_norms": {"every": 0}})
 
 
+@pytest.mark.slow
 def test_the_example_records_its_stream_with_a_real_hub_and_the_rows_are_there(
     gpt, ids, tmp_path, own_hub, example_installed
 ) -> None:

@@ -31,12 +31,12 @@ def test_a_port_traces_with_the_hub_on_it(gpt, option, own_hub) -> None:
 
 
 def test_an_argument_comes_before_a_variable_and_that_before_the_script(gpt, own_hub) -> None:
-    environment = {"MEGALENS": "1", "MEGALENS_EVERY": "3", "MEGALENS_LAYERS": "2", "MEGALENS_BUDGET": "2%"}
+    environment = {"MEGALENS": "1", "MEGALENS_EVERY": "3", "MEGALENS_LAYERS": "1", "MEGALENS_BUDGET": "2%"}
     arguments = parsed("--megalens-every", "5", "--megalens-linger", "0.1")
-    with trace_from(arguments, gpt, environment, flags=["HiddenStates"], layers="1", every=7) as tracer:
+    with trace_from(arguments, gpt, environment, flags=["HiddenStates"], layers="0", every=7) as tracer:
         own_hub.add(tracer.hub_pid)
         setting = tracer.config["flags"]["HiddenStates"]
-        assert (setting["every"], setting["layers"], tracer.config["budget"]) == (5, "2", 2.0)
+        assert (setting["every"], setting["layers"], tracer.config["budget"]) == (5, "1", 2.0)
 
 
 def test_what_cannot_be_read_is_named(gpt, capsys) -> None:

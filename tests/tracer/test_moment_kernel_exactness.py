@@ -186,6 +186,21 @@ def test_every_value_of_the_narrow_types_is_read_as_torch_reads_it(measure, case
 
 
 @pytest.mark.parametrize(("measure", "cases"), WAYS)
+def test_equal_values_have_no_spread_whatever_is_not_finite_among_them(measure, cases) -> None:
+    tensors = []
+    for dtype in TYPES:
+        for value in (0.1, -10_000 / 3, 1e-30):
+            for length in (7, 63, 5000, 70_000):
+                for one in (math.nan, math.inf, -math.inf):
+                    tensor = torch.full((length,), value).to(dtype)
+                    tensor[length // 3 :: 5] = one
+                    tensors.append(tensor)
+    for row, tensor in zip(measure(tensors), tensors, strict=True):
+        value = float(tensor[0])
+        assert row[1:7].tolist() == [value, 0, 0, 0, value, value], (tensor.dtype, len(tensor), value)
+
+
+@pytest.mark.parametrize(("measure", "cases"), WAYS)
 def test_a_value_that_is_not_finite_hides_nothing_around_it(measure, cases) -> None:
     rng = np.random.default_rng(3)
     for dtype in TYPES:

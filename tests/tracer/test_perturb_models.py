@@ -42,6 +42,7 @@ def qwen3() -> torch.nn.Module:
     return transformers.Qwen3ForCausalLM(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "tensors"), [(gpt2, 2 * (4 + 1 + 1)), (qwen3, 2 * (7 + 1 + 1))])
 def test_a_hugging_face_model_is_perturbed_with_and_without_checkpointing(make, tensors: int) -> None:
     torch.manual_seed(0)
@@ -73,6 +74,7 @@ def test_a_hugging_face_model_is_perturbed_with_and_without_checkpointing(make, 
         assert torch.equal(gradient, clean[name])
 
 
+@pytest.mark.slow
 def test_a_hugging_face_model_generates_perturbed_and_the_same_each_time() -> None:
     torch.manual_seed(0)
     model = gpt2().eval()
@@ -94,10 +96,10 @@ def drawn(gpt, ids, site_name: str, place: Place, sources: Source | None = None)
     points = replace(find_adapter(gpt).points(gpt), place=place)
     flag = {"calculation": "MLP2_mat_mul", "system": "HiddenStates"}.get(site_name)
     if sources is not None:
-        points = replace(points, flags={flag: FlagPoints({1: (sources,)})})
-    module = gpt.blocks[0].mlp.fc1 if site_name == "weight" else points.sites[site_name].layers[1][0]
+        points = replace(points, flags={flag: FlagPoints({0: (sources,)})})
+    module = gpt.blocks[0].mlp.fc1 if site_name == "weight" else points.sites[site_name].layers[0][0]
     seen: list[torch.Tensor] = []
-    with Perturbing(gpt, {site_name: site("noise1", "1", coefficient=1.0)}, points=points):
+    with Perturbing(gpt, {site_name: site("noise1", "0", coefficient=1.0)}, points=points):
         if site_name == "weight":
             handle = module.register_forward_pre_hook(
                 lambda m, a: seen.append(m.weight - m._parameters["weight"])
@@ -167,7 +169,7 @@ def mesh():
 @pytest.mark.parametrize("placement", [Replicate(), Shard(0), Partial()], ids=str)
 def test_an_output_that_is_still_distributed_is_perturbed_in_place_of_its_piece(mesh, placement) -> None:
     module = nn.Identity()
-    points = ModelPoints((module,), {"layers": 1, "dtype": "float32"}, {}, sites_of(system={1: [module]}))
+    points = ModelPoints((module,), {"layers": 1, "dtype": "float32"}, {}, sites_of(system={0: [module]}))
     plan = perturb_plan({"sites": {"system": site("noise2", coefficient=0.5)}}, points)
     warnings: list[str] = []
     installed = install_perturbations(points, plan, HandClock(), warnings.append)

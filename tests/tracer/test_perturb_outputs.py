@@ -65,7 +65,7 @@ def test_a_fault_is_said_once_and_the_tensor_passes(gpt, ids) -> None:
     assert (installed.calls, installed.errors) == (0, 4)
     # One cause, in two layers and twice.
     (warning,) = warnings
-    assert "system of layer 1 (blocks.0): torch.bfloat16 has the bits 0 to 15, and no 20" in warning
+    assert "system of layer 0 (blocks.0): torch.bfloat16 has the bits 0 to 15, and no 20" in warning
     assert "disarm" in warning
 
 
@@ -88,6 +88,6 @@ def test_a_module_that_layers_share_is_perturbed_once_a_call(gpt, ids) -> None:
 
 
 def test_a_place_that_is_not_reached_is_named(gpt, ids) -> None:
-    with Perturbing(gpt, {"system": site("noise1"), "weight": site("noise1", "1")}) as on:
+    with Perturbing(gpt, {"system": site("noise1"), "weight": site("noise1", "0")}) as on:
         gpt.blocks[0](gpt.embedding(ids))
-        assert on.installed.unfired() == ["system of layer 2 (blocks.1)"]
+        assert on.installed.unfired() == ["system of layer 1 (blocks.1)"]

@@ -5,6 +5,7 @@ import torch
 from perturbing import site
 from torch.utils.checkpoint import checkpoint
 
+from megalens import Tile
 from megalens.demo.model import GPT, GPTConfig
 
 
@@ -30,7 +31,11 @@ SITES = {
 def arm(small_hub, sites: dict | None, **more) -> dict:
     perturb = None if sites is None else {"sites": sites, **more}
     small_hub.send({"type": "configure", "id": "c", "patch": {"flags": {}, "perturb": perturb}})
-    return small_hub.next("configured")
+    while True:
+        answer = small_hub.next("configured")
+        # What was armed before may still be told to apply.
+        if answer["applied"] is False:
+            return answer
 
 
 def hooks(model: torch.nn.Module) -> int:
@@ -42,7 +47,7 @@ def test_a_perturbation_ends_by_itself_and_leaves_the_training_as_it_was(gpt, id
     clean = gpt.loss(ids).item()
     tracer = traced(gpt, allow=["perturb"])
     announced = small_hub.next("announce")
-    assert [one["layers"] for one in announced["sites"]] == [[1, 2]] * 3
+    assert [one["layers"] for one in announced["sites"]] == [[0, 1]] * 3
     assert arm(small_hub, SITES, steps=2)["applied"] is False
     losses = []
     for _ in range(4):
@@ -56,6 +61,32 @@ def test_a_perturbation_ends_by_itself_and_leaves_the_training_as_it_was(gpt, id
     assert all(torch.equal(tensor, before[name]) for name, tensor in gpt.state_dict().items())
     assert tracer.status()["perturbed_steps"] == 2
     assert "perturb" not in tracer.config
+
+
+def test_the_steps_of_each_perturbation_are_counted_by_themselves(gpt, ids, traced, small_hub) -> None:
+    tracer = traced(gpt, allow=["perturb"])
+    small_hub.next("announce")
+
+    def train(steps):
+        for _ in range(steps):
+            with tracer.step():
+                gpt.loss(ids).backward()
+        status = tracer.status()
+        return status.get("perturbed_steps", 0), status.get("armed_steps")
+
+    assert train(1) == (0, None)
+    arm(small_hub, SITES, steps=3)
+    assert train(2) == (2, 2)
+    # Another change leaves it armed.
+    tracer.configure({"HiddenStates": Tile(1)})
+    assert train(1) == (3, 3)
+    assert train(1) == (3, None)
+    arm(small_hub, SITES, steps=9)
+    assert train(2) == (5, 2)
+    arm(small_hub, {**SITES}, steps=9)
+    assert train(1) == (6, 1)
+    arm(small_hub, None)
+    assert train(1) == (6, None)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)

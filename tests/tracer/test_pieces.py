@@ -15,7 +15,7 @@ from megalens.tracer.tensors.compressing.compression_error import CompressionErr
 from megalens.tracer.tensors.compressing.compressors import make_kernel
 from megalens.tracer.tensors.joining.joiner import Joiner, pack_pieces
 from megalens.tracer.tensors.joining.pieces import cut_of, join_pieces
-from megalens.tracer.tensors.values import errors_of
+from megalens.tracer.tensors.values import errors_of, moments_of
 
 COMPRESSORS = [
     Tile(4),
@@ -103,7 +103,7 @@ def test_what_the_compressor_loses_of_pieces_is_what_it_loses_of_the_whole(
         for output in outputs
     ]
     rows = [
-        Row(meta, output, (0, 0), errors_of(probe, [piece], [output], [cut])[0])
+        Row(meta, output, moments_of([piece])[0], errors_of(probe, [piece], [output], [cut])[0])
         for meta, output, piece, cut in zip(metas, outputs, pieces, cuts, strict=True)
     ]
     joiner = Joiner(range(2), str, pytest.fail)
@@ -133,8 +133,10 @@ class Joining:
     def rows(self, rank: int, layer: int = 1, counts=(0, 0)) -> list[Row]:
         values = self.parts[rank].contiguous().numpy()
         meta = RowMeta(0, "train", layer, "MLP1_mat_mul", "", "NoOp()", (1, 2, 12), values.shape)
-        both = [Row(meta._replace(join=self.cut.join), values, counts)]
-        return both if rank else [*both, Row(meta._replace(flag="HiddenStates"), values, (0, 0))]
+        moments = moments_of([self.parts[rank]])[0]
+        moments[-2:] = counts
+        both = [Row(meta._replace(join=self.cut.join), values, moments)]
+        return both if rank else [*both, Row(meta._replace(flag="HiddenStates"), values, moments)]
 
     def send(self, rank: int, step: int = 1, layer: int = 1, counts=(0, 0)) -> None:
         meta, arrays = pack_pieces(Batch(step), self.rows(rank, layer, counts), {})
@@ -156,7 +158,10 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
     ((waiting, rows),) = joining.joiner.ready()
     assert waiting.batch.step == 1
     np.testing.assert_array_equal(rows[0].values, joining.whole)
-    assert (rows[0].meta.shape, rows[0].meta.join, tuple(rows[0].nonfinite)) == ((1, 2, 12), None, (3, 1))
+    assert (rows[0].meta.shape, rows[0].meta.join) == ((1, 2, 12), None)
+    d = joining.whole - joining.whole.mean()
+    expected = [24, 11.5, (d**2).sum(), (d**3).sum(), (d**4).sum(), 0, 23, 3, 1]
+    np.testing.assert_allclose(rows[0].whole, expected, rtol=1e-6, atol=1e-3)
     assert rows[1].meta.flag == "HiddenStates"
     assert not joining.joiner.waiting
 

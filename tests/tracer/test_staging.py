@@ -73,7 +73,7 @@ def test_values_arrive_as_they_were_while_many_steps_wait_to_be_sent(gpt, traced
 
 
 def test_a_large_tensor_is_reduced_at_once_to_the_same_tiles(gpt, traced, small_hub) -> None:
-    tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(16)}, samples=None, layers="1")
+    tracer = traced(gpt, flags={"MLP1_mat_mul": Tile(16)}, samples=None, layers="0")
     seen: list[torch.Tensor] = []
     gpt.blocks[0].mlp.fc1.register_forward_hook(lambda module, args, output: seen.append(output.detach()))
     with tracer.step():
@@ -86,7 +86,7 @@ def test_a_large_tensor_is_reduced_at_once_to_the_same_tiles(gpt, traced, small_
 
 
 def test_non_finite_values_are_counted_in_their_own_part(gpt, ids, traced, small_hub) -> None:
-    tracer = traced(gpt, flags={"QKV_mat_mul": Tile(8)}, layers="2")
+    tracer = traced(gpt, flags={"QKV_mat_mul": Tile(8)}, layers="1")
 
     def spoil(module, args, output):
         output = output.clone()

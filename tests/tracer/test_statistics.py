@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from threading import Event
 
 import pytest
@@ -171,3 +173,27 @@ def test_tied_and_shared_modules_are_counted_once(logged, ids) -> None:
     assert names["activation"] == ["embedding/output0", "first/input0", "first/output0", "lm_head/input0"]
     same(rows["activation", "first/input0", 1], *seen)
     same(rows["grad", "embedding.weight", 1], gradient)
+
+
+def test_an_empty_tensor_has_a_row_of_count_zero(logged, tmp_path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    model[0].register_parameter("none", nn.Parameter(torch.empty(0, 4)))
+    logger = logged(model, param=1, activation=1, dgrad=1, jsonl=tmp_path)
+    for samples in (0, 3):
+        with logger.step():
+            model(torch.ones(samples, 4)).sum().backward()
+    rows = logged.rows()
+    for stat, name, step in (
+        ("param", "0.none", 1),
+        ("activation", "0/input0", 1),
+        ("activation", "1/output0", 1),
+        ("dgrad", "1/output0", 1),
+    ):
+        row = rows[stat, name, step]
+        assert [row[of] for of in ("count", "m2", "m3", "m4", "nan_count", "inf_count")] == [0] * 6
+        assert math.isnan(row["mean"])
+        assert math.isnan(row["min"])
+    assert rows["activation", "0/input0", 2]["count"] == 12
+    for file in tmp_path.rglob("rank0.jsonl"):
+        for line in file.read_text().splitlines():
+            json.loads(line, parse_constant=pytest.fail)

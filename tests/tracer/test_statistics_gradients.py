@@ -10,6 +10,14 @@ from seen_statistics import Seen, same
 from torch import nn
 
 CPU_SCALE = 1024.0
+# As a script does that took the function before anybody logged.
+clip_by_norm = nn.utils.clip_grad_norm_
+
+
+def clip_norm_in_parts(parameters, most: float) -> None:
+    """Clip every parameter by itself."""
+    for parameter in parameters:
+        nn.utils.clip_grad_norm_([parameter], most)
 
 
 @pytest.mark.parametrize("passes", [(2, 2, 2), (3, 1, 2), (1, 4, 1)])
@@ -34,13 +42,69 @@ def test_accumulated_micro_batches_are_one_tensor_and_gradients_those_of_the_las
     for step, (values, back, gradients) in enumerate(kept, start=1):
         same(rows["activation", "blocks.1.mlp.fc1/input0", step], *values["blocks.1.mlp.fc1/input0"])
         same(rows["dgrad", "blocks.1.mlp.fc1/output0", step], *back["blocks.1.mlp.fc1/output0"])
-        stage = rows["grad", "positions.weight", step]["gradient_stage"]
-        if step > 1 and passes[step - 1] < passes[step - 2]:
-            # Fewer passes than the step before: clipping came first.
-            assert stage == "pre_step"
-        else:
-            assert stage == "pre_clip"
-            same(rows["grad", "positions.weight", step], gradients["positions.weight"])
+        assert rows["grad", "positions.weight", step]["gradient_stage"] == "pre_clip"
+        same(rows["grad", "positions.weight", step], gradients["positions.weight"])
+
+
+@pytest.mark.parametrize("clip", [clip_by_norm, nn.utils.clip_grad_value_, clip_norm_in_parts])
+def test_gradients_are_those_before_torch_clips_them_whatever_the_number_of_passes(
+    gpt, ids, logged, clip
+) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, grad=1)
+    kept = []
+    for count in (3, 2, 1, 4, 1):
+        with logger.step():
+            for at in range(count):
+                gpt.loss(ids[at % 3 :]).backward()
+            kept.append({name: p.grad.clone() for name, p in gpt.named_parameters()})
+            clip(list(gpt.parameters()), 1e-4)
+            assert float(gpt.head.weight.grad.abs().max()) <= 1.01e-4
+            optimizer.step()
+            optimizer.zero_grad()
+    rows = logged.rows()
+    for step, gradients in enumerate(kept, start=1):
+        for name, gradient in gradients.items():
+            assert rows["grad", name, step]["gradient_stage"] == "pre_clip"
+            same(rows["grad", name, step], gradient)
+
+
+def test_a_norm_that_is_asked_for_between_two_passes_is_not_the_end_of_the_step(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, grad=1)
+    for count in (4, 3):
+        with logger.step():
+            for _ in range(count):
+                gpt.loss(ids).backward()
+                nn.utils.get_total_norm([p.grad for p in gpt.parameters()])
+            gradient = gpt.head.weight.grad.clone()
+            clip_by_norm(gpt.parameters(), 1e-4)
+            optimizer.step()
+            optimizer.zero_grad()
+    row = logged.rows()["grad", "head.weight", 2]
+    assert row["gradient_stage"] == "pre_clip"
+    same(row, gradient)
+
+
+def test_clipping_of_ones_own_is_said_once_and_then_every_pass_is_measured(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    logger = logged(gpt, optimizer, grad=1)
+    kept = []
+    for count in (3, 1, 3, 2):
+        with logger.step():
+            for _ in range(count):
+                gpt.loss(ids).backward()
+            kept.append(gpt.head.weight.grad.clone())
+            gpt.head.weight.grad.mul_(0.125)
+            optimizer.step()
+            optimizer.zero_grad()
+    (said,) = [text for text in logger.tracer.status()["warnings"] if "maybe clipped" in text]
+    assert "pre_step" in said
+    rows = logged.rows()
+    stages = [rows["grad", "head.weight", step]["gradient_stage"] for step in (1, 2, 3, 4)]
+    assert stages == ["pre_clip", "pre_step", "pre_clip", "pre_clip"]
+    for step, gradient in enumerate(kept, start=1):
+        same(rows["grad", "head.weight", step], gradient * (0.125 if step == 2 else 1))
 
 
 def test_fewer_passes_without_clipping_are_still_before_it(gpt, ids, logged) -> None:
@@ -95,6 +159,27 @@ def test_a_gradient_scaler_is_divided_out_and_skipped_steps_have_no_gradients(gp
         assert rows[stat, name, 1]["gradient_stage"] == "backward"
         # The same data, and the weights hardly changed: without the scale the size is the same.
         assert rows[stat, name, 3]["max"] == pytest.approx(rows[stat, name, 1]["max"], rel=0.2)
+
+
+def test_gradients_that_a_scaler_divided_are_not_divided_again_where_there_were_fewer_passes(
+    gpt, ids, logged
+) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=CPU_SCALE)
+    logger = logged(gpt, optimizer, grad=1, loss_scale=scaler)
+    for count in (3, 1):
+        with logger.step():
+            for _ in range(count):
+                scaler.scale(gpt.loss(ids)).backward()
+            scaler.unscale_(optimizer)
+            gradient = gpt.head.weight.grad.clone()
+            clip_by_norm(gpt.parameters(), 1e-4)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    row = logged.rows()["grad", "head.weight", 2]
+    assert (row["gradient_stage"], row["loss_scale"]) == ("pre_clip", CPU_SCALE)
+    same(row, gradient)
 
 
 def test_a_scale_that_nobody_told_of_is_said_to_be_unknown(gpt, ids, logged) -> None:

@@ -156,3 +156,28 @@ def test_a_compiled_model_has_its_parameters_and_gradients_and_the_rest_is_said(
     assert rows["grad", "blocks.0.mlp.fc1.weight", 2]["gradient_stage"] == "pre_clip"
     same(rows["grad", "blocks.0.mlp.fc1.weight", 2], gradient)
     assert any("Nothing could be measured inside" in text for text in logger.tracer.status()["warnings"])
+
+
+def test_a_layer_has_one_number_in_traced_tensors_and_in_the_names_of_statistics(
+    gpt, ids, traced, small_hub
+) -> None:
+    tracer = traced(
+        gpt,
+        flags={
+            "HiddenStates": {"compressor": {"name": "NoOp"}, "samples": None},
+            "InputTokens": {"compressor": {"name": "NoOp"}},
+        },
+    )
+    with megalens.log_statistics(gpt, None, residual=1, tracer=tracer), tracer.step():
+        gpt.loss(ids).backward()
+    means = {}
+    for row in small_hub.next_rows(4):
+        means.setdefault(row["flag"], {})[row["layer"]] = sum(row["values"]) / len(row["values"])
+    logged = [small_hub.moments.get(timeout=20) for _ in range(3)]
+    named = {row["name"]: row["mean"] for row in logged}
+    assert set(named) == {"blocks/input0", "blocks.0/output0", "blocks.1/output0"}
+    assert set(means["HiddenStates"]) == {0, 1}
+    for layer, mean in means["HiddenStates"].items():
+        assert mean == pytest.approx(named[f"blocks.{layer}/output0"], rel=1e-5)
+    # The embedding is no layer.
+    assert set(means["InputTokens"]) == {-1}

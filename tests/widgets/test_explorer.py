@@ -103,7 +103,7 @@ def test_the_notebook_keeps_a_picture_with_the_spike_and_the_first_bad_step(run)
         ),
         ({"stat": "activation"}, "would hold both inputs and outputs of modules"),
         ({"where": {"layer": 77}}, "No tensor of this run matches the filter"),
-        ({"kind": "layers", "where": {"name": "embedding"}}, "Nothing here lies in layers"),
+        ({"kind": "layers", "where": {"name": "embedding"}}, "All tensors here are outside the layers"),
         ({"pattern": "(", "by": "capture"}, "no regular expression"),
         ({"by": "capture"}, "needs a pattern, such as"),
         ({"ratio": "gain"}, "Choose activation or dgrad"),

@@ -33,7 +33,7 @@ def test_a_view_of_a_live_run_names_it_and_holds_its_picture_but_not_its_token(t
         run.wait(3, timeout=WAIT)
         training.step()
         run.wait(4, timeout=WAIT)
-        bundle = run.heatmap("HiddenStates", layers="1-2")._repr_mimebundle_()
+        bundle = run.heatmap("HiddenStates", layers="0-1")._repr_mimebundle_()
     assert bundle[VIEW_MIME]["run"] == {"id": training.id, "name": "gpt-test", "folder": None}
     assert "Block output" in bundle["text/html"]
     assert bundle["text/html"].count("<image") == 2
@@ -42,14 +42,14 @@ def test_a_view_of_a_live_run_names_it_and_holds_its_picture_but_not_its_token(t
 
 VIEWS = [
     {"view": "heatmap", "flag": "HiddenStates", "layers": "all"},
-    {"view": "heatmap", "flag": "HiddenStates", "layers": "2", "step": 2, "scale": "own"},
+    {"view": "heatmap", "flag": "HiddenStates", "layers": "1", "step": 2, "scale": "own"},
     {"view": "heatmap", "flag": "QKV_mat_mul", "part": "k"},
-    {"view": "trend", "flag": "HiddenStates", "statistic": "mean", "layers": "1-3"},
+    {"view": "trend", "flag": "HiddenStates", "statistic": "mean", "layers": "0-2"},
     {"view": "trend", "flag": "HiddenStates", "kind": "heatmap", "steps": [2, 4]},
     {"view": "trend", "flag": "HiddenStates", "pass": "backward"},
     {"view": "scalars", "names": ["loss"]},
     {"view": "history", "flag": "HiddenStates"},
-    {"view": "heatmap", "flag": "HiddenStates", "layers": "9"},
+    {"view": "heatmap", "flag": "HiddenStates", "layers": "8"},
     {"view": "trend", "flag": "NoSuchFlag"},
 ]
 
@@ -76,13 +76,17 @@ def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch
             training.step(2)
             for part in ("q", "k"):
                 training.send(
-                    tensors_frame(2, layers=[1], flag="QKV_mat_mul", part=part, value=math.pi * len(part))
+                    tensors_frame(2, layers=[0], flag="QKV_mat_mul", part=part, value=math.pi * len(part))
                 )
             training.send(tensors_frame(2, layers=[2], side="backward", value=math.nan))
             training.step(3)
             run.wait(5, timeout=WAIT)
             eventually(lambda: run.scalars().num_rows == 5, "the last rows")
             assert run.run.live
+            growing = pictures(run.run)
+            assert asked == []
+            # As of a hub on another machine.
+            run.run._folder = None
             live = pictures(run.run)
             assert {"tensors", "scalars"} <= set(asked)
         training.finish()
@@ -94,8 +98,9 @@ def test_pictures_of_a_live_run_are_those_of_its_recording(tmp_path, monkeypatch
         after = pictures(recorded.run)
     assert asked == []
     assert live == after
+    assert growing == after
     assert [bool(svg) for svg, _ in live] == [True] * 8 + [False] * 2
-    assert "Block output, every value, layers 1 to 4, step 5." in live[0][1]
+    assert "Block output, every value, layers 0 to 3, step 5." in live[0][1]
     assert "It has HiddenStates, QKV_mat_mul." in live[-1][1]
 
 
@@ -118,4 +123,4 @@ def test_the_facade_writes_a_report_from_widgets(training, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert page == tmp_path / "report.html" or page.resolve() == (tmp_path / "report.html").resolve()
     assert "<h1>Two views</h1>" in text
-    assert "Block output, maximum of layers 1 to 4" in text
+    assert "Block output, maximum of layers 0 to 3" in text

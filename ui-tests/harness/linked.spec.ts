@@ -132,9 +132,58 @@ test('a drag without Shift still pans what is zoomed and chooses nothing', async
   await expect(page.getByRole('button', { name: /^steps \d+–\d+/ })).toHaveCount(3);
 });
 
+test('a click pins its step in every view, tips compare with it, and Esc unpins', async ({ page }) => {
+  const box = await plot(page, TREND);
+  await page.mouse.click(box.left + ((60 - 1) / 119) * box.width, box.top + box.height / 2);
+  await settled(page);
+  await expect(page.getByRole('button', { name: /^Pinned: step 60/ })).toHaveCount(3);
+  await expect(title(page, HEATMAP)).toContainText('step 60');
+  // Where the step is drawn, in the clicked view and in another one.
+  for (const at of [TREND, SCALARS]) {
+    const [mark, plotted] = [
+      await view(page, at).locator('.jp-MegalensPin').boundingBox(),
+      await plot(page, at)
+    ];
+    expect((mark?.x ?? 0) + 1).toBeCloseTo(plotted.left + ((60 - 1) / 119) * plotted.width, -0.5);
+    expect(mark?.height).toBeCloseTo(plotted.height, 0);
+  }
+  await page.mouse.move(box.left + box.width - 1, box.top + box.height / 2);
+  const tooltip = view(page, TREND).locator('.jp-MegalensTooltip');
+  await expect(tooltip).toContainText('at step 60');
+  const rows = (await tooltip.locator('.jp-MegalensTooltip-lines > span').allInnerTexts()).slice(4);
+  const number = (text = ''): number => Number(text.replace('\u2212', '-').replace(/[\s+]/g, ''));
+  expect(number(rows[3])).toBeCloseTo(number(rows[1]) - number(rows[2]), 3);
+  await page.keyboard.press('Escape');
+  await settled(page);
+  await expect(page.locator('.jp-MegalensPin')).toHaveCount(0);
+  await expect(title(page, HEATMAP)).toContainText('step 120');
+});
+
+test('a drag and a double click pin nothing; the drag zooms to its steps', async ({ page }) => {
+  const domain = () => page.evaluate(() => window.harness.domainOf(0));
+  await drag(page, TREND, 0.25, 0.5);
+  expect((await domain()).x0).toBeCloseTo(1 + 0.25 * 119, 0);
+  expect((await domain()).x1).toBeCloseTo(1 + 0.5 * 119, 0);
+  // The y axis fits what is seen.
+  const { y0, y1 } = await domain();
+  const box = await plot(page, TREND);
+  await page.mouse.dblclick(box.left + box.width / 2, box.top + box.height / 2);
+  await settled(page);
+  await expect.poll(domain).toMatchObject({ x0: 1, x1: 120 });
+  const all = await domain();
+  expect(y1 - y0).toBeLessThan(all.y1 - all.y0);
+  await expect(page.locator('.jp-MegalensPin')).toHaveCount(0);
+});
+
 for (const theme of ['light', 'dark'] as const) {
   test(`marks and chosen steps in the ${theme} theme`, async ({ page }) => {
     await page.evaluate(name => window.harness.theme(name), theme);
+    const pinned = await plot(page, TREND);
+    await page.mouse.click(pinned.left + 0.6 * pinned.width, pinned.top + 40);
+    await settled(page);
+    await page.mouse.move(pinned.left + 0.3 * pinned.width, pinned.top + pinned.height / 2);
+    await expect(view(page, TREND).locator('.jp-MegalensTooltip')).toContainText('difference');
+    await page.screenshot({ path: join(SHOTS, `pinned-${theme}.png`), fullPage: true });
     await drag(page, SCALARS, 0.3, 0.8, 'Shift');
     const box = await plot(page, HEATMAP, 2);
     await page.mouse.move(box.left + box.width / 2, box.top + box.height / 2);

@@ -12,20 +12,30 @@ const SMALL: ISyntheticShape = {
   tiles: 48,
   steps: 120,
   nonFinite: true,
-  moments: { layers: 6, steps: 400, spike: 233, bad: 320 }
+  moments: { layers: 6, steps: 400, spike: 233, bad: 320 },
+  events: [
+    { kind: 'settings', first: 10, last: 10, text: 'Tile(96) → Tile(48), by ada' },
+    { kind: 'pause', first: 30, last: 30, text: 'paused by ada' },
+    { kind: 'lost', first: 50, last: 62, text: '13 steps did not arrive' },
+    { kind: 'perturbation', first: 75, last: 75, text: 'noise on 5 weights, by bob' },
+    { kind: 'nonfinite', first: 80, last: 80, text: 'NaN in MLP1 output' },
+    { kind: 'checkpoint', first: 100, last: 100, text: 'Checkpoint saved: checkpoint-100' },
+    { kind: 'alarm', first: 110, last: 110, text: 'loss is not finite' }
+  ]
 };
 
 const PICTURES: Record<string, ViewOptions> = {
-  'heatmap-one': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '2' },
+  'heatmap-one': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1' },
   'heatmap-all': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' },
   'heatmap-own': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', scale: 'own', transform: 'log' },
   'heatmap-attention': { view: 'heatmap', flag: 'RawAttentionScore_mat_mul', head: 1 },
   'trend-lines': { view: 'trend', flag: 'MLP1_mat_mul' },
   'trend-heatmap': { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' },
-  'trend-band': { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'std', layers: '1,4' },
-  history: { view: 'history', flag: 'MLP1_mat_mul', layer: 3, step: 62 },
+  'trend-band': { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'std', layers: '0,3' },
+  history: { view: 'history', flag: 'MLP1_mat_mul', layer: 2, step: 62 },
   scalars: { view: 'scalars', smoothing: 20 },
   'scalars-all': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm', 'tokens_per_second'] },
+  'scalars-hidden': { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm'], hidden: ['loss'] },
   'moments-overview': { view: 'moments', kind: 'overview' },
   'moments-lines': { view: 'moments', statistic: 'kurtosis', by: ['layer'] },
   'moments-smooth': { view: 'moments', by: ['family'], smoothing: 20, show: 'percent' },

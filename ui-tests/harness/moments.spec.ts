@@ -67,7 +67,7 @@ test('a spike of one step is visible at every zoom, among 97 lines of 3 000 step
     const { x0 = 0, x1 = 1 } = await domain(page);
     const x = box.left + ((spike - x0) / (x1 - x0)) * box.width;
     const strip = (center: number): [number, number][] =>
-      [-3, -2, -1, 0, 1, 2, 3].map(by => [Math.round(center) + by, box.top + 0.3 * box.height]);
+      [-3, -2, -1, 0, 1, 2, 3].map(by => [Math.round(center) + by, box.top + 0.08 * box.height]);
     const painted = (points: [number, number][]): Promise<boolean[]> =>
       page.evaluate(all => all.map(([left, top]) => window.harness.colorAt(left, top)[3] !== 0), points);
     const far = x + 60 < box.left + box.width ? x + 60 : x - 60;
@@ -241,4 +241,37 @@ test('lines take the colours of another theme', async ({ page }) => {
   await page.evaluate(() => window.harness.theme('dark'));
   await expect.poll(colors).not.toBe(light);
   expect(await page.evaluate(() => window.harness.chart().recipe.painted)).toBeGreaterThan(painted ?? 0);
+});
+
+test('a tip of many long names stays within a narrow picture, its values in one column', async ({ page }) => {
+  await page.setViewportSize({ width: 340, height: 760 });
+  const options = { kind: 'tensors', runs: ['gpt-wide'], series: 10 } as const;
+  await show(page, { ...options, runs: ['gpt-wide'] }, { layers: 6, steps: 60 }, { layers: 6, steps: 60 });
+  const box = await plot(page);
+  await page.mouse.click(box.left + 0.3 * box.width, box.top + 10);
+  await settled(page);
+  await page.mouse.move(box.left + 0.7 * box.width, box.top + 0.5 * box.height);
+  const tooltip = page.locator('.jp-MegalensTooltip');
+  await expect(tooltip).toContainText('…');
+  await page.screenshot({ path: join(SHOTS, 'tip-narrow.png') });
+  const found = await page.evaluate(() => {
+    const stage = document.querySelector('.jp-MegalensStage') as HTMLElement;
+    const tip = stage.querySelector('.jp-MegalensTooltip') as HTMLElement;
+    const [outer, inner] = [stage.getBoundingClientRect(), tip.getBoundingClientRect()];
+    const names = [...tip.querySelectorAll('.jp-MegalensTooltip-name')];
+    return {
+      within:
+        inner.left >= outer.left - 1 && inner.right <= outer.right + 1 && inner.bottom <= outer.bottom + 1,
+      overflow: tip.scrollWidth - tip.clientWidth,
+      page: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      lines: names.length,
+      ends: [
+        ...new Set(names.map(name => Math.round(name.nextElementSibling?.getBoundingClientRect().right ?? 0)))
+      ],
+      figures: getComputedStyle(tip).fontVariantNumeric
+    };
+  });
+  expect(found).toMatchObject({ within: true, overflow: 0, page: 0, figures: 'tabular-nums' });
+  expect(found.lines).toBeGreaterThan(9);
+  expect(found.ends).toHaveLength(1);
 });

@@ -72,6 +72,12 @@ const harness = {
     return harness.plot(chart, facet);
   },
 
+  /** Where the domain lies of a view that is shown together with others, by place. */
+  domainOf(view: number): Record<'x0' | 'x1' | 'y0' | 'y1', number> {
+    const { x0 = 0, x1 = 0, y0 = 0, y1 = 0 } = (charts[view]?.recipe.params ?? {}) as Record<string, number>;
+    return { x0, x1, y0, y1 };
+  },
+
   /** Where the plot's domain lies. */
   domain(): Record<string, unknown> {
     const { x0, x1, y0, y1 } = drawn().recipe.params;

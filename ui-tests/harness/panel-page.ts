@@ -2,9 +2,9 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 import { HELLO } from '../../src/panel/shell/__tests__/controlled-run';
 import { LIVE, MemoryRuns } from '../../src/panel/shell/__tests__/memory-panel';
-import type { IPanelHost } from '../../src/panel/shell/panel-host';
 import { PanelModel } from '../../src/panel/shell/panel-model';
 import { MegalensPanel } from '../../src/panel/shell/panel-widget';
+import { copied, quietHost } from './quiet-host';
 
 const NAMES = [
   'constructor',
@@ -17,25 +17,6 @@ const NAMES = [
   '\u202eabc',
   '😀'
 ];
-const copied: string[] = [];
-const nothing = (): Promise<null> => Promise.resolve(null);
-const host: IPanelHost = {
-  openView: () => Promise.resolve(),
-  openViews: () => [],
-  copy: text => void copied.push(text),
-  revealFolder: () => Promise.resolve(),
-  reloadPage: () => undefined,
-  askReport: nothing,
-  askHub: nothing,
-  askStatistics: nothing,
-  askName: nothing,
-  save: () => undefined,
-  warn: () => undefined,
-  tell: () => Promise.resolve(),
-  progress: (_, work) => work,
-  remember: () => undefined
-};
-
 /** A panel on a run whose flags have the worst of names, and whose section of perturbations throws. */
 async function open(): Promise<void> {
   const runs = new MemoryRuns();
@@ -49,7 +30,7 @@ async function open(): Promise<void> {
     controls: ['pause', 'perturb'],
     sites: [{ name: 'weight', title: 'Weights', layers: [0], kinds: [] }]
   };
-  const model = new PanelModel(runs, host, nullTranslator.load('megalens'));
+  const model = new PanelModel(runs, quietHost, nullTranslator.load('megalens'));
   const panel = new MegalensPanel(model);
   Widget.attach(panel, document.body);
   await model.ready();

@@ -1,6 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
 import { SyntheticMoments, type IMomentShape } from './moments';
+import type { IRunEvent } from '../../src/store/run-events';
 import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,
@@ -20,6 +21,8 @@ export interface ISyntheticShape {
   steps: number;
   /** Put NaN and infinite values into some cells. */
   nonFinite?: boolean;
+  /** What happened to it. */
+  events?: readonly IRunEvent[];
   /** Statistics; absent where nothing logs them. */
   moments?: IMomentShape;
 }
@@ -119,6 +122,10 @@ export class SyntheticRun implements IRunSource {
     return Promise.reject(new Error('this run has no other streams'));
   }
 
+  events(): Promise<readonly IRunEvent[]> {
+    return Promise.resolve(this._shape.events ?? []);
+  }
+
   configure(_patch: ConfigPatch): Promise<Configured> {
     return Promise.reject(new Error('The synthetic run takes no settings.'));
   }
@@ -155,15 +162,15 @@ export class SyntheticRun implements IRunSource {
   private _add(step: number): void {
     const { layers, positions, tiles } = this._shape;
     this._last = step;
-    for (let layer = 1; layer <= layers; layer++) {
-      const grow = layer >= 3 ? 1 + 2 / (1 + Math.exp(-(step - 60) / 6)) : 1;
+    for (let layer = 0; layer < layers; layer++) {
+      const grow = layer >= 2 ? 1 + 2 / (1 + Math.exp(-(step - 60) / 6)) : 1;
       const values = new Float32Array(positions * tiles);
       for (let at = 0; at < values.length; at++) {
         const [position, tile] = [Math.floor(at / tiles), at % tiles];
         const wave = Math.sin(position / 9 + layer + step / 20) * Math.cos(tile / 7 - layer);
         values[at] = grow * (0.3 * wave + 0.08 * noise(at + 1000 * layer + step));
       }
-      if (this._shape.nonFinite && layer === 2) {
+      if (this._shape.nonFinite && layer === 1) {
         values.set([NaN, Infinity, NaN], tiles * 12 + 20);
         values.set([NaN, NaN, NaN, NaN], tiles * 13 + 21);
       }
@@ -176,7 +183,7 @@ export class SyntheticRun implements IRunSource {
     }
     this._keep({
       step,
-      layer: 1,
+      layer: 0,
       flag: 'RawAttentionScore_mat_mul',
       values: heads,
       shape: [1, 4, 48, 48],
@@ -186,7 +193,7 @@ export class SyntheticRun implements IRunSource {
     const labels = Array.from({ length: positions }, (_, at) => words[at % words.length] ?? '');
     this._keep({
       step,
-      layer: 0,
+      layer: -1,
       flag: 'InputTokens',
       part: 'ids',
       labels,
@@ -214,6 +221,7 @@ export class SyntheticRun implements IRunSource {
       nanCount,
       infCount: row.values.filter(value => !Number.isNaN(value) && !Number.isFinite(value)).length,
       compressionError: NaN,
+      whole: null,
       ...row
     });
   }
@@ -225,10 +233,10 @@ export class SyntheticRun implements IRunSource {
 }
 
 function helloOf(layers: number): Hello {
-  const all = Array.from({ length: layers }, (_, at) => at + 1);
+  const all = Array.from({ length: layers }, (_, at) => at);
   return {
     type: 'hello',
-    protocol: 'megalens.v1',
+    protocol: 'megalens.v2',
     run: { id: 'gpt-demo', name: 'gpt-demo', started: 1790000000 },
     seq: 0,
     model: { name: 'gpt', layers },
@@ -237,7 +245,7 @@ function helloOf(layers: number): Hello {
       {
         name: 'InputTokens',
         title: 'Input tokens',
-        layers: [0],
+        layers: [-1],
         parts: ['ids'],
         axes: ['position'],
         bytes_per_layer: 512

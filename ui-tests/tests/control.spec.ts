@@ -98,7 +98,7 @@ test('a silent rank appears with its name, and the budget says what was given up
   await panel.getByRole('button', { name: /^Perturb/ }).click();
   await expect(panel.getByText('These weights are sharded.')).toBeVisible();
   await panel.getByRole('button', { name: /^Perturb/ }).click();
-  await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
+  await panel.getByRole('button', { name: /Setting of Hidden states/ }).click();
   await panel.getByRole('checkbox', { name: 'backward' }).check();
   await panel.getByLabel('Replicas').selectOption('all');
   // 2 passes × 2 replicas × 4 layers.

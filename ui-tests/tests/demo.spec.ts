@@ -6,9 +6,15 @@ const SHOTS = resolve(__dirname, '../screenshots');
 
 test.describe.configure({ mode: 'serial' });
 
-test.beforeAll(({ lab }) => {
+test.beforeAll(async ({ lab }) => {
   mkdirSync(SHOTS, { recursive: true });
-  // What other tests recorded before this one: the panel offers the demo where there is no run yet.
+  // What other tests left: the panel offers the demo where there is no run yet. A hub writes once more when it ends.
+  const ended = (): number => {
+    const hubs = lab.hubs();
+    hubs.forEach(({ pid }) => process.kill(pid));
+    return hubs.length;
+  };
+  await expect.poll(ended, { timeout: 30_000 }).toBe(0);
   const runs = join(lab.folder, 'megalens-runs');
   for (const name of readdirSync(runs)) {
     rmSync(join(runs, name), { recursive: true, force: true });

@@ -36,7 +36,7 @@ async function panelOf(page: Page): Promise<Locator> {
   await panel.getByRole('option', { name: 'gpt-linked' }).click();
   // The whole panel of this run is there: nothing in it moves any more.
   await expect(panel.getByRole('region', { name: 'gpt-linked' })).toBeVisible();
-  await expect(panel.getByRole('checkbox', { name: 'HiddenStates' })).toBeEnabled();
+  await expect(panel.getByRole('checkbox', { name: 'Hidden states' })).toBeEnabled();
   return panel;
 }
 
@@ -118,9 +118,11 @@ test('the tab in front is inserted by a command, and by its title, as the notebo
   open,
   lab
 }) => {
-  writeNotebook(lab, 'insert.ipynb', [`run = megalens.connect("${training.id}")`]);
+  writeNotebook(lab, 'insert.ipynb', [`import megalens\nrun = megalens.connect("${training.id}")`]);
   const page = await open('lab/tree/insert.ipynb?reset');
   await ready(page);
+  await runCell(page, 0);
+  await expect(page.locator('.jp-Notebook .jp-InputPrompt').first()).toHaveText(/\[\d+\]:/);
   const panel = await panelOf(page);
   await panel.getByRole('button', { name: 'Scalars', exact: true }).click();
   await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();

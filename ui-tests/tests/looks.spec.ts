@@ -1,4 +1,5 @@
 import { join, resolve } from 'path';
+import { violations } from '../axe.cjs';
 import { expect, narrow, ready, runCell, setTheme, showPanel, test, writeNotebook } from '../lab';
 
 const FOLDER = resolve(__dirname, '../screenshots');
@@ -14,7 +15,7 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
     await expect(panel.getByRole('option', { name: 'gpt-looks' })).toBeVisible();
     await panel.getByRole('option', { name: 'gpt-looks' }).click();
     await expect(panel.getByText('held-out')).toBeVisible();
-    await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
+    await panel.getByRole('button', { name: /Setting of Hidden states/ }).click();
     for (const [theme, name] of [
       ['JupyterLab Light', 'light'],
       ['JupyterLab Dark', 'dark']
@@ -28,6 +29,7 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
         await page.screenshot({ path: join(FOLDER, `lab-${view.toLowerCase()}-${name}.png`) });
       }
       await panel.screenshot({ path: join(FOLDER, `panel-${name}.png`) });
+      expect(await violations(page, ['#megalens-panel', '.jp-MegalensViewTab'])).toEqual([]);
     }
     await open('lab/tree/looks.ipynb?reset');
     await ready(page);
@@ -40,6 +42,7 @@ test('panel, tab and widget look right in both themes', async ({ open, lab }) =>
       const output = page.locator('.jp-OutputArea-output .jp-MegalensView');
       await expect(output.locator('.jp-MegalensPlot canvas').first()).toBeVisible();
       await page.screenshot({ path: join(FOLDER, `widget-${name}.png`) });
+      expect(await violations(page, ['.jp-OutputArea-output .jp-MegalensView'])).toEqual([]);
     }
   } finally {
     await training.process.end();
@@ -53,7 +56,7 @@ test('the panel holds at 280 pixels', async ({ open, lab }) => {
     const panel = await showPanel(page);
     await panel.getByRole('option', { name: /a-run-with/ }).click();
     await expect(panel.getByText('loss')).toBeVisible();
-    await panel.getByRole('button', { name: /Setting of HiddenStates/ }).click();
+    await panel.getByRole('button', { name: /Setting of Hidden states/ }).click();
     await narrow(panel);
     await panel.screenshot({ path: join(FOLDER, 'panel-280.png') });
   } finally {

@@ -72,7 +72,7 @@ test('tabs, their options and the chosen run are there after a reload @everywher
   await expect(layers).toBeVisible();
   await layers.fill('all');
   await layers.press('Enter');
-  await expect(view.locator('.jp-MegalensView-title')).toContainText(/layers? 1/i);
+  await expect(view.locator('.jp-MegalensView-title')).toContainText(/layers? 0/i);
   // JupyterLab saves its layout and the workspace a moment after a change.
   const saved = async () => {
     const answer = await page.request.get(`${lab.url}lab/api/workspaces/default`);
@@ -86,7 +86,7 @@ test('tabs, their options and the chosen run are there after a reload @everywher
   await expect(page.locator('#megalens-panel').getByRole('option', { selected: true })).toContainText(
     'gpt-views'
   );
-  await expect(page.getByRole('tab', { name: /Heatmap · HiddenStates/ })).toBeVisible();
+  await expect(page.getByRole('tab', { name: /Heatmap · Hidden states/ })).toBeVisible();
   await expect(view.getByRole('combobox', { name: 'Layers' })).toHaveValue('all');
   await expect(view.locator('.jp-MegalensPlot canvas, .jp-MegalensPlot svg').first()).toBeVisible();
 });
@@ -97,7 +97,7 @@ test('a non-finite entry turns the panel red and leads to its place', async ({ o
   await expect(panel.getByText('non-finite')).toBeVisible();
   training.spoil();
   const button = panel.getByRole('button', {
-    name: /non-finite .* first at step \d+, layer \d, HiddenStates/
+    name: /non-finite .* first at step \d+, layer \d, Hidden states/
   });
   await expect(button).toBeVisible();
   const layer = /layer (\d)/.exec((await button.textContent()) ?? '')?.[1] ?? '';
@@ -123,14 +123,15 @@ test('a report is exported and downloaded', async ({ open }) => {
   expect(html).toContain('<svg');
 });
 
-test('a long trend is summed in a worker', async ({ open }) => {
+test('a long trend of what the compressor kept is summed in a worker', async ({ open }) => {
   const page = await open();
   const panel = await showPanel(page);
   const option = panel.getByRole('option', { name: 'gpt-views' });
   // 4 layers × 32 positions × 43 tiles a step: past 100,000 numbers.
   await expect(option).toContainText(/step (2[5-9]|[3-9]\d|\d{3,})/, { timeout: 90_000 });
-  const opened = page.waitForEvent('worker');
   await panel.getByRole('button', { name: 'Trend', exact: true }).click();
+  const opened = page.waitForEvent('worker');
+  await page.locator('.jp-MegalensViewTab:visible').getByLabel('Statistic').selectOption('kept_rms');
   const worker = await opened;
   await expect.poll(() => worker.evaluate(() => typeof globalThis.onmessage)).toBe('function');
   await expect(page.locator('.jp-MegalensViewTab:visible .jp-MegalensPlot canvas').first()).toBeVisible();

@@ -43,14 +43,17 @@ class NormsView extends ViewModel<INormsOptions> {
     }
     const [x0, x1] = [Math.min(...steps), Math.max(...steps)];
     const rows = [...this._lines].flatMap(([name, line]) =>
-      line.map(([x, value]) => ({ x, value, name, panel: 0, kind: 'line' }))
+      line.map(([x, value]) => ({ x, value, name, line: name, color: '#1f77b4', opacity: 1, dash: [1, 0] }))
     );
-    const texts = { xTitle: 'step', xLabel: 'datum.label', yScale: 'linear' };
-    const params = { x0, x1, headers: { 0: this.options.relative ? 'relative norm' : 'norm' } };
+    const yTitle = this.options.relative ? 'relative norm' : 'norm';
+    const texts = { xTitle: 'step', xLabel: 'datum.label', yTitle, colorTitle: 'weight', yScale: 'linear' };
+    const values = rows.map(({ value }) => value);
+    const [y0, y1] = [Math.min(...values), Math.max(...values)];
+    const params = { x0, x1, y0, y1 };
     return {
       content: {
-        recipe: { template: 'scalars', texts, params, datasets: { rows }, height: 280 },
-        extent: { x: [x0, x1], y: [0, 1] },
+        recipe: { template: 'lines', texts, params, datasets: { rows }, height: 280 },
+        extent: { x: [x0, x1], y: [y0, y1] },
         title: `Weight norms, steps ${x0} to ${x1}`,
         caption: [],
         summary: `Norms of ${this._lines.size} weights: ${[...this._lines.keys()].join(', ')}.`

@@ -1,7 +1,8 @@
 """What a view asks of a run: the same code answers for the Jupyter server and for the engine in a kernel."""
 
+from .lines_answer import read_lines
 from .moment_request import moment_groups, moment_rows, only_members
-from .run_answers import RunAnswers
+from .run_answers import RunAnswers, rows_of
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
 
@@ -14,6 +15,8 @@ __all__ = [
     "moment_groups",
     "moment_rows",
     "only_members",
+    "read_lines",
     "read_selection",
+    "rows_of",
     "tensor_index",
 ]

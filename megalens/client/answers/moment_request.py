@@ -120,8 +120,8 @@ def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
                 [pa.DictionaryArray.from_arrays(chunk, names) for chunk in column.chunks],
                 pa.dictionary(pa.int32(), pa.utf8()),
             )
-        elif pa.types.is_string(field.type):
-            columns[field.name] = column.dictionary_encode().unify_dictionaries()
+        elif pa.types.is_dictionary(field.type):
+            columns[field.name] = column.unify_dictionaries()
         else:
             columns[field.name] = column.cast(pa.float64()) if pa.types.is_int64(field.type) else column
     return pa.table(columns)

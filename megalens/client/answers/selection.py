@@ -6,7 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,20 @@ import pyarrow.compute as pc
 from ...protocol import STREAMS, Stream, Streams, stream_schema
 from ..errors import ClientError
 from ..query import Query
+from ..run_folder import RunFolder
 from ..shapes import entries_of
+from ..tensor_places import PLACE_COLUMNS, TensorPlaces
 from .stream_query import StreamQuery
 
-__all__ = ["NoRows", "SelectedRows", "StreamRows", "read_selection", "tensor_index"]
+__all__ = [
+    "NoRows",
+    "SelectedRows",
+    "StreamRows",
+    "check_cancelled",
+    "on_lowest_rank",
+    "read_selection",
+    "tensor_index",
+]
 
 _ENVELOPE_BYTES = 8192
 _HELD_BYTES = 64 * 1024 * 1024
@@ -32,6 +42,11 @@ class StreamRows(Protocol):
         """The streams that the run may have."""
         ...
 
+    @property
+    def missing_steps(self) -> list[list[int]]:
+        """Ranges of steps that it lacks."""
+        ...
+
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -43,6 +58,7 @@ class NoRows:
     """A run that has statistics and nothing else."""
 
     streams = STREAMS
+    missing_steps: ClassVar[list[list[int]]] = []
 
     def batches(
         self, stream: str, query: Query | None = None, columns: list[str] | None = None
@@ -78,10 +94,7 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
     ClientError
         ``too-large`` when one step alone is larger, ``cancelled`` when that was set meanwhile.
     """
-    stream, query = asked.stream, asked.query
-    if asked.lowest:
-        every_step = replace(query, first=None, last=None, measured=False)
-        query = query.on_lowest(_distinct_of(rows, every_step, ["layer", "rank"], cancelled))
+    stream, query = asked.stream, on_lowest_rank(rows, asked, cancelled)
     if query.measured:
         return SelectedRows(_newest(rows, asked, query, cancelled), 1)
     steps, sizes = _step_sizes(rows, stream, query, cancelled)
@@ -97,6 +110,26 @@ def read_selection(rows: StreamRows, asked: StreamQuery, cancelled: threading.Ev
         every = max(2 * every, math.ceil(len(steps) / max(1, reached - 1)))
 
 
+def on_lowest_rank(rows: StreamRows, asked: StreamQuery, cancelled: threading.Event) -> Query:
+    """Return which rows are asked for; where the lowest rank is, of each layer those of the lowest rank that has it at any step."""
+    return _places(rows, cancelled).on_lowest(asked.query) if asked.lowest else asked.query
+
+
+def _places(rows: StreamRows, cancelled: threading.Event) -> TensorPlaces:
+    def check() -> None:
+        check_cancelled(cancelled)
+
+    if isinstance(rows, RunFolder):
+        return rows.tensor_places(check)
+
+    def read(_at: int) -> Iterator[tuple[pa.RecordBatch | None, int]]:
+        for batch in rows.batches("tensors", None, PLACE_COLUMNS):
+            check()
+            yield batch, 0
+
+    return TensorPlaces().update(None, read)
+
+
 def _written(
     rows: StreamRows, asked: StreamQuery, query: Query, kept: Any, cancelled: threading.Event
 ) -> tuple[pa.Buffer | None, int]:
@@ -108,7 +141,7 @@ def _written(
     reached: list[Any] = []
     with pa.ipc.new_stream(sink, asked.stream.schema) as writer:
         for batch in rows.batches(asked.stream.name, query):
-            _check(cancelled)
+            check_cancelled(cancelled)
             if kept is not None:
                 batch = batch.filter(pc.is_in(batch.column("step"), wanted))
             if not batch.num_rows:
@@ -122,23 +155,7 @@ def _written(
 
 def tensor_index(rows: StreamRows, cancelled: threading.Event) -> list[dict[str, Any]]:
     """Return what a run has of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
-    columns = ["step", "layer", "phase", "flag", "part", "pass", "rank"]
-    lists = ("part", "layer", "rank", "step")
-    found: dict[tuple[str, str, str], dict[str, set[Any]]] = {}
-    for row in _distinct_of(rows, Query(), columns, cancelled).to_pylist():
-        key = (row["flag"], row["phase"], row["pass"])
-        seen = found.setdefault(key, {name: set() for name in lists})
-        for name in lists:
-            seen[name].add(row[name])
-    return [
-        {
-            "flag": flag,
-            "phase": phase,
-            "pass": pass_,
-            **{f"{name}s": sorted(values) for name, values in seen.items()},
-        }
-        for (flag, phase, pass_), seen in sorted(found.items())
-    ]
+    return _places(rows, cancelled).index()
 
 
 def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: threading.Event) -> pa.Table:
@@ -146,7 +163,7 @@ def _distinct_of(rows: StreamRows, query: Query, columns: list[str], cancelled: 
     pieces: list[pa.Table] = []
     held = 0
     for batch in rows.batches("tensors", query, columns):
-        _check(cancelled)
+        check_cancelled(cancelled)
         pieces.append(pa.Table.from_batches([batch]))
         held += batch.nbytes
         if held > _HELD_BYTES or len(pieces) >= 256:
@@ -167,7 +184,7 @@ def _newest(rows: StreamRows, asked: StreamQuery, query: Query, cancelled: threa
         for layer, step in zip(newest["layer"].to_pylist(), newest["step_max"].to_pylist(), strict=True):
             one = replace(query, layers=((layer, layer),), first=step, last=step)
             for batch in rows.batches("tensors", one):
-                _check(cancelled)
+                check_cancelled(cancelled)
                 if sink.tell() + batch.nbytes > asked.limit_bytes:
                     raise _too_large(asked.limit_bytes)
                 writer.write_batch(batch)
@@ -187,7 +204,7 @@ def _step_sizes(
     policy = stream.policy
     columns = ["step"] if policy.shape is None else ["step", policy.shape]
     for batch in rows.batches(stream.name, query, columns):
-        _check(cancelled)
+        check_cancelled(cancelled)
         step = batch.column(0).to_numpy()
         size = np.full(len(step), float(policy.row_bytes))
         if policy.shape is not None:
@@ -222,6 +239,7 @@ def _too_large(limit_bytes: int) -> ClientError:
     )
 
 
-def _check(cancelled: threading.Event) -> None:
+def check_cancelled(cancelled: threading.Event) -> None:
+    """Raise ClientError ``cancelled`` where somebody cancelled."""
     if cancelled.is_set():
         raise ClientError("The request was cancelled.", code="cancelled")

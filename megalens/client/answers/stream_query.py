@@ -10,6 +10,7 @@ import pyarrow as pa
 from ...protocol import Stream, Streams, parse_json, read_ranges
 from ..errors import ClientError
 from ..query import Query
+from .texts import whole_number
 
 __all__ = ["StreamQuery"]
 
@@ -72,14 +73,13 @@ class StreamQuery:
         for asked in texts:
             if asked not in _ALL and asked not in columns:
                 raise _bad(asked[:100], f"The stream {name} cannot be asked for {asked!r:.100}.")
-        first, last, limit = (_integer(texts, name) for name in ("first", "last", "limit_bytes"))
-        if limit is not None and limit < 1:
-            raise _bad("limit_bytes", "limit_bytes must be a whole number from 1.")
+        first, last = (whole_number(texts, name) for name in ("first", "last"))
+        limit = whole_number(texts, "limit_bytes", 1)
         pass_ = texts.get("pass")
         if pass_ not in (None, "forward", "backward"):
             raise _bad("pass", f"pass must be forward or backward, got {pass_!r:.50}.")
         lowest = texts.get("rank") == "lowest"
-        rank = None if lowest else _integer(texts, "rank")
+        rank = None if lowest else whole_number(texts, "rank")
         if rank is not None and rank < 0:
             raise _bad("rank", f"rank must be 'lowest' or from 0, got {rank}.")
         query = Query.of(
@@ -116,16 +116,6 @@ def _where(text: str, stream: Stream) -> tuple[tuple[str, str | int], ...]:
             kind = "text" if text_wanted else "a whole number"
             raise _bad("where", f"{column} must be {kind}, got {value!r:.50}.")
     return tuple(where.items())
-
-
-def _integer(texts: Mapping[str, str], name: str) -> int | None:
-    text = texts.get(name)
-    if text is None:
-        return None
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()) or len(digits) > 18:
-        raise _bad(name, f"{name} must be a whole number, got {text!r:.50}.")
-    return int(text)
 
 
 def _bad(field: str, message: str) -> ClientError:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from ...protocol import MOMENT_STATS, StatIndex, stream_schema
+from ...protocol import MOMENT_STATS, StatIndex
 from ..errors import ClientError
 from ..recorded_parquet import DAMAGE
 from .grouping.answer import MomentGroups, answer_groups, given_up
 from .grouping.name_filter import NameFilter, Where
 from .grouping.name_table import NameTable
 from .grouping.query import MomentQuery, check_stat
-from .rows.duck import duck_cursor
-from .rows.moment_rows import MomentRows, Progress
+from .rows.duck import LateCursor, duck_errors
+from .rows.moment_rows import ROWS_SCHEMA, MomentRows, Progress
+from .rows.recorded_rows import RecordedRows
 from .rows.rows_sql import rows_sql
-
-if TYPE_CHECKING:
-    import duckdb
 
 __all__ = ["MomentSource"]
 
@@ -39,7 +38,7 @@ class MomentSource:
         self._rows = rows
         self._names = NameTable()
         self._lock = threading.RLock()
-        self._asking: duckdb.DuckDBPyConnection | None = None
+        self._asking: LateCursor | None = None
         self._stop = threading.Event()
         self._closed = False
 
@@ -98,7 +97,7 @@ class MomentSource:
         steps: tuple[int | None, int | None] = (None, None),
         limit: int | None = None,
     ) -> pa.Table:
-        """Return rows, ordered by step: the stream's columns, with ``name_id`` (a place in the index's ``names``) for ``name``.
+        """Return rows, ordered by step, in the columns of :data:`ROWS_SCHEMA`; ``name_id`` is a place in the index's ``names``.
 
         Raises
         ------
@@ -107,7 +106,7 @@ class MomentSource:
         """
         chosen = [check_stat(stat) for stat in stats]
         found = NameFilter(where)
-        with self._lock, self._connection() as connection:
+        with self._lock, self._connection() as connect:
             known = self._stats()
             if found.all_names and not found.rows and steps == (None, None):
                 # Whoever opens a large run asks for everything first: it is known how much that is.
@@ -116,27 +115,30 @@ class MomentSource:
                 {name for stat in chosen if stat in known for name in known[stat].names}, key=self._names.id
             )
             kept = [name for name, keep in zip(names, found.keep(names), strict=True) if keep]
+            ids = np.array(list(map(self._names.id, kept)), np.int32)
+            if isinstance(self._rows, RecordedRows):
+                selection = self._rows.select(
+                    chosen, pa.array(kept, pa.utf8()), ids, found.rows, *steps, limit
+                )
+                if selection is not None:
+                    _check_count(selection[1], limit)
+                    return selection[0]
+            connection = connect()
             connection.register(
                 "chosen",
                 pa.table(
                     {
                         "name": pa.array(kept, pa.utf8()),
-                        "name_id": pa.array(map(self._names.id, kept), pa.int32()),
+                        "name_id": pa.array(ids),
                     }
                 ),
             )
             selected = rows_sql(self._rows.relation(connection), "chosen", chosen, found.rows, *steps)
             if limit is not None:
                 _check_count(connection.execute(f"SELECT count(*) FROM ({selected})").fetchall()[0][0], limit)
-            columns = ", ".join(
-                "name_id" if name == "name" else f'"{name}"' for name in stream_schema("moments").names
-            )
+            columns = ", ".join(f'"{name}"' for name in ROWS_SCHEMA.names)
             table = connection.sql(f"SELECT {columns} FROM ({selected}) ORDER BY step").to_arrow_table()
-        fields = [
-            pa.field("name_id", pa.int32()) if field.name == "name" else field
-            for field in stream_schema("moments")
-        ]
-        return table.cast(pa.schema(fields))
+        return table.cast(ROWS_SCHEMA)
 
     def groups(self, query: MomentQuery) -> MomentGroups:
         """Return merged groups: see :class:`MomentGroups`.
@@ -146,20 +148,16 @@ class MomentSource:
         ClientError
             ``mixed`` when a group would hold both inputs and outputs of modules.
         """
-        with self._lock, self._connection() as connection:
+        with self._lock, self._connection() as connect:
             stats = self._stats()
-            return answer_groups(connection, self._rows, stats, query, self._stop)
+            return answer_groups(connect, self._rows, stats, query, self._stop)
 
     def interrupt(self) -> None:
         """End the question that is being answered, if there is one: who asked is told ``cancelled``. Does not wait."""
-        import duckdb
-
         asking = self._asking
         if asking is not None:
             self._stop.set()
-            # It may have been answered this moment.
-            with suppress(duckdb.Error):
-                asking.interrupt()
+            asking.interrupt()
 
     def close(self) -> None:
         """Let go of everything. Safe twice."""
@@ -175,26 +173,28 @@ class MomentSource:
         return ordered
 
     @contextmanager
-    def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connection(self) -> Iterator[LateCursor]:
         if self._closed:
             raise ClientError("This run was closed. Open it again.", code="closed")
-        import duckdb
-
         self._stop.clear()
         # What a query registers goes with its cursor.
-        cursor = self._asking = duck_cursor()
+        cursor = self._asking = LateCursor()
         try:
             yield cursor
-        except duckdb.InterruptException as error:
-            raise given_up() from error
-        except (duckdb.Error, *DAMAGE) as error:
-            raise ClientError(
-                "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
-                code="unreadable",
-            ) from error
+        except DAMAGE as error:
+            raise _changed() from error
+        except duck_errors() as error:
+            raise (given_up() if self._stop.is_set() else _changed()) from error
         finally:
             self._asking = None
             cursor.close()
+
+
+def _changed() -> ClientError:
+    return ClientError(
+        "The files of these statistics could not be read: they changed or went while they were read. Ask again.",
+        code="unreadable",
+    )
 
 
 def _check_count(count: int, limit: int | None) -> None:

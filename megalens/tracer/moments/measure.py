@@ -16,13 +16,15 @@ from .plain import measure_plainly
 __all__ = ["kernel_name", "measure", "measure_natively"]
 
 
-def measure(tensors: Sequence[Tensor]) -> Tensor:
+def measure(tensors: Sequence[Tensor], threads: int | None = None) -> Tensor:
     """Measure tensors where they are, without waiting for their device.
 
     Parameters
     ----------
     tensors : sequence of Tensor
         float32, bfloat16, float16 or float64, of any shape, all on one device. They are only read, and no autograd graph is kept.
+    threads : int, optional
+        How many threads the kernel for CPUs takes; as many as torch when absent.
 
     Returns
     -------
@@ -37,7 +39,7 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
     """
     if not tensors:
         return torch.empty((0, COLUMNS), dtype=torch.float64)
-    natively = measure_natively(tensors)
+    natively = measure_natively(tensors, threads=threads)
     if natively is not None:
         return natively
     for tensor in tensors:
@@ -47,11 +49,13 @@ def measure(tensors: Sequence[Tensor]) -> Tensor:
         measured = gpu.measure(tensors) if tensors[0].is_cuda else None
         if measured is not None:
             return measured
-        rows = [measure_natively([tensor]) for tensor in tensors]
+        rows = [measure_natively([tensor], threads=threads) for tensor in tensors]
         return torch.stack([measure_plainly(tensor) if row is None else row[0] for tensor, row in zip(tensors, rows, strict=True)])  # fmt: skip
 
 
-def measure_natively(tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor | None:
+def measure_natively(
+    tensors: Sequence[Tensor], out: Tensor | None = None, threads: int | None = None
+) -> Tensor | None:
     """Return what :func:`measure` does, or None where the kernel for CPUs cannot read every one of these.
 
     It can read those of nearly every model on a CPU, and a training step waits for it: so no tensor is asked more than the kernel has to know.
@@ -62,6 +66,8 @@ def measure_natively(tensors: Sequence[Tensor], out: Tensor | None = None) -> Te
         As for :func:`measure`.
     out : Tensor, optional
         Where the rows are written: float64, ``[n, 9]``, contiguous, on the CPU.
+    threads : int, optional
+        As for :func:`measure`.
     """
     kernel = library.load()
     if isinstance(kernel, str):
@@ -72,7 +78,7 @@ def measure_natively(tensors: Sequence[Tensor], out: Tensor | None = None) -> Te
         if item is None:
             return None
         items.append(item)
-    return kernel.measure(items, out)
+    return kernel.measure(items, out, threads)
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:

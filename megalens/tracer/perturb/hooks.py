@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import checkpoint
 
+from ..own_hooks import OwnHook
 from .arithmetic import perturbed
 from .plan import SitePlan
 from .sharded import is_sharded, on_own_piece
@@ -17,7 +18,6 @@ from .sharded import is_sharded, on_own_piece
 __all__ = ["IClock", "OutputHook", "PerturbHook", "WeightHook"]
 
 _is_compiling = torch.compiler.is_compiling
-_TRACER = __name__.rpartition(".perturb.")[0]
 _MARK = "_megalens_perturbed"
 
 
@@ -84,14 +84,14 @@ class PerturbHook:
         self._handles = self._register(module)
 
     def remove(self) -> None:
-        """Take the hooks off. A copy of the model that was made meanwhile has copies of them, which do nothing from now on."""
+        """Take the hooks off."""
         self._phases = ()
         for handle in self._handles:
             handle.remove()
         self._handles = []
 
     def _register(self, module: nn.Module) -> list[Any]:
-        """Register functions, no bound methods: copying the model would copy what those are bound to."""
+        """Put the hooks on and return their handles."""
         raise NotImplementedError
 
     def _wanted(self) -> bool:
@@ -145,10 +145,10 @@ class WeightHook(PerturbHook):
     def _register(self, module: nn.Module) -> list[Any]:
         return [
             # Behind the hooks of others: those that gather a sharded weight have done so.
-            module.register_forward_pre_hook(lambda called, args: self._before(called)),
+            module.register_forward_pre_hook(OwnHook(lambda called, args: self._before(called))),
             # Also when the forward pass raises; in front of the hooks of others, which then see the parameter.
             module.register_forward_hook(
-                lambda called, args, output: _take_back(called), always_call=True, prepend=True
+                OwnHook(lambda called, args, output: _take_back(called)), always_call=True, prepend=True
             ),
         ]
 
@@ -197,7 +197,7 @@ class OutputHook(PerturbHook):
         What is traced is then what the model goes on with; and a framework's own hook, such as the one that sums a row-parallel output over its processes, is done. Hooks
         that trace are only ever added behind.
         """
-        handle = module.register_forward_hook(lambda called, args, output: self._after(output))
+        handle = module.register_forward_hook(OwnHook(lambda called, args, output: self._after(output)))
         hooks = cast("OrderedDict[int, Any]", module._forward_hooks)
         others = [number for number in hooks if number != handle.id]
         first = next((at for at, number in enumerate(others) if _traces(hooks[number])), len(others))
@@ -231,5 +231,4 @@ def _take_back(module: nn.Module) -> None:
 
 
 def _traces(hook: Any) -> bool:
-    home = getattr(hook, "__module__", None) or ""
-    return home.startswith(f"{_TRACER}.") and not home.startswith(f"{_TRACER}.perturb.")
+    return isinstance(hook, OwnHook) and hook.call.__module__ != __name__

@@ -112,7 +112,7 @@ def _site_plan(name: str, given: PerturbSite, points: ModelPoints) -> SitePlan:
     here = points.sites.get(name)
     own = set() if here is None else set(here.layers)
     refused = {} if here is None else refused_layers(points, name)
-    elsewhere = set(range(1, points.layers + 1)) - own if points.place.pp_size > 1 else set()
+    elsewhere = set(range(points.layers)) - own if points.place.pp_size > 1 else set()
     if not own - set(refused) and not elsewhere:
         reason = next(iter(refused.values()), None) or (None if here is None else here.reason)
         raise ProtocolError(

@@ -10,9 +10,9 @@ from .refusals import refused_layers
 __all__ = ["SITES", "site_infos"]
 
 SITES = {
-    "weight": "Weights (storage)",
-    "calculation": "MLP output (calculation)",
-    "system": "Between layers (system)",
+    "weight": "Weights",
+    "calculation": "MLP output",
+    "system": "Between layers",
 }
 """Sites by name, with what people are told."""
 

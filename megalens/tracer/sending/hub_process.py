@@ -78,6 +78,8 @@ class HubProcess:
         Address on which it listens.
     port : int
         Port on which it listens; any free one when 0.
+    record_bytes : int, optional
+        What the recording may take; no bound when absent.
     """
 
     def __init__(
@@ -87,11 +89,13 @@ class HubProcess:
         linger: float,
         host: str = "127.0.0.1",
         port: int = 0,
+        record_bytes: int | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._name = name
         self._record = record
+        self._record_bytes = record_bytes
         self._linger = linger
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -128,6 +132,8 @@ class HubProcess:
             command += ["--name", self._name]
         if self._record:
             command += ["--record", self._record]
+        if self._record_bytes:
+            command += ["--record-bytes", str(self._record_bytes)]
         # A file, not a pipe: nobody reads it later, and a full pipe would stop the hub.
         with tempfile.TemporaryFile() as complaints:
             try:

@@ -10,25 +10,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
-from ...protocol import stream_schema
+from ...protocol import MOMENT_COLUMNS, STREAMS, stream_schema
+from ..moments import measure
 from .compressing.compressors import NarrowMean
 from .joining.pieces import PieceJoin
 from .staging import Stage
 
-NO_COUNTS = (0, 0)
-"""Counts of a row in which everything is finite."""
-
 NO_ERROR = math.nan
 """The compression error of a row for which it was not measured; this very object."""
+
+_KNOWN = [name in STREAMS["tensors"].absent for name in MOMENT_COLUMNS].index(False)
+"""Before it stand the moments and extremes, from it on the counts of NaN and infinity."""
 
 RAW_BYTES = 1 << 20
 """Tensors up to this size are copied as they are; of larger ones too much would wait."""
 
 __all__ = [
     "RAW_BYTES",
-    "NO_COUNTS",
     "NO_ERROR",
     "Batch",
     "RawRows",
@@ -39,6 +40,7 @@ __all__ = [
     "identity_of",
     "split_rows",
     "tensors_table",
+    "unknown_moments",
 ]
 
 
@@ -64,8 +66,8 @@ class Row(NamedTuple):
 
     meta: RowMeta
     values: Tensor | np.ndarray
-    nonfinite: tuple[int, int] | Tensor
-    """Counts of NaN and infinity; a tensor of the two where the device counted them."""
+    whole: np.ndarray
+    """Of the whole tensor before anything was chosen or compressed, float64 ``[9]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
     error: Tensor | float = NO_ERROR
     """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
 
@@ -78,6 +80,8 @@ class RawRows(NamedTuple):
     kernel: NarrowMean
     array: np.ndarray
     """float32 ``[samples, ..., features]``."""
+    whole: np.ndarray | None = None
+    """As ``Row.whole``, of each part; None where the array is the whole tensor and nobody has measured it yet."""
 
 
 @dataclass(slots=True)
@@ -118,16 +122,20 @@ def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> 
         parts = len(row.metas)
         scratch.clear()
         tiles = row.kernel.tiles(row.array, parts, stage, scratch)
-        # Any NaN or infinity makes the sum non-finite, so one pass settles the usual case.
-        with np.errstate(all="ignore"):
-            finite = math.isfinite(np.add.reduce(tiles, axis=None))
-        counts = [NO_COUNTS] * parts if finite else _counts(np.split(row.array, parts, -1))
-        finished += map(Row, row.metas, tiles, counts)
+        whole = row.whole
+        if whole is None:
+            # Torch's own threads are the training's.
+            pieces = torch.from_numpy(row.array).chunk(parts, -1)
+            whole = measure(pieces, threads=1).numpy()
+        finished += map(Row, row.metas, tiles, whole)
     return finished
 
 
-def _counts(parts: Sequence[np.ndarray]) -> list[tuple[int, int]]:
-    return [(int(np.isnan(part).sum()), int(np.isinf(part).sum())) for part in parts]
+def unknown_moments(rows: int) -> np.ndarray:
+    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows, 9]``: nothing of them is NaN or infinite."""
+    unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
+    unknown[:, _KNOWN:] = 0
+    return unknown
 
 
 def split_rows(rows: Sequence[Row], limit: int) -> Iterator[Sequence[Row]]:
@@ -170,10 +178,8 @@ def tensors_table(
     nonfinite : numpy.ndarray
         int64 ``[rows, 2]``, NaN and infinity.
     """
-    counts = np.zeros((len(rows), 2), np.int64)
-    for index, row in enumerate(rows):
-        if row.nonfinite is not NO_COUNTS:
-            counts[index] = row.nonfinite
+    whole = np.array([row.whole for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
+    counts = whole[:, _KNOWN:].astype(np.int64)
     errors: np.ndarray | None = None
     for index, row in enumerate(rows):
         if row.error is not NO_ERROR:
@@ -191,6 +197,7 @@ def tensors_table(
         pa.array(counts[:, 0].copy()),
         pa.array(counts[:, 1].copy()),
         same.no_errors if errors is None else pa.array(errors),
+        *[pa.array(np.ascontiguousarray(column)) for column in whole.T[:_KNOWN]],
     ]
     return pa.RecordBatch.from_arrays(columns, schema=stream_schema("tensors")), counts
 

@@ -20,7 +20,7 @@ from .joining.pieces import Cut, cut_of
 from .plan import TracingPlan
 from .probes import TensorProbe, install_probes
 from .staging import StagePool
-from .values import count_nonfinite, errors_of, local_piece, parts_of
+from .values import errors_of, local_piece, moments_of, parts_of
 
 __all__ = ["Capture"]
 
@@ -119,7 +119,7 @@ class Capture(MicroBatches):
         if self._any_active:
             for flag in self.plan.flags.values():
                 flag.active = False
-        self._any_active = False
+        self._any_active = self._leaving_out = False
         self.phase = OUTSIDE
         self.in_forward = self.in_backward = False
 
@@ -169,8 +169,9 @@ class Capture(MicroBatches):
 
     def forward_ends(self, output: Any) -> None:
         """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
+        left_out = self._leaving_out
         super().forward_ends(output)
-        if not self._any_active:
+        if left_out or not self._any_active:
             return
         if self._rows:
             started = _clock()
@@ -254,31 +255,31 @@ class Capture(MicroBatches):
                 # One copy is the least that can be done here; the arithmetic is the producer thread's.
                 array = self._stage.room(tuple(kept.shape))
                 np.copyto(array, kept.numpy())
+                # What is not copied has to be measured while it is there.
+                whole = None if kept is data else moments_of(parts_of(source, data))
                 if metas is None:
                     parts = parts_of(source, kept)
                     shapes = [(*part.shape[:-1], tiles) for part in parts]
                     metas = self._describe(probe, key, cuts, parts, shapes, samples)
-                self._rows.append(RawRows(metas, kernel, array))
+                self._rows.append(RawRows(metas, kernel, array, whole))
                 self._nbytes += array.nbytes + 256
                 return
         parts = parts_of(source, kept)
         outputs = [cut.kernel(part, probe.layer) for cut, part in zip(cuts, parts, strict=True)]
-        counts = [count_nonfinite(part) for part in parts]
+        whole = moments_of(parts if kept is data else parts_of(source, data))
         if metas is None:
             shapes = [tuple(output.shape) for output in outputs]
             metas = self._describe(probe, key, cuts, parts, shapes, samples)
         errors: Sequence[Tensor | float] = [NO_ERROR] * len(parts)
         if flag.measured:
             errors = errors_of(probe, parts, outputs, cuts)
-        for meta, values, count, error in zip(metas, outputs, counts, errors, strict=True):
+        for meta, values, moments, error in zip(metas, outputs, whole, errors, strict=True):
             if isinstance(error, Tensor) and error.is_cuda:
                 error = to_host(error)
             if values.is_cuda:
                 values = to_host(values)
                 self._on_device = True
-            if isinstance(count, Tensor):
-                count = to_host(count)
-            self._rows.append(Row(meta, values, count, error))
+            self._rows.append(Row(meta, values, moments, error))
             self._nbytes += values.nbytes + 256
 
     def _cuts(self, probe: TensorProbe, data: Tensor, kept: Tensor, known: Shards | None) -> list[Cut]:

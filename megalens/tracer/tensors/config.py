@@ -8,21 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...protocol import (
+    EMBEDDING,
     Compressor,
     Empty,
     NoOp,
     Projection,
     ProtocolError,
-    Tile,
     check_message,
     compressor_from_setting,
     parse_layers,
 )
 from ...protocol.messages_generated import FlagSetting, Perturb
 from ..flags import FLAGS
-from ..points import ModelPoints
+from ..points import FlagPoints, ModelPoints
 from .compressing.compression_error import CompressionError
 from .compressing.compressors import make_kernel
+from .compressing.suited import suited_compressor
 from .compressing.vectors import load_vectors
 from .cost_reduction import CostReduction, apply_cost_reduction
 from .plan import CONTROLS, PASSES, PHASES, FlagPlan, ModePlan, TracingPlan
@@ -37,7 +38,9 @@ _OTHERS = ("perturb", "mode", "budget")
 
 
 def settings_from(
-    flags: Mapping[str, Any] | Iterable[str] | None, defaults: Mapping[str, Any] | None = None
+    flags: Mapping[str, Any] | Iterable[str] | None,
+    defaults: Mapping[str, Any] | None = None,
+    points: Mapping[str, FlagPoints] | None = None,
 ) -> dict[str, Any]:
     """Return a ``ConfigPatch`` from what people write.
 
@@ -45,9 +48,11 @@ def settings_from(
     ----------
     flags : mapping, iterable of str, or None
         Flag names with a compressor, a ``FlagSetting`` (whose compressor may be a :class:`Compressor`), or None for off; or just names, which take
-        ``Tile(96)`` (``NoOp`` for token ids). A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
+        what suits them. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
     defaults : mapping, optional
         ``layers``, ``every``, ``phases`` and ``samples`` where a flag does not say its own.
+    points : mapping, optional
+        Where each flag is, for what suits it.
 
     Raises
     ------
@@ -59,7 +64,7 @@ def settings_from(
     if isinstance(flags, str):
         flags = [flags]
     if not isinstance(flags, Mapping):
-        flags = {name: NoOp() if name in FLAGS and FLAGS[name].exact else Tile() for name in flags}
+        flags = {name: suited_compressor(name, (points or {}).get(name)) for name in flags}
     others: dict[str, Any] = {}
     if "flags" in flags and set(flags) <= {"flags", *_OTHERS} and isinstance(flags["flags"], Mapping):
         others = {name: value for name, value in flags.items() if name != "flags"}
@@ -211,7 +216,8 @@ def _flag_plan(
             field=where,
         )
     # Of a pipeline every stage checks the numbers, and traces those of its own layers.
-    existing = range(points.layers + 1) if elsewhere else here.layers
+    everywhere = (EMBEDDING,) if FLAGS[name].exact else range(points.layers)
+    existing = everywhere if elsewhere else here.layers
     named = parse_layers(setting.get("layers", "all"), existing, f"{where}.layers")
     replicas = setting.get("replicas", "first")
     traced = replicas == "all" or points.place.dp == 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.messages_generated import Status
 from ..instrument import Instrument
-from ..perturb import Installed, install_perturbations
+from ..perturb import Installed, PerturbPlan, install_perturbations
 from ..points import ModelPoints
 from .capture import Capture
 from .plan import TracingPlan
@@ -46,7 +46,11 @@ class TensorTracer(Instrument):
         self._phases: list[tuple[tuple[Any, ...], int]] = []
         self.capture = Capture(points, lambda text: self._warn(text), self._hand_over)
         self.perturbed_steps = 0
-        """Steps that a perturbation has touched so far."""
+        """Steps that perturbations have touched so far."""
+        self.left_out_passes = 0
+        """Forward passes inside of steps that were no training, so far."""
+        self._armed: PerturbPlan | None = None
+        self._armed_steps = 0
 
     @property
     def plan(self) -> TracingPlan:
@@ -78,6 +82,9 @@ class TensorTracer(Instrument):
         self._perturb(None)
         self.capture.follow(plan)
         self._perturb(plan)
+        if plan.perturb is not self._armed:
+            # Another change leaves what is armed as it is.
+            self._armed, self._armed_steps = plan.perturb, 0
 
     def step_begins(self, step: int, held: bool) -> None:
         """Decide what is traced in this step."""
@@ -87,6 +94,8 @@ class TensorTracer(Instrument):
         """Hand the step's batch over."""
         self._flush(self.capture.fired())
         self.capture.pause()
+        if self.capture.left_out:
+            self._say_left_out(self.capture.left_out)
         if self._perturbed is not None:
             self._look_at_perturbed(self._perturbed)
         if not self._announced and self.capture.positions is not None and self._host is not None:
@@ -139,8 +148,12 @@ class TensorTracer(Instrument):
         if sender.probes is not None:
             fired, expected, missing = sender.probes
             status["probes"] = {"fired": fired, "expected": expected, "missing": missing}
+        if self.left_out_passes:
+            status["left_out_passes"] = self.left_out_passes
         if self.perturbed_steps:
             status["perturbed_steps"] = self.perturbed_steps
+        if self._armed is not None:
+            status["armed_steps"] = self._armed_steps
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take another rank's pieces."""
@@ -177,9 +190,19 @@ class TensorTracer(Instrument):
         if plan is not None and plan.perturb is not None:
             self._perturbed = install_perturbations(self._points, plan.perturb, self.capture, self._warn)
 
+    def _say_left_out(self, passes: int) -> None:
+        if not self.left_out_passes:
+            self._warn(
+                f"Step {self.capture.step} had forward passes without gradients (torch.no_grad, inference_mode, generate): {passes}. They are no training and are not traced, there and later; the status counts "
+                'them. To trace such passes, put them into `with tracer.phase("eval"):` or `with tracer.phase("generate"):`.'
+            )
+        self.left_out_passes += passes
+
     def _look_at_perturbed(self, perturbed: Installed) -> None:
         step = self.capture.step
-        self.perturbed_steps += perturbed.last_step == step
+        touched = perturbed.last_step == step
+        self.perturbed_steps += touched
+        self._armed_steps += touched
         if not self._looked:
             self._looked = True
             unfired = perturbed.unfired()

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ...protocol import layer_name
+from ..flags import FLAGS
+from ..own_hooks import OwnHook
 from ..passes import IPassSink, hook_passes
 from ..points import FlagPoints, Source
 from .batch import RowMeta
@@ -42,7 +45,7 @@ class TensorProbe:
         self.metas: dict[Any, list[RowMeta]] = {}
         self.cuts: dict[Any, list[Cut]] = {}
         part = "" if alone else f" {'/'.join(source.parts)}"
-        self.label = f"{flag.name} layer {layer}{part}"
+        self.label = f"{FLAGS[flag.name].title}, {layer_name(layer)}{part}"
 
 
 class IProbeSink(IPassSink, Protocol):
@@ -122,5 +125,5 @@ def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
             see(next(iter(kwargs.values()), None))
 
     if source.side == "output":
-        return source.module.register_forward_hook(after)
-    return source.module.register_forward_pre_hook(before, with_kwargs=True)
+        return source.module.register_forward_hook(OwnHook(after))
+    return source.module.register_forward_pre_hook(OwnHook(before), with_kwargs=True)

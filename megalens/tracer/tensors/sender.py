@@ -87,7 +87,7 @@ class TensorSender:
         return rows, stage
 
     def _count_nonfinite(self, step: int, rows: Sequence[Row], counts: np.ndarray) -> None:
-        """Add the non-finite values of ``rows``, of which ``counts`` is int64 ``[rows, 2]``."""
+        """Add the non-finite values of ``rows``, of which ``counts`` is ``[rows, 2]``."""
         total = int(counts.sum())
         if not total:
             return
@@ -169,8 +169,8 @@ class MemberSender(TensorSender):
         rows, stage = self._finish(batch)
         pieces = [row for row in rows if row.meta.join is not None]
         if pieces:
-            counts = np.array([[int(count) for count in row.nonfinite] for row in pieces], np.int64)
-            self._count_nonfinite(batch.step, pieces, counts)
             meta, arrays = pack_pieces(batch, pieces, self._tables)
+            # The last columns of the moments count what is not finite.
+            self._count_nonfinite(batch.step, pieces, arrays[0][:, -2:])
             self._host.tell(self._host.place.tp_ranks[0], meta, arrays)
         self._tiles.give(stage)

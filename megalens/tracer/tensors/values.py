@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
+from ..device import to_host
+from ..moments import TYPES, measure
 from ..points import Shards, Source
-from .batch import NO_COUNTS
+from .batch import unknown_moments
 from .joining.pieces import Cut
 from .probes import TensorProbe
 
-__all__ = ["count_nonfinite", "errors_of", "local_piece", "parts_of"]
+__all__ = ["errors_of", "local_piece", "moments_of", "parts_of"]
 
 _MEASURED_VALUES = 1 << 20
 
@@ -64,13 +65,9 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
     return part[:1, :count], output[:1, :count]
 
 
-def count_nonfinite(data: Tensor) -> tuple[int, int] | Tensor:
-    """Count NaN and infinity. Any of them makes the sum non-finite, so on the CPU one pass settles the usual case."""
-    if not data.is_floating_point() or data.numel() == 0:
-        return NO_COUNTS
-    if data.is_cuda:
-        return torch.stack((data.isnan().sum(), data.isinf().sum()))
-    # On the CPU the number is already here: reading it waits for nothing.
-    if math.isfinite(float(data.sum(dtype=torch.float32))):
-        return NO_COUNTS
-    return int(data.isnan().sum()), int(data.isinf().sum())
+def moments_of(parts: Sequence[Tensor]) -> np.ndarray:
+    """Measure every value of the parts of a tensor; float64 ``[parts, 9]``, on the host or on its way there, as ``Row.whole``."""
+    if not parts[0].is_floating_point():
+        return unknown_moments(len(parts))
+    rows = measure([part if part.dtype in TYPES else part.float() for part in parts])
+    return (to_host(rows) if rows.is_cuda else rows).numpy()

@@ -7,7 +7,7 @@ import { join } from 'path';
 
 /** What a report and the kernel's engine ask of aggregation, as a script of its own. */
 const ASKED = `
-  import { decimate, groupMoments, loadTables, MomentCache, scalarSeries, trend, WorkQueue } from './index.mjs';
+  import { decimate, groupMoments, loadTables, MomentCache, scalarLines, trend, WorkQueue } from './index.mjs';
   const rows = 240;
   const column = read => Float64Array.from({ length: rows }, (_, at) => read(at));
   const names = ['layers.0.w', 'layers.1.w'];
@@ -27,11 +27,11 @@ const ASKED = `
   const ask = more => groupMoments(source, { stat: 'grad', statistic: 'kurtosis', by: ['layer'], ...more }, undefined, cache);
   const groups = await ask({ show: 'percent', smoothing: 5, series: 1, points: 20, steps: [10, 50] });
   const ratio = await ask({ statistic: 'l2', ratio: 'grad_to_param' });
-  const scalars = scalarSeries(
+  const scalars = scalarLines(
     { step: Float64Array.of(1, 2), time: Float64Array.of(1, 2), value: Float64Array.of(3, 5), name: ['loss', 'loss'], units: { loss: '' } },
-    { smoothing: 2 }
+    {}
   );
-  const means = trend([{ step: 1, layer: 1, values: Float32Array.of(1, 3), shape: [1, 2], compressor: '' }], 'mean');
+  const means = trend([{ step: 1, layer: 1, values: Float32Array.of(1, 3), shape: [1, 2], compressor: '', whole: null }], 'mean');
   let made = 'code';
   try { new Function('return 1')(); } catch { made = 'nothing'; }
   const { groupTable, shapeTable, tableCsv } = await loadTables();
@@ -40,7 +40,7 @@ const ASKED = `
   let refused = '';
   try { shapeTable(table, ['layer'], { filter: 'd.value > 0' }); } catch (error) { refused = error.code; }
   console.log(JSON.stringify({
-    made, groups: groups.value.length, ratio: ratio.value.length, scalars: scalars[0].value[1], mean: means.value[0],
+    made, groups: groups.value.length, ratio: ratio.value.length, scalars: scalars[0].values[1], mean: means.value[0],
     kept: decimate(means.step, means.value, 4).of, csv: csv.split('\\n').length, refused
   }));
 `;
@@ -90,7 +90,7 @@ describe('aggregation without code from text', () => {
       made: 'nothing',
       groups: expect.any(Number),
       ratio: 240,
-      scalars: 4,
+      scalars: 5,
       mean: 2,
       kept: 1,
       csv: 242,

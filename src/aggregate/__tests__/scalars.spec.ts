@@ -1,6 +1,6 @@
 /** @jest-environment node */
 import type { IScalarColumns } from '../../store/source';
-import { AggregateError, chosenNames, decimate, scalarSeries, trailingMean } from '..';
+import { AggregateError, chosenNames, decimate, scalarLines, trailingMean } from '..';
 
 function columns(series: Record<string, number[]>): IScalarColumns {
   const rows = Object.entries(series).flatMap(([name, values]) =>
@@ -104,39 +104,38 @@ describe('decimate', () => {
   });
 });
 
-describe('scalarSeries', () => {
+describe('scalars as lines', () => {
   it('takes losses when no names are given, else all', () => {
     expect(chosenNames(['lr', 'loss', 'held_out_loss', 'loss'])).toEqual(['loss', 'held_out_loss']);
     expect(chosenNames(['lr', 'grad_norm'])).toEqual(['lr', 'grad_norm']);
     expect(chosenNames(['lr', 'loss'], ['lr', 'nothing'])).toEqual(['lr']);
   });
 
-  it('cuts a range of steps, smooths and keeps the raw numbers beside', async () => {
-    const series = scalarSeries(columns({ loss: [8, 6, 4, 2], lr: [1, 1, 1, 1] }), {
-      steps: [2, 4],
-      smoothing: 2
+  it('cuts a range of steps', () => {
+    const lines = scalarLines(columns({ loss: [8, 6, 4, 2], lr: [1, 1, 1, 1] }), {
+      names: ['loss'],
+      steps: [2, 4]
     });
-    expect(series).toHaveLength(1);
-    expect(series[0]).toMatchObject({ name: 'loss', unit: 'nats/byte', of: 3, nonFinite: 0 });
-    expect(Array.from(series[0]?.step ?? [])).toEqual([2, 3, 4]);
-    expect(Array.from(series[0]?.raw ?? [])).toEqual([6, 4, 2]);
-    expect(Array.from(series[0]?.value ?? [])).toEqual([6, 5, 3]);
-    expect(series[0]?.time[0]).toBeCloseTo(1000.1);
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatchObject({ name: 'loss', unit: 'nats/byte', total: 3, starts: [] });
+    expect(Array.from(lines[0]?.steps ?? [])).toEqual([2, 3, 4]);
+    expect(Array.from(lines[0]?.values ?? [])).toEqual([6, 4, 2]);
+    expect(lines[0]?.times[0]).toBeCloseTo(1000.1);
   });
 
-  it('thins long series out and counts what it left and what is not finite', async () => {
+  it('thins long lines out, keeps what is not finite and counts what it left', () => {
     const long = Array.from({ length: 20_000 }, (_, index) => (index === 12_345 ? NaN : index % 100));
-    const [lr, loss] = scalarSeries(columns({ loss: long, lr: [NaN] }), {
+    const [lr, loss] = scalarLines(columns({ loss: long, lr: [NaN] }), {
       names: ['lr', 'loss'],
       points: 500
     });
-    expect(loss).toMatchObject({ name: 'loss', of: 20_000, nonFinite: 1 });
-    expect(loss?.step.length).toBeLessThan(700);
-    expect(Array.from(loss?.value ?? [])).toContainEqual(NaN);
-    expect(Array.from(lr?.value ?? [])).toEqual([NaN]);
+    expect(loss).toMatchObject({ name: 'loss', total: 20_000 });
+    expect(loss?.steps.length).toBeLessThan(700);
+    expect(Array.from(loss?.values ?? [])).toContainEqual(NaN);
+    expect(Array.from(lr?.values ?? [])).toEqual([NaN]);
   });
 
-  it('answers nothing for no scalars', async () => {
-    expect(scalarSeries(columns({}), {})).toEqual([]);
+  it('answers nothing for no scalars', () => {
+    expect(scalarLines(columns({}), {})).toEqual([]);
   });
 });

@@ -2,7 +2,18 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ITensorRow } from '../../store/source';
-import { AggregateError, STATISTICS, byLayer, momentsOf, remember, trend, type Statistic } from '..';
+import {
+  AggregateError,
+  KEPT_STATISTICS,
+  byLayer,
+  momentsOf,
+  remember,
+  trend,
+  type KeptStatistic,
+  type Statistic
+} from '..';
+
+const floats = (...numbers: number[]): Float64Array => Float64Array.from(numbers);
 
 interface IPoint {
   step: number;
@@ -12,7 +23,7 @@ interface IPoint {
 
 interface ICase {
   rows: { step: number; layer: number; values: (number | string)[] }[];
-  expected: Record<Statistic, IPoint[]>;
+  expected: Record<KeptStatistic, IPoint[]>;
 }
 
 const folder = join(__dirname, '../../../protocol/fixtures/aggregate');
@@ -56,7 +67,8 @@ function rowOf(step: number, layer: number, values: Iterable<number>): ITensorRo
     labels: [],
     nanCount: 0,
     infCount: 0,
-    compressionError: NaN
+    compressionError: NaN,
+    whole: null
   };
 }
 
@@ -66,10 +78,10 @@ describe('trend', () => {
   });
 
   describe.each(cases)('of the golden case %s', (_, { rows, expected }) => {
-    it.each(STATISTICS)('gives the %s that is written there', statistic => {
+    it.each(KEPT_STATISTICS)('gives the %s of what was kept that is written there', statistic => {
       const columns = trend(
         rows.map(row => rowOf(row.step, row.layer, row.values.map(Number))),
-        statistic
+        statistic === 'nonfinite' ? statistic : `kept_${statistic}`
       );
       const points = expected[statistic];
       expect(Array.from(columns.step)).toEqual(points.map(point => point.step));
@@ -132,8 +144,8 @@ describe('trend', () => {
   it('splits into one series for each layer', () => {
     const columns = trend([rowOf(2, 7, [Number.NaN, 4]), rowOf(1, 7, [1]), rowOf(1, 3, [5])], 'max');
     expect(byLayer(columns)).toEqual([
-      { layer: 3, steps: [1], values: [5], nonFinite: [0] },
-      { layer: 7, steps: [1, 2], values: [1, 4], nonFinite: [0, 1] }
+      { layer: 3, steps: floats(1), values: floats(5), nonFinite: floats(0), starts: [] },
+      { layer: 7, steps: floats(1, 2), values: floats(1, 4), nonFinite: floats(0, 1), starts: [] }
     ]);
   });
 

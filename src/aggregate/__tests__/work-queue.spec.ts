@@ -145,6 +145,7 @@ describe('the work queue', () => {
     const rows = Array.from({ length: 200 }, (_, index) => ({
       step: 1 + Math.floor(index / 4),
       layer: index % 4,
+      whole: null,
       values: Float32Array.from({ length: 1000 }, (_, place) => Math.cos(index * place))
     })) as unknown as ITensorRow[];
     const queue = new WorkQueue(async () => nodeWorker());

@@ -14,11 +14,11 @@ import { Zoom } from '../zoom';
 jest.setTimeout(30_000);
 
 const LINES: IRecipe = {
-  template: 'trend-lines',
-  texts: { xTitle: 'step', yTitle: 'rms', colorTitle: 'layer', yScale: 'linear' },
-  params: { x0: 0, x1: 10, y0: 0, y1: 1, firstLayer: 1, lastLayer: 2 },
+  template: 'lines',
+  texts: { xTitle: 'step', xLabel: 'datum.label', yTitle: 'rms', colorTitle: 'layer', yScale: 'linear' },
+  params: { x0: 0, x1: 10, y0: 0, y1: 1 },
   datasets: {
-    rows: [1, 2].flatMap(layer => [0, 5, 10].map(step => ({ step, layer, value: step / 20 + layer / 10 }))),
+    rows: [1, 2].flatMap(line => [0, 5, 10].map(x => ({ x, line, value: x / 20 + line / 10 }))),
     nonfinite: []
   }
 };
@@ -56,14 +56,14 @@ it('draws one line for each layer', async () => {
 it('patches new rows into the drawn chart without embedding again', async () => {
   const drawn = await mount(LINES);
   const before = paths();
-  const rows = [0, 5, 10].map(step => ({ step, layer: 1, value: 0.9 }));
+  const rows = [0, 5, 10].map(x => ({ x, line: 1, value: 0.9 }));
   drawn.change('rows', rows);
   await drawn.settled();
   expect(paths()).toHaveLength(1);
   expect(before).not.toContain(paths()[0]);
   await drawn.apply({
     ...LINES,
-    datasets: { ...LINES.datasets, rows: [...rows, { step: 10, layer: 2, value: 0.1 }] }
+    datasets: { ...LINES.datasets, rows: [...rows, { x: 10, line: 2, value: 0.1 }] }
   });
   expect(paths()).toHaveLength(2);
   expect(drawn.embeds).toBe(1);
@@ -72,21 +72,28 @@ it('patches new rows into the drawn chart without embedding again', async () => 
 it('goes on drawing lines of any name, and shows each as it is', async () => {
   const names = ['__proto__', 'constructor', 'loss'];
   const rowsOf = (value: number): Row[] =>
-    names.flatMap(name => [0, 1].map(x => ({ x, name, value: value + x, kind: 'line', panel: name })));
+    names.flatMap(name =>
+      [0, 1].map(x => ({ x, name, label: name, line: name, value: value + x, panel: names.indexOf(name) }))
+    );
   const recipe: IRecipe = {
-    template: 'scalars',
+    template: 'line-panels',
     texts: TEXTS,
-    params: { x0: 0, x1: 1 },
+    params: {
+      x0: 0,
+      x1: 1,
+      ys: Object.fromEntries(names.map(name => [name, [0, 5]])),
+      keyColors: ['red', 'green', 'blue']
+    },
     datasets: { rows: rowsOf(0) }
   };
   const drawn = await mount(recipe);
   for (const value of [1, 2, 3]) {
     await drawn.apply({ ...recipe, datasets: { ...recipe.datasets, rows: rowsOf(value) } });
   }
-  expect(drawn.frames().map(({ facet }) => facet['panel'])).toEqual(names);
+  expect(drawn.frames().map(({ facet }) => facet['panel'])).toEqual([0, 1, 2]);
   expect(drawn.recipe.datasets['rows']?.[0]).toMatchObject({
     name: '__proto__',
-    panel: '__proto__',
+    label: '__proto__',
     value: 3
   });
   const words = [...drawn.node.querySelectorAll('text')].map(each => each.textContent?.replace('\u2060', ''));
@@ -109,6 +116,33 @@ it('asks nothing of Vega when a recipe says the same again', async () => {
   expect(signal.mock.calls.filter(([name]) => name === 'x1')).toEqual([['x1', 20]]);
   change.mockRestore();
   signal.mockRestore();
+});
+
+it('lays out again what stands beside the plots when its words may be wider, not when a figure is another one', async () => {
+  const scale = (most: number): ReturnType<typeof legend> =>
+    legend(new ColorScale([-most, most], 'linear'), false, { lowest: '', highest: '', notFinite: '' });
+  const recipe = (most: number): IRecipe => ({
+    template: 'heatmap',
+    texts: { xTitle: 'position', yTitle: 'tile', legendTitle: 'value' },
+    params: { x0: -0.5, x1: 5.5, y0: -0.5, y1: 3.5, tokens: [], headers: { 0: '' }, ...scale(most).params },
+    datasets: { pictures: [], legend: scale(most).rows }
+  });
+  const drawn = await mount(recipe(0.48));
+  await drawn.resize(600);
+  const { vega } = await loadVega();
+  const resize = jest.spyOn(vega.View.prototype, 'resize');
+  const next = async (most: number): Promise<number> => {
+    resize.mockClear();
+    await drawn.apply(recipe(most));
+    await drawn.resize(600);
+    return resize.mock.calls.length;
+  };
+  expect(await next(0.36)).toBe(0);
+  expect(drawn.node.textContent).toContain('0.36');
+  expect(await next(0.485)).toBeGreaterThan(0);
+  expect(await next(0.4)).toBe(0);
+  expect(drawn.node.textContent).toContain('\u22120.4');
+  resize.mockRestore();
 });
 
 it('lets go of the rows that it drew before', async () => {

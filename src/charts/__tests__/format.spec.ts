@@ -1,6 +1,6 @@
 import { formatBytes, formatCount, formatFull, formatInteger, formatNumber } from '../format';
 
-const thin = (text: string): string => text.replace(/ /g, '\u2009');
+const thin = (text: string): string => text.replace(/ /g, '\u202f');
 
 it.each([
   [0, '0'],
@@ -42,7 +42,7 @@ it('reads back every float32 that it writes', () => {
     const value = Math.fround(Math.sin(seed) * 10 ** ((seed % 12) - 6));
     const text = formatFull(value, true)
       .replace(/\u2212/g, '-')
-      .replace(/\u2009/g, '');
+      .replace(/\u202f/g, '');
     expect(Math.fround(Number(text))).toBe(value);
   }
 });

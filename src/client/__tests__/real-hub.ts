@@ -13,6 +13,7 @@ import {
   type Configure,
   type Message
 } from '../../protocol';
+import { byName } from '../../protocol/by-name';
 import type { IHubSocket, SocketFactory } from '../hub-socket';
 
 const ROOT = join(__dirname, '../../..');
@@ -28,18 +29,27 @@ export async function until(holds: () => boolean, what: string, ms = 20_000): Pr
   }
 }
 
-/** A hub process of our own, with its own runtime folder. */
+/** A hub process of our own. */
 export class RealHub {
   private constructor(
     private readonly process: ChildProcess,
     /** Where its runtime file is. */
     readonly folder: string,
     readonly port: number,
-    readonly token: string
+    readonly token: string,
+    private readonly sharesFolder: boolean
   ) {}
 
   static async start(...more: string[]): Promise<RealHub> {
-    const folder = mkdtempSync(join(tmpdir(), 'megalens-hub-'));
+    return RealHub.begin(mkdtempSync(join(tmpdir(), 'megalens-hub-')), false, more);
+  }
+
+  /** Start one whose runtime file is in a folder that others use too; it stays when the hub is stopped. */
+  static async startIn(folder: string, ...more: string[]): Promise<RealHub> {
+    return RealHub.begin(folder, true, more);
+  }
+
+  private static async begin(folder: string, shares: boolean, more: readonly string[]): Promise<RealHub> {
     const child = spawn(
       join(ROOT, '.venv/bin/python'),
       ['-m', 'megalens', 'hub', '--linger', '60', ...more],
@@ -62,7 +72,7 @@ export class RealHub {
     const started: unknown = JSON.parse(line);
     const { runtime_file, port } = started as { runtime_file: string; port: number };
     const { token } = JSON.parse(readFileSync(runtime_file, 'utf8')) as { token: string };
-    return new RealHub(child, folder, port, token);
+    return new RealHub(child, folder, port, token, shares);
   }
 
   /** Resolves when the process has ended. */
@@ -88,7 +98,9 @@ export class RealHub {
       this.process.kill(signal);
       await ended;
     }
-    rmSync(this.folder, { recursive: true, force: true });
+    if (!this.sharesFolder) {
+      rmSync(this.folder, { recursive: true, force: true });
+    }
   }
 }
 
@@ -112,14 +124,14 @@ export class RealProducer {
   onConfigure: ((message: Configure) => void) | null = null;
 
   static async join(hub: RealHub, announce = announcement()): Promise<RealProducer> {
-    const socket = new WebSocket(`ws://127.0.0.1:${hub.port}`, ['megalens.v1'], {
+    const socket = new WebSocket(`ws://127.0.0.1:${hub.port}`, ['megalens.v2'], {
       headers: { Authorization: `Bearer ${hub.token}` },
       perMessageDeflate: false
     });
     const producer = new RealProducer(socket);
     await new Promise((resolve, reject) => socket.once('open', resolve).once('error', reject));
     const peer = { name: 'tracer', version: '0.1.0' };
-    producer.say({ type: 'join', protocol: 'megalens.v1', role: 'producer', peer });
+    producer.say({ type: 'join', protocol: 'megalens.v2', role: 'producer', peer });
     await until(
       () => producer.received.some(message => message.type === 'hello'),
       'the hub greets the producer'
@@ -245,7 +257,8 @@ export function tensorFrame(step: number, size = 8): Uint8Array {
       labels: two([]),
       nan_count: two(0),
       inf_count: two(0),
-      compression_error: [NaN, NaN]
+      compression_error: [NaN, NaN],
+      ...byName(['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'], () => [NaN, NaN])
     },
     { step }
   );

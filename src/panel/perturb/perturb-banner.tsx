@@ -12,7 +12,7 @@ export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElem
     return null;
   }
   const { perturb, control, source } = open;
-  const { left, touched } = perturb;
+  const { left, touchedNow } = perturb;
   const who = authorText(control.author('perturb'), trans);
   const busy = perturb.asked.kind === 'sent';
   return (
@@ -29,7 +29,7 @@ export function PerturbBanner({ model }: { model: PanelModel }): React.ReactElem
           {[
             ...(armed.until === undefined ? [] : [trans.__('ends at step %1', formatInteger(armed.until))]),
             ...(left === null ? [] : [trans._n('%2 step left', '%2 steps left', left, formatInteger(left))]),
-            trans.__('%1 touched so far', formatInteger(touched))
+            ...(touchedNow === null ? [] : [trans.__('%1 touched so far', formatInteger(touchedNow))])
           ].join(' · ')}
         </p>
         {control.controls.includes('perturb') && (

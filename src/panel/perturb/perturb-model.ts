@@ -46,9 +46,14 @@ export class PerturbModel {
     return ended || isOver(this.source) ? null : armed;
   }
 
-  /** Steps that a perturbation has touched so far in this run. */
+  /** Steps that perturbations have touched so far in this run. */
   get touched(): number {
     return this.source.status?.perturbed_steps ?? 0;
+  }
+
+  /** Those of them that what is armed now has touched; null where nobody says so. */
+  get touchedNow(): number | null {
+    return this.source.status?.armed_steps ?? null;
   }
 
   /** Steps until it ends by itself, null when that is not known. */

@@ -103,7 +103,7 @@ function Form(props: {
         </Field>
         <Confirm
           label={trans.__('Arm…')}
-          title={perturb.ready ? undefined : trans.__('Tick a place first')}
+          title={perturb.ready ? undefined : trans.__('Choose at least one place first')}
           disabled={idle}
           question={trans.__(
             'Perturb this training for %1? %2. Weights come back exactly as they were when it ends; what was trained meanwhile stays trained.',
@@ -111,7 +111,7 @@ function Form(props: {
             perturbText(perturb.wish, sites)
           )}
           yes={trans.__('Arm')}
-          no={trans.__('Leave it')}
+          no={trans.__('Cancel')}
           act={() => void perturb.arm()}
         />
       </div>

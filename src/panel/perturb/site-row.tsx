@@ -2,10 +2,9 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import type { Phase } from '../../protocol/messages.generated';
 import { Choices } from '../trace/choices';
-import { layerSpan } from '../summary/layers';
+import { LayersField } from '../trace/layers-field';
 import type { IFullSite, ISiteRow, PerturbModel } from './perturb-model';
 import { SchemaChoice } from '../trace/schema-choice';
-import { Field } from '../trace/schema-form';
 
 const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
 
@@ -70,23 +69,14 @@ function SiteForm(props: {
         choose={kind => perturb.chooseKind(name, kind)}
         change={(parameter, value) => perturb.changeParameter(name, parameter, value)}
       />
-      <Field
-        id={`${id}-layers`}
-        label={trans.__('Layers')}
-        help={trans.__('“all”, or ranges such as 1-4,7. This model has %1 here.', layerSpan(layers))}
+      <LayersField
+        id={id}
+        value={setting.layers}
+        layers={layers}
         fault={row.faults.get('layers')}
-      >
-        {shared => (
-          <input
-            {...shared}
-            type="text"
-            className="jp-mod-styled"
-            spellCheck={false}
-            value={setting.layers}
-            onChange={event => perturb.change(name, { layers: event.target.value })}
-          />
-        )}
-      </Field>
+        change={text => perturb.change(name, { layers: text })}
+        trans={trans}
+      />
       <Choices
         label={trans.__('Phases')}
         options={PHASES}

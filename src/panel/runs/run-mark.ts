@@ -7,8 +7,10 @@ import type { IOpenRun } from '../shell/open-run';
 export interface IRunMark {
   readonly kind: 'live' | 'perturbed' | 'paused' | 'stale' | 'recorded' | 'statistics' | 'gone';
   readonly symbol: '●' | '◆' | '‖' | '◐' | '○' | 'Σ' | '✕';
-  /** In a word or two, also for screen readers. */
+  /** In a word, also for screen readers. */
   readonly word: string;
+  /** The same in full, where a word does not say it all. */
+  readonly words: string;
   /** Right-hand text of the row, such as `step 1 240`. */
   readonly progress: string;
 }
@@ -23,39 +25,53 @@ export function runMark(entry: IRunEntry, open: IOpenRun | null, trans: Translat
   const source = open?.source ?? null;
   const step = source?.status?.step ?? entry.step ?? 0;
   const steps = trans._n('%2 step', '%2 steps', step, formatInteger(step));
+  const at = trans.__('step %1', formatInteger(step));
+  const mark = (
+    kind: IRunMark['kind'],
+    symbol: IRunMark['symbol'],
+    word: string,
+    progress: string,
+    words = word
+  ): IRunMark => ({ kind, symbol, word, words, progress });
+  const stopped = (progress: string) =>
+    mark('gone', '✕', trans.__('stopped'), progress, trans.__('stopped unexpectedly'));
+  const finished = () => mark('recorded', '○', trans.__('finished'), at);
   if (entry.kind === 'statistics') {
     // How many steps there are is known once somebody looks.
-    const progress = step === 0 ? '' : steps;
-    return { kind: 'statistics', symbol: 'Σ', word: trans.__('statistics'), progress };
+    return mark('statistics', 'Σ', trans.__('statistics'), step === 0 ? '' : steps);
   }
   switch (entry.state) {
     case 'recorded':
-      return { kind: 'recorded', symbol: '○', word: trans.__('recorded'), progress: steps };
+      return mark('recorded', '○', trans.__('recorded'), steps);
     case 'gone':
-      return { kind: 'gone', symbol: '✕', word: trans.__('gone'), progress: steps };
+      return stopped(steps);
     case 'live': {
-      const progress = trans.__('step %1', formatInteger(step));
-      const kind = source?.connection.kind;
-      if (kind === 'closed') {
-        const state = source?.status?.state;
-        return state === 'finished'
-          ? { kind: 'recorded', symbol: '○', word: trans.__('finished'), progress }
-          : { kind: 'gone', symbol: '✕', word: trans.__('gone'), progress };
+      const { connection, status } = source ?? {};
+      const kind = connection?.kind;
+      const reason = connection?.kind === 'closed' ? connection.reason : null;
+      if (
+        status?.state === 'finished' ||
+        reason === 'finished' ||
+        (source === null && entry.ended !== null)
+      ) {
+        return finished();
       }
-      if (source?.status?.state === 'finished') {
-        return { kind: 'recorded', symbol: '○', word: trans.__('finished'), progress };
+      if (status?.state === 'lost' || reason === 'gone') {
+        return stopped(at);
+      }
+      if (kind === 'closed') {
+        return mark('gone', '✕', trans.__('not connected'), at);
       }
       const armed = open !== null && open.perturb.armed !== null;
       if (open?.control.paused && kind !== 'reconnecting') {
-        const word = armed ? trans.__('paused, perturbed') : trans.__('paused');
-        return { kind: 'paused', symbol: '‖', word, progress };
+        return mark('paused', '‖', armed ? trans.__('paused, perturbed') : trans.__('paused'), at);
       }
       if (kind === 'stale' || kind === 'reconnecting') {
-        return { kind: 'stale', symbol: '◐', word: trans.__('stale'), progress };
+        return mark('stale', '◐', trans.__('stale'), at);
       }
       return armed
-        ? { kind: 'perturbed', symbol: '◆', word: trans.__('perturbed'), progress }
-        : { kind: 'live', symbol: '●', word: trans.__('live'), progress };
+        ? mark('perturbed', '◆', trans.__('perturbed'), at)
+        : mark('live', '●', trans.__('live'), at);
     }
   }
 }

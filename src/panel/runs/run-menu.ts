@@ -3,8 +3,10 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { CommandIDs, type IMegalensPanel, type IRunEntry } from '../../tokens';
 import type { PanelModel } from '../shell/panel-model';
 import { runCode } from '../shell/panel-code';
+import { isDeletable } from './keep-newest';
 
-const RUN = '.jp-MegalensRun';
+/** Rows of runs: in the panel's list, and in the table. A context menu takes one selector only, without a comma. */
+const RUN = '[class*="jp-Megalens"] [data-run]';
 
 /** Add the context menu of a run in the list. */
 export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: TranslationBundle): void {
@@ -12,7 +14,7 @@ export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: T
   let model: PanelModel | null = null;
   const hit = (): IRunEntry | undefined => {
     void panel.model().then(loaded => (model = loaded));
-    const node = app.contextMenuHitTest(candidate => candidate.classList.contains('jp-MegalensRun'));
+    const node = app.contextMenuHitTest(candidate => candidate.matches(RUN));
     return model?.runs.entries.find(entry => entry.id === node?.dataset['run']);
   };
   const add = (
@@ -39,6 +41,12 @@ export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: T
   let rank = 0;
   add(CommandIDs.renameRun, trans.__('Rename…'), (loaded, entry) => loaded.rename(entry));
   add(
+    CommandIDs.editNotes,
+    trans.__('Notes and Tags…'),
+    (loaded, entry) => loaded.annotate(entry),
+    ({ bytes }) => bytes !== undefined
+  );
+  add(
     CommandIDs.revealFolder,
     trans.__('Reveal Run Folder in File Browser'),
     (loaded, { folder }) => (folder === null ? undefined : loaded.host.revealFolder(folder)),
@@ -54,5 +62,11 @@ export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: T
     trans.__('Stop Watching'),
     loaded => loaded.runs.choose(null),
     entry => entry.id === model?.runs.chosenId
+  );
+  add(
+    CommandIDs.deleteRun,
+    trans.__('Delete Recording…'),
+    (loaded, entry) => loaded.remove([entry]),
+    isDeletable
   );
 }

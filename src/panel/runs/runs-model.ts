@@ -1,7 +1,7 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { ClientError } from '../../client/client-error';
 import type { IForeignHub, IRunList } from '../../client/runs-api';
-import type { IMegalensRuns, IRunEntry } from '../../tokens';
+import type { IMegalensRuns, IRunEntry, RunChanges } from '../../tokens';
 
 /** How the list of runs stands. */
 export type ListState =
@@ -29,7 +29,10 @@ export interface IRunsModelOptions {
  */
 export class RunsModel {
   constructor(
-    private readonly runs: Pick<IMegalensRuns, 'listAll' | 'rename' | 'connect' | 'openStatistics'>,
+    private readonly runs: Pick<
+      IMegalensRuns,
+      'listAll' | 'describe' | 'remove' | 'connect' | 'openStatistics'
+    >,
     public options: IRunsModelOptions = { chooseNewest: true, refreshEvery: 2000 }
   ) {}
 
@@ -83,10 +86,38 @@ export class RunsModel {
     }
   }
 
-  /** Choose a run; null chooses none and keeps it so. */
+  /** Choose a run; null chooses none and keeps it so. No runs are marked then. */
   choose(id: string | null): void {
     this._byHand = true;
+    this.mark([]);
     this._setChosen(id);
+  }
+
+  /** Ids of the listed runs that are marked, to be compared or deleted; the chosen one first, then as they are listed. */
+  get marked(): readonly string[] {
+    return this._entries
+      .map(({ id }) => id)
+      .filter(id => this._marked.has(id))
+      .sort((a, b) => Number(b === this._chosen) - Number(a === this._chosen));
+  }
+
+  /** Mark these runs and no others. */
+  mark(ids: Iterable<string>): void {
+    const marked = new Set(ids);
+    if (marked.size !== this._marked.size || [...marked].some(id => !this._marked.has(id))) {
+      this._marked = marked;
+      this._changed.emit();
+    }
+  }
+
+  /** Mark a run beside the chosen one, or no more. */
+  toggleMark(id: string): void {
+    const marked = new Set(this._marked.size === 0 && this._chosen !== null ? [this._chosen] : this._marked);
+    if (!marked.delete(id)) {
+      marked.add(id);
+    }
+    // The chosen one alone is no choice of several.
+    this.mark(marked.size === 1 && marked.has(this._chosen ?? '') ? [] : marked);
   }
 
   /** Choose what was chosen before a reload, as long as the server still has it. */
@@ -115,10 +146,21 @@ export class RunsModel {
     }
   }
 
-  /** Rename a run and show the new name. Rejects with the server's answer. */
-  async rename(id: string, name: string): Promise<void> {
-    await this.runs.rename(id, name);
+  /** Rename a run, or write notes and tags to it, and show them. Rejects with the server's answer. */
+  async describe(id: string, changes: RunChanges): Promise<void> {
+    await this.runs.describe(id, changes);
     await this.refresh();
+  }
+
+  /** Delete a recording; whether its folder is gone, too. Rejects with the server's answer. */
+  async remove(id: string): Promise<boolean> {
+    const gone = await this.runs.remove(id);
+    this._marked.delete(id);
+    if (id === this._chosen) {
+      this._setChosen(null);
+    }
+    await this.refresh();
+    return gone;
   }
 
   /** Reach a hub elsewhere and choose its run. Rejects with the server's answer. */
@@ -163,7 +205,7 @@ export class RunsModel {
       this._byHand = true;
     }
     this._restoring = null;
-    const live = this._entries.find(entry => entry.state === 'live');
+    const live = this._entries.find(entry => entry.state === 'live' && entry.ended === null);
     if (!this._byHand && this.options.chooseNewest && this.chosen === null && live !== undefined) {
       this._chosen = live.id;
     }
@@ -191,6 +233,7 @@ export class RunsModel {
   private _warnings: readonly string[] = [];
   private _state: ListState = { kind: 'loading' };
   private _chosen: string | null = null;
+  private _marked = new Set<string>();
   private _restoring: string | null = null;
   private _byHand = false;
   private _watching = false;

@@ -1,7 +1,11 @@
-import { refreshIcon } from '@jupyterlab/ui-components';
+import { listIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import { formatBytes } from '../../charts/format';
+import type { IRunEntry } from '../../tokens';
+import { CompareBar } from './compare-bar';
 import { DemoBox } from './demo-box';
+import { bytesOf, isDeletable } from './keep-newest';
 import { NoticeBox } from '../shell/notice-box';
 import type { PanelModel } from '../shell/panel-model';
 import { runMark } from './run-mark';
@@ -27,13 +31,34 @@ function LeftOut(props: {
   );
 }
 
-/** The list of runs; arrow keys move the choice. */
+/** What there is to know of a run at a glance. */
+function runTitle(entry: IRunEntry, words: string, trans: TranslationBundle): string {
+  return [
+    entry.name,
+    words,
+    trans.__('Started %1', new Date(entry.started * 1000).toLocaleString()),
+    ...(entry.bytes === undefined ? [] : [trans.__('Takes %1 on the disk', formatBytes(entry.bytes))]),
+    ...(entry.tags?.length ? [trans.__('Tags: %1', entry.tags.join(', '))] : []),
+    ...(entry.notes ? [entry.notes] : []),
+    trans.__('Ctrl-click marks several to compare; right-click for more')
+  ].join('\n');
+}
+
+/** The list of runs; arrow keys move the choice, and with Ctrl several are marked. */
 export function RunsSection({ model }: { model: PanelModel }): React.ReactElement {
   const { runs, trans } = model;
   const { entries, chosenId } = runs;
   const list = React.useRef<HTMLUListElement>(null);
   const notice = model.listNotice;
-  const stop = chosenId !== null && entries.some(entry => entry.id === chosenId) ? chosenId : entries[0]?.id;
+  // Where the arrows are, which Ctrl moves without choosing.
+  const [at, setStop] = React.useState<string | null>(null);
+  React.useEffect(() => setStop(null), [chosenId]);
+  const stop = [at, chosenId].find(id => entries.some(entry => entry.id === id)) ?? entries[0]?.id;
+  const marked = new Set(runs.marked);
+  const recordings = entries.filter(isDeletable);
+
+  const pick = (id: string, { ctrlKey, metaKey }: { ctrlKey: boolean; metaKey: boolean }): void =>
+    ctrlKey || metaKey ? runs.toggleMark(id) : runs.choose(id);
 
   const onKeyDown = (event: React.KeyboardEvent) => {
     const now = entries.findIndex(entry => entry.id === stop);
@@ -42,11 +67,15 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
     const entry = next === undefined ? undefined : entries[next];
     if (entry !== undefined) {
       event.preventDefault();
-      runs.choose(entry.id);
+      if (!event.ctrlKey && !event.metaKey) {
+        runs.choose(entry.id);
+      } else {
+        setStop(entry.id);
+      }
       list.current?.querySelector<HTMLElement>(`[data-run="${CSS.escape(entry.id)}"]`)?.focus();
     } else if ((event.key === 'Enter' || event.key === ' ') && stop !== undefined) {
       event.preventDefault();
-      runs.choose(stop);
+      pick(stop, event);
     }
   };
 
@@ -55,15 +84,26 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
       name="runs"
       title={trans.__('Runs')}
       tools={
-        <button
-          type="button"
-          className="jp-MegalensIconButton"
-          title={trans.__('Look for runs now')}
-          aria-label={trans.__('Look for runs now')}
-          onClick={() => void runs.refresh()}
-        >
-          <refreshIcon.react tag="span" />
-        </button>
+        <>
+          <button
+            type="button"
+            className="jp-MegalensIconButton"
+            title={trans.__('All runs as a table: sort, filter, compare, delete')}
+            aria-label={trans.__('All runs as a table')}
+            onClick={() => void model.host.openRuns()}
+          >
+            <listIcon.react tag="span" />
+          </button>
+          <button
+            type="button"
+            className="jp-MegalensIconButton"
+            title={trans.__('Look for runs now')}
+            aria-label={trans.__('Look for runs now')}
+            onClick={() => void runs.refresh()}
+          >
+            <refreshIcon.react tag="span" />
+          </button>
+        </>
       }
     >
       {notice !== null && <NoticeBox notice={notice} trans={trans} act={action => void model.act(action)} />}
@@ -73,6 +113,7 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           className="jp-MegalensRuns"
           role="listbox"
           aria-label={trans.__('Training runs')}
+          aria-multiselectable
           onKeyDown={onKeyDown}
         >
           {entries.map(entry => {
@@ -80,17 +121,14 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
             return (
               <li
                 key={entry.id}
-                className={`jp-MegalensRun jp-mod-${mark.kind}`}
+                className={`jp-MegalensRun jp-mod-${mark.kind}${marked.has(entry.id) ? ' jp-mod-marked' : ''}`}
                 role="option"
-                aria-selected={entry.id === chosenId}
+                aria-selected={entry.id === chosenId || marked.has(entry.id)}
+                aria-current={entry.id === chosenId}
                 tabIndex={entry.id === stop ? 0 : -1}
                 data-run={entry.id}
-                title={trans.__(
-                  '%1\nStarted %2\nRight-click for more',
-                  entry.name,
-                  new Date(entry.started * 1000).toLocaleString()
-                )}
-                onClick={() => runs.choose(entry.id)}
+                title={runTitle(entry, mark.words, trans)}
+                onClick={event => pick(entry.id, event)}
               >
                 <span className="jp-MegalensRun-mark" aria-hidden="true">
                   {mark.symbol}
@@ -98,10 +136,20 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
                 <span className="jp-MegalensRun-name">{entry.name}</span>
                 <span className="jp-MegalensRun-word">{mark.word}</span>
                 <span className="jp-MegalensRun-progress">{mark.progress}</span>
+                {entry.apart !== undefined && <span className="jp-MegalensRun-apart">{entry.apart}</span>}
               </li>
             );
           })}
         </ul>
+      )}
+      <CompareBar model={model} />
+      {recordings.length > 1 && (
+        <p className="jp-MegalensRuns-disk">
+          {trans.__('%1 recordings take %2', recordings.length, formatBytes(bytesOf(recordings)))}{' '}
+          <button type="button" className="jp-MegalensLink" onClick={() => void model.keepNewest()}>
+            {trans.__('Keep newest…')}
+          </button>
+        </p>
       )}
       <LeftOut sentences={runs.warnings} trans={trans} />
       <DemoBox demo={model.demo} empty={runs.state.kind === 'ready' && entries.length === 0} trans={trans} />

@@ -3,6 +3,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 import type { ViewOptions } from '../../protocol/views.generated';
+import { runLabel } from '../../client/run-labels';
 import { toCode } from '../../views/code';
 import type { IReportRequest, IRunEntry } from '../../tokens';
 import { HubForm, type IHubAddress } from '../runs/hub-form';
@@ -96,7 +97,7 @@ export async function askReport(
     </>
   );
   const { button } = await showDialog({
-    title: trans.__('Export a report of %1', run.name),
+    title: trans.__('Export a report of %1', runLabel(run)),
     body,
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__('Export') })]
   });
@@ -107,7 +108,8 @@ export async function askReport(
   return { format: answer.format, views: kept, title: answer.title.trim() || run.name };
 }
 
-class Body extends ReactWidget {
+/** What a dialog shows. */
+export class Body extends ReactWidget {
   constructor(private readonly content: React.ReactElement) {
     super();
     this.addClass('jp-MegalensDialog');

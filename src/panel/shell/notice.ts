@@ -286,7 +286,7 @@ function endedNotice(
       )
     : notice(
         'warning',
-        trans.__('The training process ended unexpectedly after step %1.', step),
+        trans.__('The training process stopped unexpectedly after step %1.', step),
         recorded ? recordingAction(entry, trans) : ['open-scalars', trans.__('Open the scalars so far')]
       );
 }

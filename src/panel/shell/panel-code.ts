@@ -6,7 +6,7 @@ import type {
 } from '../../protocol/messages.generated';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunEntry } from '../../tokens';
-import { openingCode, python, pythonCall, toCode, writtenCall } from '../../views/code';
+import { openingOf, python, pythonCall, toCode, writtenCall } from '../../views/code';
 import { fullSetting, sameSetting } from '../trace/draft';
 
 /** Compressors that are classes of the package. A hub may have others: they are written as settings, since a name from a hub is no code. */
@@ -14,7 +14,7 @@ const CLASSES: ReadonlySet<string> = new Set(['Tile', 'NoOp', 'Empty', 'Projecti
 
 /** The Python line that gets hold of a run. */
 export function runCode(entry: IRunEntry): string {
-  return `run = ${openingCode(entry.id, entry.state === 'live' ? null : entry.folder)}`;
+  return `run = ${openingOf(entry)}`;
 }
 
 /**

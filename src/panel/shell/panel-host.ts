@@ -2,8 +2,15 @@ import { Clipboard, Notification, showErrorMessage } from '@jupyterlab/apputils'
 import type { TranslationBundle } from '@jupyterlab/translation';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ViewOptions } from '../../protocol/views.generated';
-import type { IMegalensViews, IReportRequest, IRunEntry } from '../../tokens';
+import {
+  CommandIDs,
+  type IMegalensViews,
+  type IReportRequest,
+  type IRunEntry,
+  type RunChanges
+} from '../../tokens';
 import { askHub, askName, askReport, askStatistics } from './dialogs';
+import { askDelete, askKeepNewest, askNotes } from '../runs/run-dialogs';
 import type { IHubAddress } from '../runs/hub-form';
 
 /** What the panel asks of the application around it. */
@@ -11,6 +18,8 @@ export interface IPanelHost {
   openView(run: string, options: ViewOptions): Promise<void>;
   /** Options of the run's open views, for the report and for Copy as code. */
   openViews(run: string): readonly ViewOptions[];
+  /** Open the table of all runs. */
+  openRuns(): Promise<void>;
   copy(text: string): void;
   revealFolder(path: string): Promise<void>;
   reloadPage(): void;
@@ -20,6 +29,12 @@ export interface IPanelHost {
   askHub(): Promise<IHubAddress | null>;
   /** Ask where raw-moment files are, below the server's root; null when cancelled. */
   askStatistics(): Promise<string | null>;
+  /** Ask for notes and tags; null when cancelled. */
+  askNotes(run: IRunEntry): Promise<Required<Pick<RunChanges, 'notes' | 'tags'>> | null>;
+  /** Ask whether these recordings shall be deleted. */
+  askDelete(runs: readonly IRunEntry[]): Promise<boolean>;
+  /** Ask how many of the newest recordings to keep: those to delete, none when cancelled. */
+  askKeepNewest(runs: readonly IRunEntry[]): Promise<readonly IRunEntry[]>;
   /** Ask for a new name; null when cancelled. */
   askName(now: string): Promise<string | null>;
   /** Give the user a file. */
@@ -48,11 +63,17 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
     remember,
     openView: (run, options) => views.open(run, options),
     openViews: run => views.of(run),
+    openRuns: async () => {
+      await commands.execute(CommandIDs.openRuns);
+    },
     reloadPage: () => window.location.reload(),
     askReport: (run, options) => askReport(run, options, trans),
     askHub: () => askHub(trans),
     askStatistics: () => askStatistics(trans),
     askName: now => askName(now, trans),
+    askNotes: run => askNotes(run, trans),
+    askDelete: runs => askDelete(runs, trans),
+    askKeepNewest: runs => askKeepNewest(runs, trans),
     copy: text => {
       Clipboard.copyToSystem(text);
       Notification.info(trans.__('Copied'), { autoClose: 1500 });

@@ -21,6 +21,9 @@ import {
 import { nonFiniteView } from '../summary/non-finite-view';
 import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
+import type { CompareAs } from '../runs/comparing';
+import { runLabel } from '../../client/run-labels';
+import { faultSentence } from '../../views/shared/fault-text';
 import type { IPanelHost } from './panel-host';
 import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
 
@@ -176,9 +179,47 @@ export class PanelModel {
     if (name !== null && name.trim() !== '' && name !== entry.name) {
       await this._told(
         this.trans.__('The run could not be renamed'),
-        this.runs.rename(entry.id, name.trim())
+        this.runs.describe(entry.id, { name: name.trim() })
       );
     }
+  }
+
+  /** Ask for notes and tags and write them. */
+  async annotate(entry: IRunEntry): Promise<void> {
+    const written = await this.host.askNotes(entry);
+    if (written !== null) {
+      await this._told(
+        this.trans.__('Notes and tags could not be written'),
+        this.runs.describe(entry.id, written)
+      );
+    }
+  }
+
+  /** Ask whether recordings shall be deleted, and delete them. */
+  async remove(entries: readonly IRunEntry[]): Promise<void> {
+    if (entries.length > 0 && (await this.host.askDelete(entries))) {
+      await this._delete(entries);
+    }
+  }
+
+  /** Ask how many of the newest recordings to keep, and delete the rest. */
+  async keepNewest(entries: readonly IRunEntry[] = this.runs.entries): Promise<void> {
+    await this._delete(await this.host.askKeepNewest(entries));
+  }
+
+  /** Open a view that compares runs: of the first, with the others beside it. */
+  async compare(view: string, compare: CompareAs, ids: readonly string[] = this.runs.marked): Promise<void> {
+    const [base, ...runs] = ids;
+    if (base === undefined) {
+      return;
+    }
+    if (base !== this.runs.chosenId) {
+      this.runs.choose(base);
+      this.runs.mark(ids);
+    }
+    await this._opening;
+    await this.ready();
+    await this.openView(view, { runs, compare } as Partial<ViewOptions>);
   }
 
   /** Ask for an address and connect to the hub there. */
@@ -353,6 +394,38 @@ export class PanelModel {
 
   private _emit(): void {
     this._changed.emit();
+  }
+
+  /** Delete recordings, one after the other; those that cannot be deleted are told at the end, each with its reason. */
+  private async _delete(entries: readonly IRunEntry[]): Promise<void> {
+    const kept: string[] = [];
+    const failed: { readonly run: string; readonly error: unknown }[] = [];
+    for (const entry of entries) {
+      try {
+        if (!(await this.runs.remove(entry.id))) {
+          kept.push(runLabel(entry));
+        }
+      } catch (error) {
+        failed.push({ run: runLabel(entry), error });
+      }
+    }
+    const [first] = failed;
+    if (first !== undefined && failed.length === 1) {
+      await this.host.tell(this.trans.__('%1 could not be deleted', first.run), first.error);
+    } else if (failed.length > 1) {
+      await this.host.tell(
+        this.trans.__('%1 of %2 recordings could not be deleted', failed.length, entries.length),
+        failed.map(({ run, error }) => `${run}: ${faultSentence(error)}`).join('\n')
+      );
+    }
+    if (kept.length > 0) {
+      this.host.warn(
+        this.trans.__(
+          'The recording is deleted. Other files lie in its folder and stay: %1.',
+          kept.join(', ')
+        )
+      );
+    }
   }
 
   private async _told(title: string, work: Promise<unknown>): Promise<void> {

@@ -8,6 +8,7 @@ import { PerturbBanner } from '../perturb/perturb-banner';
 import { PerturbSection } from '../perturb/perturb-section';
 import { RunsSection } from '../runs/runs-section';
 import { SummarySection } from '../summary/summary-section';
+import { ApplyBar } from '../trace/apply-bar';
 import { TraceSection } from '../trace/trace-section';
 import { ViewsSection } from '../views/views-section';
 
@@ -73,6 +74,7 @@ export class MegalensPanel extends ReactWidget {
     const { model } = this;
     const { trans } = model;
     // A run that is opened anew has new models: nothing of the old ones is left.
+    const revert = (): void => model.open?.trace.revert();
     const reopen = (): void => void model.act('reopen');
     return [
       {
@@ -90,13 +92,14 @@ export class MegalensPanel extends ReactWidget {
         ofRun: false
       },
       { name: 'summary', title: trans.__('Run'), Part: SummarySection, reset: reopen, ofRun: true },
+      { name: 'views', title: trans.__('Views'), Part: ViewsSection, reset: () => undefined, ofRun: true },
       {
         name: 'trace',
         title: trans.__('Trace'),
         Part: TraceSection,
         reset: () => {
           model.open?.trace.dismissForeign();
-          model.open?.trace.revert();
+          revert();
         },
         ofRun: true
       },
@@ -107,7 +110,7 @@ export class MegalensPanel extends ReactWidget {
         reset: () => model.open?.perturb.revert(),
         ofRun: true
       },
-      { name: 'views', title: trans.__('Views'), Part: ViewsSection, reset: () => undefined, ofRun: true }
+      { name: 'apply', title: trans.__('Trace settings'), Part: ApplyBar, reset: revert, ofRun: true }
     ];
   }
 

@@ -36,7 +36,7 @@ export function CostTerm({ open, trans }: ICostProps): React.ReactElement | null
       onClick={() => cost.toggle()}
     >
       <span className="jp-MegalensTerm-name">{trans.__('overhead')} </span>
-      <span className="jp-MegalensTerm-value">
+      <span className="jp-MegalensTerm-value" style={{ minWidth: '13ch' }}>
         {measured === null
           ? trans.__('not measured yet')
           : trans.__('%1 % ± %2', measured.percent.toFixed(1), half(measured).toFixed(1))}
@@ -78,9 +78,9 @@ export function CostBox({ open, trans }: ICostProps): React.ReactElement | null 
         <>
           <p>{trans.__('What is sent, largest first:')}</p>
           <ul>
-            {costs.map(({ flag, bytes }) => (
-              <li key={flag}>
-                {flag}{' '}
+            {costs.map(({ name, title, bytes }) => (
+              <li key={name} title={name}>
+                {title}{' '}
                 {bytes === null ? trans.__('size not known yet') : trans.__('≈ %1/step', formatBytes(bytes))}
               </li>
             ))}

@@ -85,7 +85,7 @@ export function rankText(state: RankState | null, trans: TranslationBundle): str
     case 'silent':
       return trans.__('has been silent for %1 s, since step %2', seconds, step);
     case 'lost':
-      return trans.__('ended unexpectedly after step %1', step);
+      return trans.__('stopped unexpectedly after step %1', step);
     case 'training':
       return trans.__('trains, step %1', step);
     case 'paused':

@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
+import { runLabel } from '../../client/run-labels';
 import { formatCount, formatInteger, formatNumber } from '../../charts/format';
 import { NoticeBox } from '../shell/notice-box';
 import { OriginChips } from './origin-chips';
@@ -21,7 +22,8 @@ export function SummarySection({ model }: { model: PanelModel }): React.ReactEle
   if (model.runs.chosenId === null) {
     return null;
   }
-  const title = model.runs.chosen?.name ?? open?.source.name ?? trans.__('Run');
+  const { chosen } = model.runs;
+  const title = chosen === null ? (open?.source.name ?? trans.__('Run')) : runLabel(chosen);
   return (
     <Section name="summary" title={title}>
       {notice !== null && <NoticeBox notice={notice} trans={trans} act={action => void model.act(action)} />}
@@ -59,6 +61,7 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
             name={trans.__('loss')}
             value={formatNumber(summary.loss.value, 3)}
             title={summary.loss.unit}
+            room={5}
           />
           <button
             type="button"
@@ -78,6 +81,7 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
             <Term
               name={trans.__('held-out')}
               value={formatNumber(summary.heldOut.value, 3)}
+              room={5}
               title={trans.__(
                 '%1, measured at step %2',
                 summary.heldOut.unit,
@@ -86,7 +90,11 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
             />
           )}
           {summary.tokensPerSecond !== null && (
-            <Term name="" value={trans.__('%1 tok/s', formatCount(summary.tokensPerSecond.value))} />
+            <Term
+              name=""
+              value={trans.__('%1 tok/s', formatCount(summary.tokensPerSecond.value))}
+              room={10}
+            />
           )}
         </p>
       )}

@@ -124,7 +124,7 @@ function NotAllowed(props: { controls: readonly Control[]; trans: TranslationBun
     <details className="jp-MegalensControls-hint">
       <summary>
         {controls.length === 3
-          ? trans.__('This run can be watched only')
+          ? trans.__('View-only: the script allows no control')
           : trans.__('Off in this run: %1', controls.map(control => words[control]).join(', '))}
       </summary>
       {trans.__('Its training script allows more with')}{' '}

@@ -1,3 +1,4 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { formatBytes, formatInteger } from '../../charts/format';
 import type { Status } from '../../protocol/messages.generated';
@@ -5,6 +6,17 @@ import { CostBox, CostTerm } from './cost-box';
 import type { IOpenRun } from '../shell/open-run';
 import type { PanelModel } from '../shell/panel-model';
 import { Term } from './term';
+import { flagWords } from '../../views/shared/describe';
+import { layerWords } from '../../views/shared/layers';
+
+/** What a recording takes, and what it may. */
+function sizeText(
+  { bytes, limit_bytes: limit }: NonNullable<Status['recording']>,
+  trans: TranslationBundle
+): string {
+  const size = bytes === undefined ? '' : formatBytes(bytes);
+  return limit === undefined ? size : trans.__('%1 of %2', size, formatBytes(limit));
+}
 
 /** How far the numbers can be trusted, and what tracing costs. */
 export function TrustLines(props: { status: Status; model: PanelModel; open: IOpenRun }): React.ReactElement {
@@ -32,6 +44,7 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
           <Term
             name=""
             value={trans.__('%1/step', formatBytes(status.bytes_per_step))}
+            room={11}
             title={trans.__('Measured size of the last frames')}
           />
         )}
@@ -69,10 +82,10 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
             {trans.__('non-finite %1', formatInteger(nonfinite.count))}
             {nonfinite.first !== undefined &&
               trans.__(
-                ', first at step %1, layer %2, %3',
+                ', first at step %1, %2, %3',
                 formatInteger(nonfinite.first.step),
-                nonfinite.first.layer,
-                nonfinite.first.flag
+                layerWords([nonfinite.first.layer]),
+                flagWords(open.source.hello, nonfinite.first.flag, null, text => text)
               )}
           </button>
         )}
@@ -90,7 +103,21 @@ export function TrustLines(props: { status: Status; model: PanelModel; open: IOp
             )}
           </button>
         )}
-        {recording?.state === 'on' && open.trace.writable && <Term name="" value={trans.__('recording')} />}
+        {recording?.state === 'on' && open.trace.writable && (
+          <Term
+            name={trans.__('recording')}
+            value={sizeText(recording, trans)}
+            room={7}
+            title={
+              recording.message ??
+              (recording.limit_bytes === undefined
+                ? trans.__('What the recording takes on the disk; it is not bounded')
+                : trans.__(
+                    'What the recording takes on the disk, and what it may: then its oldest steps are given up'
+                  ))
+            }
+          />
+        )}
       </p>
       {recording?.state === 'failed' && (
         <p className="jp-MegalensFigures-warning" role="status">

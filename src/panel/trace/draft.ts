@@ -35,10 +35,16 @@ export function fullSetting(setting: FlagSetting): IFullSetting {
   };
 }
 
-/** What a flag gets when it is switched on: the first compressor that needs no further answer. */
-export function firstSetting(compressors: readonly CompressorInfo[]): FlagSetting | null {
+/** What a flag gets when it is switched on: what the run says suits it, else the first compressor that needs no further answer. */
+export function firstSetting(
+  info: FlagInfo | undefined,
+  compressors: readonly CompressorInfo[]
+): FlagSetting | null {
+  if (info?.compressor !== undefined) {
+    return { compressor: info.compressor };
+  }
   const choice =
-    compressors.find(info => requiredOf(info).every(name => own(defaultsOf(info), name) !== undefined)) ??
+    compressors.find(each => requiredOf(each).every(name => own(defaultsOf(each), name) !== undefined)) ??
     compressors[0];
   return choice === undefined ? null : { compressor: compressorWithDefaults(choice) };
 }

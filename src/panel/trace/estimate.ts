@@ -52,6 +52,11 @@ export function estimateBytes(
   return (copies * layers * (samples * whole * kept + parts * ROW_BYTES)) / (setting.every ?? 1);
 }
 
+/** Into how many tiles so many features are cut where at most so many are asked for: all are of one size, but the last. */
+export function tilesOf(features: number, asked: number): number {
+  return features === 0 ? 0 : Math.ceil(features / Math.ceil(features / asked));
+}
+
 /** Share of the values that a compressor keeps, or null when it cannot be known here. */
 function keptShare(info: FlagInfo, setting: FlagSetting, parts: number): number | null {
   const { name, params = {} } = setting.compressor;
@@ -63,7 +68,11 @@ function keptShare(info: FlagInfo, setting: FlagSetting, parts: number): number 
       return 0;
     case 'Tile': {
       const tiles = Number(params['tiles'] ?? NaN);
-      return features === null || !(tiles >= 1) ? null : Math.min(1, (tiles * parts) / features);
+      if (features === null || !(tiles >= 1)) {
+        return null;
+      }
+      const widths = info.widths ?? Array.from({ length: parts }, () => features / parts);
+      return widths.reduce((sum, width) => sum + tilesOf(width, tiles), 0) / features;
     }
     case 'Projection':
       return features === null ? null : Math.min(1, parts / features);

@@ -1,14 +1,15 @@
 import { caretDownIcon, caretRightIcon } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import type { Pass, Phase } from '../../protocol/messages.generated';
+import type { CompressorInfo, Pass, Phase } from '../../protocol/messages.generated';
 import type { IFault } from '../shell/apply-state';
 import { Choices } from './choices';
 import type { IFullSetting } from './draft';
-import { layerSpan } from '../summary/layers';
+import { EMBEDDING } from '../../protocol/ranges';
+import { LayersField } from './layers-field';
 import { SchemaChoice } from './schema-choice';
 import { Field, NumberInput } from './schema-form';
-import { compressorText } from './setting-text';
+import { compressorText, tilesText } from './setting-text';
 import type { IFlagRow, TraceModel } from './trace-model';
 
 const PHASES: readonly Phase[] = ['train', 'eval', 'generate'];
@@ -27,6 +28,7 @@ export function FlagRow(props: {
   const open = setting !== null && (wanted || row.faults.size > 0);
   const id = `jp-Megalens-flag-${info.name}`;
   const reason = info.reason ?? (available ? undefined : trans.__('No layer of this model has it.'));
+  const summary = setting === null ? '' : summaryOf(setting, trace.hello?.compressors ?? []);
   const Caret = open ? caretDownIcon : caretRightIcon;
   return (
     <li
@@ -41,18 +43,18 @@ export function FlagRow(props: {
           aria-describedby={reason === undefined ? undefined : `${id}-reason`}
           onChange={event => trace.toggle(info.name, event.target.checked)}
         />
-        <label htmlFor={id} title={info.title}>
-          {info.name}
+        <label htmlFor={id} title={info.name}>
+          {info.title}
         </label>
         {setting !== null && (
           <button
             type="button"
             className="jp-MegalensFlag-summary"
             aria-expanded={open}
-            aria-label={trans.__('Setting of %1: %2', info.name, summaryOf(setting))}
+            aria-label={trans.__('Setting of %1: %2', info.title, summary)}
             onClick={() => setWanted(!open)}
           >
-            <span>{summaryOf(setting)}</span>
+            <span>{summary}</span>
             <Caret.react tag="span" />
           </button>
         )}
@@ -81,36 +83,29 @@ function FlagForm(props: {
 }): React.ReactElement {
   const { id, row, setting, trace, trans } = props;
   const { name, layers, title } = row.info;
+  const tiles = tilesText(row.info, setting.compressor, trans);
   const disabled = !trace.writable;
   const fault = (field: string): IFault | undefined => row.faults.get(field);
   return (
     <fieldset
       className="jp-MegalensFlag-form"
       disabled={disabled}
-      aria-label={trans.__('Setting of %1', name)}
+      aria-label={trans.__('Setting of %1', title)}
     >
-      <p className="jp-MegalensHint">{title}</p>
-      <Field
-        id={`${id}-layers`}
-        label={trans.__('Layers')}
-        help={trans.__('“all”, or ranges such as 1-4,7. This model has %1 here.', layerSpan(layers))}
-        fault={fault('layers')}
-      >
-        {shared => (
-          <input
-            {...shared}
-            type="text"
-            className="jp-mod-styled"
-            spellCheck={false}
-            value={setting.layers}
-            onChange={event => trace.change(name, { layers: event.target.value })}
-          />
-        )}
-      </Field>
+      {layers.some(layer => layer !== EMBEDDING) && (
+        <LayersField
+          id={id}
+          value={setting.layers}
+          layers={layers}
+          fault={fault('layers')}
+          change={text => trace.change(name, { layers: text })}
+          trans={trans}
+        />
+      )}
       <Field
         id={`${id}-every`}
-        label={trans.__('Every')}
-        help={trans.__('Trace every n-th step')}
+        label={trans.__('Every n steps')}
+        help={trans.__('1 traces every step, 10 every tenth')}
         fault={fault('every')}
       >
         {shared => (
@@ -184,11 +179,12 @@ function FlagForm(props: {
         choose={compressor => trace.chooseCompressor(name, compressor)}
         change={(parameter, value) => trace.changeParameter(name, parameter, value)}
       />
+      {tiles !== '' && <p className="jp-MegalensHint">{tiles}</p>}
     </fieldset>
   );
 }
 
-function summaryOf(setting: IFullSetting): string {
+function summaryOf(setting: IFullSetting, compressors: readonly CompressorInfo[]): string {
   const layers = setting.layers === 'all' ? '' : `${setting.layers} · `;
-  return `${layers}${compressorText(setting.compressor)}${setting.every > 1 ? ` /${setting.every}` : ''}${setting.passes.includes('backward') ? ' ∇' : ''}`;
+  return `${layers}${compressorText(setting.compressor, compressors)}${setting.every > 1 ? ` /${setting.every}` : ''}${setting.passes.includes('backward') ? ' ∇' : ''}`;
 }

@@ -1,25 +1,37 @@
-import type { CompressorSetting, ConfigPatch, FlagSetting } from '../../protocol/messages.generated';
+import type { TranslationBundle } from '@jupyterlab/translation';
+import type {
+  CompressorInfo,
+  CompressorSetting,
+  ConfigPatch,
+  FlagInfo,
+  FlagSetting,
+  Hello
+} from '../../protocol/messages.generated';
+import { tilesOf } from './estimate';
 
 /** A compressor in one short line: `Tile 96 mean`. */
-export function compressorText(setting: CompressorSetting, title = setting.name): string {
+export function compressorText(setting: CompressorSetting, compressors: readonly CompressorInfo[]): string {
+  const title = compressors.find(({ name }) => name === setting.name)?.title ?? setting.name;
   return [title, ...Object.values(setting.params ?? {}).map(value => lastPathPart(String(value)))].join(' ');
 }
 
-/** A patch in one line, for "who changed what": `MLP1_mat_mul Tile 96 mean; QKV_mat_mul off`. */
-export function patchText(patch: ConfigPatch, off: string): string {
+/** A patch in one line, for "who changed what": `MLP1 output Tile 96 mean; Hidden states off`. */
+export function patchText(patch: ConfigPatch, off: string, hello: Hello | null): string {
+  const { flags = [], compressors = [] } = hello ?? {};
+  const title = (flag: string): string => flags.find(({ name }) => name === flag)?.title ?? flag;
   return Object.entries(patch.flags)
-    .map(([flag, setting]) => `${flag} ${setting === null ? off : settingText(setting)}`)
+    .map(([flag, setting]) => `${title(flag)} ${setting === null ? off : settingText(setting, compressors)}`)
     .join('; ');
 }
 
 /** A setting in one line; defaults are left out. */
-export function settingText(setting: FlagSetting): string {
-  const words = [compressorText(setting.compressor)];
+function settingText(setting: FlagSetting, compressors: readonly CompressorInfo[]): string {
+  const words = [compressorText(setting.compressor, compressors)];
   if (setting.layers !== undefined && setting.layers !== 'all') {
     words.push(`layers ${setting.layers}`);
   }
   if ((setting.every ?? 1) > 1) {
-    words.push(`every ${setting.every}`);
+    words.push(`every ${setting.every} steps`);
   }
   if (setting.passes?.includes('backward')) {
     words.push(setting.passes.length > 1 ? 'forward and backward' : 'backward');
@@ -28,6 +40,27 @@ export function settingText(setting: FlagSetting): string {
     words.push('all replicas');
   }
   return words.join(', ');
+}
+
+/** What a setting of tiles comes to: `64 tiles of 2 features`, and the last one's size where it is smaller; empty where it is not known. */
+export function tilesText(
+  { widths = [] }: FlagInfo,
+  { name, params = {} }: CompressorSetting,
+  trans: TranslationBundle
+): string {
+  const asked = Number(params['tiles'] ?? NaN);
+  if (name !== 'Tile' || !(asked >= 1)) {
+    return '';
+  }
+  return [...new Set(widths)]
+    .map(width => {
+      const [tiles, size] = [tilesOf(width, asked), Math.ceil(width / asked)];
+      const rest = width - size * (tiles - 1);
+      return rest === size
+        ? trans.__('%1 tiles of %2 features', tiles, size)
+        : trans.__('%1 tiles of %2 features, the last of %3', tiles, size, rest);
+    })
+    .join('; ');
 }
 
 function lastPathPart(text: string): string {

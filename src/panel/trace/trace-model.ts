@@ -5,7 +5,8 @@ import type {
   Configured,
   FlagInfo,
   FlagSetting,
-  Hello
+  Hello,
+  Peer
 } from '../../protocol/messages.generated';
 import { own, withOwn } from '../../protocol/own';
 import type { IRunSource, SourceChange } from '../../store/source';
@@ -26,8 +27,8 @@ import { takesChanges } from './takes-changes';
 
 /** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {
-  /** Who made the last change. */
-  readonly who: string;
+  /** Who made the last change, where that is known. */
+  readonly by: Peer | null;
   /** Seconds since the epoch. */
   readonly time: number | null;
   readonly step: number;
@@ -132,14 +133,14 @@ export class TraceModel {
   }
 
   /** What is in force, with the bytes per step that it is expected to send, largest first; null where that is not known yet. */
-  get costs(): readonly { flag: string; bytes: number | null }[] {
+  get costs(): readonly { name: string; title: string; bytes: number | null }[] {
     const flags = this.hello?.flags ?? [];
     const positions = positionsOf(flags);
     return Object.entries(this._config.flags)
       .map(([flag, setting]) => {
         const info = flags.find(({ name }) => name === flag);
         const bytes = info ? estimateBytes(info, setting, positions, this.replicas) : null;
-        return { flag, bytes };
+        return { name: flag, title: info?.title ?? flag, bytes };
       })
       .sort((a, b) => (b.bytes ?? -1) - (a.bytes ?? -1));
   }
@@ -155,7 +156,9 @@ export class TraceModel {
       return;
     }
     const setting =
-      this._last.get(flag) ?? own(this._config.flags, flag) ?? firstSetting(this.hello?.compressors ?? []);
+      this._last.get(flag) ??
+      own(this._config.flags, flag) ??
+      firstSetting(this._infoOf(flag), this.hello?.compressors ?? []);
     if (setting !== null) {
       this._edit(flag, setting);
     }
@@ -169,12 +172,19 @@ export class TraceModel {
     }
   }
 
-  /** Choose a flag's compressor, with the defaults that hello names. */
+  /** Choose a flag's compressor, with the parameters that suit the flag, or else the defaults that hello names. */
   chooseCompressor(flag: string, name: string): void {
+    const suited = this._infoOf(flag)?.compressor;
     const info = this.hello?.compressors.find(candidate => candidate.name === name);
-    if (info !== undefined) {
+    if (suited?.name === name) {
+      this.change(flag, { compressor: suited });
+    } else if (info !== undefined) {
       this.change(flag, { compressor: compressorWithDefaults(info) });
     }
+  }
+
+  private _infoOf(flag: string): FlagInfo | undefined {
+    return this.hello?.flags.find(({ name }) => name === flag);
   }
 
   /** Change one parameter of a flag's compressor; undefined leaves it out. */
@@ -252,9 +262,14 @@ export class TraceModel {
     const before = this._before ?? this._config;
     const flags = differences(before, message.config);
     if (Object.keys(differences(this._config, message.config)).length > 0) {
-      const who = message.by === undefined ? '' : (message.by.user ?? message.by.name);
       const count = (this._foreign?.count ?? 0) + 1;
-      this._foreign = { who, time: message.time ?? null, step: message.step, count, flags };
+      this._foreign = {
+        by: message.by ?? null,
+        time: message.time ?? null,
+        step: message.step,
+        count,
+        flags
+      };
       this._before = before;
     }
     this._config = message.config;

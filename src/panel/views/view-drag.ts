@@ -10,6 +10,8 @@ const START_PIXELS = 5;
 export interface IDraggable {
   /** What the image under the pointer says. */
   readonly label: string;
+  /** Told when it is no click any more. */
+  begun(): void;
   /** Code of the cell, once it is known what it is dropped on. */
   code(target: Element | null): string;
 }
@@ -34,6 +36,7 @@ export function dragView(down: PointerEvent, what: IDraggable): void {
 }
 
 function begin(event: PointerEvent, what: IDraggable): void {
+  what.begun();
   const mimeData = new MimeData();
   const fill = (target: Element | null): void => {
     const source = what.code(target);

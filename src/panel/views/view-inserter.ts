@@ -2,7 +2,8 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
 import { viewInfo, viewTitle } from '../../protocol/view-info';
 import type { IMegalensPanel, IMegalensRuns, IMegalensViews, IRunEntry, IViewReference } from '../../tokens';
-import { codeOf, isNotebook } from './notebooks';
+import { heldByCells, heldRun, type HeldRun } from './held-run';
+import { isNotebook } from './notebooks';
 import { viewCell } from './view-cell';
 import { dragView } from './view-drag';
 
@@ -35,16 +36,27 @@ export class ViewInserter {
 
   /** Begin to drag a view by something that stands for it. */
   async press(event: PointerEvent, handle: Element): Promise<void> {
-    // What the drop needs is asked for while the hand still moves; what was known before will do.
+    // What the drop needs is asked for while the hand still moves: what a notebook has not said by then is not known.
     void this._page.runs.list().then(
       entries => (this._entries = entries),
       () => undefined
     );
+    const held = new Map<Widget, HeldRun>();
     const subject = await this.subject(handle);
     if (subject !== null) {
       dragView(event, {
         label: viewTitle(subject.options, title => this._page.trans.__(title)),
-        code: target => this._cell(subject, this._notebookAt(target))
+        begun: () => {
+          for (const notebook of this._page.notebooks()) {
+            if (isNotebook(notebook) && !notebook.isHidden) {
+              void heldRun(notebook).then(answer => held.set(notebook, answer));
+            }
+          }
+        },
+        code: target => {
+          const notebook = this._notebookAt(target);
+          return this._cell(subject, (notebook && held.get(notebook)) ?? heldByCells(notebook));
+        }
       });
     }
   }
@@ -63,23 +75,14 @@ export class ViewInserter {
     await execute('notebook:insert-cell-below');
     const notebook = current();
     if (isNotebook(notebook)) {
-      await execute('notebook:replace-selection', { text: this._cell(subject, notebook) });
+      await execute('notebook:replace-selection', { text: this._cell(subject, await heldRun(notebook)) });
     }
   }
 
-  private _cell({ run, options }: IViewReference, notebook: Widget | null): string {
-    const known = this._entries.find(({ id }) => id === run);
-    const entry: IRunEntry = known ?? {
-      id: run,
-      name: run,
-      state: 'live',
-      started: 0,
-      ended: null,
-      step: null,
-      folder: null
-    };
-    const newest = this._entries.find(({ state }) => state === 'live')?.id ?? null;
-    return viewCell(entry, options, newest, codeOf(notebook));
+  private _cell({ run, options }: IViewReference, held: HeldRun): string {
+    // One that is not listed was live a moment ago.
+    const entry = this._entries.find(({ id }) => id === run) ?? { id: run, state: 'live', folder: null };
+    return viewCell(entry, options, held);
   }
 
   private _notebookAt(target: Element | null): Widget | null {

@@ -2,6 +2,7 @@ import { MainAreaWidget } from '@jupyterlab/apputils';
 import type { ISignal } from '@lumino/signaling';
 import { Signal } from '@lumino/signaling';
 import type { Widget } from '@lumino/widgets';
+import type { Hello } from '../../protocol/messages.generated';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IViewReference } from '../../tokens';
 import { LazyPanel } from '../shell/lazy-panel';
@@ -11,6 +12,12 @@ export interface IViewWidget extends Widget {
   readonly options: ViewOptions;
   readonly optionsChanged: ISignal<unknown, ViewOptions>;
   readonly runName: string;
+  /** What the view's run says of itself, once it did. */
+  readonly hello?: Hello | null;
+  /** Emitted each time the view has been mounted on a source. */
+  readonly mounted?: ISignal<unknown, void>;
+  /** Emitted when the run has said of itself what it is. */
+  readonly introduced?: ISignal<unknown, void>;
   setOptions(options: ViewOptions): void;
 }
 
@@ -33,7 +40,10 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
         async () => {
           const widget = await create({ run, options: this._options }, this.content.node);
           widget.optionsChanged.connect((_, changed) => this._take(changed));
-          this._runName = widget.runName;
+          this._widget = widget;
+          for (const signal of [widget.mounted, widget.introduced]) {
+            signal?.connect(() => this._named.emit());
+          }
           this._named.emit();
           return widget;
         },
@@ -58,10 +68,15 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
 
   /** What its run is called; the run's id before that is known. */
   get runName(): string {
-    return this._runName ?? this.run;
+    return this._widget?.runName ?? this.run;
   }
 
-  /** Emitted when it is known what the run is called. */
+  /** What its run calls a flag in words; its name before that is known. */
+  flagTitle(flag: string): string {
+    return this._widget?.hello?.flags.find(({ name }) => name === flag)?.title ?? flag;
+  }
+
+  /** Emitted when it is known what the run and its flags are called. */
   get named(): ISignal<this, void> {
     return this._named;
   }
@@ -82,7 +97,7 @@ export class ViewTab extends MainAreaWidget<LazyPanel<IViewWidget>> implements I
     this._optionsChanged.emit(options);
   }
 
-  private _runName: string | null = null;
+  private _widget: IViewWidget | null = null;
   private readonly _named = new Signal<this, void>(this);
   private readonly _optionsChanged = new Signal<this, ViewOptions>(this);
   private _options: ViewOptions;

@@ -111,14 +111,14 @@ export class ViewTabs implements IMegalensViews {
     const tabs = this.tracker.filter(tab => !tab.isDisposed);
     const several = new Set(tabs.map(({ run }) => run)).size > 1;
     for (const tab of tabs) {
-      const view = this._viewOf(tab.options);
+      const view = viewTitle(
+        tab.options,
+        title => this.options.trans.__(title),
+        flag => tab.flagTitle(flag)
+      );
       tab.title.label = several ? `${view} · ${tab.runName}` : view;
       tab.title.caption = this.options.trans.__('%1 of run %2', view, tab.runName);
     }
-  }
-
-  private _viewOf(options: ViewOptions): string {
-    return viewTitle(options, title => this.options.trans.__(title));
   }
 
   private readonly _changed = new Signal<this, void>(this);

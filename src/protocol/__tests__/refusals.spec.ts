@@ -206,6 +206,8 @@ describe('view options', () => {
     expect(fullViewOptions({ view: 'trend', flag: 'HiddenStates' })).toEqual({
       view: 'trend',
       flag: 'HiddenStates',
+      color_range: null,
+      hidden: [],
       part: null,
       layers: 'all',
       statistic: 'rms',
@@ -217,8 +219,17 @@ describe('view options', () => {
       transform: 'linear',
       phase: 'train',
       pass: 'forward',
-      rank: null
+      rank: null,
+      smoothing: 0,
+      runs: [],
+      compare: 'overlay',
+      align: 'step'
     });
+  });
+
+  it('take a statistic of kept values that was saved by its plain name', () => {
+    const saved = { view: 'trend', flag: 'HiddenStates', statistic: 'abs_mean' };
+    expect(fullViewOptions(saved)).toMatchObject({ statistic: 'kept_abs_mean' });
   });
 
   it.each<[unknown, string]>([

@@ -23,6 +23,7 @@ export function fakeReader(
   const flags = [...new Set(rows.map(row => row.flag))];
   return {
     moments,
+    lines: () => Promise.reject(new Error('There are none.')),
     index: () =>
       Promise.resolve(
         flags.map(flag => {

@@ -40,6 +40,14 @@ function record(rows = ROWS): Recorder {
 const opened = (recorder: Recorder): Promise<HeldRun> =>
   readPageRun(writePageRun(recorder, recorder.heldScalars, deflate));
 
+it('marks in a live view of a report what happened to the run', async () => {
+  const recorder = Recorder.of('r1', detailOf(), fakeReader(ROWS, [], undefined, ['{"flags":{}}']), 0);
+  recorder.begin(0, false);
+  const happened = await recorder.events();
+  expect(happened).toMatchObject([{ kind: 'settings', first: 1, last: 1 }]);
+  expect(await (await opened(recorder)).events()).toEqual(happened);
+});
+
 describe('the rows that a report holds', () => {
   it('are those that its views asked for, with three digits', async () => {
     const recorder = record();
@@ -56,10 +64,18 @@ describe('the rows that a report holds', () => {
     expect(rows[0]?.compressor).toBe("Projection(vectors='…/x.npy')");
   });
 
+  it('keep what is known of the whole tensors, and that nothing is', async () => {
+    const whole = { count: 24576, mean: 0.1, m2: 1.5, m3: -2.25, m4: 1e300, min: -3, max: 7.75 };
+    const recorder = record([rowOf({ step: 5, layer: 1, whole }), rowOf({ step: 5, layer: 2 })]);
+    await recorder.tensors({ ...LAYERS, steps: [5, 5] });
+    const { rows } = await (await opened(recorder)).tensors({ ...LAYERS, steps: [5, 5] });
+    expect(rows.map(row => row.whole)).toEqual([whole, null]);
+  });
+
   it('keep what is not finite, and three digits over any range', async () => {
     const values = [NaN, Infinity, -Infinity, 0, 1.2345e-30, 9.87654e30];
     const recorder = record([
-      rowOf({ step: 5, values: Float32Array.from(values), nanCount: 1, infCount: 2 })
+      rowOf({ step: 5, layer: 1, values: Float32Array.from(values), nanCount: 1, infCount: 2 })
     ]);
     await recorder.tensors({ ...LAYERS, layers: [1], steps: [5, 5] });
     const { rows } = await (await opened(recorder)).tensors({ ...LAYERS, layers: [1], steps: [5, 5] });
@@ -183,14 +199,31 @@ describe('the rows that a report holds', () => {
     );
     const recorder = Recorder.of('r1', detailOf(), fakeReader(rows), 0);
     recorder.begin(0, false);
-    await recorder.tensors({ flag: FLAG, layers: [1], reduced: true });
+    await recorder.tensors({ flag: FLAG, layers: [0], reduced: true });
     const thinned = recorder.thin('max', 1);
     expect(thinned?.of).toBe(5000);
     const run = await opened(recorder);
-    const held = (await run.tensors({ flag: FLAG, layers: [1], reduced: true })).rows;
+    const held = (await run.tensors({ flag: FLAG, layers: [0], reduced: true })).rows;
     expect(held.length).toBe(thinned?.kept);
     expect(held.length).toBeLessThan(800);
     expect(held.map(row => row.step)).toContain(1234);
+  });
+
+  it('break long lines only where steps were missing, and tell no neighbour’s value for a step that is not held', async () => {
+    const rows = Array.from({ length: 5000 }, (_, at) =>
+      rowOf({ step: at < 3000 ? at : at + 500, values: new Float32Array(6).fill(Math.sin(at)) })
+    );
+    const recorder = Recorder.of('r1', detailOf(), fakeReader(rows), 0);
+    recorder.begin(0, false);
+    const query = { flag: FLAG, layers: [0], statistic: 'kept_rms' } as const;
+    await recorder.trend({ ...query, points: 2000 });
+    recorder.thin('kept_rms', 1);
+    const run = await opened(recorder);
+    const { lines, total } = await run.trend({ ...query, points: 2000 });
+    expect(lines[0]?.steps.length).toBeLessThan(800);
+    expect(lines[0]?.starts.map(at => lines[0]?.steps[at])).toEqual([3500]);
+    expect(total).toBe(5000);
+    await expect(run.trend({ ...query, steps: [100, 120] })).rejects.toThrow('does not hold');
   });
 
   it('are every so many steps where a part of each tensor enters', async () => {

@@ -2,6 +2,9 @@
 
 import { zlibSync } from 'fflate';
 import type { ViewOptions } from '../../protocol/views.generated';
+import { drawSVG, LIGHT_THEME } from '../../charts';
+import { MemoryRun } from '../../store/__tests__/memory-run';
+import { readView } from '../../views/still';
 import type { IPageData } from '../held';
 import { readPageRun } from '../page-data';
 import { buildReport, MOST_BYTES, type IReportJob } from '../report';
@@ -21,7 +24,7 @@ const ROWS = Array.from({ length: 40 }, (_, at) =>
 );
 /** What a step takes of a page, about. */
 const STEP_BYTES = 4 * POSITIONS * TILES * 0.66;
-const HEATMAP: ViewOptions = { view: 'heatmap', flag: FLAG, layers: '1', step: 11 };
+const HEATMAP: ViewOptions = { view: 'heatmap', flag: FLAG, layers: '0', step: 11 };
 
 /** Make a report in which about so many steps have room beside the script. */
 async function made(steps: number, more: Partial<IReportJob> = {}): Promise<string> {
@@ -46,12 +49,52 @@ async function made(steps: number, more: Partial<IReportJob> = {}): Promise<stri
   });
 }
 
+/** Pictures of a run, as files. */
+async function drawnSVG(): Promise<string[]> {
+  const run = new MemoryRun();
+  run.add(...[1, 2, 3].map(step => ({ step, layer: 0, values: new Float32Array(6).fill(step) })));
+  run.units = { loss: '' };
+  run.numbers = [1, 2, 3].map(step => ({ step, name: 'loss', value: step }));
+  const views: ViewOptions[] = [
+    { view: 'heatmap', flag: FLAG, layers: 'all' },
+    { view: 'trend', flag: FLAG },
+    { view: 'trend', flag: FLAG, kind: 'heatmap' },
+    { view: 'scalars' }
+  ];
+  const recipes = (await Promise.all(views.map(view => readView(run, view))))
+    .flat()
+    .map(still => still.recipe);
+  expect(recipes.filter(recipe => recipe === null)).toEqual([]);
+  return Promise.all(recipes.flatMap(recipe => (recipe ? [drawSVG(recipe, { theme: LIGHT_THEME })] : [])));
+}
+
 async function heldSteps(page: string): Promise<readonly number[]> {
   const [, json = ''] = /id="megalens-data">(.*?)<\/script>/s.exec(page) ?? [];
   const [run] = (JSON.parse(json) as IPageData).runs;
   const held = run && (await readPageRun(run));
-  return (await held?.steps(FLAG, 'train', { layers: [1] })) ?? [];
+  return (await held?.steps(FLAG, 'train', { layers: [0] })) ?? [];
 }
+
+it('names every picture for screen readers, and hides the marks in it', async () => {
+  const page = await made(1, {
+    views: [HEATMAP, { view: 'trend', flag: FLAG }, { view: 'trend', flag: FLAG, kind: 'heatmap' }]
+  });
+  const figures = page.split('<figure').slice(1);
+  expect(figures).toHaveLength(3);
+  for (const figure of figures) {
+    expect(figure).toMatch(/<div class="picture" role="img" aria-label="[^"]+">/);
+    expect(figure.match(/<svg /g)).toHaveLength(figure.match(/<svg aria-hidden="true" /g)?.length ?? 0);
+    // A name that repeats the picture's own bytes would double the file.
+    expect(figure).not.toMatch(/aria-label="[^"]*base64/);
+  }
+});
+
+it('names or hides each symbol of an exported picture', async () => {
+  const svgs = await drawnSVG();
+  for (const tag of svgs.flatMap(svg => svg.match(/<\w+(?:\s+[\w:-]+="[^"]*")*\s*\/?>/g) ?? [])) {
+    expect(tag).not.toMatch(/^(?!.* aria-label="[^"]).*role="(img|graphics-symbol|graphics-document)"/s);
+  }
+});
 
 describe('other steps of a slider', () => {
   it('are held where there is room for them: the first, the last and the drawn one among few', async () => {

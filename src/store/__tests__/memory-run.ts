@@ -112,9 +112,9 @@ export class MemoryRun implements IRunSource {
   }
 }
 
-/** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer + 10 × position + tile unless told. */
+/** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer (1 unless told) + 10 × position + tile unless told. */
 export function rowOf(row: Partial<ITensorRow>): ITensorRow {
-  const layer = row.layer ?? 1;
+  const layer = row.layer ?? 0;
   return {
     step: 1,
     microBatch: 0,
@@ -127,11 +127,12 @@ export function rowOf(row: Partial<ITensorRow>): ITensorRow {
     compressor: "Tile(tiles=2, reduction='mean')",
     sourceShape: [16, 3, 512],
     shape: [1, 3, 2],
-    values: Float32Array.from([0, 1, 10, 11, 20, 21], value => 100 * layer + value),
+    values: Float32Array.from([0, 1, 10, 11, 20, 21], value => 100 * (row.layer ?? 1) + value),
     labels: [],
     nanCount: 0,
     infCount: 0,
     compressionError: NaN,
+    whole: null,
     ...row
   };
 }
@@ -148,16 +149,16 @@ const flag = (name: string, title: string, layers: number[], axes: string[]): He
 /** What the memory run says of itself. */
 export const HELLO: Hello = {
   type: 'hello',
-  protocol: 'megalens.v1',
+  protocol: 'megalens.v2',
   run: { id: 'r1', name: 'gpt-demo', started: 0 },
   seq: 0,
   model: { name: 'gpt', layers: 4 },
   layout: { world_size: 1, tp: 1, pp: 1, dp: 1 },
   flags: [
-    flag('InputTokens', 'Input tokens', [0], ['position']),
-    flag('MLP1_mat_mul', 'MLP1 output', [1, 2, 3, 4], ['position', 'feature']),
-    flag('RawAttentionScore_mat_mul', 'Attention probabilities', [1, 2, 3, 4], ['head', 'query', 'key']),
-    flag('HiddenStates', 'Hidden states', [1, 2, 3, 4], ['position', 'feature']),
+    flag('InputTokens', 'Input tokens', [-1], ['position']),
+    flag('MLP1_mat_mul', 'MLP1 output', [0, 1, 2, 3], ['position', 'feature']),
+    flag('RawAttentionScore_mat_mul', 'Attention probabilities', [0, 1, 2, 3], ['head', 'query', 'key']),
+    flag('HiddenStates', 'Hidden states', [0, 1, 2, 3], ['position', 'feature']),
     { ...flag('Router', 'Router logits', [], ['position', 'feature']), reason: 'its layers have no experts.' }
   ],
   compressors: [{ name: 'Tile', title: 'Tile', description: '', schema: {} }],

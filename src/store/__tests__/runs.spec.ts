@@ -13,6 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), 'megalens-root-'));
 let hub: RealHub;
 let producer: RealProducer;
 let jupyter: RealJupyter;
+let api: RunsApi;
 let runs: Runs;
 let recorded: string;
 let live: string;
@@ -32,12 +33,13 @@ beforeAll(async () => {
   producer = await RealProducer.join(hub);
   producer.step(1);
   jupyter = await RealJupyter.start(folder, hub.folder);
+  api = jupyter.api();
   runs = new Runs({
-    api: jupyter.api(),
+    api,
     openSocket: id => jupyter.opener(id),
     peer: { name: 'jest', version: '0.1.0' }
   });
-  const entries = await runs.list();
+  const entries = (await api.list()).runs;
   live = entries.find(entry => entry.state === 'live')?.id ?? '';
   recorded = entries.find(entry => entry.state === 'recorded')?.id ?? '';
 });
@@ -52,7 +54,7 @@ afterAll(async () => {
 
 describe('the runs of a Jupyter server', () => {
   it('lists live and recorded runs, newest first', async () => {
-    const entries = await runs.list();
+    const entries = (await api.list()).runs;
     expect(entries.map(entry => entry.state)).toEqual(['live', 'recorded']);
     expect(entries[1]).toMatchObject({
       id: recorded,
@@ -63,10 +65,10 @@ describe('the runs of a Jupyter server', () => {
   });
 
   it('renames a run, and passes the typed refusal on', async () => {
-    await runs.rename(recorded, 'better name');
-    expect((await runs.list())[1]?.name).toBe('better name');
-    await runs.rename(recorded, 'gpt-demo');
-    await expect(runs.rename('nothing', 'x')).rejects.toMatchObject({
+    await api.describe(recorded, { name: 'better name', tags: ['x'] });
+    expect((await api.list()).runs[1]).toMatchObject({ name: 'better name', tags: ['x'] });
+    await api.describe(recorded, { name: 'gpt-demo' });
+    await expect(api.describe('nothing', { name: 'x' })).rejects.toMatchObject({
       name: 'ClientError',
       code: 'refused',
       status: 404,
@@ -162,6 +164,21 @@ describe('a recorded run', () => {
     dispose();
     await until(() => source.isDisposed, 'the source is closed');
     await expect(source.steps('MLP1_mat_mul')).rejects.toBeInstanceOf(StoreError);
+  });
+
+  it('asks once what happened to it, and again only where that failed', async () => {
+    const api = jupyter.api();
+    const detail = await api.get(recorded);
+    if (!('hello' in detail)) {
+      throw new Error('not a recorded run');
+    }
+    const asked = jest.spyOn(api, 'stream').mockRejectedValueOnce(new Error('cut'));
+    const run = new RecordedRun(recorded, detail, api);
+    await expect(run.events()).rejects.toThrow('cut');
+    expect(await Promise.all([run.events(), run.events()])).toHaveLength(2);
+    await run.events();
+    expect(asked).toHaveBeenCalledTimes(2);
+    run.dispose();
   });
 
   it('says how the server thinned steps out', async () => {

@@ -28,7 +28,7 @@ async function show(options: Partial<ViewOptions> = {}): Promise<void> {
 }
 
 const text = (selector: string): string =>
-  document.querySelector(selector)?.textContent?.replace(/\u2009/g, ' ') ?? '';
+  document.querySelector(selector)?.textContent?.replace(/\u202f/g, ' ') ?? '';
 const title = (part: 'map' | 'tensor'): string => text(`.jp-MegalensHistory-${part} .jp-MegalensView-title`);
 const caption = (part: 'map' | 'tensor'): string =>
   text(`.jp-MegalensHistory-${part} .jp-MegalensView-caption`);

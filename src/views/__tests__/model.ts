@@ -13,9 +13,20 @@ const nothing = (): void => undefined;
 export async function loadModel(
   run: MemoryRun,
   wished: ViewOptions,
-  save: (name: string, type: string, text: string) => void = nothing
+  save: (name: string, type: string, text: string) => void = nothing,
+  others: readonly MemoryRun[] = []
 ): Promise<{ model: IViewModel; loaded: Loaded }> {
   const options = fullViewOptions(wished);
+  const runs =
+    others.length === 0
+      ? null
+      : {
+          list: () => Promise.resolve(others),
+          acquire: async (id: string) => {
+            const source = others.find(each => each.id === id);
+            return source ? { source, dispose: nothing } : Promise.reject(new Error(`no run ${id}`));
+          }
+        };
   const env = {
     t: untranslated,
     options,
@@ -25,11 +36,14 @@ export async function loadModel(
     isDark: false,
     isUtc: true,
     painter: null,
+    runs,
     actions: { retry: nothing, cancel: nothing, reset: nothing, copy: nothing, copyCode: nothing, save },
     within: (steps: [number, number] | null) => steps,
+    pinned: null as number | null,
     choose: nothing,
     refresh: nothing,
     place: nothing,
+    goTo: nothing,
     waits: nothing,
     follow: nothing,
     fail: (reason: unknown) => {

@@ -1,4 +1,6 @@
+import type { IRecipe } from '../../charts';
 import type { ViewOptions } from '../../protocol/views.generated';
+import { readView } from '../still';
 import type { IViewHost } from '../view';
 import { grads, MomentsPage } from './moments-page';
 import { MemoryRun } from '../../store/__tests__/memory-run';
@@ -15,7 +17,7 @@ describe('other kinds', () => {
     page.run.log(...grads(4, 6));
     await page.show({ kind: 'layers', statistic: 'std', by: ['layer'] });
     expect(page.title()).toBe('Gradient standard deviation by layer, step 6');
-    expect(page.caption()).toContain('Tensors outside of the layers are left out.');
+    expect(page.caption()).toContain('Tensors outside the layers are left out.');
     page.change(page.control('steps', 'input'), '1');
     await page.view?.settled();
     expect(page.view?.options).toMatchObject({ step: 2 });
@@ -115,6 +117,28 @@ describe('other kinds', () => {
   });
 });
 
+it.each([
+  ['step', [2, 4, 6], 'step'],
+  ['tokens', [200, 400, 600], 'tokens'],
+  ['time', [2, 4, 6], 'time since the start']
+] as const)('lines and maps have one axis: aligned by %s', async (align, xs, title) => {
+  const run = new MemoryRun();
+  run.units = { tokens: '' };
+  run.numbers = [0, 2, 4, 6].map(step => ({ step, name: 'tokens', value: 100 * step }));
+  run.log(...grads(2, 6).filter(({ step }) => step % 2 === 0));
+  const read = async (kind: 'layer_map' | 'lines'): Promise<IRecipe | null> =>
+    (await readView(run, { view: 'moments', kind, by: ['layer'], align }))[0]?.recipe ?? null;
+  const [lines, map] = [await read('lines'), await read('layer_map')];
+  expect([...new Set(lines?.datasets['rows']?.map(row => row['x']))]).toEqual(xs);
+  const [picture] = map?.datasets['pictures'] ?? [];
+  const half = (xs[1] - xs[0]) / 2;
+  expect([picture?.['x'], picture?.['x2']]).toEqual([xs[0] - half, xs[2] + half]);
+  for (const name of ['xTitle', 'xLabel']) {
+    expect(map?.texts[name]).toBe(lines?.texts[name]);
+  }
+  expect(map?.texts['xTitle']).toBe(title);
+});
+
 describe('comparing runs', () => {
   const other = (factor: number): MemoryRun => {
     const made = new MemoryRun();
@@ -174,7 +198,7 @@ describe('comparing runs', () => {
   });
 
   const legend = (): (string | null)[] =>
-    [...document.querySelectorAll('.role-legend-label text')].map(each => each.textContent);
+    [...document.querySelectorAll('.jp-MegalensLegend-entry')].map(each => each.textContent);
 
   it('draws the layers of several runs over one another, each at its step that lies nearest', async () => {
     page.run.log(...grads(2, 8));

@@ -1,15 +1,15 @@
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
-import { lineColors } from '../moments/colors';
-import { compareLines } from '../moments/compare';
+import { lineColors } from '../shared/lines/colors';
+import { compareLines } from '../shared/lines/compare';
 import { rowFilter, rowsCsv } from '../moments/csv';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
-import { Detail } from '../moments/detail';
-import type { IMomentLine } from '../moments/line';
-import { lineRecipe } from '../moments/line-recipe';
+import { Detail } from '../shared/lines/detail';
+import type { ILine } from '../shared/lines/line';
+import { lineRecipe } from '../shared/lines/line-recipe';
 import { cellsOf } from '../moments/map-cells';
 import { movesOf } from '../moments/moves-pane';
-import { shortName } from '../moments/short-name';
+import { shortName } from '../shared/short-name';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 
 describe('short names', () => {
@@ -45,13 +45,15 @@ function groupsOf(values: number[][], keys: MomentKey[], bad: Record<number, num
   };
 }
 
-function lineOf(x: number[], value: number[], key: MomentKey = [], run = 0): IMomentLine {
+function lineOf(x: number[], value: number[], key: MomentKey = [], run = 0): ILine {
   const empty = new Float64Array(x.length);
   const layer = typeof key[0] === 'number' ? key[0] : null;
   const shared = { nonFinite: empty, error: empty, count: empty.map(() => 1) };
   return {
     ...shared,
-    key,
+    key: JSON.stringify(key),
+    starts: [],
+    isThin: false,
     run,
     layer,
     name: '',
@@ -93,8 +95,7 @@ it('compares lines at each other’s places, and between points where they do no
   const other = [lineOf([1, 3, 5], [11, 33, 55], ['a'], 1), lineOf([1], [1], ['c'], 1)];
   // Over steps, and over samples.
   for (const each of [1, 16]) {
-    const over = (lines: IMomentLine[]): IMomentLine[] =>
-      lines.map(line => ({ ...line, x: line.x.map(x => each * x) }));
+    const over = (lines: ILine[]): ILine[] => lines.map(line => ({ ...line, x: line.x.map(x => each * x) }));
     const difference = compareLines(over(own), over(other), 'difference');
     expect(difference.lines).toHaveLength(1);
     expect([...(difference.lines[0]?.value ?? [])]).toEqual([1, 3, NaN]);
@@ -119,7 +120,7 @@ describe('the legend of lines', () => {
     const lines = labels.map(label => ({ ...lineOf([1], [1]), label }));
     const texts = { xTitle: '', yTitle: '', colorTitle: '', yScale: 'linear' };
     const colors = labels.map((_, at) => `#${at}`);
-    const recipe = lineRecipe({ lines, colors, bad: [], x: [1, 2], y: [0, 1], texts }, null);
+    const recipe = lineRecipe({ lines, colors, bad: [], x: [1, 2], ys: [[0, 1]], texts }, null);
     return { texts: recipe.params?.['keyText'], colors: [...(recipe.datasets['key'] ?? [])] };
   };
 
@@ -181,15 +182,15 @@ it('gives each line a colour of its own, and what has no layer a plain one', () 
 it('keeps the detail of a stretch between what is known of the rest', () => {
   const whole = [lineOf([1, 10, 20, 30], [1, 2, 3, 4], ['a'])];
   const detail = new Detail();
-  expect(detail.refine('q', whole)).toBe(whole);
-  detail.take('q', [9, 21], [lineOf([9, 10, 11, 21], [5, 2, 6, 7], ['a'])]);
-  const [line] = detail.refine('q', whole);
+  expect(detail.refine(whole)).toBe(whole);
+  detail.take(whole, [9, 21], [lineOf([9, 10, 11, 21], [5, 2, 6, 7], ['a'])]);
+  const [line] = detail.refine(whole);
   expect([...(line?.x ?? [])]).toEqual([1, 9, 10, 11, 21, 30]);
   expect([...(line?.value ?? [])]).toEqual([1, 5, 2, 6, 7, 4]);
-  expect(detail.refine('q', whole)[0]).toBe(line);
-  expect(detail.covers('q', [12, 18])).toBe(true);
-  expect(detail.covers('q', [8, 18])).toBe(false);
-  expect(detail.covers('other', [12, 18])).toBe(false);
+  expect(detail.refine(whole)[0]).toBe(line);
+  expect(detail.covers(whole, [12, 18])).toBe(true);
+  expect(detail.covers(whole, [8, 18])).toBe(false);
+  expect(detail.covers([...whole], [12, 18])).toBe(false);
 });
 
 it('puts tensors that are not finite before those that moved most', () => {

@@ -4,7 +4,7 @@ import type { IView, IViewHost } from '../view';
 import { tensorNames, type IMomentRow } from '../../store/__tests__/memory-moments';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 
-const plain = (text: string): string => text.replace(/\u2009/g, ' ').replace(/\u2212/g, '-');
+const plain = (text: string): string => text.replace(/\u202f/g, ' ').replace(/\u2212/g, '-');
 const text = (selector: string): string => plain(document.querySelector(selector)?.textContent ?? '');
 
 /** An explorer on the page, the run that it shows, and what a person reads and presses there. */

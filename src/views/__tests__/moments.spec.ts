@@ -18,19 +18,23 @@ describe('lines', () => {
     await page.show({ statistic: 'rms', by: ['layer'] });
     expect(page.title()).toBe('Gradient RMS by layer, steps 1 to 5');
     expect(page.lines()).toBe(4);
-    expect(document.querySelector('.jp-MegalensPlot')?.textContent).toContain('layer 2');
+    expect(document.querySelector('.jp-MegalensLegend')?.textContent).toContain('layer 2');
     expect(page.view?.summary()).toContain('Gradient RMS stayed the same');
   });
 
   it('names each line in the legend by its own colour', async () => {
     page.run.log(...grads(12, 3));
     await page.show({ by: ['layer'] });
-    const strokes = (selector: string): (string | null)[] =>
-      [...document.querySelectorAll(selector)].map(each => each.getAttribute('stroke'));
-    const drawn = strokes('.jp-MegalensPlot .mark-line path');
-    expect(strokes('.role-legend-symbol path')).toEqual(drawn);
+    const drawn = [...document.querySelectorAll('.jp-MegalensPlot .mark-line path')].map(each =>
+      each.getAttribute('stroke')
+    );
+    const entries = [...document.querySelectorAll('.jp-MegalensLegend-entry')];
+    const shade = document.createElement('i').style;
+    const colors = drawn.map(color => Object.assign(shade, { background: color }).background);
+    const swatches = entries.map(each => each.querySelector<HTMLElement>('span')?.style.background);
+    expect(swatches).toEqual(colors);
     expect(new Set(drawn).size).toBe(13);
-    const labels = [...document.querySelectorAll('.role-legend-label text')].map(each => each.textContent);
+    const labels = entries.map(each => each.textContent);
     expect(labels.slice(0, 3)).toEqual(['layer 0', 'layer 1', 'layer 2']);
     expect(labels[12]).toBe('no layer');
   });
@@ -112,7 +116,7 @@ describe('lines', () => {
     page.run.log(...grads(0, 10, step => ({ std: step })));
     await page.show({ by: [], statistic: 'std', show: 'relative', smoothing: 3 });
     page.press('End');
-    expect(page.said()).toContain('times its first value 9');
+    expect(page.said()).toContain('times its first value 10 (mean of 3: 9)');
     expect(page.caption()).toContain('Trailing mean of 3 points; the numbers themselves are faint.');
     expect(page.lines()).toBe(2);
   });

@@ -5,7 +5,7 @@ import { MemoryRun } from '../../store/__tests__/memory-run';
 /** Every view and kind, by a name. */
 export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
   ['heatmap', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all', transform: 'log' }],
-  ['heatmap of one layer', { view: 'heatmap', flag: 'MLP1_mat_mul', step: 2 }],
+  ['heatmap of one layer', { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1', step: 2 }],
   ['trend as lines', { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'mean', interval: 'ci95' }],
   ['trend as cells', { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' }],
   ['scalars', { view: 'scalars', names: ['loss', 'lr'], smoothing: 3 }],

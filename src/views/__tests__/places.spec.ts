@@ -30,7 +30,7 @@ async function show(options: ViewOptions): Promise<IView> {
 }
 
 const text = (selector: string): string =>
-  document.querySelector(selector)?.textContent?.replace(/\u2009/g, ' ') ?? '';
+  document.querySelector(selector)?.textContent?.replace(/\u202f/g, ' ') ?? '';
 const caption = (): string => text('.jp-MegalensView-caption');
 const title = (): string => text('.jp-MegalensView-title');
 const control = <T extends HTMLElement>(id: string, tag: string): T | null =>
@@ -127,9 +127,9 @@ describe('ranks and passes', () => {
 describe('the error of the compressor', () => {
   it('is stated for the drawn tensor, or with the step at which it was measured last', async () => {
     run.add({ step: 1, compressionError: 0.616 }, { step: 2, compressionError: 0.5, layer: 2 }, { step: 3 });
-    await show({ ...HEATMAP, layers: '1', step: 1 });
+    await show({ ...HEATMAP, layers: '0', step: 1 });
     expect(caption()).toContain('Lost to the compressor: 62 % of the tensor’s rms.');
-    await show({ ...HEATMAP, layers: '1' });
+    await show({ ...HEATMAP, layers: '0' });
     expect(caption()).toContain('Lost to the compressor: 62 % of the tensor’s rms, as measured at step 1.');
     await show({ ...HEATMAP, layers: '2' });
     expect(caption()).toContain('50 % of the tensor’s rms.');
@@ -183,10 +183,10 @@ describe('parts of tensors in a trend', () => {
   it('draws a band about the mean and says what it is worth', async () => {
     await show({ ...TREND, statistic: 'rms' });
     await choose('interval', 'select', 'ci95');
-    expect(view?.options).toMatchObject({ statistic: 'mean', interval: 'ci95' });
+    expect(view?.options).toMatchObject({ statistic: 'kept_mean', interval: 'ci95' });
     expect(caption()).toContain('(n = 3). Neighbouring positions are not independent');
     expect(document.querySelectorAll('.jp-MegalensPlot .mark-area path')).toHaveLength(1);
-    await choose('statistic', 'select', 'max');
+    await choose('statistic', 'select', 'kept_max');
     expect(caption()).toContain('Bands are about the lines of a mean');
   });
 });

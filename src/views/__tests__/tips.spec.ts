@@ -18,7 +18,8 @@ async function tips(
     const mark = model.probe({
       frame: { left: 0, top: 0, width: 400, height: 200, facet },
       x,
-      y: isUp ? low + high - y : y
+      y: isUp ? low + high - y : y,
+      down: 0
     });
     const tip: ITip | null = mark && model.tipOf(mark);
     return tip && [tip.heading, ...tip.lines.map(({ name, value }) => `${name}: ${value}`)];
@@ -30,7 +31,7 @@ it('says of a cell its value, its place, its token and the step', async () => {
   const values = Float32Array.from([1, 4, 2, 5, 3, NaN]);
   run.add(
     { layer: 4, values },
-    { flag: 'InputTokens', layer: 0, part: 'ids', shape: [1, 3], labels: ['a', 'b', ' '] }
+    { flag: 'InputTokens', layer: -1, part: 'ids', shape: [1, 3], labels: ['a', 'b', ' '] }
   );
   const tip = await tips(run, { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' });
   expect(tip(0.6, 1.2, { layer: 4 })).toEqual([
@@ -71,7 +72,7 @@ it('lists the scalars of the panel under the pointer only', async () => {
   ];
   const tip = await tips(run, { view: 'scalars', names: ['loss', 'speed'] });
   expect(tip(1.9, 0, { panel: 0 })).toEqual(['step 2', 'loss: 4']);
-  expect(tip(1.9, 0, { panel: 1 })).toEqual(['step 2', 'speed: 8\u2009700']);
+  expect(tip(1.9, 0, { panel: 1 })).toEqual(['step 2', 'speed: 8\u202f700']);
 });
 
 describe('groups of tensors', () => {

@@ -2,10 +2,10 @@ import { changeWords, scalarWords } from '../shared/change-words';
 import { toCode } from '../code';
 import { compressorWords, omissionWords, readCompressor, tokenText } from '../shared/describe';
 import { inRanges, isRangeText } from '../../protocol/ranges';
-import { layerWords } from '../shared/layers';
+import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import { untranslated } from '../shared/translate';
 
-const plain = (text: string): string => text.replace(/\u2009/g, ' ');
+const plain = (text: string): string => text.replace(/\u202f/g, ' ');
 const ramp = (
   layer: number,
   low: number,
@@ -22,7 +22,25 @@ const ramp = (
 it('says which layers rose, from what to what, and between which steps', () => {
   const series = [ramp(1, 0.3, 0.3), ramp(2, 0.3, 0.31), ramp(3, 0.31, 0.98), ramp(4, 0.3, 0.9)];
   expect(plain(changeWords('rms', series, untranslated))).toBe(
-    'rms rose from 0.31 to 0.98 between step 900 and 1 100 in layers 3 and 4.'
+    'rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in layer 4.'
+  );
+});
+
+it('gives the values of the very steps that it names', () => {
+  const values = [0, 2, 4, 50, 96, 98, 100];
+  const steps = values.map((_, at) => at);
+  expect(changeWords('rms', [{ layer: 0, steps, values }], untranslated)).toBe(
+    'rms rose from 4 to 96 between step 2 and 4 in layer 0.'
+  );
+});
+
+it('calls steady only what is steady in every layer, and gives the range of all', () => {
+  const large = ramp(0, 100, 105);
+  expect(plain(changeWords('rms', [large, ramp(1, 7, 7.1)], untranslated))).toBe(
+    'rms stayed between 7 and 105 from step 0 to 2 000 in layers 0 and 1.'
+  );
+  expect(plain(changeWords('rms', [large, ramp(1, 1, 3)], untranslated))).toBe(
+    'rms rose from 1 to 3 between step 900 and 1 100 in layer 1.'
   );
 });
 
@@ -56,7 +74,7 @@ it.each([
     'run.heatmap("MLP1_mat_mul", layers="1-4", step=1240)'
   ],
   [
-    { view: 'heatmap', flag: 'HiddenStates', layers: '1', part: null } as const,
+    { view: 'heatmap', flag: 'HiddenStates', layers: '0', part: null } as const,
     'run.heatmap("HiddenStates")'
   ],
   [
@@ -80,6 +98,17 @@ it('names layers in words', () => {
     'layers 1 to 3 and 7',
     'layers 1, 3 and 5'
   ]);
+});
+
+it('calls what is no layer’s the embedding', () => {
+  expect([[-1], [-1, 0], [-1, 0, 1, 2]].map(layerWords)).toEqual([
+    'embedding',
+    'embedding and layer 0',
+    'embedding and layers 0 to 2'
+  ]);
+  expect([-1, 0].map(layer => layerName(layer, untranslated))).toEqual(['embedding', 'layer 0']);
+  expect(chosenLayers('0-1', [-1])).toEqual([-1]);
+  expect(chosenLayers('0-1', [0, 1, 2])).toEqual([0, 1]);
 });
 
 it('takes of a range text the layers that exist', () => {

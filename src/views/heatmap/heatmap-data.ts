@@ -1,4 +1,4 @@
-import { ColorScale, lowMagnitude, type Transform } from '../../charts';
+import { ColorScale, lowMagnitude, type IColorLook, type Transform } from '../../charts';
 import type { Hello } from '../../protocol/messages.generated';
 import type { ITensorRow } from '../../store/source';
 import { placeNear } from '../shared/places';
@@ -39,6 +39,7 @@ export interface IHeatmapWish {
   /** Axis names of one sample from hello. */
   readonly axes: readonly string[];
   readonly tokens: readonly string[];
+  readonly look?: IColorLook;
 }
 
 /**
@@ -68,7 +69,7 @@ export function shapeHeatmap(
   const extent = union(slices.map(each => each.slice.extent));
   const low = (parts: readonly ISlice[]): number =>
     wish.transform === 'log' ? lowMagnitude(parts.map(slice => slice.values)) : NaN;
-  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)));
+  const shared = new ColorScale(extent, wish.transform, low(slices.map(each => each.slice)), wish.look);
   return {
     step: wish.step,
     axes,
@@ -81,7 +82,8 @@ export function shapeHeatmap(
       layer: row.layer,
       row,
       slice,
-      scale: wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice])) : shared
+      scale:
+        wish.scale === 'own' ? new ColorScale(slice.extent, wish.transform, low([slice]), wish.look) : shared
     }))
   };
 }

@@ -1,6 +1,7 @@
-import { formatNumber, type Pictures, type Row } from '../../charts';
+import { formatNumber, type IRecipe, type Pictures, type Row } from '../../charts';
 import type { IContent } from '../shared/content';
 import type { ILayer, IShown } from './heatmap-data';
+import { layerName } from '../shared/layers';
 import { colorStrip } from '../shared/scale';
 import type { Translate } from '../shared/translate';
 
@@ -22,7 +23,7 @@ function pictureRows(layers: readonly ILayer[], pictures: Pictures): Row[] {
 }
 
 function header({ layer, slice, scale }: ILayer, own: boolean, t: Translate): string {
-  const name = t('layer %1', layer);
+  const name = layerName(layer, t);
   const [lo, hi] = scale.domain;
   return own && slice.extent ? t('%1, %2 to %3', name, formatNumber(lo, 3), formatNumber(hi, 3)) : name;
 }
@@ -40,7 +41,7 @@ export function heatmapRecipe(
   width: number,
   pictures: Pictures,
   t: Translate
-): Pick<IContent, 'recipe' | 'extent' | 'rows'> {
+): Pick<IContent, 'extent' | 'rows'> & { recipe: IRecipe } {
   const { layers, axes } = shown;
   const single = layers.length === 1;
   const most = Math.max(1, Math.floor((width - MARGINS) / LEAST_WIDTH));

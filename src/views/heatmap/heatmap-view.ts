@@ -1,20 +1,23 @@
-import { flagColor, formatFull, formatInteger, Pictures, type IPlace } from '../../charts';
+import { flagColor, formatFull, formatInteger, Pictures, type IPlace, type IRecipe } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { ITensorQuery, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
 import type { IPointed } from '../../store/run-link';
 import { ViewModel } from '../shared/view-model';
-import type { IMark, IMoved, Loaded } from '../shared/content';
-import { stepsControl, transformControl } from '../shared/controls';
+import type { IMark, IMoved, INote, Loaded } from '../shared/content';
+import { colorRangeControl, goControl, stepsControl, transformControl } from '../shared/controls';
 import { flagInfo, flagWords } from '../shared/describe';
 import { errorWords, unmeasured } from './error-words';
 import { firstOfEach, shapeHeatmap, tokenRow, tokensOf, type ILayer, type IShown } from './heatmap-data';
 import { heatmapRecipe } from './heatmap-recipe';
-import { heatmapCaption, heatmapSummary, heatmapTitle, positionWords } from './heatmap-words';
-import { inRanges } from '../../protocol/ranges';
+import { heatmapCaption, heatmapSummary, heatmapTitle, peakOf, positionWords } from './heatmap-words';
 import { own } from '../../protocol/own';
-import { layerWords } from '../shared/layers';
+import { rangesText } from '../../protocol/ranges';
+import { isOver } from '../../store/is-over';
+import { chosenLayers, layerName, layerWords } from '../shared/layers';
 import type { ILinkedMarks } from '../shared/links';
 import { hold } from '../shared/places';
+import { StepShown } from '../shared/pinned-step';
+import { lockedRange } from '../shared/scale';
 import { rankWords } from '../shared/place-words';
 import { readStep } from './read-step';
 import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
@@ -38,6 +41,8 @@ const MOVES: Readonly<Record<string, readonly [number, number, number]>> = {
   End: [Infinity, 0, 0],
   copy: [0, 0, 0]
 };
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 const around = (center: number): readonly [number, number] => [center - 0.5, center + 0.5];
 
@@ -67,7 +72,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const { flag, phase, pass, rank, sample, head, scale, transform } = this.options;
     const known = await this.source.shapeOf(flag);
     this._shape = known;
-    const layers = inRanges(this.options.layers, known.layers);
+    const layers = chosenLayers(this.options.layers, known.layers);
     const part = this._part;
     const query: ITensorQuery = {
       flag,
@@ -81,9 +86,13 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const [from, to] = this.env.within(null) ?? [-Infinity, Infinity];
     const steps = all.filter(step => step >= from && step <= to);
     this._steps = steps;
-    const read = await readStep(this.source, query, steps, this.options.step, signal);
+    const wanted = this._step.of(this.options.step);
+    const read = await readStep(this.source, query, steps, wanted, signal);
     if (read === null) {
       this._shown = null;
+      if (layers.length === 0 && known.layers.length > 0) {
+        return { state: this._noRow(layers, 0) };
+      }
       return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
     }
     const { step, result } = read;
@@ -97,22 +106,36 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       return { state: this._noRow(layers, step) };
     }
     const axes = flagInfo(this.source.hello, flag)?.axes ?? ['position', 'feature'];
-    const wish = { step, sample, head, scale, transform, axes, tokens };
+    const look = { dark: this.env.isDark, range: lockedRange(this.options.color_range ?? []) };
+    const wish = { step, sample, head, scale, transform, axes, tokens, look };
     const shown = shapeHeatmap([first, ...others], wish, this._shown);
     this._shown = shown;
     if (shown.layers.every(({ slice }) => slice.values.length === 0)) {
       return { state: this._noValues() };
     }
+    const notes = await this._untraced(layers, query);
     return {
       content: {
+        notes,
         ...heatmapRecipe(shown, scale === 'own', this.env.width, this._pictures, this.t),
+        // What leaves the page is light.
+        ...(look.dark && {
+          printed: () =>
+            this._printed(shapeHeatmap([first, ...others], { ...wish, look: { range: look.range } }, shown))
+        }),
         title: heatmapTitle(shown, this.subject, this.t),
         caption: heatmapCaption(
           shown,
-          this.options,
+          { ...this.options, step: wanted },
           result,
           {
-            rank: rankWords([first, ...others], known, rank, this.source.hello, this.t),
+            rank: rankWords(
+              [...new Set([first, ...others].map(row => row.rank))].sort((a, b) => a - b),
+              known,
+              rank,
+              this.source.hello,
+              this.t
+            ),
             error: errorWords([first, ...others], measured, this.t)
           },
           this.t
@@ -126,6 +149,11 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   override controls(): Control[] {
     const { options, t, source } = this;
     const shown = this._shown;
+    const domain = shown?.layers[0]?.scale.domain;
+    const toStep = (step: number | null): void => {
+      this.leavePin();
+      this.choose({ step });
+    };
     const pickers = [
       ...this._picker('head', t('Head'), shown?.axes.heads ?? 1),
       ...this._picker('sample', t('Sample'), shown?.axes.samples ?? 1)
@@ -138,9 +166,13 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
       });
     return [
       ...tensorControls(source, options, this._shape, pickers, choose, t),
-      stepsControl(this._steps, options.step, source.connection, step => this.choose({ step }), t),
+      stepsControl(this._steps, this._step.of(options.step), source.connection, toStep, t),
+      goControl(toStep, t),
       ...(shown && shown.layers.length > 1 ? [this._scaleControl()] : []),
-      transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t)
+      transformControl(t('Colours'), options.transform, transform => this.choose({ transform }), t),
+      ...(domain
+        ? [colorRangeControl(options.color_range, domain, range => this.choose({ color_range: range }), t)]
+        : [])
     ];
   }
 
@@ -162,7 +194,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const { layer, column, row, value, shown } = found;
     const { axes } = shown;
     return {
-      heading: this.t('layer %1', layer.layer),
+      heading: layerName(layer.layer, this.t),
       lines: [
         { name: this.t('value'), value: formatFull(value, true) },
         { name: this.t(axes.x), value: positionWords(shown, column) },
@@ -170,6 +202,17 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
         { name: this.t('step'), value: formatInteger(shown.step) }
       ]
     };
+  }
+
+  override insight(): IMark | null {
+    const shown = this._shown;
+    const peak = shown && peakOf(shown);
+    if (!peak) {
+      return null;
+    }
+    const { layer, column, row } = peak;
+    this._at = { place: shown.layers.indexOf(layer), column, row };
+    return { facet: ['layer', layer.layer], x: around(column), y: around(row) };
   }
 
   override move(key: string): IMoved | null {
@@ -191,7 +234,7 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     const value = formatFull(slice.values[row * slice.columns + column] ?? NaN, true);
     const where = `${this.t(shown.axes.x)} ${positionWords(shown, column)}`;
     const down = shown.axes.y ? `, ${this.t(shown.axes.y)} ${row}` : '';
-    const said = this.t('layer %1, %2%3: %4', layer.layer, where, down, value);
+    const said = this.t('%1, %2%3: %4', layerName(layer.layer, this.t), where, down, value);
     const mark: IMark = { facet: ['layer', layer.layer], x: around(column), y: around(row) };
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
@@ -213,6 +256,22 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
         ? [{ facet: ['layer', layer], x: [-0.5, slice.columns - 0.5], y: [-0.5, slice.rows - 0.5] }]
         : []
     };
+  }
+
+  /** Another step is chosen by hand: show it, whichever is pinned. */
+  leavePin(): void {
+    this._step.leave();
+    this.env.refresh(false);
+  }
+
+  override restyled(): void {
+    this.env.refresh();
+  }
+
+  private _printed(shown: IShown): IRecipe {
+    const own = this.options.scale === 'own';
+    const { recipe } = heatmapRecipe(shown, own, this.env.width, new Pictures(), this.t);
+    return recipe;
   }
 
   private _picker(id: 'sample' | 'head', label: string, count: number): Control[] {
@@ -247,6 +306,45 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
     };
   }
 
+  /** Where the newest step is followed: which of the layers it follows are not traced any more, and what is. */
+  private async _untraced(layers: readonly number[], query: ITensorQuery): Promise<INote[]> {
+    const { flag, phase } = this.options;
+    const step = this._step.of(this.options.step);
+    const { hello, connection } = this.source;
+    if (step !== null || hello === null || isOver(this.source) || connection.kind === 'closed') {
+      return [];
+    }
+    const setting = own(hello.config.flags, flag);
+    const traced = setting === undefined ? [] : chosenLayers(setting.layers ?? 'all', this._shape.layers);
+    const gone = layers.filter(layer => !traced.includes(layer));
+    const ends = gone.length > 0 ? await this.source.steps(flag, phase, { ...query, layers: gone }) : [];
+    const last = ends[ends.length - 1];
+    if (last === undefined) {
+      return [];
+    }
+    const text = this.t(
+      '%1 of %2: not traced any more since step %3.',
+      capital(layerWords(gone)),
+      this.subject,
+      formatInteger(last)
+    );
+    const others = Object.keys(hello.config.flags);
+    const [layer, other] = [traced[0], others.find(name => name !== flag)];
+    const action =
+      layer !== undefined
+        ? {
+            label: this.t('Show %1', layerName(layer, this.t)),
+            run: () => this.choose({ layers: rangesText([layer]) })
+          }
+        : other !== undefined
+          ? {
+              label: this.t('Show %1', flagWords(hello, other, null, this.t)),
+              run: () => this.choose({ flag: other, part: null, layers: 'all', head: 0 })
+            }
+          : { label: this.t('Check again'), run: () => this.actions.retry() };
+    return [{ text, action }];
+  }
+
   private _noValues(): IState {
     return emptyState(
       this.t(
@@ -267,16 +365,14 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
             this.options.layers,
             layerWords(this._shape.layers)
           )
-        : this.t(
-            '%1 has no row of %2 at step %3.',
-            this.options.flag,
-            layerWords(layers),
-            formatInteger(step)
-          );
+        : this.t('%1 has no row of %2 at step %3.', this.subject, layerWords(layers), formatInteger(step));
     const action =
       first === undefined || layers.includes(first)
         ? { label: this.t('Check again'), run: () => this.actions.retry() }
-        : { label: this.t('Show layer %1', first), run: () => this.choose({ layers: String(first) }) };
+        : {
+            label: this.t('Show %1', layerName(first, this.t)),
+            run: () => this.choose({ layers: String(first) })
+          };
     return { kind: 'empty', sentence, action };
   }
 
@@ -315,5 +411,6 @@ export class HeatmapView extends ViewModel<HeatmapOptions> {
   private _steps: readonly number[] = [];
   private _shown: IShown | null = null;
   private readonly _pictures = new Pictures();
+  private readonly _step = new StepShown(this.env);
   private _at: { place: number; column: number; row: number } | null = null;
 }

@@ -1,9 +1,10 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { ITensorResult, ITensorRow } from '../../store/source';
+import { lockedWords } from '../shared/controls';
 import { compressorWords, omissionWords, thinnedWords } from '../shared/describe';
-import type { IShown } from './heatmap-data';
-import { layerWords } from '../shared/layers';
+import type { ILayer, IShown } from './heatmap-data';
+import { layerName, layerWords } from '../shared/layers';
 import type { Translate } from '../shared/translate';
 
 /** Name a position: its number, and its text where that is known. */
@@ -60,6 +61,8 @@ export function heatmapCaption(
         : t('Colours are logarithmic, symmetric about zero.')
     );
   }
+  const values = shown.layers.map(each => each.slice.values);
+  lines.push(...lockedWords(options.color_range, values, t));
   if (shown.nonFinite > 0) {
     lines.push(t('Cells that are not finite (hatched): %1.', formatInteger(shown.nonFinite)));
   }
@@ -68,7 +71,22 @@ export function heatmapCaption(
       t('The traced tensors held %1 NaN and %2 infinite values.', formatInteger(nan), formatInteger(inf))
     );
   }
-  return [...lines, ...thinnedWords(result, t), ...omissionWords(result, t)];
+  return [...lines, ...(result.kept ? thinnedWords(result.kept, t) : []), ...omissionWords(result, t)];
+}
+
+/** Where the value of largest magnitude is; null where none is finite. */
+export function peakOf({
+  extent,
+  layers
+}: IShown): { layer: ILayer; column: number; row: number; value: number } | null {
+  const value = extent && (Math.abs(extent[0]) > Math.abs(extent[1]) ? extent[0] : extent[1]);
+  const layer = layers.find(each => value !== null && each.slice.extent?.includes(value));
+  if (value === null || !layer) {
+    return null;
+  }
+  const cell = layer.slice.values.indexOf(value);
+  const { columns } = layer.slice;
+  return { layer, column: cell % columns, row: Math.floor(cell / columns), value };
 }
 
 /** Say what the picture shows: the range, the largest magnitude and where it is, what is not finite. */
@@ -78,15 +96,12 @@ export function heatmapSummary(shown: IShown, t: Translate): string {
   if (extent) {
     const [lo, hi] = [formatNumber(extent[0]), formatNumber(extent[1])];
     parts.push(t('At step %1 values run from %2 to %3.', formatInteger(shown.step), lo, hi));
-    const peak = Math.abs(extent[0]) > Math.abs(extent[1]) ? extent[0] : extent[1];
-    const layer = shown.layers.find(each => each.slice.extent?.includes(peak));
-    if (layer) {
-      const { slice } = layer;
-      const cell = slice.values.indexOf(peak);
-      const [row, column] = [Math.floor(cell / slice.columns), cell % slice.columns];
+    const peak = peakOf(shown);
+    if (peak) {
+      const { layer, column, row, value } = peak;
       const place = `${t(axes.x)} ${positionWords(shown, column)}${axes.y ? `, ${t(axes.y)} ${row}` : ''}`;
       parts.push(
-        t('The largest magnitude, %1, is in layer %2 at %3.', formatNumber(peak), layer.layer, place)
+        t('The largest magnitude, %1, is in %2 at %3.', formatNumber(value), layerName(layer.layer, t), place)
       );
     }
   }

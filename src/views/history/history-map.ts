@@ -1,7 +1,8 @@
 import type { TrendOptions } from '../../protocol/views.generated';
-import type { IRunSource, ITensorResult } from '../../store/source';
+import type { ITrendAnswer } from '../../store/line-data';
+import type { IRunSource } from '../../store/source';
 import type { IMark, IMoved } from '../shared/content';
-import { omissionWords, tierWords } from '../shared/describe';
+import { tierWords } from '../shared/describe';
 import type { IViewEnvironment } from '../shared/view-model';
 import { TrendView } from '../trend/trend-view';
 
@@ -33,18 +34,16 @@ export class HistoryMap extends TrendView {
 
   override pinned(): IMark | null {
     const { _choice: choice } = this;
-    return choice && this.series.some(each => each.layer === choice.layer)
-      ? this.markOf(choice.step, choice.layer)
+    return choice && this.map.series.some(each => each.layer === choice.layer)
+      ? this.map.markOf(choice.step, choice.layer)
       : null;
   }
 
   override move(key: string): IMoved | null {
     const choice = this._wanted ?? this._choice;
-    const layer = this.series.findIndex(each => each.layer === choice?.layer);
-    if (choice && layer >= 0) {
+    if (choice && this.map.series.some(each => each.layer === choice.layer)) {
       // The keys go on from the tensor that is shown, or that the key before asked for.
-      const after = this.steps.findIndex(step => step >= choice.step);
-      this.at = { layer, step: after < 0 ? this.steps.length - 1 : after };
+      this.map.at = choice;
     }
     const moved = super.move(key);
     if (moved && key !== 'copy') {
@@ -53,8 +52,11 @@ export class HistoryMap extends TrendView {
     return moved;
   }
 
-  protected override keptWords(result: ITensorResult): string[] {
-    return [...tierWords(result, this.t), ...omissionWords({ sampledEvery: result.sampledEvery }, this.t)];
+  protected override memoryWords(answer: ITrendAnswer): string[] {
+    const first = Math.min(...answer.lines.map(line => line.steps[0] ?? Infinity));
+    return answer.memory
+      ? tierWords({ ...answer.memory, first, evictedRows: answer.evictedRows }, this.t)
+      : [];
   }
 
   override clicked(mark: IMark): void {

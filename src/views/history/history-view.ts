@@ -1,4 +1,3 @@
-import { inRanges } from '../../protocol/ranges';
 import type {
   HeatmapOptions,
   HistoryOptions,
@@ -7,6 +6,7 @@ import type {
 } from '../../protocol/views.generated';
 import type { IRunSource } from '../../store/source';
 import { HeatmapView } from '../heatmap/heatmap-view';
+import { chosenLayers } from '../shared/layers';
 import type { Control } from '../shared/control';
 import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
 import type { IViewEnvironment } from '../shared/view-model';
@@ -14,7 +14,7 @@ import { HistoryMap } from './history-map';
 
 /** Controls of the map's toolbar that a history has; the others come from the tensor's. */
 const OF_MAP = ['run', 'flag', 'part', 'layers', 'statistic', 'phase', 'pass', 'rank'];
-const OF_TENSOR = ['head', 'sample', 'steps', 'transform'];
+const OF_TENSOR = ['head', 'sample', 'steps', 'go', 'transform', 'color_range'];
 
 /** A statistic as layer × step, and the tensor of the layer and step that are chosen there: a trend and a heatmap that move together. */
 export class HistoryView implements IComposition {
@@ -30,7 +30,7 @@ export class HistoryView implements IComposition {
   async prepare(): Promise<void> {
     const { flag, layers: chosen } = this._env.options;
     const { layers } = await this._source.shapeOf(flag).catch(() => ({ layers: [] }));
-    this._first = inRanges(chosen, layers)[0] ?? layers[0] ?? 1;
+    this._first = chosenLayers(chosen, layers)[0] ?? layers[0] ?? 0;
   }
 
   layout(): readonly IViewPart[] {
@@ -41,9 +41,10 @@ export class HistoryView implements IComposition {
         className: 'jp-MegalensHistory-map',
         options: mapOptions(options),
         create: (source, env) =>
-          (this._map = new HistoryMap(source, env as IViewEnvironment<TrendOptions>, choice =>
-            this._env.choose(choice)
-          ))
+          (this._map = new HistoryMap(source, env as IViewEnvironment<TrendOptions>, choice => {
+            this._tensor?.leavePin();
+            this._env.choose(choice);
+          }))
       },
       {
         key: 'tensor',
@@ -60,10 +61,12 @@ export class HistoryView implements IComposition {
   }
 
   heard(key: string, options: Partial<ViewOptions>): Partial<HistoryOptions> {
-    const { layers, ...heard } = options as Partial<HistoryOptions>;
+    const { layers, color_range: range, ...heard } = options as Partial<HistoryOptions>;
     const chosen = pick(heard, this._env.options);
+    const colors = key === 'map' ? { map_range: range } : { color_range: range };
     return {
       ...chosen,
+      ...(range === undefined ? {} : colors),
       ...(chosen.flag === undefined ? {} : { head: 0, layer: null }),
       ...(layers === undefined ? {} : key === 'map' ? { layers } : { layer: Number(layers) })
     };
@@ -83,7 +86,14 @@ export class HistoryView implements IComposition {
   controls(of: (key: string) => readonly Control[]): { main: readonly Control[] } {
     const map = of('map').filter(({ id }) => OF_MAP.includes(id));
     const tensor = of('tensor').filter(({ id }) => OF_TENSOR.includes(id));
-    return { main: [...map, ...tensor, ...of('map').filter(({ id }) => id === 'filter')] };
+    const range = of('map').flatMap(each =>
+      each.id === 'color_range' && each.kind === 'select'
+        ? { ...each, id: 'map_range', label: this._env.t('Range of the map') }
+        : []
+    );
+    return {
+      main: [...map, ...tensor, ...range, ...of('map').filter(({ id }) => id === 'pin' || id === 'filter')]
+    };
   }
 
   private get _layer(): number {
@@ -104,8 +114,10 @@ function pick<T extends object>(from: object, names: T): Partial<T> {
 }
 
 function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
-  const { flag, part, layers, statistic, steps, transform, phase, rank, pass } = options;
-  const whole = { positions: 'all', vector: 0, interval: 'none' } as const;
+  const { flag, part, layers, statistic, steps, transform, phase, rank, pass, map_range } = options;
+  const whole = { positions: 'all', vector: 0, interval: 'none', smoothing: 0 } as const;
+  const alone = { compare: 'overlay', align: 'step' } as const;
+  const lines = { runs: [] as string[], hidden: [] as string[] };
   return {
     view: 'trend',
     kind: 'heatmap',
@@ -115,15 +127,31 @@ function mapOptions(options: Required<HistoryOptions>): Required<TrendOptions> {
     statistic,
     steps,
     transform,
+    color_range: map_range,
     phase,
     rank,
     pass,
-    ...whole
+    ...whole,
+    ...alone,
+    ...lines
   };
 }
 
 function tensorOptions(options: Required<HistoryOptions>, layer: number): Required<HeatmapOptions> {
-  const { flag, part, step, sample, head, transform, phase, rank, pass } = options;
+  const { flag, part, step, sample, head, transform, color_range, phase, rank, pass } = options;
   const one = { layers: String(layer), scale: 'own' } as const;
-  return { view: 'heatmap', flag, part, step, sample, head, transform, phase, rank, pass, ...one };
+  return {
+    view: 'heatmap',
+    flag,
+    part,
+    step,
+    sample,
+    head,
+    transform,
+    color_range,
+    phase,
+    rank,
+    pass,
+    ...one
+  };
 }

@@ -1,14 +1,16 @@
 import { byName } from '../../protocol/by-name';
 import type { IMomentGroups, MomentKey } from '../../store/moment-source';
-import { LINE_COLUMNS, type IMomentLine } from './line';
+import { mapColumns, type ILine } from '../shared/lines/line';
+import { groupId, LINE_COLUMNS } from './line';
 
 /** Turn groups by layer and more, at one step, into a line over the layers for each of the rest. What has no layer is left out. */
 export function acrossLayers(
   groups: IMomentGroups,
   run: number,
   name: (key: MomentKey) => string,
-  label: (key: MomentKey) => string
-): IMomentLine[] {
+  label: (key: MomentKey) => string,
+  entry?: string
+): ILine[] {
   const rest = new Map<string, { key: MomentKey; rows: number[] }>();
   groups.group.forEach((group, row) => {
     const [layer, ...key] = groups.keys[group] ?? [];
@@ -24,20 +26,24 @@ export function acrossLayers(
     rows.sort((a, b) => layerOf(a) - layerOf(b));
     const column = (values: Float64Array): Float64Array => Float64Array.from(rows, row => values[row] ?? NaN);
     return {
-      key,
+      key: groupId(key),
+      ...(entry === undefined ? {} : { entry }),
       name: name(key),
       label: label(key),
       run,
       layer: null,
+      starts: [],
+      isThin: false,
+      digits: 9,
       ...byName(LINE_COLUMNS, of => (of === 'x' ? Float64Array.from(rows, layerOf) : column(groups[of])))
     };
   });
 }
 
 /** A line at some of its layers only; none where it has none of them. */
-export function onlyAt(line: IMomentLine, layers: ArrayLike<number>): IMomentLine[] {
+export function onlyAt(line: ILine, layers: ArrayLike<number>): ILine[] {
   const wanted = new Set(Array.from(layers));
   const cut = (column: Float64Array): Float64Array => column.filter((_, at) => wanted.has(line.x[at] ?? NaN));
-  const kept = { ...line, ...byName(LINE_COLUMNS, name => cut(line[name])) };
+  const kept = mapColumns(line, cut);
   return kept.x.length === 0 ? [] : [kept];
 }

@@ -4,6 +4,7 @@ import { readPattern } from '../../aggregate';
 import { isRangeText } from '../../protocol/ranges';
 import type { Control } from '../shared/control';
 import { smoothingControl } from '../shared/controls';
+import { runsControls } from '../shared/lines/compare-controls';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import type { IControlFacts } from './moment-controls';
@@ -15,7 +16,12 @@ const SERIES = [5, 10, 20, 40, 100, 200, 500];
 
 /** The line that folds: which tensors take part, what their numbers are shown beside, and other runs. */
 export function filterControls(facts: IControlFacts, t: Translate): Control[] {
-  return [...whichTensors(facts, t), ...howShown(facts, t), ...tableLines(facts, t), ...otherRuns(facts, t)];
+  return [
+    ...whichTensors(facts, t),
+    ...howShown(facts, t),
+    ...tableLines(facts, t),
+    ...runsControls(facts, t)
+  ];
 }
 
 /** What a person writes about a table's columns. */
@@ -190,7 +196,7 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
       : []),
     selectControl(
       'series',
-      t('At most'),
+      t('Series, at most'),
       options.series,
       [...new Set([...SERIES, options.series])]
         .sort((a, b) => a - b)
@@ -207,47 +213,6 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
             title: t('Show all steps again'),
             remove: () => choose({ steps: null })
           } satisfies Control
-        ])
-  ];
-}
-
-function otherRuns({ options, runs, source, choose }: IControlFacts, t: Translate): Control[] {
-  if (runs === null && options.runs.length === 0) {
-    return [];
-  }
-  const known = runs ?? [];
-  const nameOf = (id: string): string => known.find(each => each.id === id)?.name ?? id;
-  return [
-    {
-      kind: 'select',
-      id: 'runs',
-      label: t('Compare with'),
-      value: '',
-      options: [
-        { value: '', text: options.runs.length > 0 ? t('another run…') : t('no run') },
-        ...known
-          .filter(each => each.id !== source.id && !options.runs.includes(each.id))
-          .map(each => ({ value: each.id, text: each.name }))
-      ],
-      change: id => id !== '' && choose({ runs: [...options.runs, id].slice(0, 8) })
-    },
-    ...options.runs.map((id): Control => ({
-      kind: 'chip',
-      id: `run-${id}`,
-      text: nameOf(id),
-      title: t('Compare with it no more'),
-      remove: () => choose({ runs: options.runs.filter(each => each !== id) })
-    })),
-    ...(options.runs.length === 0
-      ? []
-      : [
-          selectControl(
-            'compare',
-            t('Others are'),
-            options.compare,
-            { overlay: t('drawn over it'), difference: t('minus it'), ratio: t('over it') },
-            compare => choose({ compare })
-          )
         ])
   ];
 }

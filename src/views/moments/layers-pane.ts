@@ -1,19 +1,23 @@
 import { formatInteger, type IPlace, type IRecipe, type Row } from '../../charts';
 import type { MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
-import type { IMark, IMoved, Loaded } from '../shared/content';
+import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import type { ILinkedMarks } from '../shared/links';
 import type { ITip } from '../shared/tip';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
-import { lineColors } from './colors';
+import { lineColors } from '../shared/lines/colors';
+import { comparedTitle, missingWords, runWords } from '../shared/lines/compare-words';
+import { allHidden, hiddenWords, legendOf, shownLines } from '../shared/lines/legend';
+import { finiteRange, type ILine } from '../shared/lines/line';
+import { lineRecipe } from '../shared/lines/line-recipe';
+import { moveAmong, readLine, tipLines, valueWords, type ICursor } from '../shared/lines/line-tips';
 import { moveOf, placeNear } from '../shared/places';
-import { finiteRange, type IMomentLine } from './line';
-import { lineRecipe } from './line-recipe';
-import { comparedTitle, missingWords, runWords } from './line-words';
-import { moveAmong, tipLines, valueWords, type IPoint } from './line-tips';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
 import { readLayers } from './read-layers';
+import type { Control } from '../shared/control';
+import { goControl, stepsControl } from '../shared/controls';
+import { StepShown } from '../shared/pinned-step';
 import { padded, scaleOf } from '../shared/scale';
 import { axisWords, byWords, capital, quantityWords } from './words';
 
@@ -38,7 +42,8 @@ export class LayersPane extends MomentPane {
     const { options, by, t } = this;
     const within = this.env.within(options.steps);
     const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
-    const step = steps[options.step === null ? steps.length - 1 : placeNear(steps, options.step)];
+    const wanted = this._stepShown.of(options.step);
+    const step = steps[wanted === null ? steps.length - 1 : placeNear(steps, wanted)];
     if (step === undefined) {
       return { state: this.nothing() };
     }
@@ -50,6 +55,7 @@ export class LayersPane extends MomentPane {
         question: { ...this.question(by), smoothing: 0 },
         everything: this.everything,
         reader,
+        id: this.source.id,
         name: this.source.name,
         others: this.otherRuns,
         step,
@@ -61,11 +67,19 @@ export class LayersPane extends MomentPane {
     const groups = read.base;
     const rest = by.slice(1);
     const { lines, left } = largest(read.lines, options.series);
-    this._lines = lines;
-    if (this._lines.length === 0) {
+    // Bars have no dashes that would tell runs apart: each of its own colour, and named in full.
+    const isApart = options.marks === 'bars' && this.otherRuns.length > 0;
+    this._all = isApart ? lines.map(apart) : lines;
+    this._lines = shownLines(this._all, options.hidden);
+    if (this._lines.length === 0 && lines.length > 0) {
+      return { state: allHidden(hidden => this.choose({ hidden }), t) };
+    }
+    if (lines.length === 0) {
       const action = { label: t('Draw lines'), run: () => this.choose({ kind: 'lines' }) };
       const sentence =
-        read.read.length > 0 ? t('Nothing here can be compared.') : t('Nothing here lies in layers.');
+        read.read.length > 0
+          ? t('Nothing here can be compared.')
+          : t('All tensors here are outside the layers.');
       return { state: { kind: 'empty', sentence, action } };
     }
     const unlayered = groups.keys.filter(([layer]) => layer === null).length;
@@ -81,7 +95,6 @@ export class LayersPane extends MomentPane {
       t
     );
     const compares = this.otherRuns.length > 0 && options.compare !== 'overlay';
-    const wanted = options.step;
     return {
       content: {
         ...this._compose(rest, read.read),
@@ -90,8 +103,9 @@ export class LayersPane extends MomentPane {
           ...(wanted !== null && wanted !== step
             ? [t('Nothing was logged at step %1; this is the nearest one.', formatInteger(wanted))]
             : []),
+          ...hiddenWords(this._all, options.hidden, t),
           ...(left > 0 ? [t('%1 series are left out: the smallest ones.', formatInteger(left))] : []),
-          ...(unlayered > 0 ? [t('Tensors outside of the layers are left out.')] : []),
+          ...(unlayered > 0 ? [t('Tensors outside the layers are left out.')] : []),
           ...this._runWords(step, read.steps),
           ...omittedWords({ ...groups, groupsTotal: groups.keys.length }, '', t),
           ...optionWords({ ...options, smoothing: 0 }, this.index, t),
@@ -104,6 +118,19 @@ export class LayersPane extends MomentPane {
     };
   }
 
+  override controls(): Control[] {
+    const { source, options, steps, t } = this;
+    const change = (step: number | null): void => {
+      this._stepShown.leave();
+      this.choose({ step });
+      this.env.refresh(false);
+    };
+    return [
+      stepsControl(Array.from(steps), this._stepShown.of(options.step), source.connection, change, t),
+      goControl(change, t)
+    ];
+  }
+
   override probe(place: IPlace): IMark | null {
     const layer = Math.round(place.x);
     return this._lines.some(line => line.x.includes(layer)) ? markOf(layer) : null;
@@ -111,20 +138,32 @@ export class LayersPane extends MomentPane {
 
   override tipOf(mark: IMark): ITip | null {
     const layer = (mark.x[0] + mark.x[1]) / 2;
-    const color = (line: IMomentLine): string => this._colors[this._lines.indexOf(line)] ?? '#000';
-    const lines = tipLines(this._lines, layer, null, color, this.t);
+    const color = (line: ILine): string => this._colors[this._lines.indexOf(line)] ?? '#000';
+    const lines = tipLines(
+      this._lines,
+      line => {
+        const reading = readLine(line, layer);
+        return reading?.isExact ? reading : null;
+      },
+      null,
+      color,
+      this.t
+    );
     return lines.length === 0 ? null : { heading: this.t('layer %1', layer), lines };
   }
 
   override move(key: string): IMoved | null {
-    const at = this._at === null && moveOf(key) ? { line: 0, at: 0 } : moveAmong(key, this._at, this._lines);
+    const first = this._lines[0]?.x[0] ?? 0;
+    const at =
+      this._at === null && moveOf(key) ? { line: 0, x: first } : moveAmong(key, this._at, this._lines);
     const line = at && this._lines[at.line];
     if (at === null || !line) {
       return null;
     }
     this._at = at;
-    const layer = line.x[at.at] ?? 0;
-    const value = valueWords(line, at.at, this.t);
+    const layer = at.x;
+    const reading = readLine(line, layer);
+    const value = reading?.isExact ? valueWords(line, reading.at, this.t) : this.t('no data');
     const said = this.t('layer %1, %2: %3', layer, line.name, value);
     return key === 'copy' ? { said, mark: markOf(layer), copy: value } : { said, mark: markOf(layer) };
   }
@@ -150,11 +189,8 @@ export class LayersPane extends MomentPane {
 
   private _compose(
     rest: readonly MomentColumn[],
-    read: readonly IMomentLine[]
-  ): {
-    recipe: IRecipe;
-    extent: { x: [number, number]; y: [number, number] };
-  } {
+    read: readonly ILine[]
+  ): Pick<IContent, 'extent' | 'legend' | 'printed'> & { recipe: IRecipe } {
     const { options, t } = this;
     const lines = this._lines;
     const bars = options.marks === 'bars';
@@ -167,9 +203,11 @@ export class LayersPane extends MomentPane {
     const ends = lines.flatMap(line => [line.x[0] ?? 0, line.x[line.x.length - 1] ?? 0]);
     const x: [number, number] = [Math.min(...ends) - 0.5, Math.max(...ends) + 0.5];
     const several = this.otherRuns.length > 0;
-    // Bars have no dashes that would tell runs apart: each of its own colour, and named in full.
-    const told = bars && several ? lines.map(apart) : lines;
-    this._colors = lineColors(told, this.env.isDark);
+    const colorsIn = (dark: boolean): string[] => lineColors(this._all, dark);
+    const drawnIn = (colors: readonly string[]): string[] =>
+      colors.filter((_, at) => lines.includes(this._all[at] as ILine));
+    const colors = colorsIn(this.env.isDark);
+    this._colors = drawnIn(colors);
     const bad = read.flatMap(line =>
       Array.from(line.x).flatMap((at, place) => {
         const count = line.nonFinite[place] ?? 0;
@@ -182,40 +220,56 @@ export class LayersPane extends MomentPane {
       colorTitle: capital(rest.length > 0 ? byWords(rest, t) : several ? t('run') : t('tensors')),
       yScale: scale
     };
-    const recipe = lineRecipe({ lines: told, colors: this._colors, bad, x, y, texts }, null);
-    const base = log ? y[0] : 0;
+    const recipeIn = (own: readonly string[]): IRecipe => {
+      const recipe = lineRecipe({ lines, colors: own, bad, x, ys: [y], texts }, null);
+      return bars
+        ? { ...recipe, datasets: { ...recipe.datasets, rows: [], bars: this._bars(log ? y[0] : 0, own) } }
+        : recipe;
+    };
+    const { hidden } = options;
+    const hide = (next: string[]): void => this.choose({ hidden: next });
     return {
-      recipe: bars
-        ? { ...recipe, datasets: { ...recipe.datasets, rows: [], bars: this._bars(base) } }
-        : recipe,
-      extent: { x, y }
+      recipe: recipeIn(this._colors),
+      printed: (dark = this.env.isDark) => recipeIn(drawnIn(colorsIn(dark))),
+      extent: { x, y },
+      legend: legendOf(this._all, colors, { title: texts.colorTitle, hidden, hide })
     };
   }
 
-  private _bars(base: number): Row[] {
+  private _bars(base: number, colors: readonly string[]): Row[] {
     const width = BARS / this._lines.length;
     return this._lines.flatMap((line, at) =>
       Array.from(line.x).flatMap((layer, place) => {
         const value = line.value[place] ?? NaN;
         const left = layer - BARS / 2 + at * width;
         return Number.isFinite(value)
-          ? [{ x: left, x2: left + width * 0.92, value, base, name: line.name, color: this._colors[at] }]
+          ? [{ x: left, x2: left + width * 0.92, value, base, name: line.name, color: colors[at] }]
           : [];
       })
     );
   }
 
-  private _summary(title: string): string {
-    let best: { line: IMomentLine; at: number } | null = null;
+  override insight(): IMark | null {
+    const found = this._peak();
+    return found && markOf(found.line.x[found.at] ?? 0);
+  }
+
+  /** The value of largest magnitude; null where none is finite. */
+  private _peak(): { line: ILine; at: number } | null {
+    let best: { line: ILine; at: number } | null = null;
     for (const line of this._lines) {
-      line.value.forEach((value, at) => {
+      for (const [at, value] of line.value.entries()) {
         const size = best ? Math.abs(best.line.value[best.at] ?? 0) : -1;
         if (Number.isFinite(value) && Math.abs(value) > size) {
           best = { line, at };
         }
-      });
+      }
     }
-    const found = best as { line: IMomentLine; at: number } | null;
+    return best;
+  }
+
+  private _summary(title: string): string {
+    const found = this._peak();
     return found
       ? this.t(
           '%1. The largest magnitude, %2, is in layer %3 (%4).',
@@ -227,28 +281,28 @@ export class LayersPane extends MomentPane {
       : this.t('%1. Nothing is finite.', title);
   }
 
+  private readonly _stepShown = new StepShown(this.env);
   private _step: number | null = null;
-  private _lines: readonly IMomentLine[] = [];
+  private _lines: readonly ILine[] = [];
+  /** Hidden ones among them. */
+  private _all: readonly ILine[] = [];
   private _colors: readonly string[] = [];
-  private _at: IPoint | null = null;
+  private _at: ICursor | null = null;
 }
 
 const markOf = (layer: number): IMark => ({ facet: null, x: [layer - 0.5, layer + 0.5], y: null });
 
 /** A line as one of its own among those of other runs. */
-const apart = (line: IMomentLine): IMomentLine => ({
+const apart = (line: ILine): ILine => ({
   ...line,
-  key: [line.run, ...line.key],
+  key: `${line.run} ${line.key}`,
   label: line.name
 });
 
 /** The groups with the largest magnitudes, of all runs, in their order; and how many groups are left out. */
-function largest(
-  lines: readonly IMomentLine[],
-  most: number
-): { lines: readonly IMomentLine[]; left: number } {
+function largest(lines: readonly ILine[], most: number): { lines: readonly ILine[]; left: number } {
   const sizes = new Map<string, number>();
-  const idOf = (line: IMomentLine): string => JSON.stringify(line.key);
+  const idOf = (line: ILine): string => line.key;
   for (const line of lines) {
     const before = sizes.get(idOf(line)) ?? -1;
     const size = line.value.reduce(

@@ -1,10 +1,14 @@
 import { formatInteger, formatNumber } from '../../charts';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
-import { movesOf } from '../shared/change-words';
+import { movesOf, moveWords, type IMoves } from '../shared/change-words';
 import type { Translate } from '../shared/translate';
 import { nonFiniteWords, omittedWords, optionWords, trustWords } from './captions';
-import { dashWords } from './colors';
-import type { IOtherRun } from './other-runs';
+import { hiddenWords } from '../shared/lines/legend';
+import { finiteRange, type ILine } from '../shared/lines/line';
+import { scaleWords } from '../shared/lines/line-recipe';
+import { scaleOf } from '../shared/scale';
+import { betweenWords, comparedTitle, missingWords, runWords } from '../shared/lines/compare-words';
+import type { IMomentRun } from './reader';
 import type { ILines } from './read-lines';
 import { axisWords, byWords, capital, quantityWords, type MomentOptions } from './words';
 
@@ -13,9 +17,11 @@ export interface ILineSubject {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
   readonly read: ILines;
+  /** Those of its lines that are not hidden. */
+  readonly lines: readonly ILine[];
   /** Name of the view's own run. */
   readonly name: string;
-  readonly others: readonly IOtherRun[];
+  readonly others: readonly IMomentRun[];
   readonly index: IMomentIndex | null;
 }
 
@@ -39,74 +45,19 @@ export function titleWords(
 }
 
 /** Say what is drawn, of which runs. */
-export function lineTitle({ options, by, read, others }: ILineSubject, t: Translate): string {
+export function lineTitle({ options, by, lines, others }: ILineSubject, t: Translate): string {
   const title = titleWords(
     options,
     by,
-    read.lines.flatMap(({ step }) => [step[0] ?? NaN, step[step.length - 1] ?? NaN]),
+    lines.flatMap(({ step }) => [step[0] ?? NaN, step[step.length - 1] ?? NaN]),
     t
   );
   return comparedTitle(title, options, others, t);
 }
 
-/** A title with what runs are minus or over this one put before it. */
-export function comparedTitle(
-  title: string,
-  options: MomentOptions,
-  others: readonly IOtherRun[],
-  t: Translate
-): string {
-  const names = others.map(each => each.name).join(', ');
-  return others.length === 0 || options.compare === 'overlay'
-    ? title
-    : options.compare === 'difference'
-      ? t('Difference, %1 minus this run: %2', names, title)
-      : t('Ratio, %1 over this run: %2', names, title);
-}
-
-/**
- * Say which runs are drawn, and how they are told apart.
- *
- * @param there - Those of the others that have something to draw.
- */
-export function runWords(
-  options: MomentOptions,
-  name: string,
-  others: readonly IOtherRun[],
-  there: readonly IOtherRun[],
-  t: Translate
-): string[] {
-  const compared = there.map(each => each.name).join(', ');
-  if (there.length === 0) {
-    return [];
-  }
-  switch (options.compare) {
-    case 'overlay':
-      return [
-        t('%1 (this run): solid.', name),
-        ...there.map(each => t('%1: %2.', each.name, dashWords(others.indexOf(each) + 1, t)))
-      ];
-    case 'difference':
-      return [t('%1 minus this run.', compared)];
-    case 'ratio':
-      return [t('%1 over this run.', compared)];
-  }
-}
-
-/** Say which runs have nothing to draw, and which could not be opened. */
-export function missingWords(without: readonly IOtherRun[], t: Translate): string[] {
-  const empty = without.filter(each => !each.isAbsent).map(each => each.name);
-  return [
-    ...(empty.length > 0 ? [t('Nothing to compare in %1.', empty.join(', '))] : []),
-    ...without
-      .filter(each => each.isAbsent)
-      .map(({ name }) => t('The run %1 could not be opened here, so it is not drawn.', name))
-  ];
-}
-
 /** Say what of the lines is not literal. */
 export function lineCaption(
-  { options, by, read, others, index, name }: ILineSubject,
+  { options, by, read, lines, others, index, name }: ILineSubject,
   t: Translate
 ): string[] {
   const unit =
@@ -115,16 +66,10 @@ export function lineCaption(
   return [
     ...omittedWords(read.base, unit, t),
     ...runWords(options, name, others, compared, t),
-    ...(read.between > 0
-      ? [
-          t(
-            'Where this run has no such point, what lies between its neighbours is taken: %1 times.',
-            formatInteger(read.between)
-          )
-        ]
-      : []),
+    ...betweenWords(read.between, t),
     ...missingWords(read.without, t),
-    ...(read.scale === 'symlog' ? [t('The axis is logarithmic on both sides of zero.')] : []),
+    ...hiddenWords(read.lines, options.hidden, t),
+    ...scaleWords(scaleOf(options.transform, finiteRange(lines)?.[0] ?? 0), t),
     ...optionWords(options, index, t),
     ...nonFiniteWords(read.base, t),
     ...read.badIn.flatMap(other => nonFiniteWords(other.groups, t, true, other.name)),
@@ -134,8 +79,13 @@ export function lineCaption(
   ];
 }
 
+/** What lines did. They are numbered by their places, as layers are: a line need not be of a layer. */
+export function movesOfLines(lines: readonly ILine[]): IMoves | null {
+  return movesOf(lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
+}
+
 /** Say what the lines did: `Gradient kurtosis rose from 3.1 to 9.8 between step 900 and 1 100 in layer 7`. */
-export function lineSummary({ options, read, others: runs }: ILineSubject, t: Translate): string {
+export function lineSummary({ options, lines, others: runs }: ILineSubject, t: Translate): string {
   const name = capital(
     axisWords(
       options,
@@ -143,37 +93,24 @@ export function lineSummary({ options, read, others: runs }: ILineSubject, t: Tr
       t
     )
   );
-  // Numbered by their places: a line need not be of a layer.
-  const found = movesOf(read.lines.map(({ step, value }, layer) => ({ layer, steps: step, values: value })));
+  const found = movesOfLines(lines);
   if (found === null) {
-    const known = read.lines.some(line => line.value.filter(Number.isFinite).length > 1);
+    const known = lines.some(line => line.value.filter(Number.isFinite).length > 1);
     return known
       ? t('%1 stayed the same in every series.', name)
       : t('%1 has too few finite values to say how it moved.', name);
   }
-  const { from, to, first, last, rises, layer } = found.strongest;
-  const where = read.lines[layer]?.name ?? '';
-  if (found.isSteady) {
+  const { strongest, likewise, isSteady } = found;
+  const where = lines[strongest.layer]?.name ?? '';
+  if (isSteady) {
     return t(
       '%1 stayed about the same; it moved most in %2, between %3 and %4.',
       name,
       where,
-      formatNumber(Math.min(from, to), 3),
-      formatNumber(Math.max(from, to), 3)
+      formatNumber(strongest.low, 3),
+      formatNumber(strongest.high, 3)
     );
   }
-  const others = found.together.length - 1;
-  const more = others > 0 ? t(', and likewise in %1 more', formatInteger(others)) : '';
-  return t(
-    rises
-      ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7.'
-      : '%1 fell from %2 to %3 between step %4 and %5 in %6%7.',
-    name,
-    formatNumber(from, 3),
-    formatNumber(to, 3),
-    formatInteger(first),
-    formatInteger(last),
-    where,
-    more
-  );
+  const others = likewise.length > 0 ? t('%1 more', formatInteger(likewise.length)) : null;
+  return moveWords(name, strongest, where, others, t);
 }

@@ -1,31 +1,11 @@
+import { gapStarts } from '../../aggregate';
 import { byName } from '../../protocol/by-name';
 import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
-import { extentOf } from '../shared/scale';
+import type { RunClock } from '../shared/lines/run-clock';
+import type { ILine } from '../shared/lines/line';
 import type { MomentOptions } from './words';
 
-/** One group over steps, as it is drawn. */
-export interface IMomentLine {
-  readonly key: MomentKey;
-  readonly name: string;
-  /** What the legend says: the group, or its run where one group is drawn in several. */
-  readonly label: string;
-  /** Number of its run: 0 is the view's own. */
-  readonly run: number;
-  /** Layer of the group; null where it is not of one layer. */
-  readonly layer: number | null;
-  readonly step: Float64Array;
-  /** Steps or samples. */
-  readonly x: Float64Array;
-  /** What is drawn; NaN is a gap. */
-  readonly value: Float64Array;
-  /** The numbers that the trailing mean is over; absent where there is none. */
-  readonly raw?: { readonly x: Float64Array; readonly value: Float64Array };
-  readonly nonFinite: Float64Array;
-  readonly error: Float64Array;
-  readonly count: Float64Array;
-}
-
-/** The columns of a line that go over its points. */
+/** Columns of groups that are columns of a line. */
 export const LINE_COLUMNS = ['step', 'x', 'value', 'nonFinite', 'error', 'count'] as const;
 
 /** Where each group's rows begin and end. */
@@ -41,55 +21,63 @@ export function spans(groups: IMomentGroups): [number, number][] {
   return found;
 }
 
+/** Name a group where lines are told apart, in saved options as well: by its one column, or by a list of several. */
+export function groupId(key: MomentKey): string {
+  return key.length === 1 && key[0] !== null ? String(key[0]) : JSON.stringify(key);
+}
+
+/** Steps at which lines begin anew, of all steps that were logged; none where only some of these are known. */
+export function startsOf(total: Pick<IMomentGroups, 'step' | 'stepsTotal'>): readonly number[] {
+  return total.stepsTotal > total.step.length ? [] : gapStarts(total.step).map(at => total.step[at] ?? NaN);
+}
+
 /** How groups become lines. */
 export interface ILineWish {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
-  /** The same groups before the trailing mean. */
-  readonly raw?: IMomentGroups;
   readonly run: number;
   readonly name: (key: MomentKey) => string;
   readonly label: (key: MomentKey) => string;
+  /** Entry of the legend, where that is not the group's own. */
+  readonly entry?: string;
+  readonly starts?: readonly number[];
+  /** Where steps lie on the axis by which runs are aligned. */
+  readonly clock?: RunClock;
+  /** Whether these are the numbers before a trailing mean. */
+  readonly isFaint?: boolean;
 }
 
 /** Turn groups into lines, in the order of the groups. A group without data at a step has a gap there. */
-export function linesOf(groups: IMomentGroups, wish: ILineWish): IMomentLine[] {
-  const { options, by, run, name, label } = wish;
+export function linesOf(groups: IMomentGroups, wish: ILineWish): ILine[] {
+  const { options, by, run, name, label, entry, starts = [], clock, isFaint } = wish;
   const place = by.indexOf('layer');
-  const raws = new Map(
-    wish.raw ? plain(wish.raw, options).map(each => [JSON.stringify(each.key), each]) : []
-  );
-  return plain(groups, options).map(line => {
-    const layer = place < 0 ? null : line.key[place];
-    const raw = raws.get(JSON.stringify(line.key));
-    return {
-      ...line,
-      name: name(line.key),
-      label: label(line.key),
-      run,
-      layer: typeof layer === 'number' ? layer : null,
-      ...(raw ? { raw: { x: raw.x, value: raw.value } } : {})
-    };
-  });
-}
-
-type Plain = Omit<IMomentLine, 'name' | 'label' | 'run' | 'layer' | 'raw'>;
-
-function plain(groups: IMomentGroups, options: MomentOptions): Plain[] {
-  const xs = options.x === 'samples' ? groups.samples : groups.step;
-  return spans(groups).flatMap(([from, to], at) => {
-    const cut = (column: Float64Array): Float64Array => column.subarray(from, to);
+  const xs =
+    options.align !== 'step' && clock
+      ? groups.step.map(clock)
+      : options.x === 'samples'
+        ? groups.samples
+        : groups.step;
+  const all = spans(groups);
+  const longest = all.reduce((most, [from, to]) => Math.max(most, to - from), 0);
+  return all.flatMap(([from, to], at): ILine[] => {
+    const key = groups.keys[at] ?? [];
+    const layer = place < 0 ? null : key[place];
     return to === from
       ? []
       : [
           {
-            key: groups.keys[at] ?? [],
-            ...byName(LINE_COLUMNS, name => cut(name === 'x' ? xs : groups[name]))
+            key: groupId(key),
+            ...byName(LINE_COLUMNS, column => (column === 'x' ? xs : groups[column]).subarray(from, to)),
+            name: name(key),
+            label: label(key),
+            ...(entry === undefined ? {} : { entry }),
+            run,
+            layer: typeof layer === 'number' ? layer : null,
+            starts,
+            isThin: groups.stepsTotal > longest,
+            digits: 9,
+            ...(isFaint ? { isFaint: true as const } : {})
           }
         ];
   });
 }
-
-/** Least and greatest finite value that is drawn, or null. */
-export const finiteRange = (lines: readonly IMomentLine[]): [number, number] | null =>
-  extentOf(lines.flatMap(({ value, raw }) => (raw ? [value, raw.value] : [value])));

@@ -1,20 +1,34 @@
-import { ColorScale, formatInteger, lowMagnitude, Pictures, type IPlace } from '../../charts';
+import {
+  ColorScale,
+  formatInteger,
+  lowMagnitude,
+  Pictures,
+  type IColorLook,
+  type IPlace,
+  type IRecipe
+} from '../../charts';
 import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
+import type { Control } from '../shared/control';
+import { colorRangeControl, goControl, lockedWords } from '../shared/controls';
+import { axisTexts } from '../shared/lines/axis-texts';
+import { WHOLE_NUMBERS } from '../shared/lines/line-recipe';
 import type { ILinkedMarks, IStepAxis } from '../shared/links';
-import { colorStrip, extentOf } from '../shared/scale';
+import { besideWords, pinnedColumns } from '../shared/pinned-step';
+import { colorStrip, extentOf, lockedRange } from '../shared/scale';
 import type { ITip } from '../shared/tip';
-import { StepAxis } from './axes';
 import { omittedWords, optionWords, trustWords } from './captions';
-import { linesOf, type IMomentLine } from './line';
+import { groupId, linesOf } from './line';
+import type { ILine } from '../shared/lines/line';
+import { valueWords } from '../shared/lines/line-tips';
+import { StepAxis } from '../shared/lines/step-axis';
 import { hold, moveOf } from '../shared/places';
-import { valueWords } from './line-tips';
 import { titleWords } from './line-words';
 import { cellsOf, type IMapCells } from './map-cells';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
-import { shortName } from './short-name';
+import { shortName } from '../shared/short-name';
 import { axisWords, keyWords } from './words';
 
 /** Most steps that one group brings; of more the extremes of each stretch. */
@@ -67,16 +81,36 @@ export class MapPane extends MomentPane {
     };
   }
 
+  override controls(): Control[] {
+    const choose = (range: [number, number] | null): void => this.choose({ color_range: range });
+    return [
+      goControl(step => this.env.goTo(this._goTo(step)), this.t),
+      ...(this._domain ? [colorRangeControl(this.options.color_range, this._domain, choose, this.t)] : [])
+    ];
+  }
+
+  private _goTo(step: number): IMark | null {
+    const cells = this._cells;
+    if (!cells) {
+      return null;
+    }
+    const column = Math.floor((this._axis.xOf(step) - cells.x) / cells.width);
+    this._at = { row: this._at?.row ?? 0, column: hold(column, cells.columns) };
+    return this._markOf(this._at.row, this._at.column);
+  }
+
   override get by(): readonly MomentColumn[] {
     return [this.options.kind === 'layer_map' ? 'layer' : 'item_type'];
   }
 
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
     const { options, by, t } = this;
-    this._axis = new StepAxis(this.total ?? NOTHING, options.x);
-    if (!this._axis.isKnown) {
-      return this.unknownSamples();
+    const placed = await this.axisOf(this.total ?? NOTHING, signal);
+    if (placed === null) {
+      return this.unknownPlaces();
     }
+    const { axis } = placed;
+    this._axis = axis;
     const question = this._zoomed(this.question(by, MOST_POINTS));
     const items = Math.max(options.series, MOST_ITEMS);
     const groups = await reader.groups(
@@ -97,7 +131,7 @@ export class MapPane extends MomentPane {
         name: key => keyWords(key, by, t),
         label: key => keyWords(key, by, t)
       });
-      const xs = options.x === 'step' ? groups.step : groups.samples;
+      const xs = groups.step.map(step => axis.xOf(step));
       const places = [...new Set(xs)].sort((a, b) => a - b);
       this._cells = cellsOf(groups, row => xs[row] ?? 0, places, options.statistic !== 'nonfinite');
     }
@@ -126,7 +160,17 @@ export class MapPane extends MomentPane {
       return { heading: name, lines: [{ name: this.t('no data'), value: '' }] };
     }
     const step = this.t('step %1', formatInteger(groups.step[at] ?? 0));
-    return { heading: name, lines: [{ name: step, value: this._valueAt(at) }] };
+    const { pinned } = this.env;
+    if (pinned === null || pinned === groups.step[at]) {
+      return { heading: name, lines: [{ name: step, value: this._valueAt(at) }] };
+    }
+    const then = groups.step.findIndex((each, place) => each === pinned && groups.group[place] === row);
+    const beside = besideWords(groups.value[at] ?? NaN, groups.value[then] ?? NaN, this.t);
+    return {
+      heading: name,
+      columns: pinnedColumns(pinned, this.t),
+      lines: [{ name: step, value: this._valueAt(at), beside }]
+    };
   }
 
   override move(key: string): IMoved | null {
@@ -160,23 +204,15 @@ export class MapPane extends MomentPane {
     signal: AbortSignal
   ): Promise<IContent> {
     const { options, by, t } = this;
-    const values = this._lines.map(line => line.value);
-    const range = extentOf([cells.values]);
-    const scale = new ColorScale(
-      range,
-      options.transform,
-      options.transform === 'log' ? lowMagnitude(values) : NaN
-    );
+    const locked = lockedRange(options.color_range ?? []);
     const unfinished = cells.values.some(
       (value, cell) => cells.missing[cell] === 0 && !Number.isFinite(value)
     );
-    const strip = colorStrip(scale, unfinished, t);
     const [x0, x1] = [cells.x, cells.x + cells.columns * cells.width];
     const [y0, y1] = [-0.5, cells.rows - 0.5];
     const height = Math.min(ROW.most, Math.max(ROW.least, cells.rows * ROW.height));
     const every = Math.ceil(LABEL_PIXELS / (height / cells.rows));
     const rowAt = Array.from(groups.keys.keys()).filter(row => row % every === 0);
-    const picture = this._pictures.draw(0, cells, scale);
     const subject = { ...options, by: [...by] };
     this._half = this.env.zoom?.isZoomed ? this._half : cells.width / 2;
     const [first, last] = this.env.within(options.steps) ?? [-Infinity, Infinity];
@@ -185,11 +221,15 @@ export class MapPane extends MomentPane {
       step => this._axis.xOf(step)
     );
     const whole: [number, number] = [(xs[0] ?? 0) - this._half, (xs[xs.length - 1] ?? 0) + this._half];
-    return {
-      recipe: {
+    const recipeIn = (dark: boolean, pictures: Pictures): IRecipe => {
+      const scale = this._scaleOf(cells, { dark, range: locked });
+      const strip = colorStrip(scale, unfinished, t);
+      const picture = pictures.draw(0, cells, scale);
+      return {
         template: 'moment-map',
         texts: {
-          xTitle: options.x === 'step' ? t('step') : t('samples'),
+          xLabel: WHOLE_NUMBERS,
+          ...axisTexts(options.align, options.x, this.env, t),
           yTitle: by[0] === 'layer' ? t('layer') : t('item type'),
           legendTitle: axisWords(options, [], t)
         },
@@ -203,9 +243,16 @@ export class MapPane extends MomentPane {
           ...strip.params
         },
         datasets: { pictures: [{ ...picture, x: x0, x2: x1, y: y0, y2: y1 }], legend: strip.rows },
-        painted: this._pictures.painted,
+        painted: pictures.painted,
         height
-      },
+      };
+    };
+    const { domain, signed } = this._scaleOf(cells, { range: locked });
+    this._domain = domain;
+    return {
+      recipe: recipeIn(this.env.isDark, this._pictures),
+      // Only the middle of a scale of both signs is another in the dark.
+      ...(signed && { printed: (dark = false) => recipeIn(dark, new Pictures()) }),
       extent: { x: whole, y: [y0, y1] },
       title: titleWords(options, by, groups.step, t),
       caption: [
@@ -221,12 +268,19 @@ export class MapPane extends MomentPane {
           ? [t('This map shows %1 only; choose lines, or layers at a step, to compare.', this.source.name)]
           : []),
         ...optionWords(options, this.index, t),
+        ...lockedWords(locked, [cells.values], t),
         ...(unfinished ? [t('Cells in which values are not finite are hatched.')] : []),
         ...trustWords(groups, subject, t)
       ],
       summary: this._summary(groups, cells),
       notes: await this.notes(reader, signal)
     };
+  }
+
+  private _scaleOf(cells: IMapCells, look: IColorLook): ColorScale {
+    const { transform } = this.options;
+    const low = transform === 'log' ? lowMagnitude(this._lines.map(line => line.value)) : NaN;
+    return new ColorScale(extentOf([cells.values]), transform, low, look);
   }
 
   /** Ask for what is shown, and as much again on either side, where not every step could be brought. */
@@ -241,13 +295,18 @@ export class MapPane extends MomentPane {
     return steps && leftOut ? { ...question, steps } : question;
   }
 
+  override insight(): IMark | null {
+    const { _groups: groups, _cells: cells } = this;
+    const best = groups ? peakOf(groups) : -1;
+    if (!groups || !cells || best < 0) {
+      return null;
+    }
+    const x = this._axis.xOf(groups.step[best] ?? 0);
+    return this._markOf(groups.group[best] ?? 0, Math.floor((x - cells.x) / cells.width));
+  }
+
   private _summary(groups: IMomentGroups, cells: IMapCells): string {
-    let best = -1;
-    groups.value.forEach((value, at) => {
-      if (Number.isFinite(value) && (best < 0 || Math.abs(value) > Math.abs(groups.value[best] ?? 0))) {
-        best = at;
-      }
-    });
+    const best = peakOf(groups);
     const range = extentOf([cells.values]);
     if (best < 0 || range === null) {
       return this.t('No value is finite.');
@@ -262,9 +321,7 @@ export class MapPane extends MomentPane {
 
   private _valueAt(row: number): string {
     const group = this._groups?.group[row] ?? 0;
-    const line = this._lines.find(
-      each => JSON.stringify(each.key) === JSON.stringify(this._groups?.keys[group])
-    );
+    const line = this._lines.find(each => each.key === groupId(this._groups?.keys[group] ?? []));
     const at = line ? line.step.indexOf(this._groups?.step[row] ?? NaN) : -1;
     return line && at >= 0 ? valueWords(line, at, this.t) : '';
   }
@@ -278,11 +335,12 @@ export class MapPane extends MomentPane {
     return this._groups?.keys.findIndex(([key]) => key === layer) ?? -1;
   }
 
-  private _axis = new StepAxis(NOTHING, 'step');
+  private _axis = new StepAxis([]);
   private _groups: IMomentGroups | null = null;
-  private _lines: readonly IMomentLine[] = [];
+  private _lines: readonly ILine[] = [];
   private _cells: IMapCells | null = null;
   private _drawn = '';
+  private _domain: readonly [number, number] | null = null;
   private _half = 0.5;
   private _at: { row: number; column: number } | null = null;
   private readonly _pictures = new Pictures();
@@ -292,4 +350,13 @@ const NOTHING = { step: new Float64Array(), samples: new Float64Array() };
 
 function labelOf(value: string | number | null, none: string): string {
   return value === null ? none : shortName(String(value), MOST_LETTERS);
+}
+
+/** Place of the value of largest magnitude; -1 where none is finite. */
+function peakOf({ value }: IMomentGroups): number {
+  return value.reduce(
+    (best, each, at) =>
+      Number.isFinite(each) && (best < 0 || Math.abs(each) > Math.abs(value[best] ?? 0)) ? at : best,
+    -1
+  );
 }

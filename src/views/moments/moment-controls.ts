@@ -1,7 +1,7 @@
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
 import type { IRunSource } from '../../store/source';
-import { stepsControl, transformControl } from '../shared/controls';
+import { smoothedChip, transformControl } from '../shared/controls';
 import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
@@ -14,8 +14,6 @@ export interface IControlFacts {
   readonly options: MomentOptions;
   readonly index: IMomentIndex | null;
   readonly names: INameFacts;
-  /** Every step that was logged. */
-  readonly steps: Float64Array;
   /** Other runs; null where there are none to compare with. */
   readonly runs: readonly { readonly id: string; readonly name: string }[] | null;
   readonly choose: (options: Partial<MomentsOptions>) => void;
@@ -77,9 +75,9 @@ export function mainControls(
     ...(options.kind === 'table'
       ? []
       : [transformControl(t('Scale'), options.transform, transform => choose({ transform }), t)]),
-    ...(options.kind === 'layers'
-      ? [stepsControl(Array.from(facts.steps), options.step, source.connection, step => choose({ step }), t)]
-      : []),
+    ...(options.kind === 'layers' || options.kind === 'table'
+      ? []
+      : smoothedChip(options.smoothing, smoothing => choose({ smoothing }), t)),
     {
       kind: 'toggle',
       id: 'more',

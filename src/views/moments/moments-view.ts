@@ -11,7 +11,8 @@ import { MapPane } from './map-pane';
 import { mainControls, type IControlFacts } from './moment-controls';
 import { MovesPane } from './moves-pane';
 import { NameFacts, type INameFacts } from './name-facts';
-import { OtherRuns } from './other-runs';
+import { RunList } from '../shared/lines/run-list';
+import { OtherRuns } from '../shared/lines/other-runs';
 import type { MomentPane } from './pane';
 import { TablePane } from './table-pane';
 import type { MomentOptions } from './words';
@@ -53,8 +54,8 @@ export class MomentsView implements IComposition {
     private readonly _env: ICompositionEnvironment<MomentsOptions>
   ) {
     this.unpictured = _env.t('A table has no picture. Download it as CSV, or draw lines.');
-    this._others = new OtherRuns(_env.runs, () => this._panes.forEach(pane => pane.renew()));
-    void this._listRuns();
+    this._others = new OtherRuns(_env.runs, 'moments', () => this._panes.forEach(pane => pane.renew()));
+    this._runs = new RunList(_source, _env.runs, () => _env.rearrange());
   }
 
   readonly className = 'jp-MegalensMoments';
@@ -96,13 +97,12 @@ export class MomentsView implements IComposition {
       options,
       index: first?.index ?? null,
       names: this._namesOf(first?.index?.names ?? []),
-      steps: first?.steps ?? new Float64Array(),
-      runs: this._runs,
+      runs: this._runs.known,
       choose
     };
     const fold = (open: boolean): void => {
       this._isOpen = open;
-      void this._listRuns();
+      void this._runs.list();
       this._env.rearrange();
       // The pictures have less or more room.
       this._env.refresh();
@@ -137,19 +137,10 @@ export class MomentsView implements IComposition {
     return this._names.of([], stat);
   }
 
-  /** Learn which runs there are to compare with; those of when the filters were opened last. */
-  private async _listRuns(): Promise<void> {
-    const runs = await this._env.runs?.list().catch(() => null);
-    if (runs) {
-      this._runs = runs.filter(({ id }) => id !== this._source.id);
-      this._env.rearrange();
-    }
-  }
-
   private readonly _panes = new Map<string, MomentPane>();
   private readonly _others: OtherRuns;
   private readonly _names = new NameFacts();
-  private _runs: IControlFacts['runs'] = null;
+  private readonly _runs: RunList;
   private _isOpen = false;
   private _later: ReturnType<typeof setTimeout> | undefined;
 }

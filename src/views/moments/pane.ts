@@ -8,10 +8,12 @@ import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { noteOfBad } from './bad-note';
 import { emptyMoments, lacksStat, mixedState, nothingMatches, wrongFilter } from './moment-states';
+import { missingWords } from '../shared/lines/compare-words';
+import type { OtherRuns } from '../shared/lines/other-runs';
+import { clockOf, unknownClock, type RunClock } from '../shared/lines/run-clock';
+import { StepAxis } from '../shared/lines/step-axis';
 import { oneTensor } from './one-tensor';
-import type { IOtherRun, OtherRuns } from './other-runs';
-import { missingWords } from './line-words';
-import { MomentReader } from './reader';
+import { MomentReader, type IMomentRun } from './reader';
 import { refusalOf } from './refusal';
 import { capital, quantityWords } from './words';
 
@@ -120,13 +122,14 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     try {
       const rows = index.stats.find(each => each.stat === wanted)?.rows ?? 0;
       const question = JSON.stringify(this.everything);
-      const early = this.drawsEarly && rows > MANY_ROWS && this._drawnEarly !== question;
+      const quick = Math.min(MANY_ROWS, moments.limitRows ?? Infinity);
+      const early = this.drawsEarly && rows > quick && this._drawnEarly !== question;
       this._drawnEarly = question;
       this._total = early ? null : await reader.groups(this.everything, signal);
       if (this._total?.step.length === 0) {
         return { state: this.nothing() };
       }
-      this.otherRuns = await this._others.open(this.options.runs);
+      this.otherRuns = (await this._others.open(this.options.runs)).map(run => MomentReader.of(run));
       await Promise.all(
         this.otherRuns.map(({ reader: other }) =>
           stale || other?.version === '' ? other?.index(signal) : null
@@ -151,16 +154,22 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   protected nothing(): IState {
     const state = nothingMatches(this.options, this.actions, options => this.choose(options), this.t);
     const missing = missingWords(
-      this.otherRuns.filter(each => each.isAbsent),
+      this.otherRuns.filter(each => each.source === null),
       this.t
     );
     return missing.length > 0 ? { ...state, sentence: missing.join(' ') } : state;
   }
 
-  /** What to say where samples were not counted and are to be the x axis. */
-  protected unknownSamples(): Loaded {
-    const sentence = this.t('This run does not say how many samples were consumed.');
-    return { state: emptyState(sentence, this.t('Show steps'), () => this.choose({ x: 'step' })) };
+  /** What to say where what is to be the x axis is not known. */
+  protected unknownPlaces(): Loaded {
+    const { align } = this.options;
+    const sentence =
+      align === 'step'
+        ? this.t('This run does not say how many samples were consumed.')
+        : unknownClock(align, this.t);
+    return {
+      state: emptyState(sentence, this.t('Show steps'), () => this.choose({ x: 'step', align: 'step' }))
+    };
   }
 
   /** Whether there is a picture to draw of many rows before their total is known; `fill` finds none then. */
@@ -206,7 +215,20 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     this.choose(oneTensor(name));
   }
 
-  protected otherRuns: readonly IOtherRun[] = [];
+  protected otherRuns: readonly IMomentRun[] = [];
+
+  /** How steps lie on the x axis of lines and maps alike; null where nobody counted or clocked what that is. */
+  protected async axisOf(
+    { step, samples }: Pick<IMomentGroups, 'step' | 'samples'>,
+    signal: AbortSignal
+  ): Promise<{ readonly axis: StepAxis; readonly clock: RunClock } | null> {
+    const { align, x } = this.options;
+    const clock = await clockOf(this.source, align, signal);
+    const places = align !== 'step' && clock ? step.map(clock) : x === 'step' ? null : samples;
+    return clock === null || (align === 'step' && places?.some(each => each < 0))
+      ? null
+      : { clock, axis: new StepAxis(step, places) };
+  }
 
   /** The question for the steps of everything that matches the filter. */
   protected get everything(): IMomentQuery {

@@ -1,11 +1,10 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn, MomentKey } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
 import { acrossLayers, onlyAt } from './across-layers';
-import { compareLines } from './compare';
+import { compareLines } from '../shared/lines/compare';
 import { placeNear } from '../shared/places';
-import type { IMomentLine } from './line';
-import type { IOtherRun } from './other-runs';
-import type { MomentReader } from './reader';
+import type { ILine } from '../shared/lines/line';
+import type { IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions } from './words';
 
 /** What a chart over layers is read from. */
@@ -20,7 +19,8 @@ export interface ILayersQuery {
   readonly reader: MomentReader;
   /** Name of the view's own run. */
   readonly name: string;
-  readonly others: readonly IOtherRun[];
+  readonly id: string;
+  readonly others: readonly IMomentRun[];
   /** The step of the view's own run, and how many samples it had consumed; negative where nobody knows. */
   readonly step: number;
   readonly samples: number;
@@ -31,9 +31,9 @@ export interface ILayers {
   /** Groups of the view's own run. */
   readonly base: IMomentGroups;
   /** What is drawn. */
-  readonly lines: readonly IMomentLine[];
+  readonly lines: readonly ILine[];
   /** What was read, in a comparison also of the run that others are compared with. */
-  readonly read: readonly IMomentLine[];
+  readonly read: readonly ILine[];
   /** The step of each other run; null where it has nothing to compare. */
   readonly steps: readonly (number | null)[];
 }
@@ -42,13 +42,14 @@ export interface ILayers {
 export async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Translate): Promise<ILayers> {
   const { options, by, question, reader, others } = query;
   const names = [query.name, ...others.map(each => each.name)];
+  const ids = [query.id, ...others.map(each => each.id)];
   const rest = by.slice(1);
-  const across = (groups: IMomentGroups, run: number): IMomentLine[] => {
+  const across = (groups: IMomentGroups, run: number): ILine[] => {
     const words = (key: MomentKey): string => keyWords(key, rest, t);
     const alone = others.length > 0 && rest.length === 0;
     const ofRun = (key: MomentKey): string => `${names[run] ?? ''} · ${words(key)}`;
     const name = alone ? (): string => names[run] ?? '' : others.length > 0 ? ofRun : words;
-    return acrossLayers(groups, run, name, alone ? name : words);
+    return acrossLayers(groups, run, name, alone ? name : words, alone ? ids[run] : undefined);
   };
   const base = await reader.groups({ ...question, steps: [query.step, query.step] }, signal);
   const own = across(base, 0);
@@ -61,10 +62,10 @@ export async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Tr
     })
   );
   const theirs = read.flatMap(({ lines }) => lines);
-  const compared = (how: 'difference' | 'ratio'): IMomentLine[] => {
-    const bases = new Map(own.map(line => [JSON.stringify(line.key), line]));
+  const compared = (how: 'difference' | 'ratio'): ILine[] => {
+    const bases = new Map(own.map(line => [line.key, line]));
     // Between two layers there is nothing that could be compared.
-    const shared = theirs.flatMap(line => onlyAt(line, bases.get(JSON.stringify(line.key))?.x ?? []));
+    const shared = theirs.flatMap(line => onlyAt(line, bases.get(line.key)?.x ?? []));
     return compareLines(own, shared, how).lines;
   };
   const lines =

@@ -1,12 +1,14 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn } from '../../store/moment-source';
+import { compareLines } from '../shared/lines/compare';
+import type { ILine } from '../shared/lines/line';
+import { clockOf, type RunClock } from '../shared/lines/run-clock';
+import { pointsOf } from '../shared/lines/shape-lines';
+import { StepAxis } from '../shared/lines/step-axis';
 import type { Translate } from '../shared/translate';
-import { StepAxis } from './axes';
-import { badSteps, badStretches, drawnSteps, type IStretch } from './captions';
-import { compareLines } from './compare';
-import { finiteRange, linesOf, type IMomentLine } from './line';
-import type { IOtherRun } from './other-runs';
-import type { MomentReader } from './reader';
-import { padded, scaleOf, wide } from '../shared/scale';
+import { badSteps, badStretches, type IStretch } from './captions';
+import { linesOf, startsOf } from './line';
+import type { ILogged } from './lines-pane';
+import type { IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions } from './words';
 
 /** Where lines come from. */
@@ -17,11 +19,14 @@ export interface ILinesQuery {
   /** The question for every step of a run. */
   readonly everything: IMomentQuery;
   readonly name: string;
+  readonly id: string;
   readonly reader: MomentReader;
-  readonly others: readonly IOtherRun[];
+  readonly others: readonly IMomentRun[];
   readonly axis: StepAxis;
   /** Every step that was logged. */
-  readonly steps: Float64Array;
+  readonly logged: ILogged;
+  /** Where the view's own steps lie on the axis by which runs are aligned. */
+  readonly clock: RunClock;
 }
 
 /** Another run with values that are not finite. */
@@ -37,38 +42,37 @@ export interface ILines {
   readonly question: IMomentQuery;
   /** This run's groups. */
   readonly base: IMomentGroups;
-  readonly lines: readonly IMomentLine[];
+  readonly lines: readonly ILine[];
   /** Points of a comparison that lie between two of this run's. */
   readonly between: number;
   /** Other runs that have nothing to compare. */
-  readonly without: readonly IOtherRun[];
+  readonly without: readonly IMomentRun[];
   /** Where values are not finite, in any of the runs. */
   readonly bad: readonly IStretch[];
   /** Other runs in which there are some. */
   readonly badIn: readonly IBadRun[];
-  readonly x: [number, number];
-  readonly y: [number, number];
-  readonly scale: string;
-  /** Whether more detail can be read for a stretch of steps. */
-  readonly leftOut: boolean;
+  readonly axis: StepAxis;
+  /** Every point of the lines of a run in some steps; absent where all are here. */
+  readonly readSteps?: (run: number, steps: readonly [number, number]) => Promise<readonly ILine[]>;
 }
 
-/** Most points of all lines together, the least and most of one, and the most of one that is compared. */
-const POINTS = { all: 80_000, least: 400, most: 2000, compared: 20_000 };
+/** Most points of a line that is compared: then every one is needed. */
+const COMPARED = 20_000;
 
 /** The question for as many lines, and points of them, as are drawn beside those of other runs. */
 export function linesQuestion(
   options: MomentOptions,
   question: IMomentQuery,
-  others: readonly IOtherRun[]
+  others: readonly IMomentRun[],
+  width: number
 ): IMomentQuery {
-  const runs = 1 + others.length;
-  const fair = Math.floor(POINTS.all / Math.max(1, options.series * runs));
-  const few = Math.max(POINTS.least, Math.min(POINTS.most, fair));
-  return { ...question, series: options.series, points: isCompared(options, others) ? POINTS.compared : few };
+  const points = isCompared(options, others)
+    ? COMPARED
+    : pointsOf(width, options.series * (1 + others.length));
+  return { ...question, series: options.series, points };
 }
 
-function isCompared({ compare }: MomentOptions, others: readonly IOtherRun[]): boolean {
+function isCompared({ compare }: MomentOptions, others: readonly IMomentRun[]): boolean {
   return compare !== 'overlay' && others.length > 0;
 }
 
@@ -78,80 +82,98 @@ export async function readLines(
   signal: AbortSignal,
   t: Translate
 ): Promise<ILines | null> {
-  const { options, reader, others, axis, question } = query;
-  const compares = isCompared(options, others);
-  const read = async (from: MomentReader, run: number): Promise<[IMomentGroups, IMomentLine[]]> => {
-    const groups = await from.groups(question, signal);
-    const raw = options.smoothing > 1 ? await from.groups({ ...question, smoothing: 0 }, signal) : null;
-    return [groups, namedLines(query, groups, run, t, raw)];
-  };
-  const [base, own] = await read(reader, 0);
-  const theirs = await Promise.all(
-    others.map(async ({ name, reader: other }, at) => {
-      if (other === null) {
-        return { lines: [], bad: null };
+  const { options, reader, others, axis, question, logged, clock } = query;
+  const own = await runOf(reader, 0, logged, clock, query, t);
+  const rest = await Promise.all(
+    others.map(async (other, at) => {
+      if (other.reader === null || other.source === null) {
+        return null;
       }
-      const [groups, lines] = await read(other, at + 1);
-      const bad = badSteps(groups).size > 0 ? await badRun(query, name, other, groups, signal) : null;
-      return { lines, bad };
+      const total = await other.reader.groups(query.everything, signal);
+      const theirs = await clockOf(other.source, options.align, signal);
+      return theirs && runOf(other.reader, at + 1, total, theirs, query, t);
     })
   );
-  const rest = theirs.map(({ lines }) => lines);
-  const badIn = theirs.flatMap(({ bad }) => bad ?? []);
+  const base = await reader.groups(question, signal);
+  const mine = await own(question, signal);
+  const theirs = await Promise.all(rest.map(async read => (read ? read(question, signal) : [])));
+  const badIn = (
+    await Promise.all(others.map(each => each.reader && badRun(query, each.name, each.reader, signal)))
+  ).filter(each => each !== null);
   const compared =
-    compares && options.compare !== 'overlay' ? compareLines(own, rest.flat(), options.compare) : null;
-  const lines = compared?.lines ?? [...own, ...rest.flat()];
+    isCompared(options, others) && options.compare !== 'overlay'
+      ? compareLines(mine, theirs.flat(), options.compare)
+      : null;
+  const lines = compared?.lines ?? [...mine, ...theirs.flat()];
   if (lines.length === 0) {
     return null;
   }
-  const range = finiteRange(lines);
-  const ends = lines.flatMap(({ x }) => [x[0] ?? 0, x[x.length - 1] ?? 0]);
   return {
     question,
     base,
     lines,
     between: compared?.between ?? 0,
-    without: others.filter((_, at) => rest[at]?.length === 0),
+    without: others.filter((_, at) => theirs[at]?.length === 0),
     bad: [
-      ...badStretches(base, query.steps, step => axis.xOf(step)),
+      ...badStretches(base, logged.step, step => axis.xOf(step)),
       ...badIn.flatMap(({ stretches }) => stretches)
     ],
     badIn,
-    x: wide([Math.min(...ends), Math.max(...ends)]),
-    y: padded(range, options.transform === 'log'),
-    scale: scaleOf(options.transform, range?.[0] ?? 0),
-    leftOut: !compares && base.stepsTotal > drawnSteps(base)
+    axis,
+    ...(compared
+      ? {}
+      : { readSteps: async (run, steps) => (await [own, ...rest][run]?.({ ...question, steps })) ?? [] })
   };
 }
 
-/** Find where another run has values that are not finite: neighbours among its own steps are one stretch. */
-async function badRun(
-  { everything, options }: ILinesQuery,
-  name: string,
-  reader: MomentReader,
-  groups: IMomentGroups,
-  signal: AbortSignal
-): Promise<IBadRun> {
-  const total = await reader.groups(everything, signal);
-  const axis = new StepAxis(total, options.x);
-  return { name, groups, stretches: badStretches(groups, total.step, step => axis.xOf(step)) };
+type Read = (question: IMomentQuery, signal?: AbortSignal) => Promise<readonly ILine[]>;
+
+/** Return what reads the lines of a run: of smoothed ones the numbers themselves as well, as faint lines. */
+function runOf(
+  from: MomentReader,
+  run: number,
+  total: ILogged,
+  clock: RunClock,
+  { options, by, name, id, others }: ILinesQuery,
+  t: Translate
+): Read {
+  const ids = [id, ...others.map(each => each.id)];
+  const names = [name, ...others.map(each => each.name)];
+  const own = (words: string): string => (others.length > 0 ? `${names[run] ?? ''} · ${words}` : words);
+  const starts = startsOf(total);
+  return async ({ points, ...question }, signal) => {
+    const groups = await from.groups(points === undefined ? question : { ...question, points }, signal);
+    const isAlone = others.length > 0 && groups.keys.length === 1;
+    const wish = {
+      options,
+      by,
+      run,
+      starts,
+      clock,
+      name: (key: IMomentGroups['keys'][number]) => own(keyWords(key, by, t)),
+      label: (key: IMomentGroups['keys'][number]) => (isAlone ? (names[run] ?? '') : keyWords(key, by, t)),
+      ...(isAlone ? { entry: ids[run] ?? '' } : {})
+    };
+    if (options.smoothing < 2) {
+      return linesOf(groups, wish);
+    }
+    const raw = { ...question, smoothing: 0, ...(points === undefined ? {} : { points }) };
+    return [...linesOf(await from.groups(raw, signal), { ...wish, isFaint: true }), ...linesOf(groups, wish)];
+  };
 }
 
-/** Turn groups of one of the runs into lines with names; with the run's where there are several. */
-export function namedLines(
-  { options, by, name, others }: Pick<ILinesQuery, 'options' | 'by' | 'name' | 'others'>,
-  groups: IMomentGroups,
-  run: number,
-  t: Translate,
-  raw: IMomentGroups | null = null
-): IMomentLine[] {
-  const runs = [name, ...others.map(each => each.name)];
-  return linesOf(groups, {
-    options,
-    by,
-    run,
-    ...(raw ? { raw } : {}),
-    name: key => (others.length > 0 ? `${runs[run] ?? ''} · ${keyWords(key, by, t)}` : keyWords(key, by, t)),
-    label: key => (others.length > 0 && groups.keys.length === 1 ? (runs[run] ?? '') : keyWords(key, by, t))
-  });
+/** Find where another run has values that are not finite: neighbours among its own steps are one stretch. Null where it has none. */
+async function badRun(
+  { everything, question, options }: ILinesQuery,
+  name: string,
+  reader: MomentReader,
+  signal: AbortSignal
+): Promise<IBadRun | null> {
+  const groups = await reader.groups(question, signal);
+  if (badSteps(groups).size === 0) {
+    return null;
+  }
+  const total = await reader.groups(everything, signal);
+  const axis = options.x === 'samples' ? new StepAxis(total.step, total.samples) : new StepAxis(total.step);
+  return { name, groups, stretches: badStretches(groups, total.step, step => axis.xOf(step)) };
 }

@@ -6,6 +6,12 @@ import type {
   IMomentSource,
   ReadingProgress
 } from '../../store/moment-source';
+import type { IOtherRun } from '../shared/lines/other-runs';
+
+/** A run of a comparison with what reads it; null where it has no statistics, or could not be opened. */
+export interface IMomentRun extends IOtherRun {
+  readonly reader: MomentReader | null;
+}
 
 /** Answers that are kept: those of one picture and its last few places. */
 const MOST_KEPT = 24;
@@ -55,6 +61,19 @@ export class MomentReader {
     return asked;
   }
 
+  /** Add a reader to another run. Views of one run share it. */
+  static of(run: IOtherRun): IMomentRun {
+    const moments = run.source?.moments;
+    if (!moments) {
+      return { ...run, reader: null };
+    }
+    const reader = READERS.get(moments) ?? new MomentReader(moments);
+    READERS.set(moments, reader);
+    return { ...run, reader };
+  }
+
   private _version: string | null = null;
   private readonly _kept = new Map<string, Promise<IMomentGroups>>();
 }
+
+const READERS = new WeakMap<IMomentSource, MomentReader>();

@@ -4,6 +4,8 @@ import type { Span } from '../shared/links';
 
 /** What a brush needs of its view. */
 export interface IBrushHost {
+  /** Whether a drag that begins so is one of its own. */
+  takes(event: PointerEvent): boolean;
   /** The element that takes the focus and the pointer. */
   readonly stage: HTMLElement;
   /** What lies under the pointer, or null outside every plot or where nothing is drawn. */
@@ -19,7 +21,7 @@ export interface IBrushHost {
 const DRAG_PIXELS = 3;
 
 /**
- * Choosing a span of the x axis by dragging with Shift. It listens before the chart's own gestures do, so that zoom and pan never see the
+ * Choosing a span of the x axis by dragging. It listens before the chart's own gestures do, so that zoom and pan never see the
  * drag, and before JupyterLab, for which Shift and the mouse mean a range of cells.
  */
 export class Brush implements IDisposable {
@@ -49,7 +51,7 @@ export class Brush implements IDisposable {
 
   private _onDown = (event: PointerEvent): void => {
     const host = this._host;
-    const place = event.shiftKey && event.button === 0 ? host.locate(event) : null;
+    const place = event.button === 0 && host.takes(event) ? host.locate(event) : null;
     if (place === null) {
       return;
     }

@@ -12,6 +12,13 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
+/** Give an element another text. One that it has already is left: written again, the browser would lay it out again. */
+export function writeText(node: HTMLElement, text: string): void {
+  if (node.textContent !== text) {
+    node.textContent = text;
+  }
+}
+
 /** Put text on the clipboard. */
 export async function copyText(text: string): Promise<void> {
   await navigator.clipboard.writeText(text);

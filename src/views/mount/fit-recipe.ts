@@ -9,12 +9,17 @@ import { stretch } from './stretch';
  * @param frame Pixels that the whole view may take; 0 where it has no frame.
  */
 export function fitRecipe(content: IContent, zoom: Zoom | null, frame: number): IRecipe | null {
-  const { recipe, extent, rows = 1 } = content;
+  const { recipe, extent, legend, rows = 1 } = content;
   if (recipe === null) {
     return null;
   }
   const domain = Object.entries(zoom?.extent(extent.x, extent.y) ?? {});
   const shown = Object.fromEntries(domain.filter(([name]) => Object.hasOwn(recipe.params, name)));
   const height = recipe.height && stretch(recipe.height, rows, frame);
-  return { ...recipe, ...(height ? { height } : {}), params: { ...recipe.params, ...shown } };
+  return {
+    ...recipe,
+    ...(height ? { height } : {}),
+    ...(legend ? { unkeyed: true } : {}),
+    params: { ...recipe.params, ...shown }
+  };
 }

@@ -57,7 +57,13 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
       return;
     }
     const letGo = (): void => [cursor, linked].forEach(each => each.clear());
-    const zoom = event.key === 'Escape' ? letGo : zoomKey(event.key, view.zoom());
+    const pin = (): void => shell.say(linked.pin(cursor.mark) ?? '');
+    const zoom =
+      event.key === 'Escape'
+        ? letGo
+        : event.key.toLowerCase() === 'p'
+          ? pin
+          : zoomKey(event.key, view.zoom());
     const moved = zoom === undefined && view.isDrawn() ? view.move(copying ? 'copy' : event.key) : null;
     if (zoom === undefined && moved === null) {
       return;
@@ -68,6 +74,7 @@ export function followHand(view: IHandled, shell: Shell, cursor: Cursor, linked:
       cursor.mark = moved.mark;
       linked.tell(moved.mark);
       shell.say(said ? `${moved.said}. ${said}` : moved.said);
+      void moved.later?.then(text => cursor.mark === moved.mark && shell.say(text));
       if (moved.copy !== undefined) {
         void copyText(moved.copy).catch(reason => view.fail(reason));
       }

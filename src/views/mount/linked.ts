@@ -32,18 +32,24 @@ export class Linked implements IDisposable {
     private readonly _t: Translate
   ) {
     _link?.changed.connect(this._onLink, this);
+    const brush = {
+      stage: _shell.stage,
+      locate: (event: PointerEvent) => (this._axis ? (this._chart?.locate(event) ?? null) : null),
+      shown: (): Span => [this._zoom?.domain.x0 ?? 0, this._zoom?.domain.x1 ?? 1],
+      draft: (span: Span | null) => {
+        this._draft = span;
+        this._draw();
+      }
+    };
     this._brush = _link
-      ? new Brush({
-          stage: _shell.stage,
-          locate: event => (this._axis ? (this._chart?.locate(event) ?? null) : null),
-          shown: () => [this._zoom?.domain.x0 ?? 0, this._zoom?.domain.x1 ?? 1],
-          draft: span => {
-            this._draft = span;
-            this._draw();
-          },
-          chosen: span => this.chooseSpan(span)
-        })
+      ? new Brush({ ...brush, takes: event => event.shiftKey, chosen: span => this.chooseSpan(span) })
       : null;
+    // What is zoomed already is moved by a drag; with Ctrl it is zoomed further.
+    this._magnifier = new Brush({
+      ...brush,
+      takes: event => !event.shiftKey && (event.ctrlKey || event.metaKey || !this._zoom?.isZoomed),
+      chosen: span => this._zoom?.to(span)
+    });
   }
 
   /** Whether steps can be chosen in this view. */
@@ -76,6 +82,11 @@ export class Linked implements IDisposable {
     this._link?.point(this, mark && this._view.pointedBy(mark));
   }
 
+  /** Tell the other views of a step, or that nothing is pointed at. */
+  tellStep(step: number | null): void {
+    this._link?.point(this, step === null ? null : { layer: null, step });
+  }
+
   /** Choose the steps within a span of the axis. */
   chooseSpan(span: Span): void {
     const steps = this._axis?.stepsIn(span);
@@ -101,6 +112,35 @@ export class Linked implements IDisposable {
     return this._t('Steps %1 to %2 chosen.', formatInteger(steps[0]), formatInteger(steps[1]));
   }
 
+  /** The step that is pinned; null while none is. */
+  get pinned(): number | null {
+    return this._link?.pinned ?? null;
+  }
+
+  /**
+   * Pin the step of a mark, or unpin where it is pinned already or there is no mark.
+   *
+   * @param keeps Whether what is pinned already stays.
+   * @returns What to say, or null where there is nothing to pin.
+   */
+  pin(mark: IMark | null, keeps = false): string | null {
+    const step = mark && this._view.pointedBy(mark).step;
+    if (!this._link || (step === null && this.pinned === null)) {
+      return null;
+    }
+    const next = step === null || (!keeps && step === this.pinned) ? null : step;
+    this._link.pin(next);
+    return next === null ? this._t('No step is pinned.') : this._t('Step %1 pinned.', formatInteger(next));
+  }
+
+  /** Pin the step that was clicked at, where the axis has steps. */
+  clicked(mark: IMark, keeps: boolean): void {
+    const said = this.canChoose ? this.pin(mark, keeps) : null;
+    if (said !== null) {
+      this._shell.say(said);
+    }
+  }
+
   /** The next range begins anew. */
   settle(): null {
     this._anchor = null;
@@ -110,21 +150,36 @@ export class Linked implements IDisposable {
   /** Let go of a drag, or else forget what is marked and chosen in every view of the run. */
   clear(): void {
     this._anchor = null;
-    if (this._brush?.isDragging) {
-      this._brush.cancel();
+    const brush = [this._brush, this._magnifier].find(each => each?.isDragging);
+    if (brush) {
+      brush.cancel();
     } else {
       this._link?.clear(this);
     }
   }
 
-  /** The toolbar's word on the chosen steps, which takes them back. */
+  /** The toolbar's words on the pinned step and the chosen steps, which take them back. */
   controls(): Control[] {
     const filter = this._link?.filter;
+    const { pinned, _t: t } = this;
+    const pin: Control[] =
+      pinned === null
+        ? []
+        : [
+            {
+              kind: 'chip',
+              id: 'pin',
+              text: t('Pinned: step %1', formatInteger(pinned)),
+              title: t('Tips compare with this step, and it is marked in every view of this run. Unpin'),
+              remove: () => this._link?.pin(null)
+            }
+          ];
     if (!filter) {
-      return [];
+      return pin;
     }
     const { first, last } = wordsOf(filter.steps);
     return [
+      ...pin,
       {
         kind: 'chip',
         id: 'filter',
@@ -169,6 +224,7 @@ export class Linked implements IDisposable {
     }
     this._isDisposed = true;
     this._brush?.dispose();
+    this._magnifier.dispose();
     this._link?.changed.disconnect(this._onLink, this);
     this._link?.point(this, null);
   }
@@ -178,8 +234,8 @@ export class Linked implements IDisposable {
   }
 
   private _onLink(_: RunLink, change: LinkChange): void {
-    if (change === 'filter') {
-      // Who chose shows where; everybody else shows less, and again more when it is taken back.
+    if (change !== 'pointed') {
+      // Who chose shows where; everybody else shows less, and again more when it is taken back. Pictures of one step go to the pinned one.
       this._refresh();
     }
     this._draw();
@@ -188,7 +244,7 @@ export class Linked implements IDisposable {
   private _draw(): void {
     const pinned = this._view.pinned?.();
     const chosen = pinned ? this._boxes(pinned, 'jp-MegalensPinned') : [];
-    const nodes = [...this._band(), ...chosen, ...this._foreign()];
+    const nodes = [...this._band(), ...this._pin(), ...chosen, ...this._foreign()];
     if (nodes.length > 0 || this._shell.linked.firstChild !== null) {
       this._shell.linked.replaceChildren(...nodes);
     }
@@ -200,6 +256,15 @@ export class Linked implements IDisposable {
     const axis = this._axis;
     const span = this._draft ?? (filter?.by === this && axis ? axis.spanOf(filter.steps) : null);
     return span ? this._boxes({ facet: null, x: span, y: null }, 'jp-MegalensBand') : [];
+  }
+
+  private _pin(): HTMLElement[] {
+    const span = this.pinned === null ? undefined : this._axis?.spanOf([this.pinned, this.pinned]);
+    if (span === undefined) {
+      return [];
+    }
+    const middle = (span[0] + span[1]) / 2;
+    return this._boxes({ facet: null, x: [middle, middle], y: null }, 'jp-MegalensPin');
   }
 
   private _foreign(): Element[] {
@@ -236,6 +301,7 @@ export class Linked implements IDisposable {
   }
 
   private readonly _brush: Brush | null;
+  private readonly _magnifier: Brush;
   private _chart: Chart | null = null;
   private _zoom: Zoom | null = null;
   private _draft: Span | null = null;

@@ -40,9 +40,9 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       },
       reason => this._fail(reason)
     );
-    this._toolbar = new Toolbar(t('View settings'), menu.node);
+    this._toolbar = new Toolbar(t('View settings'), menu.node, t);
     this._whole = compose(_source, this._environment());
-    this._folded = new Toolbar(this._whole.controls(() => []).folded?.label ?? '', null);
+    this._folded = new Toolbar(this._whole.controls(() => []).folded?.label ?? '', null, t);
     this._folded.node.hidden = true;
     this._root = element(
       'div',
@@ -90,6 +90,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   protected end(): void {
     this._unmount();
     this._whole.dispose?.();
+    this._toolbar.dispose();
     this._root.remove();
   }
 

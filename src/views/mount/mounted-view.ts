@@ -3,9 +3,10 @@ import { viewDefaults } from '../../protocol/view-options';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { IContent } from '../shared/content';
+import type { IContent, IMark } from '../shared/content';
 import type { Control } from '../shared/control';
 import type { Create, IViewModel } from '../shared/definition';
+import { eventsOf, withEvents } from '../shared/event-strip';
 import { withOrigin } from '../shared/origin-words';
 import { faultControls } from '../shared/fault-controls';
 import { connectionState, errorState, readingState, type IState, type IStateActions } from '../shared/states';
@@ -15,17 +16,20 @@ import type { IViewHost } from '../view';
 import { Cursor } from './cursor';
 import { copyText, saveText } from './dom';
 import { Drawing } from './drawing';
+import { EventMarks } from './event-marks';
 import { followHand } from './follow-hand';
 import { LinePainter } from './line-painter';
 import { Linked } from './linked';
 import { Menu } from './menu';
 import { Mounted } from './mounted';
-import { Pace } from './pace';
+import { CALM_INTERVAL, LEAST_INTERVAL, Pace } from './pace';
 import { Picture } from './picture';
+import { framesOf } from './place-mark';
 import { renderState } from './render-state';
 import { Shell } from './shell';
 import { Toolbar } from './toolbar';
 import { viewMenu, type IMenuActions } from './view-menu';
+import { watchSeen } from './watch-seen';
 import { watchSize } from './watch-size';
 
 /** After this long without an answer a view says that it is reading, ms. */
@@ -62,7 +66,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       () => viewMenu(this, `${_source.name}-${options.view}`, this.plain, this.menu, this.t),
       reason => this._fail(reason)
     );
-    this._toolbar = new Toolbar(this.t('View settings'), menu.node);
+    this._toolbar = new Toolbar(this.t('View settings'), menu.node, this.t);
     this._toolbar.node.hidden = _part !== null;
     this._shell = new Shell(this._toolbar.node, this.t);
     this._picture = new Picture(this._shell, host, {
@@ -81,6 +85,9 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this.model = create(_source, this._environment());
     this._cursor = new Cursor(this._shell, mark => (this._content ? this.model.tipOf(mark) : null));
     this._linked = new Linked(_source.link, this._shell, this.model, () => this.refresh(), this.t);
+    this._eventMarks = new EventMarks(this._shell.stage, step => this._linked.tellStep(step));
+    this._shell.stage.append(this._eventMarks.node);
+    this._shell.onInsight = () => this._goTo(this.model.insight?.() ?? null);
     node.append(this._shell.root);
     this._listen();
     this._pace.request(true);
@@ -94,6 +101,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   }
 
   settled(): Promise<void> {
+    // Whoever waits for the picture gets it, in sight or not.
+    this._pace.hurry();
     return this._drawing.ended;
   }
 
@@ -103,13 +112,13 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
 
   async toSVG(): Promise<string> {
     const [chart, content] = await this._exported();
-    return chart.toSVG(content, content.printed?.());
+    return chart.toSVG(content, this._printed(content));
   }
 
   /** The picture with title and caption as a PNG data URL. */
   async toPNG(): Promise<string> {
     const [chart, content] = await this._exported();
-    return chart.toPNG(content, content.printed?.());
+    return chart.toPNG(content, this._printed(content));
   }
 
   protected end(): void {
@@ -117,15 +126,21 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._pace.dispose();
     this._ends.splice(0).forEach(end => end());
     this._linked.dispose();
+    this._toolbar.dispose();
+    this.model.dispose?.();
     this._picture.dispose();
     this._shell.root.remove();
     this._drawing.end();
   }
 
-  /** Read and draw again, now or with the next picture. */
-  refresh(now = true): void {
+  /**
+   * Read and draw again, now or with the next picture.
+   *
+   * @param least - Least time since the last picture, ms.
+   */
+  refresh(now = true, least = LEAST_INTERVAL): void {
     this._drawing.begin();
-    this._pace.request(now);
+    this._pace.request(now, least);
   }
 
   /** Whether there is a picture, or something else that was read. */
@@ -148,7 +163,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   /** What an exported picture is drawn from. Rejects where there is none. */
   async exported(): Promise<{ recipe: IRecipe; words: ICaption }> {
     const [chart, content] = await this._exported();
-    return { recipe: chart.exported(content.printed?.()), words: content };
+    return { recipe: chart.exported(this._printed(content)), words: content };
   }
 
   private async _exported(): Promise<[Chart, IContent]> {
@@ -160,16 +175,30 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     return [chart, this._content];
   }
 
+  /** What is drawn where no canvas is. */
+  private _printed(content: IContent): IRecipe | undefined {
+    const printed = content.printed?.();
+    if (!printed) {
+      return undefined;
+    }
+    // At the place that is shown.
+    const shown = Object.entries(this._picture.zoom?.domain ?? {});
+    const domain = Object.fromEntries(shown.filter(([name]) => Object.hasOwn(printed.params, name)));
+    return { ...printed, params: { ...printed.params, ...domain } };
+  }
+
   /** What the pure part knows of this page. Everything is asked for when it is needed: nothing of it is there from the beginning. */
   private _environment(): IViewEnvironment<O> {
     const picture = this._picture;
     const read = (): Readonly<Required<O>> => this.options;
+    const linked = (): number | null => this._linked.pinned;
     const painter = this.host.renderer === 'svg' ? null : new LinePainter();
     return {
       t: this.t,
       actions: this._actions,
       isUtc: false,
       painter,
+      runs: this.host.runs ?? null,
       get options() {
         return read();
       },
@@ -185,11 +214,15 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       get isDark() {
         return picture.isDark;
       },
+      get pinned() {
+        return linked();
+      },
       within: steps => this._linked.within(steps),
       choose: options =>
         this._part ? this._part.choose(options) : this.update(options).catch(reason => this._fail(reason)),
       refresh: now => this.refresh(now),
       place: () => this._place(),
+      goTo: mark => this._goTo(mark),
       waits: sentence => this._waits(sentence),
       follow: rest => this._follow(rest),
       fail: reason => this._fail(reason)
@@ -200,8 +233,13 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     const onChange = (_: IRunSource, change: SourceChange): void => {
       // Of how the training is only that it has ended is told here.
       const always = change.kind === 'status' ? isOver(this._source) : change.kind !== 'rows';
-      if (always || (this.model.concerns(change) && !this._linked.misses(change))) {
+      const happened = change.kind === 'rows' && change.stream === 'audit' && this.model.stepAxis?.();
+      // Asked in any case: a view remembers that there is more to read.
+      const concerned = this.model.concerns(change);
+      if (always || happened) {
         this.refresh(false);
+      } else if (concerned && !this._linked.misses(change)) {
+        this.refresh(false, this._isMovedBy(change) ? LEAST_INTERVAL : CALM_INTERVAL);
       }
     };
     this._source.changed.connect(onChange);
@@ -213,6 +251,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       })
     );
     const { stage } = this._shell;
+    this._ends.push(watchSeen(this._shell.root, isSeen => (this._pace.isSeen = isSeen)));
     this._ends.push(watchSize(stage, this.host.frame, () => this.refresh(false)));
     followHand(
       {
@@ -221,7 +260,11 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         isDrawn: () => this._content !== null,
         probe: place => this.model.probe(place),
         move: key => this.model.move(key),
-        clicked: mark => this.model.clicked?.(mark),
+        clicked: mark => {
+          this.model.clicked?.(mark);
+          // What a click chooses stays chosen where it is clicked at again.
+          this._linked.clicked(mark, this.model.clicked !== undefined);
+        },
         place: () => this._place(),
         fail: reason => this._fail(reason)
       },
@@ -229,6 +272,17 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       this._cursor,
       this._linked
     );
+  }
+
+  /** Whether what came can be seen: where there are more steps than pixels, one more moves the picture by less than one of them. */
+  private _isMovedBy(change: SourceChange): boolean {
+    const { x0, x1 } = this._picture.zoom?.domain ?? {};
+    const shown = x0 === undefined || x1 === undefined ? null : this.model.stepAxis?.()?.stepsIn([x0, x1]);
+    if (!shown || change.kind !== 'rows') {
+      return true;
+    }
+    const [first, last] = shown;
+    return (change.lastStep - last) * (this._picture.frame?.width ?? 0) >= last - first;
   }
 
   private async _refresh(): Promise<void> {
@@ -255,7 +309,10 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
         return;
       }
       if ('content' in loaded) {
-        await this._draw(withOrigin(loaded.content, this._source.hello, this.t));
+        const content = withOrigin(loaded.content, this._source.hello, this.t);
+        const axis = this.model.stepAxis?.();
+        const events = axis ? await eventsOf(this._source) : [];
+        await this._draw(withEvents(content, events, axis, this.t));
       } else {
         this._show(this._linked.emptied(loaded.state));
       }
@@ -334,14 +391,32 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     this._shell.present(null);
     this._cursor.clear();
     this._linked.place(null, null);
+    this._eventMarks.place(null, null);
     renderState(this._shell.state, (waits ? this._link() : null) ?? state, reason => this._fail(reason));
   }
 
   private async _draw(content: IContent): Promise<void> {
     this._content = content;
     renderState(this._shell.state, null, () => undefined);
-    this._shell.present(content);
+    this._shell.present(content, this.model.insight !== undefined);
     await this._picture.draw(content, this.model.zooms);
+  }
+
+  /** Put the cursor somewhere, in sight, and say what is there. */
+  private _goTo(mark: IMark | null): void {
+    const { chart, zoom } = this._picture;
+    if (!mark || !chart || !zoom || !this._content) {
+      return;
+    }
+    zoom.show(mark, framesOf(mark, chart)[0] ?? null);
+    this._cursor.mark = mark;
+    this._linked.tell(mark);
+    const tip = this.model.tipOf(mark);
+    this._shell.say(
+      tip ? [tip.heading, ...tip.lines.map(line => `${line.name} ${line.value}`)].join(', ') : ''
+    );
+    this._shell.stage.focus();
+    void chart.settled().then(() => this._place());
   }
 
   private _place(): void {
@@ -349,6 +424,7 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
       const { chart, zoom } = this._picture;
       this._cursor.place(chart, zoom);
       this._linked.place(this._content && chart, zoom);
+      this._eventMarks.place(this._content && chart, zoom);
     }
   }
 
@@ -362,5 +438,6 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
   private readonly _cursor: Cursor;
   private readonly _linked: Linked;
   private readonly _picture: Picture;
+  private readonly _eventMarks: EventMarks;
   private readonly _ends: (() => void)[] = [];
 }

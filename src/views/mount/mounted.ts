@@ -40,7 +40,8 @@ export abstract class Mounted<O extends ViewOptions = ViewOptions> implements IV
 
   /** The Python call that makes this view. */
   code(): string {
-    return toCode(this.plain, this.host.variable);
+    const { opening } = this.host;
+    return opening === undefined ? toCode(this.plain) : `import megalens\n\n${toCode(this.plain, opening)}`;
   }
 
   dispose(): void {

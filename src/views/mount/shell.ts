@@ -2,12 +2,15 @@ import type { IContent, INote } from '../shared/content';
 import type { ITable } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { DataTable } from './data-table';
-import { element } from './dom';
+import { element, writeText } from './dom';
+import { Legend } from './legend';
 
 /** The elements of a view, top to bottom: toolbar, banner, title, stage, state, caption. */
 export class Shell {
   constructor(toolbar: HTMLElement, t: Translate) {
     this._table = new DataTable(t);
+    this._legend = new Legend(t);
+    this._insight.addEventListener('click', () => this.onInsight());
     this._stage = element(
       'div',
       { class: 'jp-MegalensStage', tabindex: '0', role: 'application', 'aria-roledescription': t('chart') },
@@ -21,7 +24,9 @@ export class Shell {
       toolbar,
       this.banner,
       this._title,
+      this._insight,
       this._notes,
+      this._legend.node,
       this._stage,
       this._body,
       this.state,
@@ -31,7 +36,8 @@ export class Shell {
   }
 
   readonly root: HTMLElement;
-  readonly plot = element('div', { class: 'jp-MegalensPlot' });
+  /** The stage has its words: to a screen reader the chart is hundreds of marks without an order. */
+  readonly plot = element('div', { class: 'jp-MegalensPlot', 'aria-hidden': 'true' });
   /** What the run's other views point at, and the chosen steps. */
   readonly linked = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
   readonly overlay = element('div', { class: 'jp-MegalensOverlay', 'aria-hidden': 'true' });
@@ -43,11 +49,20 @@ export class Shell {
     return this._stage;
   }
 
-  /** Write title and caption of a picture; null where there is none. */
-  present(content: IContent | null): void {
+  /** Calls back when the sentence above the picture is pressed. */
+  onInsight: () => void = () => undefined;
+
+  /**
+   * Write title, summary and caption of a picture; null where there is none.
+   *
+   * @param goes Whether the summary points at a place of the picture.
+   */
+  present(content: IContent | null, goes = false): void {
     this.root.dataset['state'] = content === null ? 'none' : 'drawn';
     this._writeNotes(content?.notes ?? []);
     this._writeBody(content?.body ?? null);
+    this._legend.show(content?.legend ?? null);
+    this._insight.hidden = !content?.summary;
     if (content === null) {
       return;
     }
@@ -58,7 +73,11 @@ export class Shell {
       swatch.style.background = content.swatch;
       this._title.prepend(swatch);
     }
-    this._caption.textContent = content.caption.join(' ');
+    writeText(this._insight, content.summary);
+    // One line, so that nothing below it moves while numbers change.
+    this._insight.title = content.summary;
+    this._insight.disabled = !goes;
+    writeText(this._caption, content.caption.join(' '));
     this._stage.setAttribute('aria-label', `${content.title}. ${content.summary}`);
   }
 
@@ -86,11 +105,17 @@ export class Shell {
 
   private readonly _notes = element('div', { class: 'jp-MegalensNotes', hidden: '' });
   private readonly _body = element('div', { class: 'jp-MegalensBody' });
-  private readonly _title = element('h3', { class: 'jp-MegalensView-title' });
+  private readonly _title = element('h2', { class: 'jp-MegalensView-title' });
+  private readonly _insight = element('button', {
+    class: 'jp-MegalensView-insight',
+    type: 'button',
+    hidden: ''
+  });
   private readonly _caption = element('p', { class: 'jp-MegalensView-caption' });
   private readonly _live = element('div', { class: 'jp-MegalensHidden', 'aria-live': 'polite' });
   private readonly _stage: HTMLElement;
   private readonly _table: DataTable;
+  private readonly _legend: Legend;
 }
 
 function noteLine({ text, tone, action }: INote): HTMLElement {

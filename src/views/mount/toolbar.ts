@@ -1,5 +1,9 @@
+import { Room } from '../../charts';
 import type { Control } from '../shared/control';
-import { element } from './dom';
+import type { Translate } from '../shared/translate';
+import { element, writeText } from './dom';
+import { ToolbarFold } from './toolbar-fold';
+import { watchSize } from './watch-size';
 
 type Of<K extends Control['kind']> = Extract<Control, { kind: K }>;
 
@@ -24,7 +28,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     return {
       node,
       update: ({ text, title }) => {
-        node.textContent = text;
+        writeText(node, text);
         node.title = title ?? text;
       }
     };
@@ -32,7 +36,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
 
   select: ({ label }, now) => {
     const select = element('select', { class: 'jp-MegalensSelect' });
-    let drawn = '';
+    let [drawn, values] = ['', ''];
     select.addEventListener('change', () => now().change(select.value));
     return {
       node: labelled(label, select),
@@ -40,15 +44,26 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         const key = JSON.stringify(control.options);
         if (key !== drawn) {
           drawn = key;
-          select.replaceChildren(
-            ...control.options.map(({ value, text, disabled, title }) => {
-              const option = element('option', { value, ...(title ? { title } : {}) }, text);
+          const offered = control.options.map(({ value }) => value).join('\n');
+          if (offered !== values) {
+            values = offered;
+            select.replaceChildren(...control.options.map(({ value }) => element('option', { value })));
+          }
+          // A list that is open stays as it is while what it offers is only worded anew.
+          control.options.forEach(({ text, disabled, title }, at) => {
+            const option = select.options[at];
+            if (option) {
+              writeText(option, text);
               option.disabled = disabled ?? false;
-              return option;
-            })
-          );
+              if (option.title !== (title ?? '')) {
+                option.title = title ?? '';
+              }
+            }
+          });
         }
-        select.value = control.value;
+        if (select.value !== control.value) {
+          select.value = control.value;
+        }
       }
     };
   },
@@ -77,10 +92,15 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         take();
       }
     });
+    let suggested = '';
     return {
       node: labelled(label, input, list),
       update: ({ suggestions, value }) => {
-        list.replaceChildren(...suggestions.map(each => element('option', { value: each })));
+        const key = suggestions.join('\n');
+        if (key !== suggested) {
+          suggested = key;
+          list.replaceChildren(...suggestions.map(each => element('option', { value: each })));
+        }
         // What someone is typing stays.
         if (document.activeElement !== input) {
           input.value = value;
@@ -131,7 +151,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
         slider.value = String(control.index);
         slider.disabled = control.count < 2;
         slider.setAttribute('aria-valuetext', control.text);
-        text.textContent = control.text;
+        writeText(text, control.text);
         follow.hidden = !control.canFollow;
         follow.title = control.followLabel;
         follow.setAttribute('aria-label', control.followLabel);
@@ -148,7 +168,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     return {
       node,
       update: control => {
-        text.textContent = control.text;
+        writeText(text, control.text);
         node.title = control.title;
         node.setAttribute('aria-label', `${control.text}. ${control.title}`);
       }
@@ -161,7 +181,7 @@ const MOUNTS: { readonly [K in Control['kind']]: Mount<K> } = {
     return {
       node,
       update: ({ text, title, pressed }) => {
-        node.textContent = text;
+        writeText(node, text);
         node.title = title;
         node.setAttribute('aria-expanded', String(pressed));
       }
@@ -183,15 +203,30 @@ function mounted<K extends Control['kind']>(first: Of<K>): IMounted<K> {
   };
 }
 
-/** One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. */
+/** Kinds that say what is shown, or at which step: they stay in sight. */
+const STAYS: ReadonlySet<Control['kind']> = new Set(['name', 'steps', 'chip', 'toggle']);
+
+/**
+ * One line of controls. Updating it keeps the elements, so that focus and half-typed text stay. With a menu beside it, it is one line however narrow it is: what has
+ * no room is folded, the last first. Without one it wraps.
+ */
 export class Toolbar {
-  constructor(label: string, menu: HTMLElement | null) {
-    this._menu = menu;
+  constructor(
+    label: string,
+    private readonly _menu: HTMLElement | null,
+    t: Translate
+  ) {
+    this._fold = new ToolbarFold(t, () => this._fit());
     this.node = element(
       'div',
-      { class: 'jp-MegalensToolbar', role: 'toolbar', 'aria-label': label },
-      ...(menu ? [menu] : [])
+      {
+        class: `jp-MegalensToolbar${_menu === null ? ' jp-mod-wraps' : ''}`,
+        role: 'toolbar',
+        'aria-label': label
+      },
+      ...(_menu ? [this._fold.node, _menu] : [])
     );
+    this._end = _menu === null ? () => undefined : watchSize(this.node, undefined, () => this._fit());
   }
 
   readonly node: HTMLElement;
@@ -207,15 +242,84 @@ export class Toolbar {
     for (const id of gone) {
       this._mounted.get(id)?.node.remove();
       this._mounted.delete(id);
+      this._folded.delete(id);
     }
-    const nodes = controls.flatMap(control => this._mounted.get(control.id)?.node ?? []);
-    nodes.forEach((node, place) => {
-      if (this.node.children[place] !== node) {
-        this.node.insertBefore(node, this.node.children[place] ?? this._menu);
-      }
-    });
+    this._controls = controls;
+    this._place();
+    const ids = controls.map(({ id }) => id).join();
+    if (ids !== this._ids || !controls.every(each => this._room.holds(each.id, textsOf(each)))) {
+      this._ids = ids;
+      controls.forEach(each => this._room.take(each.id, textsOf(each)));
+      this._fit();
+    }
   }
 
-  private readonly _menu: HTMLElement | null;
+  /** Stop watching how wide it is. Safe twice. */
+  dispose(): void {
+    this._end();
+  }
+
+  /** Fold as little as makes the line fit. Who uses what is unfolded is not disturbed. */
+  private _fit(): void {
+    if (this._menu === null || this._fold.isOpen) {
+      return;
+    }
+    const held = document.activeElement;
+    this._folded.clear();
+    this._place();
+    this.node.classList.remove('jp-mod-tight');
+    const foldable = this._controls.filter(({ kind }) => !STAYS.has(kind));
+    while (foldable.length > 0 && this.node.scrollWidth > this.node.clientWidth) {
+      this._folded.add(foldable.pop()?.id ?? '');
+      this._place();
+    }
+    // What cannot be folded is cut short.
+    this.node.classList.toggle('jp-mod-tight', this.node.scrollWidth > this.node.clientWidth);
+    if (held instanceof HTMLElement && held !== document.activeElement && this.node.contains(held)) {
+      held.focus();
+    }
+  }
+
+  private _place(): void {
+    const nodesOf = (folded: boolean): HTMLElement[] =>
+      this._controls
+        .filter(({ id }) => this._folded.has(id) === folded)
+        .flatMap(({ id }) => this._mounted.get(id)?.node ?? []);
+    order(this.node, nodesOf(false), this._menu && this._fold.node);
+    order(this._fold.content, nodesOf(true), null);
+    this._fold.count(this._folded.size);
+  }
+
+  private _controls: readonly Control[] = [];
+  private _ids = '';
+  private readonly _room = new Room();
+  private readonly _fold: ToolbarFold;
+  private readonly _end: () => void;
+  private readonly _folded = new Set<string>();
   private readonly _mounted = new Map<string, IMounted>();
+}
+
+/** Give a parent these children, before another one; those that stand right are not touched. */
+function order(parent: HTMLElement, nodes: readonly HTMLElement[], before: Node | null): void {
+  nodes.forEach((node, place) => {
+    if (parent.children[place] !== node) {
+      parent.insertBefore(node, parent.children[place] ?? before);
+    }
+  });
+}
+
+/** What a control's width depends on. */
+function textsOf(control: Control): readonly string[] {
+  switch (control.kind) {
+    case 'select':
+      return control.options.map(({ text }) => text);
+    case 'name':
+    case 'chip':
+    case 'toggle':
+    case 'steps':
+      return [control.text];
+    case 'text':
+    case 'number':
+      return [];
+  }
 }

@@ -9,16 +9,25 @@ export interface ISeries {
   values: ArrayLike<number>;
 }
 
-/** The largest sustained change of a series. */
+/** The largest sustained change of a series: its values at the steps where most of it began and was over. */
 export interface IMove {
   layer: number;
   rises: boolean;
-  from: number;
-  to: number;
   first: number;
+  /** The value at step `first`. */
+  from: number;
   last: number;
+  /** The value at step `last`. */
+  to: number;
+  /** Smallest and largest value of the whole series. */
+  low: number;
+  high: number;
+  /** `high` less `low`. */
   size: number;
 }
+
+/** Share of the larger magnitude that a change must reach to be called one. */
+const STEADY = 0.1;
 
 /** Share of a change that must be over at its ends: the tails of a slow approach are left out. */
 const TAIL = 0.05;
@@ -44,8 +53,9 @@ function largestMove({ layer, steps, values }: ISeries): IMove | null {
   if (best === null || best.at === best.to) {
     return null;
   }
-  const [from, to] = [values[best.at] ?? 0, values[best.to] ?? 0];
-  const share = (place: number): number => Math.abs((values[place] ?? NaN) - from) / (best?.size || 1);
+  const { size } = best;
+  const [begin, goal] = [values[best.at] ?? 0, values[best.to] ?? 0];
+  const share = (place: number): number => Math.abs((values[place] ?? NaN) - begin) / (size || 1);
   let [start, end] = [best.at, best.to];
   for (let place = best.at; place < best.to; place++) {
     start = share(place) <= TAIL ? place : start;
@@ -55,36 +65,46 @@ function largestMove({ layer, steps, values }: ISeries): IMove | null {
   }
   return {
     layer,
-    rises: to > from,
-    from,
-    to,
+    rises: goal > begin,
     first: steps[start] ?? 0,
+    from: values[start] ?? NaN,
     last: steps[end] ?? 0,
-    size: best.size
+    to: values[end] ?? NaN,
+    low: Math.min(begin, goal),
+    high: Math.max(begin, goal),
+    size
   };
 }
 
-/** What several series did: the strongest move, whether it is too small to be called one, and those like it, itself among them. */
+/** What several series did. */
 export interface IMoves {
   readonly strongest: IMove;
+  /** Whether no series moved by a share that is worth the word. */
   readonly isSteady: boolean;
-  /** They went the same way at the same time, at least half as far. */
-  readonly together: readonly IMove[];
+  /** Those that went the same way at the same time, at least half as far, but for the strongest itself. */
+  readonly likewise: readonly IMove[];
+  /** Smallest and largest value of all series. */
+  readonly low: number;
+  readonly high: number;
 }
 
 /** Find the strongest move of several series; null where none has two finite values. */
 export function movesOf(series: readonly ISeries[]): IMoves | null {
   const moves = series.map(largestMove).filter(move => move !== null);
-  const [first] = moves;
-  if (first === undefined) {
+  const moved = moves.filter(({ low, high, size }) => size >= STEADY * Math.max(-low, high));
+  const isSteady = moved.length === 0;
+  const [strongest] = (isSteady ? moves : moved).sort((a, b) => b.size - a.size);
+  if (strongest === undefined) {
     return null;
   }
-  const strongest = moves.reduce((best, move) => (best.size >= move.size ? best : move), first);
   return {
     strongest,
-    isSteady: strongest.size < 0.1 * Math.max(Math.abs(strongest.from), Math.abs(strongest.to)),
-    together: moves.filter(
+    isSteady,
+    low: Math.min(...moves.map(move => move.low)),
+    high: Math.max(...moves.map(move => move.high)),
+    likewise: moved.filter(
       move =>
+        move !== strongest &&
         move.rises === strongest.rises &&
         move.size >= strongest.size / 2 &&
         move.first <= strongest.last &&
@@ -94,8 +114,8 @@ export function movesOf(series: readonly ISeries[]): IMoves | null {
 }
 
 /**
- * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layers 3 and 4`.
- * Layers that moved the same way at the same time are named together; the numbers are those of the one that moved most.
+ * Say what a statistic did: `rms rose from 0.31 to 0.98 between step 900 and 1 100 in layer 3, likewise in layer 4`.
+ * The numbers are those of the very steps, in the layer that moved most; layers that moved the same way at the same time are named after it.
  *
  * @param name The statistic in words.
  */
@@ -104,31 +124,54 @@ export function changeWords(name: string, series: readonly ISeries[], t: Transla
   if (found === null) {
     return series.length === 0 ? '' : t('%1 has too few finite values to say how it moved.', name);
   }
-  const { strongest, isSteady, together } = found;
-  const { from, to, first, last } = strongest;
+  const { strongest, isSteady, likewise, low, high } = found;
   if (isSteady) {
     const steps = series.flatMap(each => [each.steps[0], each.steps[each.steps.length - 1]]);
     const known = steps.filter(step => step !== undefined);
     return t(
       '%1 stayed between %2 and %3 from step %4 to %5 in %6.',
       name,
-      formatNumber(Math.min(from, to), 3),
-      formatNumber(Math.max(from, to), 3),
+      formatNumber(low, 3),
+      formatNumber(high, 3),
       formatInteger(Math.min(...known)),
       formatInteger(Math.max(...known)),
       layerWords(series.map(each => each.layer))
     );
   }
+  const others = likewise.map(move => move.layer);
+  return moveWords(
+    name,
+    strongest,
+    layerWords([strongest.layer]),
+    others.length > 0 ? layerWords(others) : null,
+    t
+  );
+}
+
+/**
+ * Say what one series did, and which others did likewise.
+ *
+ * @param where The series in words.
+ * @param others The others in words; null where there are none.
+ */
+export function moveWords(
+  name: string,
+  { rises, from, to, first, last }: IMove,
+  where: string,
+  others: string | null,
+  t: Translate
+): string {
   return t(
-    strongest.rises
-      ? '%1 rose from %2 to %3 between step %4 and %5 in %6.'
-      : '%1 fell from %2 to %3 between step %4 and %5 in %6.',
+    rises
+      ? '%1 rose from %2 to %3 between step %4 and %5 in %6%7.'
+      : '%1 fell from %2 to %3 between step %4 and %5 in %6%7.',
     name,
     formatNumber(from, 3),
     formatNumber(to, 3),
     formatInteger(first),
     formatInteger(last),
-    layerWords(together.map(move => move.layer))
+    where,
+    others === null ? '' : t(', likewise in %1', others)
   );
 }
 

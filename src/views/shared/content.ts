@@ -1,5 +1,6 @@
 import type { IPlotFrame, IRecipe } from '../../charts';
 import type { IState } from './states';
+import type { ILegend } from './lines/legend';
 import type { ITable } from './table';
 
 /** What a view found to draw. */
@@ -8,8 +9,10 @@ export interface IContent {
   recipe: IRecipe | null;
   /** The same for the plot that came out, where it was made for one of another size; null where it fits. Asked once after each drawing. */
   refit?: (frame: IPlotFrame) => IRecipe | null;
-  /** The same for an exported picture, where the page draws it in a way of its own. */
-  printed?: () => IRecipe;
+  /** The same for an exported picture, where the page draws it in a way of its own; in the colours of a dark page if asked. */
+  printed?: (dark?: boolean) => IRecipe;
+  /** The names of the lines, where the page writes them: an exported picture has its own. */
+  legend?: ILegend;
   /** A table, which is shown instead of a picture. */
   body?: ITable;
   /** What to know about the picture and to act on, above it. */
@@ -50,4 +53,6 @@ export interface IMoved {
   said: string;
   mark: IMark;
   copy?: string;
+  /** What to say when the value that was asked for is here. */
+  later?: Promise<string>;
 }

@@ -1,4 +1,4 @@
-import { formatInteger } from '../../charts';
+import { formatInteger, formatNumber } from '../../charts';
 import type { ConnectionState } from '../../store/source';
 import type { Control } from './control';
 import { placeNear } from './places';
@@ -30,6 +30,19 @@ export function stepsControl(
   };
 }
 
+/** A line in which a step is written to go there. */
+export function goControl(go: (step: number) => void, t: Translate): Control {
+  return {
+    kind: 'text',
+    id: 'go',
+    label: t('Go to step'),
+    value: '',
+    suggestions: [],
+    valid: text => /^\d+$/.test(text),
+    change: text => go(Number(text))
+  };
+}
+
 /** Choose between a linear and a logarithmic scale. */
 export function transformControl(
   label: string,
@@ -39,6 +52,71 @@ export function transformControl(
 ): Control {
   const words = { linear: t('linear'), log: t('log') };
   return selectControl('transform', label, value, words, choose);
+}
+
+/**
+ * Lock the colours of a picture, or let them follow its values.
+ *
+ * @param domain What the colours span now.
+ */
+export function colorRangeControl(
+  range: readonly number[] | null,
+  domain: readonly [number, number],
+  choose: (range: [number, number] | null) => void,
+  t: Translate
+): Control {
+  const ends = ([low = NaN, high = NaN]: readonly number[]): string =>
+    t('%1 to %2', formatNumber(low, 3), formatNumber(high, 3));
+  const words = {
+    data: t('of the data'),
+    locked: range ? t('locked, %1', ends(range)) : t('lock %1', ends(domain))
+  };
+  return selectControl('color_range', t('Range'), range ? 'locked' : 'data', words, value =>
+    choose(value === 'locked' ? [...domain] : null)
+  );
+}
+
+/** Say that colours are locked, and how many cells lie outside; empty where they are not. */
+export function lockedWords(
+  range: readonly number[] | null,
+  parts: readonly ArrayLike<number>[],
+  t: Translate
+): string[] {
+  if (range === null) {
+    return [];
+  }
+  const [low, high] = [Math.min(...range), Math.max(...range)];
+  const outside = parts.reduce((sum, part) => {
+    let count = 0;
+    for (let at = 0; at < part.length; at += 1) {
+      const value = part[at] ?? NaN;
+      count += Number.isFinite(value) && (value < low || value > high) ? 1 : 0;
+    }
+    return sum + count;
+  }, 0);
+  return [
+    t(
+      'Colours are locked from %1 to %2; cells outside, drawn as the nearer end: %3.',
+      formatNumber(low, 3),
+      formatNumber(high, 3),
+      formatInteger(outside)
+    )
+  ];
+}
+
+/** Say that lines are smoothed, where the choice itself may be folded away; nothing where they are not. */
+export function smoothedChip(value: number, choose: (smoothing: number) => void, t: Translate): Control[] {
+  return value < 2
+    ? []
+    : [
+        {
+          kind: 'chip',
+          id: 'smoothed',
+          text: t('Smoothed: %1 points', formatInteger(value)),
+          title: t('What is drawn is a trailing mean. Draw the numbers as they are'),
+          remove: () => choose(0)
+        }
+      ];
 }
 
 /** Choose over how many points a trailing mean goes; a number that is not offered is offered as well while it is chosen. */

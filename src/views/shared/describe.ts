@@ -1,6 +1,6 @@
 import { formatBytes, formatInteger } from '../../charts';
 import type { FlagInfo, Hello, Pass } from '../../protocol/messages.generated';
-import type { ITensorResult } from '../../store/source';
+import type { IKept } from '../../store/source';
 import type { Translate } from './translate';
 
 /** A compressor's canonical text in parts, such as `Tile(tiles=96, reduction='mean')`. */
@@ -105,13 +105,9 @@ export function flagWords(
   return pass === 'backward' ? t('Gradient of %1', words) : words;
 }
 
-/**
- * Say what a bounded store has thinned out of what is drawn: rows that are only statistics, where tensors are drawn, and tensors, where
- * only these can enter.
- */
-export function thinnedWords({ rows, kept }: ITensorResult, t: Translate): string[] {
-  const lacking = (kept?.reducedRows ?? 0) - rows.filter(row => row.reduced).length;
-  return kept && kept.thinnedTo !== null && lacking > 0
+/** Say what a bounded store has thinned out of what is drawn, where only whole tensors can enter. */
+export function thinnedWords(kept: IKept, t: Translate): string[] {
+  return kept.thinnedTo !== null && kept.reducedRows > 0
     ? [
         t(
           'Up to step %1 tensors are thinned out to stay within memory: of every few the ones with the least and the greatest rms are kept (%2 of %3).',
@@ -123,13 +119,16 @@ export function thinnedWords({ rows, kept }: ITensorResult, t: Translate): strin
     : [];
 }
 
-/** Say in which tiers a bounded store keeps what a history shows, and what they take; empty for sources that keep everything. */
-export function tierWords({ rows, kept, evictedRows }: ITensorResult, t: Translate): string[] {
-  if (!kept) {
-    return [];
-  }
+/**
+ * Say in which tiers a bounded store keeps what a history shows, and what they take.
+ *
+ * @param kept - What it still has, from which step on, and how many rows are gone.
+ */
+export function tierWords(
+  { first, evictedRows, ...kept }: IKept & { readonly first: number; readonly evictedRows: number },
+  t: Translate
+): string[] {
   const bytes = t('%1 of %2', formatBytes(kept.bytes), formatBytes(kept.limitBytes));
-  const first = rows.reduce((least, row) => Math.min(least, row.step), Infinity);
   if (kept.thinnedTo === null) {
     return [t('Every tensor since step %1 is kept in this page (%2).', formatInteger(first), bytes)];
   }

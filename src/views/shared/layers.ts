@@ -1,6 +1,24 @@
-/** Name layers in words: `layer 3`, `layers 1 to 4`, `layers 1, 2 and 7`. */
+import { EMBEDDING, inRanges } from '../../protocol/ranges';
+import type { Translate } from './translate';
+
+/** Return the layers that a range text chooses of those there are; what is at the embedding has no layer to choose, and is always drawn. */
+export function chosenLayers(text: string, known: readonly number[]): number[] {
+  return known.every(layer => layer === EMBEDDING) ? [...known] : inRanges(text, known);
+}
+
+/** Name one layer: `layer 3`, or `embedding` for what is no layer's. */
+export function layerName(layer: number, t: Translate): string {
+  return layer === EMBEDDING ? t('embedding') : t('layer %1', layer);
+}
+
+/** Name layers in words: `layer 3`, `layers 0 to 3`, `layers 0, 1 and 7`, `embedding`. */
 export function layerWords(layers: readonly number[]): string {
-  return layers.length === 1 ? `layer ${listWords(layers)}` : `layers ${listWords(layers)}`;
+  const inside = layers.filter(layer => layer !== EMBEDDING);
+  const words = `${inside.length === 1 ? 'layer' : 'layers'} ${listWords(inside)}`;
+  return [
+    ...(inside.length < layers.length ? ['embedding'] : []),
+    ...(inside.length > 0 ? [words] : [])
+  ].join(' and ');
 }
 
 /** List numbers, ascending: `1 to 4`, `1, 2 and 7`. */

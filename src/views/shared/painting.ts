@@ -1,9 +1,10 @@
-/** A line to paint: its points by ascending x, and fainter ones behind it. */
+/** A line to paint: its points by ascending x. */
 export interface IPaintedLine {
   readonly x: Float64Array;
   /** NaN breaks the line. */
   readonly value: Float64Array;
-  readonly raw?: { readonly x: Float64Array; readonly value: Float64Array };
+  /** Whether it lies faintly behind the others. */
+  readonly isFaint?: true;
 }
 
 /** What is painted where. */

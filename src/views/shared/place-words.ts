@@ -1,5 +1,5 @@
 import type { Hello } from '../../protocol/messages.generated';
-import type { ITensorRow, ITensorShape } from '../../store/source';
+import type { ITensorShape } from '../../store/source';
 import { listWords } from './layers';
 import type { Translate } from './translate';
 
@@ -13,15 +13,18 @@ export function rankName(rank: number, hello: Hello | null, t: Translate): strin
   return where.length > 0 ? t('rank %1 (%2)', rank, where.join(', ')) : t('rank %1', rank);
 }
 
-/** Say whose rows are drawn where a run has several ranks. */
+/**
+ * Say whose rows are drawn where a run has several ranks.
+ *
+ * @param drawn - Ranks of the rows, ascending.
+ */
 export function rankWords(
-  rows: readonly ITensorRow[],
+  drawn: readonly number[],
   shape: ITensorShape,
   rank: number | null,
   hello: Hello | null,
   t: Translate
 ): string[] {
-  const drawn = [...new Set(rows.map(row => row.rank))].sort((a, b) => a - b);
   const [first = 0] = drawn;
   if ((shape.ranks ?? []).length < 2 && first === 0) {
     return [];

@@ -1,4 +1,4 @@
-import { legend, type ColorScale, type ILegend } from '../../charts';
+import { legend, type ColorScale, type IColorLegend } from '../../charts';
 import type { Translate } from './translate';
 
 /** Leave a little air above and below; an axis without finite values shows 0 to 1. */
@@ -36,13 +36,18 @@ export function extentOf(parts: Iterable<ArrayLike<number>>): [number, number] |
   return lo <= hi ? [lo, hi] : null;
 }
 
+/** The ends of colours that an option locks; null where they follow the values. */
+export function lockedRange([low, high]: readonly number[] = []): readonly [number, number] | null {
+  return low === undefined || high === undefined ? null : [low, high];
+}
+
 /**
  * Return the strip beside a picture that says what its colours mean.
  *
  * @param unfinished Whether the picture holds cells that are not finite.
  * @param own Whether each plot has a scale of its own.
  */
-export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): ILegend {
+export function colorStrip(scale: ColorScale, unfinished: boolean, t: Translate, own = false): IColorLegend {
   const words = { lowest: t('lowest'), highest: t('highest'), notFinite: t('not finite') };
   return legend(scale, unfinished, words, own);
 }

@@ -115,7 +115,7 @@ export function connectionState(
 /** Say that a training has ended, and at which step. */
 function endedState(lost: boolean, step: string | null, action: IState['action'], t: Translate): IState {
   if (lost) {
-    const sentence = t('The training process ended without a goodbye after step %1.', step ?? '?');
+    const sentence = t('The training process stopped unexpectedly after step %1.', step ?? '?');
     return { kind: 'disconnected', sentence, action };
   }
   const sentence = step === null ? t('The training has finished.') : t('Training finished at step %1.', step);
@@ -169,12 +169,13 @@ export async function emptyFlag(
   if (!open) {
     return { kind: 'empty', sentence: t('This run holds no %2 step of %1.', title, phase), action: choose };
   }
-  const compressor = hello.compressors.find(each => each.name === 'Tile') ?? hello.compressors[0];
+  const first = hello.compressors.find(each => each.name === 'Tile') ?? hello.compressors[0];
+  const compressor = info.compressor ?? (first && { name: first.name });
   if (compressor === undefined) {
     return { kind: 'empty', sentence: t('%1 is not traced.', title), action: retry };
   }
   const start: FlagSetting = {
-    ...(setting ?? { compressor: { name: compressor.name }, phases: [phase] }),
+    ...(setting ?? { compressor, phases: [phase] }),
     ...(pass === 'backward' ? { passes: ['forward', 'backward'] } : {})
   };
   return emptyState(t('%1 is not traced.', title), t('Trace it'), async () => {

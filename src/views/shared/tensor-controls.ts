@@ -1,5 +1,5 @@
 import { own } from '../../protocol/own';
-import { isRangeText } from '../../protocol/ranges';
+import { EMBEDDING, isRangeText } from '../../protocol/ranges';
 import type { HeatmapOptions } from '../../protocol/views.generated';
 import type { IRunSource, ITensorShape } from '../../store/source';
 import type { Control } from './control';
@@ -33,10 +33,10 @@ export function tensorControls(
     value: info.name,
     text: info.title,
     disabled: info.layers.length === 0,
-    ...(info.reason ? { title: info.reason } : {})
+    title: info.reason ? `${info.name}: ${info.reason}` : info.name
   }));
   if (!flags.some(({ value }) => value === flag)) {
-    flags.unshift({ value: flag, text: flag, disabled: false });
+    flags.unshift({ value: flag, text: flag, disabled: false, title: flag });
   }
   const parts = shape.parts.filter(each => each !== '').map(value => ({ value, text: value }));
   const phases = (['train', 'eval', 'generate'] as const)
@@ -61,7 +61,13 @@ export function tensorControls(
       id: 'layers',
       label: t('Layers'),
       value: layers,
-      suggestions: ['all', ...shape.layers.slice(0, 100).map(String)],
+      suggestions: [
+        'all',
+        ...shape.layers
+          .filter(layer => layer !== EMBEDDING)
+          .slice(0, 100)
+          .map(String)
+      ],
       valid: isRangeText,
       change: value => choose({ layers: value })
     },

@@ -1,5 +1,7 @@
-/** What a tooltip says: a heading and lines of name and value. */
+/** What a tooltip says: a heading and lines of name and value, perhaps with the value at the pinned step and the difference from it. */
 export interface ITip {
   heading: string;
-  lines: readonly { name: string; value: string; color?: string }[];
+  /** What stands over the columns behind the values, where lines have such. */
+  columns?: readonly [string, string];
+  lines: readonly { name: string; value: string; color?: string; beside?: readonly [string, string] }[];
 }

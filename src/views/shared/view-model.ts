@@ -3,6 +3,7 @@ import type { ViewOptions } from '../../protocol/views.generated';
 import type { IPointed } from '../../store/run-link';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMark, IMoved, Loaded } from './content';
+import type { IViewRuns } from '../view';
 import type { Control } from './control';
 import type { ILinkedMarks, IStepAxis } from './links';
 import type { IPainting } from './painting';
@@ -40,14 +41,20 @@ export interface IViewEnvironment<O extends object = ViewOptions> {
   /** Null where lines are rows of the chart. */
   readonly painter: ILinePainter | null;
   readonly actions: IStateActions;
+  /** Other runs; null where there is one only. */
+  readonly runs: IViewRuns | null;
   /** The steps to draw: those asked for, and of these those chosen in another view. Null is all. */
   within(steps: [number, number] | null): [number, number] | null;
+  /** The step that is pinned in the views of the run; null while none is. */
+  readonly pinned: number | null;
   /** Change options, as a person does by the toolbar. */
   choose(options: Partial<O>): void;
   /** Read and draw again, now or with the next picture. */
   refresh(now?: boolean): void;
   /** Put marks where their data are drawn now. */
   place(): void;
+  /** Put the cursor somewhere, in sight, and say what is there. */
+  goTo(mark: IMark | null): void;
   /** Say what is waited for, while there is no picture. */
   waits(sentence: string): void;
   /** What is drawn now is not all: the rest is drawn when it has come. */
@@ -117,10 +124,14 @@ export abstract class ViewModel<O extends object = ViewOptions> {
   pinned?(): IMark | null;
   /** A mark was clicked at; absent where that means nothing. */
   clicked?(mark: IMark): void;
+  /** Where the summary's sentence points, for a cursor that goes there; null where it points at nothing, absent where it never does. */
+  insight?(): IMark | null;
   /** How steps lie on the x axis; absent where it has none. */
   stepAxis?(): IStepAxis | undefined;
   /** What is shown was changed by zooming or moving; for pictures that do not hold all that can be zoomed into. */
   zoomed?(): void;
+  /** The view is shown no more: lets go of what it shares. */
+  dispose?(): void;
   /** The page has another theme; for pictures whose colours are not the chart's own. */
   restyled?(): void;
 

@@ -1,102 +1,64 @@
-import { byLayer, layoutOf, trendOf, type ILayerTrend, type ISelection } from '../../aggregate';
-import { COLORS, flagColor, formatFull, formatInteger, type IPlace } from '../../charts';
+import { layoutOf, readTrend, type ISelection } from '../../aggregate';
+import type { IPlace, IRecipe } from '../../charts';
 import type { TrendOptions } from '../../protocol/views.generated';
+import type { ITrendAnswer } from '../../store/line-data';
 import type { IPointed } from '../../store/run-link';
-import type { ITensorResult, ITensorRow, ITensorShape, SourceChange } from '../../store/source';
-import { ViewModel } from '../shared/view-model';
-import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
-import { changeWords } from '../shared/change-words';
-import { transformControl } from '../shared/controls';
-import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
-import { LayerLines } from './layer-lines';
-import { inRanges } from '../../protocol/ranges';
-import { layerWords } from '../shared/layers';
-import { hold, moveOf, placeNear } from '../shared/places';
-import { rangeOf, type ILinkedMarks, type IStepAxis } from '../shared/links';
-import { rankWords } from '../shared/place-words';
-import { emptyFlag, emptyState, type IState, type IStateActions } from '../shared/states';
+import type { IRunSource, ITensorShape } from '../../store/source';
+import type { IMark, IMoved } from '../shared/content';
 import type { Control } from '../shared/control';
+import { colorRangeControl, goControl, transformControl } from '../shared/controls';
+import { flagInfo, flagWords, omissionWords, thinnedWords } from '../shared/describe';
+import { chosenLayers, layerName } from '../shared/layers';
+import { axisTexts, placeWords } from '../shared/lines/axis-texts';
+import { badOf } from '../shared/lines/bad-marks';
+import { comparedTitle } from '../shared/lines/compare-words';
+import type { ILine } from '../shared/lines/line';
+import { LinesView, type ILineRun, type LinesLoaded } from '../shared/lines/lines-view';
+import type { ILineAsk } from '../shared/lines/shape-lines';
+import type { ILinkedMarks, IStepAxis } from '../shared/links';
+import { lockedRange } from '../shared/scale';
 import { selectControl } from '../shared/select-control';
+import type { IState, IStateActions } from '../shared/states';
 import { tensorControls } from '../shared/tensor-controls';
 import type { ITip } from '../shared/tip';
+import type { IViewEnvironment } from '../shared/view-model';
 import { selectionControls, statisticControl } from './trend-controls';
-import { trendHeatmap, trendLines } from './trend-recipe';
-import { intervalWords, selectionWords, statisticWords } from './trend-words';
-
-/** A line this near to the pointer is the one that is pointed at, pixels. */
-const NEAR_PIXELS = 12;
-/** Most lines that the tooltip lists. */
-const MOST_LINES = 12;
+import { TrendMap } from './trend-map';
+import { noLayer, nothingDrawn } from './trend-states';
+import { statisticWords, trendWords, type ITrendSubject } from './trend-words';
 
 /** A statistic of one flag per layer over steps, as lines or as layer × step. */
-export class TrendView extends ViewModel<TrendOptions> {
+export class TrendView extends LinesView<Required<TrendOptions>> {
+  constructor(source: IRunSource, env: IViewEnvironment<TrendOptions>) {
+    super(source, env, 'tensors');
+  }
+
   get subject(): string {
     const { part, statistic } = this.options;
     return this.t('%1, %2 by step', this._flag(part ?? null), statisticWords(statistic, this.t));
   }
 
-  concerns(change: SourceChange): boolean {
-    return change.kind === 'rows' && change.stream === 'tensors';
-  }
-
   protected override get actions(): IStateActions {
-    return { ...this.env.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
+    return { ...super.actions, chooseFlag: flag => this.choose({ flag, part: null }) };
   }
 
-  async load(signal: AbortSignal): Promise<Loaded> {
-    const { flag, phase, pass, rank, statistic } = this.options;
-    const steps = this.env.within(this.options.steps);
-    const known = await this.source.shapeOf(flag);
-    this._shape = known;
-    const layers = inRanges(this.options.layers, known.layers);
-    if (layers.length === 0 && known.layers.length > 0) {
-      return { state: this._noLayer() };
+  override get drawsWhileDragged(): boolean {
+    return this._isLines;
+  }
+
+  override zoomed(): void {
+    if (this._isLines) {
+      super.zoomed();
     }
-    const part = this.options.part ?? known.parts[0];
-    const result = await this.source.tensors(
-      {
-        flag,
-        phase,
-        pass,
-        rank: rank ?? 'lowest',
-        layers,
-        reduced: true,
-        ...(part ? { part } : {}),
-        ...(steps ? { steps } : {})
-      },
-      signal
-    );
-    const beyond = this._beyond(result.rows[result.rows.length - 1]);
-    if (beyond) {
-      return { state: beyond };
-    }
-    const columns = await trendOf(result.rows, statistic, this._selection);
-    signal.throwIfAborted();
-    this._newest = result.rows[result.rows.length - 1];
-    this._units = columns.units?.[columns.units.length - 1] ?? 0;
-    this.series = byLayer(columns);
-    this.steps = [...new Set(this.series.flatMap(each => each.steps))].sort((a, b) => a - b);
-    const traced = this.steps.length === 0 && steps ? await this.source.steps(flag, phase, { pass }) : [];
-    if (steps && traced.length > 0) {
-      return { state: this._noStep(steps, traced) };
-    }
-    if (this.steps.length === 0) {
-      return { state: await emptyFlag(this.source, flag, phase, this.actions, this.t, pass) };
-    }
-    return { content: this._compose(part ?? null, result) };
   }
 
   override controls(): Control[] {
     const { options, t } = this;
-    const statistics = statisticControl(options.statistic, statistic => this.choose({ statistic }), t);
+    const statistics = statisticControl(options, statistic => this.choose({ statistic }), t);
+    const layout = this._answer?.newest && layoutOf(this._answer.newest, this._selection.axes);
     return [
       ...tensorControls(this.source, options, this._shape, [statistics], change => this.choose(change), t),
-      ...selectionControls(
-        options,
-        this._newest && layoutOf(this._newest, this._selection.axes),
-        change => this.choose(change),
-        t
-      ),
+      ...selectionControls(options, layout ?? undefined, change => this.choose(change), t),
       selectControl(
         'kind',
         t('Draw'),
@@ -104,140 +66,203 @@ export class TrendView extends ViewModel<TrendOptions> {
         { lines: t('lines'), heatmap: t('layer × step') },
         kind => this.choose({ kind })
       ),
-      transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t)
+      transformControl(t('Scale'), options.transform, transform => this.choose({ transform }), t),
+      ...(this._isLines ? this.lineControls() : [goControl(step => this.env.goTo(this.map.goTo(step)), t)]),
+      ...(this.map.domain && !this._isLines
+        ? [
+            colorRangeControl(
+              options.color_range,
+              this.map.domain,
+              range => this.choose({ color_range: range }),
+              t
+            )
+          ]
+        : [])
     ];
   }
 
   override probe(place: IPlace): IMark | null {
-    const step = this.steps[placeNear(this.steps, place.x)];
-    if (step === undefined) {
-      return null;
-    }
-    this._near = this._lines?.nearest(step, place.y, NEAR_PIXELS / place.frame.height) ?? null;
-    return this.markOf(step, this.options.kind === 'heatmap' ? Math.round(place.y) : null);
+    return this._drawn.probe(place);
   }
 
   override tipOf(mark: IMark): ITip | null {
-    const step = (mark.x[0] + mark.x[1]) / 2;
-    const layer = mark.y === null ? null : mark.y[0] + 0.5;
-    const ramp = this._ramp();
-    const found = this.series
-      .filter(each => layer === null || each.layer === layer)
-      .map(each => ({ layer: each.layer, at: each.steps.indexOf(step), each }))
-      .filter(({ at }) => at >= 0);
-    if (found.length === 0) {
-      return null;
-    }
-    const lines = found.slice(0, MOST_LINES).map(({ layer: number, at, each }) => {
-      const nonFinite = each.nonFinite[at] ?? 0;
-      const extra = nonFinite > 0 ? this.t(' (%1 not finite)', formatInteger(nonFinite)) : '';
-      return {
-        name: this.t('layer %1', number),
-        value: formatFull(Number((each.values[at] ?? NaN).toPrecision(9))) + extra,
-        ...(layer === null ? { color: ramp(number) } : {})
-      };
-    });
-    if (found.length > MOST_LINES) {
-      lines.push({ name: this.t('%1 more layers', found.length - MOST_LINES), value: '' });
-    }
-    return { heading: this.t('step %1', formatInteger(step)), lines };
+    return this._isLines ? this.picture.tipOf(mark) : this.map.tipOf(mark, this.env.pinned);
   }
 
   override move(key: string): IMoved | null {
-    const by = moveOf(key);
-    if (by === undefined || this.steps.length === 0) {
-      return null;
-    }
-    const before = this.at;
-    const step = hold((before?.step ?? this.steps.length - 1) + (before ? by[0] : 0), this.steps.length);
-    const layer = hold((before?.layer ?? 0) + (before ? by[1] : 0), this.series.length);
-    this.at = { step, layer };
-    this._near = this.series[layer]?.layer ?? null;
-    const [series, at] = [this.series[layer], this.steps[step] ?? 0];
-    const place = series?.steps.indexOf(at) ?? -1;
-    const value =
-      place < 0 ? this.t('no value') : formatFull(Number((series?.values[place] ?? NaN).toPrecision(9)));
-    const mark = this.markOf(at, this.options.kind === 'heatmap' ? (series?.layer ?? 0) : null);
-    const name = statisticWords(this.options.statistic, this.t);
-    const said = this.t('step %1, layer %2: %3 %4', formatInteger(at), series?.layer ?? '', name, value);
-    return key === 'copy' ? { said, mark, copy: value } : { said, mark };
+    return this._drawn.move(key);
   }
 
   override pointedBy(mark: IMark): IPointed {
-    return { step: (mark.x[0] + mark.x[1]) / 2, layer: mark.y === null ? this._near : mark.y[0] + 0.5 };
+    return this._drawn.pointedBy(mark);
   }
 
-  override marksOf({ layer, step }: IPointed): ILinkedMarks {
-    const [first = 0, last = 0] = [this.steps[0], this.steps[this.steps.length - 1]];
-    const rule: IMark[] = step === null ? [] : [{ facet: null, x: [step, step], y: null }];
-    if (layer === null || !this.series.some(each => each.layer === layer)) {
-      return { marks: rule };
-    }
-    if (this._lines) {
-      return { marks: rule, traces: this._lines.trace(layer, this._ramp()(layer)) };
-    }
-    const half = this._spacing / 2;
-    const row: IMark = { facet: null, x: [first - half, last + half], y: [layer - 0.5, layer + 0.5] };
-    return { marks: [...rule, row] };
+  override marksOf(at: IPointed): ILinkedMarks {
+    return this._drawn.marksOf(at);
+  }
+
+  override insight(): IMark | null {
+    return this._drawn.insight();
   }
 
   override stepAxis(): IStepAxis {
-    const half = this._spacing / 2;
-    return {
-      stepsIn: ([from, to]) => rangeOf(this.steps.filter(step => step >= from && step <= to)),
-      spanOf: ([first, last]) => [first - half, last + half]
-    };
+    return this._drawn.stepAxis();
   }
 
-  /** What to say where none of the chosen positions is there. */
-  private _beyond(row: ITensorRow | undefined): IState | null {
-    const layout = row && layoutOf(row, this._selection.axes);
-    const all = Array.from({ length: layout?.length ?? 0 }, (_, at) => at);
-    if (!layout?.hasPositions || inRanges(this.options.positions, all).length > 0) {
-      return null;
-    }
-    return emptyState(
-      this.t('There is no position %1; they go from 0 to %2.', this.options.positions, layout.length - 1),
-      this.t('Take all positions'),
-      () => this.choose({ positions: 'all' })
-    );
-  }
+  /** What is drawn as layer × step. */
+  protected readonly map = new TrendMap(this.t);
 
-  private _noStep([first, last]: readonly [number, number], traced: readonly number[]): IState {
-    return emptyState(
-      this.t(
-        'Nothing was traced of steps %1 to %2: there are rows at steps %3 to %4.',
-        formatInteger(first),
-        formatInteger(last),
-        formatInteger(traced[0] ?? 0),
-        formatInteger(traced[traced.length - 1] ?? 0)
-      ),
-      this.t('Check again'),
-      () => this.actions.retry()
-    );
-  }
-
-  private _noLayer(): IState {
-    const known = layerWords(this._shape.layers);
-    return emptyState(
-      this.t('Layers %1 are not traced; there are rows of %2.', this.options.layers, known),
-      this.t('Show all layers'),
-      () => this.choose({ layers: 'all' })
-    );
-  }
-
-  protected markOf(step: number, layer: number | null): IMark {
-    const half = layer === null ? 0 : this._spacing / 2;
-    return {
-      facet: null,
-      x: [step - half, step + half],
-      y: layer === null ? null : [layer - 0.5, layer + 0.5]
-    };
+  protected get chosenSteps(): [number, number] | null {
+    return this.options.steps;
   }
 
   /** Say what is not here any more. */
-  protected keptWords(result: ITensorResult): string[] {
-    return [...thinnedWords(result, this.t), ...omissionWords(result, this.t)];
+  protected memoryWords(answer: ITrendAnswer): string[] {
+    return [
+      ...(answer.memory && answer.kept ? thinnedWords(answer.memory, this.t) : []),
+      ...omissionWords(answer, this.t)
+    ];
+  }
+
+  protected async read(signal: AbortSignal): Promise<LinesLoaded> {
+    const { flag, layers: chosen } = this.options;
+    this._shape = await this.source.shapeOf(flag);
+    this._answer = null;
+    const layers = chosenLayers(chosen, this._shape.layers);
+    if (layers.length === 0 && this._shape.layers.length > 0) {
+      return { state: noLayer(this._subject) };
+    }
+    return this._isLines ? this._readLines(layers.length, signal) : this._readMap(layers, signal);
+  }
+
+  private async _readMap(layers: readonly number[], signal: AbortSignal): Promise<LinesLoaded> {
+    const answer = await this._ask(
+      this.source,
+      layers,
+      { steps: this.env.within(this.options.steps) },
+      signal
+    );
+    const state = await this._without(answer);
+    if (state) {
+      return { state };
+    }
+    const range = lockedRange(this.options.color_range ?? []);
+    const wish = {
+      series: answer.lines,
+      transform: this.options.transform,
+      statistic: statisticWords(this.options.statistic, this.t),
+      filledTo: answer.evictedRows > 0 ? (answer.memory?.thinnedTo ?? null) : null
+    };
+    const { recipe, extent, caption, signed } = this.map.take({
+      ...wish,
+      look: { dark: this.env.isDark, range }
+    });
+    // Only the middle of a scale of both signs is another in the dark.
+    const printed = (dark = false): IRecipe => this.map.recipe({ ...wish, look: { dark, range } });
+    const series = answer.lines.map(({ layer, steps, values }) => ({ layer, steps, values }));
+    const words = trendWords(this._subject, answer, series, caption);
+    return { content: { recipe, ...(signed ? { printed } : {}), extent, ...words } };
+  }
+
+  private async _readLines(layers: number, signal: AbortSignal): Promise<LinesLoaded> {
+    const { options, t } = this;
+    const { align, compare, smoothing, statistic, transform } = options;
+    const found = await this.compared(layers, (run, ask) => this._linesOf(run, ask, signal), signal);
+    const state = this._answer && (await this._without(this._answer));
+    if (state || 'kind' in found || this._answer === null) {
+      return { state: state ?? ('kind' in found ? found : noLayer(this._subject)) };
+    }
+    const quantity = statisticWords(statistic, t);
+    const compared = found.others.length > 0 && compare !== 'overlay';
+    const yTitle = !compared
+      ? quantity
+      : compare === 'difference'
+        ? t('difference of %1', quantity)
+        : t('ratio of %1', quantity);
+    this.picture.take({
+      ...found,
+      legend: this.legend,
+      bad: badOf(found.shown),
+      transform,
+      texts: { ...axisTexts(align, 'step', this.env, t), yTitle, colorTitle: t('layer') },
+      quantity: yTitle,
+      smoothing,
+      placeWords: placeWords(align, 'step', t)
+    });
+    const series = found.shown.flatMap(({ isFaint, layer, step, value }) =>
+      isFaint ? [] : [{ layer: layer ?? 0, steps: step, values: value }]
+    );
+    const answer = {
+      ...this._answer,
+      lines: this._answer.lines.filter(({ layer }) => !options.hidden.includes(String(layer)))
+    };
+    const words = trendWords(this._subject, answer, series, this.lineWords(found));
+    return { content: { ...words, title: comparedTitle(words.title, options, found.others, t) } };
+  }
+
+  private async _linesOf(
+    { source, run, clock, named }: ILineRun,
+    ask: ILineAsk,
+    signal: AbortSignal
+  ): Promise<ILine[]> {
+    const { flag, layers: chosen } = this.options;
+    const shape = run === 0 ? this._shape : await source.shapeOf(flag);
+    const answer = await this._ask(source, chosenLayers(chosen, shape.layers), ask, signal);
+    const { lines, total } = answer;
+    // The first answer is that of the whole picture; later ones are of places that somebody points at.
+    this._answer ??= run === 0 ? answer : null;
+    return lines.map(({ layer, steps, values, nonFinite, half, starts }) => ({
+      key: String(layer),
+      ...named(layerName(layer, this.t), lines.length),
+      run,
+      layer,
+      step: steps,
+      x: steps.map(clock),
+      value: values,
+      nonFinite,
+      ...(half ? { half } : {}),
+      starts: starts.map(at => steps[at] ?? NaN),
+      isThin: steps.length < total && ask.points !== undefined,
+      of: total,
+      digits: 9
+    }));
+  }
+
+  private _ask(
+    source: IRunSource,
+    layers: readonly number[],
+    { steps, points }: ILineAsk,
+    signal: AbortSignal
+  ): Promise<ITrendAnswer> {
+    const { flag, phase, pass, rank, statistic } = this.options;
+    const part = this.options.part ?? this._shape.parts[0];
+    const query = {
+      flag,
+      phase,
+      pass,
+      rank: rank ?? ('lowest' as const),
+      layers,
+      statistic,
+      selection: this._selection,
+      ...(part ? { part } : {}),
+      ...(steps ? { steps } : {}),
+      ...(points === undefined ? {} : { points })
+    };
+    return readTrend(source, query, signal);
+  }
+
+  /** Why there is nothing to draw; null where there is something. */
+  private _without(answer: ITrendAnswer): Promise<IState | null> {
+    this._answer = answer;
+    return nothingDrawn(this._subject, answer, this.env.within(this.options.steps));
+  }
+
+  private get _isLines(): boolean {
+    return this.options.kind === 'lines';
+  }
+
+  private get _drawn(): LinesDrawn {
+    return this._isLines ? this.picture : this.map;
   }
 
   private get _selection(): ISelection {
@@ -245,59 +270,18 @@ export class TrendView extends ViewModel<TrendOptions> {
     return { positions, vector, interval, axes: flagInfo(this.source.hello, flag)?.axes ?? [] };
   }
 
-  private _compose(part: string | null, result: ITensorResult): IContent {
-    const { t, options } = this;
-    const statistic = statisticWords(options.statistic, t);
-    const layers = this.series.map(each => each.layer);
-    const [first = 0, last = 0] = [this.steps[0], this.steps[this.steps.length - 1]];
-    const nonFinite = this.series.reduce((sum, each) => sum + each.nonFinite.reduce((a, b) => a + b, 0), 0);
-    const { kept, evictedRows } = result;
-    const wish = {
-      series: this.series,
-      steps: this.steps,
-      transform: options.transform,
-      statistic,
-      filledTo: evictedRows > 0 ? (kept?.thinnedTo ?? null) : null
-    };
-    const picture = options.kind === 'lines' ? trendLines(wish, t) : trendHeatmap(wish, t);
-    this._spacing = picture.spacing;
-    this._lines =
-      options.kind === 'lines'
-        ? new LayerLines(this.series, [...picture.extent.y], picture.recipe.texts['yScale'] ?? 'linear')
-        : null;
-    const caption = [
-      options.statistic === 'nonfinite'
-        ? t('Counts the traced values of each layer and step that are not finite.')
-        : t('%1 over the finite traced values of each layer and step.', capital(statistic)),
-      t('Compressor: %1.', [...new Set(result.rows.map(row => row.compressor))].join(t(', then '))),
-      ...selectionWords(this._newest, this._selection, t),
-      ...intervalWords(options, this._units, t),
-      ...rankWords(result.rows, this._shape, options.rank, this.source.hello, t),
-      ...picture.caption
-    ];
-    if (nonFinite > 0) {
-      caption.push(
-        options.kind === 'lines'
-          ? t('Values that were not finite: %1; marks along the top show where.', formatInteger(nonFinite))
-          : t('Values that were not finite: %1.', formatInteger(nonFinite))
-      );
-    }
-    const words = changeWords(capital(statistic), this.series, t);
+  private get _subject(): ITrendSubject {
+    const { source, options, t, actions } = this;
     return {
-      recipe: picture.recipe,
-      extent: picture.extent,
-      title: t(
-        '%1, %2 of %3, steps %4 to %5',
-        this._flag(part),
-        statistic,
-        layerWords(layers),
-        formatInteger(first),
-        formatInteger(last)
-      ),
-      caption: [...caption, ...this.keptWords(result)],
-      summary:
-        nonFinite > 0 ? `${words} ${t('Values that were not finite: %1.', formatInteger(nonFinite))}` : words,
-      swatch: flagColor(options.flag, this.source.hello?.flags.map(each => each.name) ?? [])
+      source,
+      options,
+      shape: this._shape,
+      selection: this._selection,
+      flag: this._flag(options.part ?? this._shape.parts[0] ?? null),
+      memory: answer => this.memoryWords(answer),
+      choose: change => this.choose(change),
+      actions,
+      t
     };
   }
 
@@ -306,26 +290,9 @@ export class TrendView extends ViewModel<TrendOptions> {
     return flagWords(this.source.hello, flag, part, this.t, pass);
   }
 
-  /** Return the colour of a layer's line. */
-  private _ramp(): (layer: number) => string {
-    const dark = this.env.isDark;
-    const [first = 1, last = 1] = [this.series[0]?.layer, this.series[this.series.length - 1]?.layer];
-    const stops = COLORS.layers[dark ? 'dark' : 'light'];
-    return layer => {
-      const share = last === first ? 0 : (layer - first) / (last - first);
-      return stops[Math.round(share * (stops.length - 1))] ?? stops[0];
-    };
-  }
-
   private _shape: ITensorShape = { parts: [], layers: [] };
-  private _newest: ITensorRow | undefined;
-  private _units = 0;
-  protected series: readonly ILayerTrend[] = [];
-  protected steps: readonly number[] = [];
-  private _spacing = 1;
-  private _lines: LayerLines | null = null;
-  private _near: number | null = null;
-  protected at: { step: number; layer: number } | null = null;
+  private _answer: ITrendAnswer | null = null;
 }
 
-const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+/** What the lines and the map of a trend answer alike. */
+type LinesDrawn = Pick<TrendMap, 'insight' | 'marksOf' | 'move' | 'pointedBy' | 'probe' | 'stepAxis'>;

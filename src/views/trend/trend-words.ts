@@ -1,10 +1,15 @@
 import type { ISelection, Statistic } from '../../aggregate';
-import { isSelective, layoutOf } from '../../aggregate';
-import { formatInteger } from '../../charts';
+import { isSelective, isWholeStatistic, keptStatistic, layoutOf } from '../../aggregate';
+import { flagColor, formatInteger } from '../../charts';
 import { inRanges } from '../../protocol/ranges';
 import type { TrendOptions } from '../../protocol/views.generated';
-import type { ITensorRow } from '../../store/source';
-import { listWords } from '../shared/layers';
+import type { IMissingSteps, ITrendAnswer, ITrendTensor } from '../../store/line-data';
+import type { IRunSource, ITensorShape } from '../../store/source';
+import { changeWords, type ISeries } from '../shared/change-words';
+import type { IContent } from '../shared/content';
+import { layerWords, listWords } from '../shared/layers';
+import { rankWords } from '../shared/place-words';
+import type { IStateActions } from '../shared/states';
 import type { Translate } from '../shared/translate';
 
 /** Name a statistic in words. */
@@ -15,15 +20,109 @@ export function statisticWords(statistic: Statistic, t: Translate): string {
     min: t('minimum'),
     max: t('maximum'),
     rms: t('rms'),
-    abs_mean: t('mean magnitude'),
-    nonfinite: t('non-finite values')
+    skewness: t('skewness'),
+    kurtosis: t('kurtosis'),
+    nonfinite: t('non-finite values'),
+    kept_mean: t('mean of the kept values'),
+    kept_std: t('standard deviation of the kept values'),
+    kept_rms: t('rms of the kept values'),
+    kept_min: t('minimum of the kept values'),
+    kept_max: t('maximum of the kept values'),
+    kept_abs_mean: t('mean magnitude of the kept values')
   };
   return words[statistic];
 }
 
+/** Say what a statistic is over: the whole tensor, or what the compressor kept, and of which compressors. */
+export function keptWords(
+  { kept, compressors }: Pick<ITrendAnswer, 'compressors' | 'kept'>,
+  statistic: Statistic,
+  t: Translate
+): string[] {
+  const isKept = kept || !isWholeStatistic(statistic);
+  const over =
+    statistic === 'nonfinite'
+      ? t('Counts the values of each layer and step that are not finite.')
+      : isKept
+        ? t('Over the finite values that the compressor kept of each layer and step.')
+        : t('Over all finite values of the whole tensor of each layer and step, before compression.');
+  return [
+    over,
+    ...(kept && isWholeStatistic(statistic) ? [t('Statistics of the whole tensors were not recorded.')] : []),
+    ...(isKept ? [t('Compressor: %1.', compressors.join(t(', then ')))] : [])
+  ];
+}
+
+/** Name steps that are known to be missing. */
+export function missingStepWords(missing: readonly IMissingSteps[], t: Translate): string[] {
+  return missing.map(({ first, last, why }) =>
+    first === last
+      ? t('Step %1 is missing. %2', formatInteger(first), why)
+      : t('Steps %1 to %2 are missing. %3', formatInteger(first), formatInteger(last), why)
+  );
+}
+
+/** What a trend is of, and how it is spoken of. */
+export interface ITrendSubject {
+  readonly source: IRunSource;
+  readonly options: Required<TrendOptions>;
+  readonly shape: ITensorShape;
+  readonly selection: ISelection;
+  /** The flag in words. */
+  readonly flag: string;
+  /** Says what is not here any more. */
+  readonly memory: (answer: ITrendAnswer) => readonly string[];
+  readonly choose: (options: Partial<TrendOptions>) => void;
+  readonly actions: IStateActions;
+  readonly t: Translate;
+}
+
+/** Title, caption and summary of a trend. */
+export function trendWords(
+  { source, options, shape, selection, flag, memory, t }: ITrendSubject,
+  answer: ITrendAnswer,
+  series: readonly ISeries[],
+  more: readonly string[]
+): Pick<IContent, 'caption' | 'summary' | 'title'> & { readonly swatch: string } {
+  const name = statisticWords(options.statistic, t);
+  const { lines } = answer;
+  const steps = lines.flatMap(line => [line.steps[0] ?? NaN, line.steps[line.steps.length - 1] ?? NaN]);
+  const nonFinite = lines.reduce((sum, each) => sum + each.nonFinite.reduce((a, b) => a + b, 0), 0);
+  const bad = t('Values that were not finite: %1.', formatInteger(nonFinite));
+  const marked = t(
+    'Values that were not finite: %1; marks along the top show where.',
+    formatInteger(nonFinite)
+  );
+  const moved = changeWords(capital(name), series, t);
+  return {
+    title: t(
+      '%1, %2 of %3, steps %4 to %5',
+      flag,
+      name,
+      layerWords(lines.map(each => each.layer)),
+      formatInteger(Math.min(...steps)),
+      formatInteger(Math.max(...steps))
+    ),
+    caption: [
+      ...keptWords(answer, options.statistic, t),
+      ...selectionWords(answer.newest, selection, t),
+      ...intervalWords(options, answer.units, t),
+      ...rankWords(answer.ranks, shape, options.rank, source.hello, t),
+      ...more,
+      ...(nonFinite > 0 ? [options.kind === 'lines' ? marked : bad] : []),
+      ...missingStepWords(answer.missing, t),
+      ...memory(answer)
+    ],
+    summary: nonFinite > 0 ? `${moved} ${bad}` : moved,
+    swatch: flagColor(options.flag, source.hello?.flags.map(each => each.name) ?? [])
+  };
+}
+
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 /** Say which values enter a statistic where that is not all of them. */
-export function selectionWords(row: ITensorRow | undefined, selection: ISelection, t: Translate): string[] {
-  if (row === undefined || !isSelective(row, selection)) {
+export function selectionWords(row: ITrendTensor | null, selection: ISelection, t: Translate): string[] {
+  if (row === null || !isSelective(row, selection)) {
     return [];
   }
   const { hasPositions, length, vectors } = layoutOf(row, selection.axes);
@@ -59,7 +158,7 @@ export function intervalWords(
   if (interval === 'none') {
     return [];
   }
-  if (statistic !== 'mean' || kind !== 'lines') {
+  if (keptStatistic(statistic) !== 'mean' || kind !== 'lines') {
     return [t('Bands are about the lines of a mean; choose mean and lines for one.')];
   }
   const count = formatInteger(units);

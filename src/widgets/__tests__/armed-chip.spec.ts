@@ -31,7 +31,7 @@ it('says over a view that the training is perturbed, from when it is until it is
   source.changed.emit({ kind: 'hello' });
   expect(chip.hidden).toBe(false);
   expect(chip.textContent).toBe(
-    'Perturbed until step 1\u2009340: calculation: noise1, coefficient 0.1, layers 2-3'
+    'Perturbed until step 1\u202f340: calculation: noise1, coefficient 0.1, layers 2-3'
   );
 
   source.status = { type: 'status', state: 'training', step: 1341 };

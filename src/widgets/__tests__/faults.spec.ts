@@ -52,7 +52,7 @@ describe('a view that fails while it is made', () => {
     await settled();
     expect(host.node.textContent).toContain('have their defaults: scale, __proto__, <b>.');
     expect(mount.views).toHaveLength(1);
-    buttonOf(host.node, 'Noted').click();
+    buttonOf(host.node, 'Dismiss').click();
     expect(host.node.textContent).not.toContain('have their defaults');
     host.dispose();
   });

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from megalens.dialects.update_writer import updates
-from megalens.protocol import stream_schema
+from megalens.protocol import STREAMS, stream_schema
 from tests.fuzz.surface import Surface
 
 _SIZES = (0, 1, 1, 2, 2, 3, 3, 6, -1, -2, 2**31 - 1)
@@ -27,7 +27,7 @@ _PLAIN = {
         "labels": [],
         "nan_count": 0,
         "inf_count": 0,
-        "compression_error": math.nan,
+        **STREAMS["tensors"].absent,
     },
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ def given_up() -> ClientError:
 
 
 def answer_groups(
-    connection: Any,
+    connect: Callable[[], Any],
     rows: MomentRows,
     stats: Mapping[str, StatIndex],
     query: MomentQuery,
@@ -84,7 +84,7 @@ def answer_groups(
     """
     sides = _sides(stats, query)
     order = sorted({key for side in sides for key in side.keys}, key=key_order)
-    columns, totals = _Answer(connection, rows, stats, query, sides, order, stop).picked()
+    columns, totals = _Answer(connect, rows, stats, query, sides, order, stop).picked()
     return _shape(columns, totals, order, query)
 
 
@@ -93,7 +93,7 @@ class _Answer:
 
     def __init__(
         self,
-        connection: Any,
+        connect: Callable[[], Any],
         rows: MomentRows,
         stats: Mapping[str, StatIndex],
         query: MomentQuery,
@@ -101,7 +101,7 @@ class _Answer:
         order: list[Key],
         stop: threading.Event,
     ) -> None:
-        self._connection = connection
+        self._connect = connect
         self._stop = stop
         self._rows = rows
         self._query = query
@@ -169,7 +169,7 @@ class _Answer:
         columns = (*wanted_columns(query.statistic if query.lean else None), *query.grouping.rows)
         first = None if query.shaped else query.first
         wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
-        chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connection, wanted)))
+        chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connect, wanted)))
         return merge_cells(chunks, self._keys, columns)
 
     def _until_stopped(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:

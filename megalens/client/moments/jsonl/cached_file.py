@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ....protocol import replace_file
 from ...errors import ClientError
 from ..rows.cache_folder import cache_folder
 from .chunk import CHUNK_COLUMNS, JsonlChunk
@@ -218,9 +219,7 @@ class CachedFile:
         state.tail = self._tail(state.offset)
         self._join()
         path = self.folder / "manifest.json"
-        partial = self.folder / f"manifest.{uuid.uuid4().hex}"
-        partial.write_bytes(orjson.dumps(asdict(state)))
-        os.replace(partial, path)
+        replace_file(path, orjson.dumps(asdict(state)))
         (self.folder / "used").touch()
         after = path.stat()
         self._manifest = (after.st_mtime_ns, after.st_size)

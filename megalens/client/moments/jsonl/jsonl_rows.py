@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +136,9 @@ class JsonlRows:
         union = " UNION ALL ".join(f"SELECT {_COLUMNS} FROM ({piece})" for piece in pieces)
         return union or f"SELECT {_COLUMNS} FROM ({_EMPTY})"
 
-    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
+        connection = connect()
         return sql_chunks(connection, self.relation(connection), self._stats, wanted)
 
     def close(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from .cache_folder import cache_folder
@@ -12,7 +14,7 @@ from .quoted_path import literal
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["duck_cursor", "duck_errors"]
+__all__ = ["LateCursor", "duck_cursor", "duck_errors"]
 
 _lock = threading.Lock()
 _shared: tuple[int, duckdb.DuckDBPyConnection] | None = None
@@ -34,8 +36,32 @@ def duck_cursor() -> duckdb.DuckDBPyConnection:
         return _shared[1].cursor()
 
 
-def duck_errors() -> tuple[type[Exception], ...]:
-    """Return the errors of DuckDB, which is loaded on first use."""
-    import duckdb
+class LateCursor:
+    """A connection as :func:`duck_cursor` returns, made when it is first used: most questions are answered without, and loading DuckDB takes 50 MB."""
 
-    return (duckdb.Error,)
+    def __init__(self) -> None:
+        self._cursor: duckdb.DuckDBPyConnection | None = None
+
+    def __call__(self) -> duckdb.DuckDBPyConnection:
+        """Return the connection."""
+        if self._cursor is None:
+            self._cursor = duck_cursor()
+        return self._cursor
+
+    def interrupt(self) -> None:
+        """End what it is doing, if it is doing anything."""
+        if self._cursor is not None:
+            # It may have been done this moment.
+            with suppress(*duck_errors()):
+                self._cursor.interrupt()
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._cursor is not None:
+            self._cursor.close()
+
+
+def duck_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of DuckDB; none while nobody has loaded it."""
+    loaded = sys.modules.get("duckdb")
+    return () if loaded is None else (loaded.Error,)

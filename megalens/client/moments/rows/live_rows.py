@@ -72,8 +72,9 @@ class LiveRows:
                 self._known = (self._changes, *stats_of(connection, self.relation(connection)))
         return self._known[1]
 
-    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
+        connection = connect()
         return sql_chunks(connection, self.relation(connection), self.stats(), wanted)
 
     def relation(self, connection: Any) -> str:

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from ....protocol import StatIndex
+import pyarrow as pa
+
+from ....protocol import StatIndex, stream_schema
 from .wanted import Chunk, Wanted
 
-__all__ = ["MomentRows", "Progress"]
+__all__ = ["ROWS_SCHEMA", "MomentRows", "Progress"]
+
+_CODES = pa.dictionary(pa.int32(), pa.utf8())
+ROWS_SCHEMA = pa.schema(
+    pa.field("name_id", pa.int32())
+    if field.name == "name"
+    else pa.field(field.name, _CODES if pa.types.is_string(field.type) else field.type)
+    for field in stream_schema("moments")
+)
+"""Rows as they are answered: the stream's columns, texts as dictionaries, and for the name its number."""
 
 Progress = Callable[[int, int, str], object]
 """Called with (done, total, what is being done); raise from it to cancel."""
@@ -38,8 +49,8 @@ class MomentRows(Protocol):
     def relation(self, connection: Any) -> str:
         """Return SQL for the rows, with every column of the stream, after registering with ``connection`` what it needs."""
 
-    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
-        """Read rows in chunks of whole steps, in the order of their steps. The connection belongs to the reading until it ends."""
+    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps, in the order of their steps. ``connect``: returns a connection, which belongs to the reading until it ends."""
 
     def close(self) -> None:
         """Let go of files. Safe twice."""

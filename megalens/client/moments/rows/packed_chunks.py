@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ....protocol import MomentIndex, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
 from .wanted import Chunk, Wanted
 
-__all__ = ["PackedChunks"]
+__all__ = ["PackedChunks", "chosen_rows", "places_of"]
 
 # The last step of a chunk is joined with its rest in the next chunk: fewer chunks mean fewer copies.
 _CHUNK_ROWS = 200_000
@@ -106,7 +106,9 @@ def _in_order(file: Any, at: int, places: _Places, wanted: Wanted, same: dict[st
     chunks = []
     for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=numbers):
         rows = slice(done, done + batch.num_rows)
-        chunk = _chosen(batch, place[rows], step[rows], wanted, same)
+        columns = {name: _numbers(batch[name]) for name in batch.schema.names}
+        columns |= {name: np.broadcast_to(value, batch.num_rows) for name, value in same.items()}
+        chunk = chosen_rows(columns, place[rows], step[rows], wanted)
         done += batch.num_rows
         if not len(chunk["step"]):
             continue
@@ -126,6 +128,11 @@ def _slice(chunk: Chunk, begin: int, end: int) -> Chunk:
 
 def _joined(chunks: list[Chunk]) -> Chunk:
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+def places_of(wanted: Wanted) -> _Places:
+    """Return what finds the place of each row."""
+    return _Places(wanted)
 
 
 class _Places:
@@ -161,29 +168,18 @@ class _Places:
         return np.where(np.isnan(found), -1, found + first).astype(np.int32)
 
 
-def _chosen(
-    batch: pa.RecordBatch,
-    place: NDArray[np.int32],
-    step: NDArray[np.int64],
-    wanted: Wanted,
-    same: dict[str, float],
+def chosen_rows(
+    columns: Mapping[str, NDArray[Any]], place: NDArray[np.int32], step: NDArray[np.int64], wanted: Wanted
 ) -> Chunk:
+    """Return the rows that are wanted, of the places and steps that they have."""
     keep = place >= 0
     if wanted.first is not None:
         keep &= step >= wanted.first
     if wanted.last is not None:
         keep &= step <= wanted.last
     for name, ranges in wanted.ranges.items():
-        column = _numbers(batch[name])
-        keep &= np.any([(column >= low) & (column <= high) for low, high in ranges], axis=0)
-    chunk: Chunk = {
-        "place": place,
-        "step": step,
-        **{
-            name: np.broadcast_to(same[name], len(step)) if name in same else _numbers(batch[name])
-            for name in wanted.columns
-        },
-    }
+        keep &= np.any([(columns[name] >= low) & (columns[name] <= high) for low, high in ranges], axis=0)
+    chunk: Chunk = {"place": place, "step": step, **{name: columns[name] for name in wanted.columns}}
     return chunk if keep.all() else {name: column[keep] for name, column in chunk.items()}
 
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ....protocol import STREAMS, MomentIndex, StatIndex, open_plain, stream_schema
-from ...arrow_sizes import check_message_size
+from ....protocol import STREAMS, MomentIndex, StatIndex, stream_schema
 from ...errors import ClientError
 from ...recorded_parquet import DAMAGE, opened_parquet
 from .duck import duck_cursor, duck_errors
+from .growing_rows import GrowingRows
 from .index_sql import stats_of
 from .moment_rows import Progress
 from .packed_chunks import PackedChunks
 from .quoted_path import quoted_path
 from .sql_chunks import sql_chunks
-from .table_rows import TableRows
 from .wanted import Chunk, Wanted
 
 __all__ = ["RecordedRows"]
 
 _STREAM = "moments"
-_MANY_ROWS = 500_000
 # A recorder's own groups are smaller, and other programs' have rows that take their place on disk.
 _GROUP_ROWS = 4_000_000
 _ROW_BYTES = 8
@@ -47,10 +43,10 @@ class RecordedRows:
         self._stats: list[StatIndex] = []
         self._samples = False
         self._checked = False
-        self._cut = False
-        self._growing = TableRows()
-        self._offset = 0
-        self._schema: pa.Schema | None = None
+        growing = folder / f"{_STREAM}.arrows"
+        self._growing = GrowingRows(
+            growing, lambda: _unreadable(growing, "Its columns are not those of the stream moments.")
+        )
 
     @property
     def version(self) -> str:
@@ -69,7 +65,7 @@ class RecordedRows:
         """What is cut short."""
         return (
             ["The moments stream ends within a message; it is read up to its last whole one."]
-            if self._cut
+            if self._packed is None and self._growing.cut
             else []
         )
 
@@ -78,7 +74,7 @@ class RecordedRows:
         packed = self._folder / f"{_STREAM}.parquet"
         if packed.is_file() and not packed.is_symlink():
             return self._refresh_packed(packed)
-        return self._refresh_growing(self._folder / f"{_STREAM}.arrows")
+        return self._growing.refresh(progress)
 
     def stats(self) -> list[StatIndex]:
         """Return what there is."""
@@ -88,17 +84,22 @@ class RecordedRows:
         """Return SQL for the rows."""
         return self._growing.relation(connection) if self._packed is None else self._packed_relation()
 
-    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
         if self._packed is None:
-            return self._growing.chunks(connection, wanted)
+            return self._growing.chunks(wanted)
         packed = PackedChunks(self._folder / f"{_STREAM}.parquet")
         if packed.ordered:
             return packed.read(wanted)
+        connection = connect()
         return sql_chunks(connection, self.relation(connection), self._stats, wanted)
 
+    def select(self, *asked: Any) -> tuple[pa.Table, int] | None:
+        """Return rows as :meth:`GrowingRows.select` does; None where the recording is packed, and is asked by SQL."""
+        return self._growing.select(*asked) if self._packed is None else None
+
     def close(self) -> None:
-        """Let go of the rows in memory. Safe twice."""
+        """Let go of the file. Safe twice."""
         self._growing.close()
 
     def _packed_relation(self) -> str:
@@ -137,47 +138,7 @@ class RecordedRows:
         self._packed = identity
         self._stats, self._samples = known
         self._growing.close()
-        self._cut = False
         return True
-
-    def _refresh_growing(self, path: Path) -> bool:
-        if not path.is_file() or path.is_symlink():
-            return False
-        if os.path.getsize(path) < self._offset:
-            # Another recording took its place.
-            self._growing.close()
-            self._growing, self._offset, self._schema = TableRows(), 0, None
-        batches, more = [], False
-        with open_plain(path) as plain, pa.OSFile(str(path), "rb") as file:
-            file.seek(self._offset)
-            size = os.fstat(plain.fileno()).st_size
-            while True:
-                try:
-                    if self._offset < size:
-                        check_message_size(plain, path.name, self._offset, size)
-                    message = pa.ipc.read_message(file)
-                    if self._schema is None:
-                        self._schema = pa.ipc.read_schema(message)
-                        if not self._schema.equals(stream_schema(_STREAM)):
-                            raise _unreadable(path, "Its columns are not those of the stream moments.")
-                    else:
-                        batch = pa.ipc.read_record_batch(message, self._schema)
-                        batch.validate(full=True)
-                        batches.append(batch)
-                except EOFError:
-                    self._cut = False
-                    break
-                except (*DAMAGE, struct.error):
-                    # The last message is not whole yet: it is read when it is.
-                    self._cut = True
-                    break
-                self._offset = file.tell()
-                if sum(batch.num_rows for batch in batches) > _MANY_ROWS:
-                    self._growing.append(pa.Table.from_batches(batches))
-                    batches, more = [], True
-        if batches:
-            self._growing.append(pa.Table.from_batches(batches))
-        return more or bool(batches)
 
 
 def _check_schema(path: Path, schema: pa.Schema) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -68,8 +68,9 @@ class TableRows:
         connection.register("memory", self._table)
         return " UNION ALL ".join(["SELECT * FROM memory", *self._spilled.relations()])
 
-    def chunks(self, connection: Any, wanted: Wanted) -> Iterator[Chunk]:
+    def chunks(self, connect: Callable[[], Any], wanted: Wanted) -> Iterator[Chunk]:
         """Read rows in chunks of whole steps."""
+        connection = connect()
         return sql_chunks(connection, self.relation(connection), self.stats(), wanted)
 
     def close(self) -> None:

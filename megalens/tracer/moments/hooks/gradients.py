@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from ..joining.part import MeasuredRows
 from ..points import ParamPoint
 from .backward_end import BackwardEnd
+from .clipping import before_clipping
 from .loss_scale import LossScale, Scale
 from .param_rows import ParamRows
 
@@ -20,9 +21,9 @@ __all__ = ["GradientMoment"]
 class GradientMoment:
     """Measures the gradients of a step.
 
-    Clipping is done between the last backward pass and the optimizer's step, by nobody knows whom. So they are measured at the end of the last backward pass; which one that
-    is, the step before has told. Where there were fewer this time, the optimizer's step is the last chance: gradients that nobody changed since the backward pass are
-    still those before clipping, and others are said to be as the optimizer took them.
+    Clipping is done between the last backward pass and the optimizer's step. So they are measured at the end of the last backward pass; which one that is, the step before has told. Where there were fewer this
+    time (the last step of an epoch), torch's own clipping tells before it begins, whoever calls it. Where somebody clips by other means, the optimizer's step is the last chance: gradients that nobody changed since
+    the backward pass are still those before clipping; others are said to be as the optimizer took them, and from then on each backward pass is taken for the last.
 
     Parameters
     ----------
@@ -62,7 +63,8 @@ class GradientMoment:
         self._scale: Scale = 1.0
         self._passes = 0
         self._expected = 1
-        self._stepped = False
+        self._stepped = self._each = False
+        self._optimizers = tuple(optimizers)
         self._refused: Tensor | None = None
         self._part: MeasuredRows | None = None
         self._seen: tuple[Any, ...] | None = None
@@ -76,6 +78,7 @@ class GradientMoment:
             roots, [point.parameter for point in params], lambda: self._spent(self._passed)
         )
         self._remove.append(self._end.close)
+        self._remove.append(before_clipping(self._before_clipping))
         for optimizer in optimizers:
             self._remove.append(optimizer.register_step_pre_hook(self._before_step).remove)
             self._knows_steps = True
@@ -117,10 +120,22 @@ class GradientMoment:
         """Measure where this may be the last backward pass."""
         self._passes += 1
         # Whose scale nobody told: the scaler itself divides by it, before the optimizer's step at the latest.
-        if self._passes >= self._expected and not self._unknown:
+        if (self._each or self._passes >= self._expected) and not self._unknown:
             self._measure("pre_clip", divide=True)
         else:
+            # What was measured before this pass is not all.
+            self._part = None
             self._seen = self._versions()
+
+    def _before_clipping(self) -> None:
+        if self._on and self._part is None and self._passes and not self._stepped:
+            self._spent(self._first_to_clip)
+
+    def _first_to_clip(self) -> None:
+        scaled = not any(map(self._scaler.unscaled, self._optimizers))
+        # Somebody may have changed them before, or their scale is anybody's guess: the last chance looks.
+        if not self._unknown and not (scaled and self._changed):
+            self._measure("pre_clip", divide=scaled)
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if not self._on:
@@ -135,8 +150,19 @@ class GradientMoment:
 
     def _last_chance(self, optimizer: Optimizer) -> None:
         scaled = not self._scaler.unscaled(optimizer)
-        untouched = scaled and not self._unknown and self._seen is not None and self._seen == self._versions()
+        untouched = scaled and not self._unknown and self._seen is not None and not self._changed
         self._measure("pre_clip" if untouched else "pre_step", divide=scaled)
+        if not untouched and not self._unknown and self._passes:
+            self._each = True
+            self._warn(
+                "Gradients of a step were measured as the optimizer took them, maybe clipped: the step had fewer backward passes than the one before it, and what changed them was not torch.nn.utils.clip_grad_norm_. "
+                "Their gradient_stage is pre_step. From now on they are measured after every backward pass."
+            )
+
+    @property
+    def _changed(self) -> bool:
+        """Whether anybody is known to have written to gradients since the backward pass."""
+        return self._seen is not None and self._seen != self._versions()
 
     @property
     def _unknown(self) -> bool:

@@ -55,10 +55,9 @@ class ParamRows:
                 tensors.append(values)
         if not tensors:
             return []
-        if all(map(Tensor.numel, tensors)):
-            rows = measure_natively(tensors, self._rows_for(len(tensors)))
-            if rows is not None:
-                return [(ids, rows)]
+        rows = measure_natively(tensors, self._rows_for(len(tensors)))
+        if rows is not None:
+            return [(ids, rows)]
         return [
             ([ids[at] for at in here], measure([tensors[at] for at in here])) for here in _by_device(tensors)
         ]

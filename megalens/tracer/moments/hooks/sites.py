@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ...own_hooks import OwnHook
 from .. import measure, measure_natively
 from ..columns import COLUMNS
 from ..joining.names import NameList
@@ -100,17 +101,19 @@ class Sites:
             self._rows += torch.split(more, 1)
         self._used = 0
         self._handles = [
-            root.register_forward_pre_hook(self._root_called, prepend=True) for root in self._roots
+            root.register_forward_pre_hook(OwnHook(self._root_called), prepend=True) for root in self._roots
         ]
         for probe in probes:
             probe.unseen = 0
             probe.counts = False
             # Before the hooks of parallel styles on the way in, and after them on the way out: the tensors as the model has them.
             self._handles.append(
-                probe.module.register_forward_pre_hook(self._going_in(probe), prepend=True, with_kwargs=True)
+                probe.module.register_forward_pre_hook(
+                    OwnHook(self._going_in(probe)), prepend=True, with_kwargs=True
+                )
             )
             if probe.output is not None:
-                self._handles.append(probe.module.register_forward_hook(self._coming_out(probe)))
+                self._handles.append(probe.module.register_forward_hook(OwnHook(self._coming_out(probe))))
 
     def end(self) -> None:
         """Take every hook off. Safe twice."""

@@ -14,13 +14,12 @@ _PLAIN = (Tensor, nn.Parameter)
 
 
 def measurable(tensor: Any) -> bool:
-    """Return whether this is a tensor of numbers that can be measured; ids, masks and empty tensors are not."""
+    """Return whether this is a tensor of numbers that can be measured; ids and masks are not. An empty tensor has a row of count 0."""
     return (
         isinstance(tensor, Tensor)
         and tensor.dtype in _TYPES
         and tensor.layout is torch.strided
         and not tensor.is_meta
-        and tensor.numel() > 0
     )
 
 

@@ -84,15 +84,20 @@ class NativeKernel:
         layout = layout_of(tensor)
         return None if layout is None else (address, *layout, number)
 
-    def measure(self, items: Sequence[Item], out: Tensor | None = None) -> Tensor:
-        """Return a row for each item, float64 ``[n, 9]``, in ``out`` where that is given; the tensors must live until then."""
+    def measure(self, items: Sequence[Item], out: Tensor | None = None, threads: int | None = None) -> Tensor:
+        """Return a row for each item, float64 ``[n, 9]``, in ``out`` where that is given; the tensors must live until then. It takes as many threads as torch where it is not told."""
         if out is None:
             # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
             with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
                 out = torch.empty((len(items), COLUMNS), dtype=torch.float64)
         numbers = pack(f"{_FIELDS * len(items)}q", *chain.from_iterable(items))
         if self._measure(
-            numbers, len(items), out.data_ptr(), torch.get_num_threads(), self.level, self._parallel
+            numbers,
+            len(items),
+            out.data_ptr(),
+            threads or torch.get_num_threads(),
+            self.level,
+            self._parallel,
         ):
             raise MemoryError(
                 f"Expected memory for the pieces of {len(items)} tensors; the system has none left."

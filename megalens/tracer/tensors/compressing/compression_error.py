@@ -31,7 +31,7 @@ class CompressionError:
     - ``NoOp``: themselves. The error is the rounding to float32: 0 for half precision, about 3e-8 for float64.
     - ``Tile`` by ``mean``, ``median`` or ``sum``: each tile's centre (a sum is divided by the tile's width), repeated over its features. The mean is the
       best that one number for a tile can do, because it minimises the sum of squares.
-    - ``Tile`` by anything else: NaN. A maximum or a deviation describes a tile; no tensor is rebuilt from it.
+    - ``Tile`` by anything else: NaN. A maximum, a deviation or a root mean square describes a tile; no tensor is rebuilt from it.
     - ``Projection``: the orthogonal projection on what the vectors span. With an orthonormal basis ``Q`` of the span it is ``x Qᵀ Q``, and the error is the
       part of ``x`` outside (Golub and Van Loan, *Matrix Computations*, 4th ed. 2013, section 2.5.1). NaN for more vectors than their bases can be made of in
       some seconds.
@@ -70,7 +70,7 @@ class CompressionError:
         return self._compressor
 
     @torch.no_grad()
-    def squares(self, data: Tensor, kept: Tensor | None, layer: int = 1) -> Tensor:
+    def squares(self, data: Tensor, kept: Tensor | None, layer: int = 0) -> Tensor:
         """Return what adds up over the pieces of a tensor: ``‖x − x̂‖²``, ``‖x‖²`` and how many positions were looked at, ``[3]`` of the type of an error.
 
         Parameters
@@ -80,7 +80,7 @@ class CompressionError:
         kept : torch.Tensor or None
             What the compressor made of this piece alone; None where only ``‖x‖²`` can be said of it.
         layer : int
-            Counted from 1.
+            Counted from 0.
         """
         wide = torch.float32 if data.device.type == "mps" else torch.float64
         with torch.autocast(data.device.type, enabled=False):
@@ -98,15 +98,15 @@ class CompressionError:
                 (torch.where(counted > 0, lost * scale**2, nothing), whole * scale**2, positions)
             )
 
-    def fitted(self, kept: Tensor, layer: int = 1) -> float:
+    def fitted(self, kept: Tensor, layer: int = 0) -> float:
         """Return ``‖x̂‖²`` from the products ``kept`` ``[..., vectors]`` of a :class:`Projection` alone."""
         if not self._factors:
             return math.nan
-        here = self._factors[layer - 1]
+        here = self._factors[layer]
         return float((kept.reshape(-1, kept.shape[-1]).double() @ here).square().sum())
 
     @torch.no_grad()
-    def __call__(self, data: Tensor, kept: Tensor, layer: int = 1) -> Tensor:
+    def __call__(self, data: Tensor, kept: Tensor, layer: int = 0) -> Tensor:
         """Return the error, 0-d float64 (float32 where the device has no float64) on the device of ``data``.
 
         Parameters
@@ -116,7 +116,7 @@ class CompressionError:
         kept : torch.Tensor
             What the compressor made of it.
         layer : int
-            Counted from 1; chooses the vectors of a projection.
+            Counted from 0; chooses the vectors of a projection.
         """
         wide = torch.float32 if data.device.type == "mps" else torch.float64
         with torch.autocast(data.device.type, enabled=False):
@@ -162,11 +162,11 @@ class CompressionError:
         if bases is None:
             here = self._bases[torch.device("cpu")]
             bases = self._bases[device] = [basis.to(wide).to(device) for basis in here]
-        return bases[layer - 1]
+        return bases[layer]
 
 
 def compression_error(
-    data: Tensor, kept: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 1
+    data: Tensor, kept: Tensor, compressor: Compressor, vectors: Tensor | None = None, layer: int = 0
 ) -> Tensor:
     """Return the relative RMS error of what ``compressor`` kept of ``data``; see :class:`CompressionError`, which also takes many tensors."""
     return CompressionError(compressor, vectors)(data, kept, layer)

@@ -169,7 +169,7 @@ def _project(vectors: Tensor) -> Kernel:
             here = on_device[data.device] = vectors.to(data.device)
         # Under autocast the product would be computed in half precision.
         with torch.autocast(data.device.type, enabled=False):
-            return data.float() @ here[layer - 1].T
+            return data.float() @ here[layer].T
 
     return kernel
 

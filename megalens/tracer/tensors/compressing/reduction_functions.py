@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -56,6 +57,7 @@ REDUCERS: Mapping[str, Reducer] = {
     "std": Reducer(lambda data, _: _spread(data, True)),
     "var": Reducer(lambda data, _: _spread(data, False)),
     "median": Reducer(lambda data, _: data.median(-1).values),
+    "rms": Reducer(lambda data, _: torch.linalg.vector_norm(data, 2, -1) / math.sqrt(data.shape[-1])),
     "norm": Reducer(lambda data, p: torch.linalg.vector_norm(data, p, -1), "p", 2.0, _positive),
     "quantile": Reducer(lambda data, q: torch.quantile(data, q, -1), "q", None, _between_0_and_1),
 }

@@ -1,7 +1,7 @@
 """The reduction language: one number per tile from a small expression over ``data``.
 
 ``mean``, ``data.abs().mean(dim=-1)``, ``max(abs(data))``, ``(data > 0).mean()`` and ``data.max() - data.min()`` are expressions. ``data`` is
-one tile of features. A reducing function (mean, sum, min, max, std, var, norm, median, quantile) makes one number of it; abs, sqrt, log and exp
+one tile of features. A reducing function (mean, sum, min, max, std, var, rms, norm, median, quantile) makes one number of it; abs, sqrt, log and exp
 work on each value; ``+ - * / **`` and comparisons join them, a comparison being 1 where it holds and 0 elsewhere. A function that is not
 given a value takes ``data``. An expression is parsed once, into closures; nothing of it is ever run as Python.
 """

@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from ....protocol import MOMENT_COLUMNS, layer_name
+from ...flags import FLAGS
+from ...moments import merge_rows
 from ..batch import NO_ERROR, Batch, Row, RowMeta, identity_of
 from ..staging import Stage
 from .pieces import join_pieces
@@ -22,17 +26,20 @@ _FIRST_PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _MOST_EARLY = 256
 
+_COLUMNS = len(MOMENT_COLUMNS)
+
 Key = tuple[int, int, int]
 """Number of the settings, step, batch within the step."""
 
 
 @dataclass
 class _Pieces:
-    """What one rank sent of one batch: its rows in order, with values and non-finite counts."""
+    """What one rank sent of one batch: its rows in order, with values and the moments of all its values."""
 
     identities: list[tuple[Any, ...]]
     values: list[np.ndarray]
-    counts: np.ndarray
+    moments: np.ndarray
+    """float64 ``[rows, 9]``, as ``Row.whole``."""
     squares: np.ndarray | None
     """float64 ``[rows, 3]`` where the compression error was measured."""
 
@@ -167,6 +174,7 @@ class Joiner:
                     "do all ranks build the same model? Tensors that are cut over ranks are left out."
                 )
                 return self._without(head, len(mine))
+        moments = _merged([np.array([row.whole for row in mine]), *(pieces.moments for pieces in others)])
         rows: list[Row] = []
         at = 0
         for row in head.rows:
@@ -174,11 +182,11 @@ class Joiner:
                 rows.append(row)
                 continue
             try:
-                rows.append(self._one(row, others, at))
+                rows.append(self._one(row, others, at, moments[at]))
             except (ValueError, RuntimeError) as error:
                 self.lost_rows += 1
                 self._warn(
-                    f"The pieces of {row.meta.flag} layer {row.meta.layer} do not fit together: {str(error)[:200]}"
+                    f"The pieces of {FLAGS[row.meta.flag].title}, {layer_name(row.meta.layer)}, do not fit together: {str(error)[:200]}"
                 )
             at += 1
         return rows
@@ -187,7 +195,7 @@ class Joiner:
         self.lost_rows += lost
         return [row for row in head.rows if row.meta.join is None]
 
-    def _one(self, row: Row, others: Sequence[_Pieces], at: int) -> Row:
+    def _one(self, row: Row, others: Sequence[_Pieces], at: int, moments: np.ndarray) -> Row:
         meta = row.meta
         assert meta.join is not None
         own = row.values if isinstance(row.values, np.ndarray) else row.values.numpy()
@@ -198,10 +206,7 @@ class Joiner:
             if len(self._joined) > 10_000:
                 self._joined.clear()
             known = self._joined[meta, whole.shape] = meta._replace(shape=tuple(whole.shape), join=None)
-        nan, inf = (
-            int(row.nonfinite[kind]) + sum(int(other.counts[at, kind]) for other in others) for kind in (0, 1)
-        )
-        return Row(known, whole, (nan, inf), self._error(row, others, at, pieces, whole))
+        return Row(known, whole, moments, self._error(row, others, at, pieces, whole))
 
     def _error(
         self, row: Row, others: Sequence[_Pieces], at: int, pieces: Sequence[np.ndarray], whole: np.ndarray
@@ -223,8 +228,8 @@ class Joiner:
             self._tables[rank, number] = ([row[:-1] for row in rows], [tuple(row[-1]) for row in rows])
         identities, shapes = self._tables[rank, number]
         n = len(identities)
-        counts = np.frombuffer(payload, np.int64, 2 * n).reshape(n, 2)
-        values, at, squares = [], 16 * n, None
+        moments = np.frombuffer(payload, np.float64, _COLUMNS * n).reshape(n, _COLUMNS)
+        values, at, squares = [], moments.nbytes, None
         if meta.get("measured"):
             squares = np.frombuffer(payload, np.float64, 3 * n, at).reshape(n, 3)
             at += 24 * n
@@ -234,13 +239,21 @@ class Joiner:
             at += 4 * size
         if at != len(payload):
             raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
-        return _Pieces(identities, values, counts, squares)
+        return _Pieces(identities, values, moments, squares)
+
+
+def _merged(pieces: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the moments of whole tensors from those of their pieces, each float64 ``[rows, 9]``. No value is in two pieces."""
+    rows = np.stack(pieces)
+    merged = merge_rows(torch.from_numpy(rows)).numpy()
+    # What is not known of a piece is not known of the whole.
+    return np.where(np.isnan(rows[:, :, :1]).any(0), rows[0], merged)
 
 
 def pack_pieces(
     batch: Batch, rows: Sequence[Row], tables: dict[tuple[RowMeta, ...], int]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return what a member sends of a batch: a description, and its counts and values as arrays.
+    """Return what a member sends of a batch: a description, and as arrays its moments, float64 ``[rows, 9]``, and its values.
 
     Parameters
     ----------
@@ -260,9 +273,7 @@ def pack_pieces(
         number = tables[metas] = len(tables)
         meta["rows"] = [[*identity_of(row), list(row.shape)] for row in metas]
     meta["table"] = number
-    counts = np.zeros((len(rows), 2), np.int64)
-    for at, row in enumerate(rows):
-        counts[at] = row.nonfinite
+    moments = np.array([row.whole for row in rows])
     values = [row.values if isinstance(row.values, np.ndarray) else row.values.numpy() for row in rows]
     if any(row.error is not NO_ERROR for row in rows):
         meta["measured"] = True
@@ -270,5 +281,5 @@ def pack_pieces(
         for at, row in enumerate(rows):
             if row.error is not NO_ERROR:
                 squares[at] = row.error
-        return meta, [counts, squares, *values]
-    return meta, [counts, *values]
+        return meta, [moments, squares, *values]
+    return meta, [moments, *values]

@@ -6,7 +6,7 @@ import type { IScalarColumns } from '../../../store/source';
 
 export const HELLO: Hello = {
   type: 'hello',
-  protocol: 'megalens.v1',
+  protocol: 'megalens.v2',
   run: { id: 'run-1', name: 'gpt-demo', started: 1_790_000_000 },
   seq: 0,
   model: { name: 'GPT', layers: 4, hidden: 128 },

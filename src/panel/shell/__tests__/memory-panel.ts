@@ -2,7 +2,8 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { ClientError } from '../../../client/client-error';
 import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
-import type { IMegalensRuns, IRunEntry } from '../../../tokens';
+import type { IMegalensRuns, IRunEntry, IRunSummary, RunChanges } from '../../../tokens';
+import { beyondNewest } from '../../runs/keep-newest';
 import type { IPanelHost } from '../panel-host';
 import { PanelModel } from '../panel-model';
 import { HELLO, ControlledRun } from './controlled-run';
@@ -58,8 +59,26 @@ export class MemoryRuns implements IMegalensRuns {
     return { runs: this.entries, warnings: this.warnings };
   }
 
-  async rename(id: string, name: string): Promise<void> {
-    this.entries = this.entries.map(entry => (entry.id === id ? { ...entry, name } : entry));
+  async describe(id: string, changes: RunChanges): Promise<void> {
+    this.entries = this.entries.map(entry => (entry.id === id ? { ...entry, ...changes } : entry));
+  }
+
+  /** Recordings in whose folder something else lies. */
+  readonly shared = new Set<string>();
+
+  async remove(id: string): Promise<boolean> {
+    if (this.entries.find(entry => entry.id === id)?.state === 'live') {
+      throw new ClientError('refused', 'The hub of this run is still there.', { status: 409 });
+    }
+    this.entries = this.entries.filter(entry => entry.id !== id);
+    return !this.shared.has(id);
+  }
+
+  /** What the server says of each recording for the table. */
+  readonly summed = new Map<string, IRunSummary>();
+
+  async summaries(): Promise<ReadonlyMap<string, IRunSummary>> {
+    return this.summed;
   }
 
   async connect(): Promise<IRunEntry> {
@@ -113,6 +132,11 @@ export function setUp(): {
     askStatistics: jest.fn(async (): Promise<string | null> => 'runs'),
     askHub: jest.fn(async () => ({ address: 'ws://127.0.0.1:1', token: 't', foreign: null })),
     askName: jest.fn(async () => 'renamed'),
+    askNotes: jest.fn(async () => ({ notes: 'warmup 200', tags: ['baseline'] })),
+    askDelete: jest.fn(async () => true),
+    askKeepNewest: jest.fn(async (entries: readonly IRunEntry[]) => beyondNewest(entries, 3)),
+    openRuns: jest.fn(async () => undefined),
+    warn: jest.fn(),
     save: jest.fn(),
     tell: jest.fn(async () => undefined),
     progress: jest.fn((_label: string, work: Promise<unknown>) => work),

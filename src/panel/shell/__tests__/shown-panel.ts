@@ -6,7 +6,7 @@ import { setUp } from './memory-panel';
 
 /** A panel on the page with its chosen run open. */
 export async function shown(hello?: Hello) {
-  const { model, runs, host } = setUp();
+  const { model, runs, host, opened } = setUp();
   if (hello !== undefined) {
     runs.hello = hello;
   }
@@ -14,7 +14,7 @@ export async function shown(hello?: Hello) {
   Widget.attach(panel, document.body);
   await model.ready();
   const find = (selector: string) => panel.node.querySelector<HTMLElement>(selector);
-  return { model, runs, host, panel, find, source: runs.opened.get('run-1')! };
+  return { model, runs, host, opened, panel, find, source: runs.opened.get('run-1')! };
 }
 
 /** Wait until the page shows what the model says. */

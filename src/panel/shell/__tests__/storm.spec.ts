@@ -20,9 +20,9 @@ it('a viewer that changes the settings a thousand times costs a few drawings, an
   }
   // The first is told at once, the last a moment later.
   expect(told).toBeLessThan(10);
-  await until(() => find('.jp-mod-trace .jp-MegalensNotice')?.textContent?.includes('1\u2009000') === true);
+  await until(() => find('.jp-mod-trace .jp-MegalensNotice')?.textContent?.includes('1\u202f000') === true);
   expect(find('.jp-mod-trace .jp-MegalensNotice p')?.textContent).toContain(
-    'the last of 1\u2009000 changes at step 1\u2009243: MLP1_mat_mul Tile, every 1000'
+    'the last of 1\u202f000 changes at step 1\u202f243: MLP1 output Tile, every 1000 steps'
   );
   expect(told).toBeLessThan(20);
   expect(trace.config.flags['MLP1_mat_mul']?.every).toBe(1000);

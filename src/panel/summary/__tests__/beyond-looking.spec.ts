@@ -46,7 +46,7 @@ describe('the training’s controls in the panel', () => {
     // The key that would undo it is under the finger.
     expect(document.activeElement).toBe(pause);
     expect(find('.jp-mod-summary .jp-MegalensNotice')?.textContent).toMatch(
-      /Training was paused by you and waits after step 1\u2009240\./
+      /Training was paused by you and waits after step 1\u202f240\./
     );
     expect(find('.jp-MegalensRun-word')?.textContent).toBe('paused');
     press(all, 'Step');
@@ -97,7 +97,9 @@ describe('the training’s controls in the panel', () => {
   it('are one quiet line where the script allows nothing', async () => {
     const all = await shown();
     await until(() => all.find('.jp-MegalensControls-hint') !== null);
-    expect(all.find('.jp-MegalensControls-hint summary')?.textContent).toBe('This run can be watched only');
+    expect(all.find('.jp-MegalensControls-hint summary')?.textContent).toBe(
+      'View-only: the script allows no control'
+    );
     expect(all.find('.jp-MegalensControls-hint code')?.textContent).toBe(
       'megalens.trace(..., allow=["pause", "watched", "perturb"])'
     );
@@ -121,14 +123,15 @@ describe('a perturbation in the panel', () => {
     await until(() => find('.jp-MegalensArmed') !== null);
     const banner = () => find('.jp-MegalensArmed')?.textContent ?? '';
     expect(banner()).toContain('seed 0 · armed by you');
-    expect(banner()).toContain('ends at step 1\u2009342');
+    expect(banner()).toContain('ends at step 1\u202f342');
     expect(find('.jp-MegalensRun-word')?.textContent).toBe('perturbed');
     expect(panel.node.querySelector('.jp-mod-perturbed')).not.toBeNull();
-    report(all, { step: 1250, perturbed_steps: 8 });
+    // One that ended before had touched 100.
+    report(all, { step: 1250, perturbed_steps: 108, armed_steps: 8 });
     await until(() => banner().includes('8 touched so far'));
-    report(all, { step: 1343, perturbed_steps: 100 });
+    report(all, { step: 1343, perturbed_steps: 200 });
     await until(() => find('.jp-MegalensArmed') === null);
-    expect(find('.jp-mod-perturb')?.textContent).toContain('100 steps of this run were perturbed');
+    expect(find('.jp-mod-perturb')?.textContent).toContain('200 steps of this run were perturbed');
     expect(source.patches).toHaveLength(1);
     panel.dispose();
   });
@@ -161,7 +164,7 @@ describe('a job of many processes in the panel', () => {
     report(all, { ranks: rankStates({ 3: { state: 'silent', seconds: 2.5, step: 1239 } }) });
     await until(() => find('.jp-MegalensRanks-trouble') !== null);
     expect(find('.jp-mod-summary .jp-MegalensNotice p')?.textContent).toBe(
-      'Rank 3 (tp 1, pp 0) on node-1 has been silent for 2.5 s, since step 1\u2009239.'
+      'Rank 3 (tp 1, pp 0) on node-1 has been silent for 2.5 s, since step 1\u202f239.'
     );
     // The count goes on for the eye; a screen reader has said it.
     expect(find('.jp-mod-summary .jp-MegalensNotice')?.getAttribute('aria-live')).toBeNull();
@@ -201,9 +204,9 @@ describe('a job of many processes in the panel', () => {
       ranks: ranks.map(({ rank }) => ({ rank, state: rank < 20 ? 'silent' : 'training', step: 1 }))
     });
     await until(() => all.find('.jp-MegalensRanks-trouble') !== null);
-    press(all, '4\u2009096 ranks');
+    press(all, '4\u202f096 ranks');
     await until(() => all.find('.jp-MegalensRanks-stage') !== null);
-    expect(all.find('.jp-MegalensRanks-stage')?.textContent).toBe('Stage 020 silent, 2\u2009028 training');
+    expect(all.find('.jp-MegalensRanks-stage')?.textContent).toBe('Stage 020 silent, 2\u202f028 training');
     expect(all.find('#jp-Megalens-ranks')?.textContent).toContain('and 10 more');
     all.panel.dispose();
   });
@@ -231,7 +234,7 @@ describe('what tracing costs in the panel', () => {
     term()!.click();
     await until(() => find('.jp-MegalensCost') !== null);
     expect(find('.jp-MegalensCost')?.textContent).toContain('Every second step is traced');
-    expect(find('.jp-MegalensCost')?.textContent).toContain('MLP1_mat_mul ≈ 197 kB/step');
+    expect(find('.jp-MegalensCost')?.textContent).toContain('MLP1 output ≈ 177 kB/step');
     press(all, 'Set');
     await until(() => find('.jp-MegalensCost')?.textContent?.includes('Budget 1 %') === true);
     press(all, 'Clear');

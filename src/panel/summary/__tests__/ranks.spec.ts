@@ -21,7 +21,7 @@ describe('the processes of a job', () => {
     expect(troubled.map(({ rank }) => rank)).toEqual([6, 5, 3]);
     const last = troubled[2]!;
     expect(`${rankName(3, last, null)} ${rankText(last, trans)}`).toBe(
-      'rank 3 (tp 1, pp 0) on node-1 has been silent for 2.5 s, since step 1\u2009239'
+      'rank 3 (tp 1, pp 0) on node-1 has been silent for 2.5 s, since step 1\u202f239'
     );
     expect(rankName(7, null, JOB.layout!.ranks![7]!)).toBe('rank 7 (tp 1, pp 1, dp 1) on node-2');
   });

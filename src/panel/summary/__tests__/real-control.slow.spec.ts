@@ -99,7 +99,7 @@ it('a viewer that asks for change after change leaves the others’ edits alone'
     'both see the same'
   );
   expect(told).toBeLessThanOrEqual(2 + (Date.now() - began) / 100);
-  expect(bob.trace.foreign?.who).toBe('Ada');
+  expect(bob.trace.foreign?.by?.user).toBe('Ada');
   expect(bob.trace.rows.find(({ info }) => info.name === 'QKV_mat_mul')).toMatchObject({
     edited: true,
     setting: { layers: '2' }

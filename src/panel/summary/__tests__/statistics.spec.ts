@@ -10,7 +10,7 @@ const trans = nullTranslator.load('megalens');
 describe('statistics in the panel', () => {
   it('says what is logged and how often', () => {
     expect(statisticsText({ param: 1, grad: 1, activation: 100, residual: 100, dgrad: 1000 }, trans)).toBe(
-      'parameters, gradients every step; activations, residual stream every 100 steps; activation gradients every 1\u2009000 steps'
+      'parameters, gradients every step; activations, residual stream every 100 steps; activation gradients every 1\u202f000 steps'
     );
     expect(statisticsText(undefined, trans)).toBe('');
     expect(statisticsText({}, trans)).toBe('');
@@ -46,7 +46,7 @@ describe('statistics in the panel', () => {
     await until(() => find('.jp-MegalensNonFinite') !== null);
     const button = find('.jp-MegalensNonFinite')!;
     expect(button.textContent).toBe(
-      'non-finite in statistics 9, first at step 1\u2009019, blocks.1.mlp.fc1.weight'
+      'non-finite in statistics 9, first at step 1\u202f019, blocks.1.mlp.fc1.weight'
     );
     expect(button.parentElement?.textContent).not.toContain('non-finite 0');
     button.click();

@@ -60,7 +60,7 @@ describe('TraceModel', () => {
       message: { ...message, by: { name: 'kernel', version: '1', user: 'Ada' }, time: 1_790_000_100 }
     });
     expect(trace.foreign).toEqual({
-      who: 'Ada',
+      by: { name: 'kernel', version: '1', user: 'Ada' },
       time: 1_790_000_100,
       step: 1243,
       count: 1,
@@ -120,10 +120,10 @@ describe('TraceModel', () => {
   it('estimates the bytes of a step from what hello says', () => {
     const trace = new TraceModel(new ControlledRun());
     trace.toggle('MLP1_mat_mul', true);
-    // 4 layers × (128 positions × 96 tiles × 4 bytes + the row itself)
-    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 96 * 4 + 160), complete: true });
+    // 4 layers × (128 positions × 86 tiles × 4 bytes + the row itself)
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 86 * 4 + 160), complete: true });
     trace.change('MLP1_mat_mul', { every: 2, layers: '3' });
-    expect(trace.estimate.bytes).toBe((128 * 96 * 4 + 160) / 2);
+    expect(trace.estimate.bytes).toBe((128 * 86 * 4 + 160) / 2);
     trace.change('MLP1_mat_mul', { samples: null });
     expect(trace.estimate).toEqual({ bytes: 0, complete: false });
   });
@@ -133,7 +133,7 @@ describe('TraceModel', () => {
     run.hello!.flags[1]!.bytes_per_layer = null;
     const trace = new TraceModel(run);
     trace.toggle('QKV_mat_mul', true);
-    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 96 * 3 * 4 + 3 * 160), complete: true });
+    expect(trace.estimate).toEqual({ bytes: 4 * (128 * 64 * 3 * 4 + 3 * 160), complete: true });
     run.hello!.flags[0]!.bytes_per_layer = null;
     expect(trace.estimate).toEqual({ bytes: 0, complete: false });
   });

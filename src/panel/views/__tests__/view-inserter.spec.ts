@@ -1,27 +1,14 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
-import { Widget } from '@lumino/widgets';
+import type { Widget } from '@lumino/widgets';
 import type { IViewReference } from '../../../tokens';
 import type { PanelModel } from '../../shell/panel-model';
 import { ViewInserter } from '../view-inserter';
 import { LIVE as RUN } from '../../shell/__tests__/memory-panel';
+import { FakeNotebook, fakeKernel } from './fake-notebook';
 
 const TREND: IViewReference = { run: 'run-1', options: { view: 'trend', flag: 'HiddenStates' } };
-
-/** As much of a notebook as is looked at. */
-class FakeNotebook extends Widget {
-  constructor(...sources: string[]) {
-    super();
-    this.addClass('jp-NotebookPanel');
-    this.content = {
-      model: { sharedModel: { cells: sources.map(source => ({ cell_type: 'code', source })) } }
-    };
-    document.body.append(this.node);
-  }
-
-  readonly content: unknown;
-}
 
 let notebooks: Widget[];
 let executed: unknown[];
@@ -86,7 +73,7 @@ describe('the view that an element stands for', () => {
 
 describe('inserting', () => {
   it('adds a cell to the notebook in use, with what it lacks', async () => {
-    notebooks = [new FakeNotebook()];
+    notebooks = [new FakeNotebook([])];
     await inserter.insert(TREND);
     expect(executed).toEqual([
       ['notebook:insert-cell-below'],
@@ -98,9 +85,18 @@ describe('inserting', () => {
   });
 
   it('adds the bare call where the notebook has the run', async () => {
-    notebooks = [new FakeNotebook('run = megalens.connect()')];
+    notebooks = [new FakeNotebook(['run = megalens.connect()'], fakeKernel({ data: "'run-1'" }))];
     await inserter.insert(TREND);
     expect(executed[1]).toEqual(['notebook:replace-selection', { text: 'run.trend("HiddenStates")' }]);
+  });
+
+  it('opens the view’s own run where the kernel has another, though the notebook says that it has the newest', async () => {
+    notebooks = [new FakeNotebook(['run = megalens.connect()'], fakeKernel({ data: "'run-0'" }))];
+    await inserter.insert(TREND);
+    expect(executed[1]).toEqual([
+      'notebook:replace-selection',
+      { text: 'import megalens\n\nmegalens.connect("run-1").trend("HiddenStates")' }
+    ]);
   });
 
   it('says what is missing and adds nothing', async () => {
@@ -117,14 +113,18 @@ describe('inserting', () => {
 describe('dragging', () => {
   it('hands the notebook under the pointer a cell that fits it', async () => {
     const start = jest.spyOn(Drag.prototype, 'start').mockImplementation(() => new Promise(() => undefined));
-    const [first, second] = [new FakeNotebook(), new FakeNotebook('run = megalens.connect("run-1")')];
-    notebooks = [first, second];
+    const first = new FakeNotebook([]);
+    const second = new FakeNotebook(['run = megalens.connect("run-1")'], fakeKernel({ data: "'run-1'" }));
+    const late = new FakeNotebook(['run = 5'], fakeKernel('never'));
+    notebooks = [first, second, late];
     const title = node('<div class="jp-MegalensViewTab" id="tab-1"><h3></h3></div>', 'h3');
     await inserter.press(pointer('pointerdown', 0), title);
     document.dispatchEvent(pointer('pointermove', 3));
     expect(start).not.toHaveBeenCalled();
     document.dispatchEvent(pointer('pointermove', 8));
     expect(start).toHaveBeenCalledTimes(1);
+    // The kernels answer while the hand moves on.
+    await new Promise(resolve => setTimeout(resolve));
     const drag = start.mock.contexts[0] as Drag;
     expect(drag.mimeData).toBeInstanceOf(MimeData);
     expect(drag.proposedAction).toBe('copy');
@@ -135,6 +135,7 @@ describe('dragging', () => {
     };
     expect(source(first)).toContain('run = megalens.connect("run-1")\nrun.trend("HiddenStates")');
     expect(source(second)).toBe('run.trend("HiddenStates")');
+    expect(source(late)).toContain('megalens.connect("run-1").trend("HiddenStates")');
   });
 
   it('stays a click where the button was let go of', async () => {

@@ -1,6 +1,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 import { Signal } from '@lumino/signaling';
 import { Widget } from '@lumino/widgets';
+import type { Hello } from '../../../protocol/messages.generated';
 import type { ViewOptions } from '../../../protocol/views.generated';
 import { megalensIcon } from '../../shell/icon';
 import type { IViewWidget } from '../view-tab';
@@ -15,6 +16,8 @@ class PlainWidget extends Widget implements IViewWidget {
   ) {
     super();
   }
+  hello: IViewWidget['hello'] = null;
+  readonly introduced = new Signal<this, void>(this);
   readonly optionsChanged = new Signal<this, ViewOptions>(this);
   setOptions(options: ViewOptions): void {
     if (options.view === 'trend') {
@@ -26,19 +29,22 @@ class PlainWidget extends Widget implements IViewWidget {
 
 function setUp() {
   const frames: HTMLElement[] = [];
+  const made: PlainWidget[] = [];
   const tabs = new ViewTabs({
     // As when it is shown.
     add: tab => void tab.content.content(),
     activate: () => undefined,
     create: async ({ run, options }, frame) => {
       frames.push(frame);
-      return new PlainWidget(options, NAMES[run] ?? run);
+      const widget = new PlainWidget(options, NAMES[run] ?? run);
+      made.push(widget);
+      return widget;
     },
     icon: megalensIcon,
     trans: nullTranslator.load('megalens')
   });
   const labels = (): string[] => tabs.tracker.filter(() => true).map(({ title }) => title.label);
-  return { tabs, labels, frames };
+  return { tabs, labels, frames, made };
 }
 
 const settled = (): Promise<void> => new Promise(resolve => setTimeout(resolve, 0));
@@ -72,6 +78,16 @@ describe('tabs of views', () => {
     expect(labels()).toEqual(['Statistics', 'Heatmap · HiddenStates']);
     first!.dispose();
     second!.dispose();
+  });
+
+  it('take the words for a flag when the run has said them', async () => {
+    const { tabs, labels, made } = setUp();
+    await tabs.open('r1', { view: 'heatmap', flag: 'HiddenStates' });
+    await settled();
+    made[0]!.hello = { flags: [{ name: 'HiddenStates', title: 'Hidden states' }] } as Hello;
+    made[0]!.introduced.emit();
+    expect(labels()).toEqual(['Heatmap · Hidden states']);
+    tabs.tracker.forEach(tab => tab.dispose());
   });
 
   it('are told which frame a view is to fill before it is in there', async () => {

@@ -1,0 +1,263 @@
+"""The first picture of the statistics of a live run, and what the Jupyter server takes for it: a real training with its hub, a real Jupyter server, its endpoints asked as a page asks them.
+
+Run ``python -m bench.live_moments`` (``--quick`` for few steps, which proves only that it works; ``--page`` opens the view in a Chromium too).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .common import Row, write_results
+from .lab import environment_of, in_page, running_lab, running_training
+
+__all__ = ["main"]
+
+_LAYERS = 112
+_ROWS_A_STEP = 4 * _LAYERS
+_STEPS = 2010
+_RATE = 2.0
+_MOST_SECONDS = 1.0
+_MOST_MIB = 350
+# The quiet after which a server's memory is called that at rest, and the time that a page waits before it brings rows.
+_REST_SECONDS = 5.0
+_BRING_SECONDS = 3.0
+_PICTURE: dict[str, Any] = {"stat": "grad", "statistic": "l2", "by": ["layer"], "points": 2000, "series": 40}
+_TOTAL: dict[str, Any] = {"stat": "grad", "statistic": "nonfinite", "by": [], "mixed": True, "points": 20_000}
+
+
+def main(arguments: Sequence[str] | None = None) -> Path | None:
+    """Measure and write ``results/live_moments.{json,md}``; return the Markdown file."""
+    parser = argparse.ArgumentParser(prog="python -m bench.live_moments", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="servers that are started (%(default)s)")
+    parser.add_argument("--page", action="store_true", help="open the view in a Chromium too")
+    parser.add_argument(
+        "--extension", type=Path, help="labextensions folder of another build than the installed one"
+    )
+    parser.add_argument("--quick", action="store_true", help="one round of a short run")
+    parser.add_argument("--produce", nargs=2, metavar=("STEPS", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.produce:
+        _produce(int(options.produce[0]), options.produce[1])
+        return None
+    rounds = 1 if options.quick else options.rounds
+    steps = _STEPS // 20 if options.quick else _STEPS
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        produced = ("--produce", str(steps), str(home / "megalens-runs"))
+        with running_training(environment_of(home), "bench.live_moments", *produced) as run_id:
+            asked = [_asked(home, f"server-{turn}", run_id) for turn in range(rounds)]
+            opened = [_opened(home, f"page-{turn}", run_id, options) for turn in range(rounds * options.page)]
+    return write_results(
+        "live_moments",
+        "Statistics of a live run",
+        _rows(asked, opened),
+        how=(
+            f"A training of {4 * _LAYERS // 2} parameters logs the statistics of each and of its gradient at every step: {steps * _ROWS_A_STEP:,} rows are recorded, and {_RATE:g} steps a second "
+            f"follow. A fresh JupyterLab server is then asked for what a page asks first: the list of runs, and {_REST_SECONDS:g} s later the index, and the L2 of gradients by layer, at most 2000 points a line; then once more with another "
+            f"statistic; and after {_BRING_SECONDS:g} s for all rows of both, as a page brings them. Memory is what is resident of the server's process, before the index is asked for, at most "
+            "while it answers, and after the last answer. "
+            f"{len(asked)} servers, the worst counts. Before it began, {load:.1f} other processes on average wanted a processor."
+        ),
+        quick=options.quick,
+        facts={"found": asked, "pages": opened},
+    )
+
+
+def _produce(steps: int, records: str) -> None:
+    """Train a wide row of tiny layers, first as fast as it goes; until standard input closes."""
+    import torch
+
+    import megalens
+    import megalens.adapters
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = torch.nn.Module()
+    model.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(_LAYERS))
+    ended = threading.Event()
+    threading.Thread(target=_until_closed, args=(ended,), daemon=True).start()
+    where = megalens.adapters.Adapter(layer="layers.{i}")
+    with megalens.trace(model, name="bench", adapter=where, flags={}, linger=0, record=records) as tracer:
+        if not tracer.connected(30):
+            raise TimeoutError("The tracer did not reach its hub within 30 s.")
+        megalens.log_statistics(model, tracer=tracer, param=1, grad=1)
+        for step in range(1 << 30):
+            if ended.wait(0.002 if step < steps else 1 / _RATE):
+                return
+            if step == steps:
+                print(tracer.run_id, flush=True)
+            with tracer.step():
+                model.zero_grad()
+                given = torch.randn(2, 4)
+                loss: Any = torch.stack([layer(given) for layer in model.layers]).square().mean()
+                loss.backward()
+
+
+def _until_closed(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+class _Server:
+    """A JupyterLab server that knows nothing yet of the run, and the most memory that it has taken."""
+
+    def __init__(self, home: Path, url: str, token: str) -> None:
+        self._url, self._token = url, token
+        about = json.loads(next((home / "runtime").glob("jpserver-*.json")).read_text(encoding="utf-8"))
+        self._process = Path(f"/proc/{about['pid']}")
+        self.most = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @property
+    def resident(self) -> float:
+        """MiB."""
+        pages = int((self._process / "statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+    @property
+    def busy(self) -> float:
+        """Seconds of processor time."""
+        ticks = (self._process / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """Ask an endpoint, again while it reads."""
+        request = urllib.request.Request(
+            f"{self._url}megalens/api/runs/{path}".rstrip("/"),
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"token {self._token}"},
+        )
+        while True:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                if answer.status != 202:
+                    found: bytes = answer.read()
+                    return found
+                answer.read()
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.01):
+            self.most = max(self.most, int(self.resident))
+
+
+@contextmanager
+def _server(home: Path, name: str, extension: Path | None = None) -> Iterator[tuple[_Server, Any]]:
+    own = home / name
+    own.mkdir()
+    environment = environment_of(own) | {"MEGALENS_RUNTIME_DIR": str(home / "hubs")}
+    with running_lab(own, environment, extension) as lab:
+        server = _Server(own, *lab)
+        try:
+            time.sleep(_REST_SECONDS)
+            yield server, (lab, environment)
+        finally:
+            server.close()
+
+
+def _asked(home: Path, name: str, run_id: str) -> dict[str, float]:
+    with _server(home, name) as (server, _):
+        server.ask("")
+        time.sleep(_REST_SECONDS)
+        rest = server.resident
+        began, busy = time.perf_counter(), server.busy
+        index = json.loads(server.ask(f"{run_id}/moments?wait=1"))
+        known = time.perf_counter()
+        server.ask(f"{run_id}/moments/groups", _PICTURE)
+        first, worked = time.perf_counter(), server.busy - busy
+        server.ask(f"{run_id}/moments/groups", _TOTAL)
+        total = time.perf_counter()
+        server.ask(f"{run_id}/moments/groups", _PICTURE | {"statistic": "rms"})
+        again = time.perf_counter()
+        picture = server.most
+        time.sleep(_BRING_SECONDS)
+        for entry in index["stats"]:
+            server.ask(f"{run_id}/moments/rows", {"stats": [entry["stat"]], "last": entry["last"]})
+        time.sleep(_REST_SECONDS)
+        return {
+            "rest": rest,
+            "index": known - began,
+            "first": first - began,
+            "worked": worked,
+            "total": total - first,
+            "again": again - total,
+            "picture": picture,
+            "most": server.most,
+            "after": server.resident,
+            "rows": sum(entry["rows"] for entry in index["stats"]),
+        }
+
+
+def _opened(home: Path, name: str, run_id: str, options: argparse.Namespace) -> dict[str, float]:
+    extension = options.extension and options.extension.absolute()
+    with _server(home, name, extension) as (server, (lab, environment)):
+        page = {
+            "url": lab[0],
+            "run": run_id,
+            "view": {"kind": "lines", "by": ["layer"]},
+            "screenshot": None,
+            "twice": True,
+        }
+        seen = in_page("explorer-page.mjs", page, environment | {"BENCH_TOKEN": lab[1]}, 240)
+        time.sleep(_REST_SECONDS)
+        return {
+            "opened": seen["opened"] / 1000,
+            "again": seen["again"] / 1000,
+            "most": server.most,
+            "after": server.resident,
+        }
+
+
+def _rows(asked: Sequence[Mapping[str, float]], opened: Sequence[Mapping[str, float]]) -> list[Row]:
+    def worst(found: Sequence[Mapping[str, float]], name: str) -> float:
+        return max(each[name] for each in found)
+
+    def row(what: str, unit: str, name: str, most: float | None, found: Sequence[Mapping[str, float]]) -> Row:
+        value = worst(found, name)
+        middle = statistics.median(each[name] for each in found)
+        target = {} if most is None else {"target": f"≤ {most:g}", "met": value <= most}
+        return Row(what, value, unit, note=f"median {middle:.3g}", **target)  # type: ignore[arg-type]
+
+    rows = [
+        row("until the index is answered", "s", "index", None, asked),
+        row("until the first lines are answered", "s", "first", _MOST_SECONDS, asked),
+        row("processor time of the server until then", "s", "worked", None, asked),
+        row("the steps of everything, asked next", "s", "total", None, asked),
+        row("lines of another statistic", "s", "again", None, asked),
+        row("memory at rest", "MiB", "rest", None, asked),
+        row("memory at most, until these are answered", "MiB", "picture", _MOST_MIB, asked),
+        row("memory at most, all rows sent as well", "MiB", "most", _MOST_MIB, asked),
+        row("memory afterwards", "MiB", "after", _MOST_MIB, asked),
+    ]
+    if opened:
+        rows += [
+            row("in a page, from the command to the first picture", "s", "opened", _MOST_SECONDS, opened),
+            row("in a page, the same view opened again", "s", "again", None, opened),
+            row("memory at most while the page is open", "MiB", "most", _MOST_MIB, opened),
+            row("memory after the page", "MiB", "after", _MOST_MIB, opened),
+        ]
+    return rows
+
+
+if __name__ == "__main__":
+    written = main()
+    if written:
+        print(written.read_text(encoding="utf-8"))

@@ -1,0 +1,65 @@
+"""Where lines break off, and which of their points are drawn: the twin of ``src/aggregate/line-gaps.ts`` and ``thinLine``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .moments.grouping.thinning import keep_extremes, stretches
+
+__all__ = ["gap_starts", "thin_line"]
+
+Whole = NDArray[np.int64]
+Column = NDArray[np.float64]
+
+_WIDER = 1.5
+
+
+def gap_starts(steps: Whole) -> Whole:
+    """Return the places of the steps that are not joined with the one before, because steps are missing between them.
+
+    That is the second of two steps whose distance is more than 1.5 times the larger of the distances beside it. It needs no knowledge of how often
+    anything is traced.
+
+    Parameters
+    ----------
+    steps : ndarray
+        Ascending.
+    """
+    distance = np.diff(steps)
+    if len(distance) < 2:
+        return np.zeros(0, np.int64)
+    beside = np.maximum(np.append(0, distance[:-1]), np.append(distance[1:], 0))
+    return np.flatnonzero(distance > _WIDER * beside) + 1
+
+
+def thin_line(steps: Whole, values: Column, starts: Whole, points: int | None) -> tuple[Whole, Whole]:
+    """Choose points so that the line looks as it did: of each of ``points`` / 4 equal spans the first, last, least and greatest stay, where values cease to
+    be finite, and both ends of every stretch.
+
+    Parameters
+    ----------
+    steps, values : ndarray
+        Of the line, steps ascending.
+    starts : ndarray
+        Places at which it begins anew.
+    points : int or None
+        About how many may stay; a line of fewer stays as it is, and every one where there is none.
+
+    Returns
+    -------
+    tuple of ndarray
+        Places of the points that stay, ascending, and those among them at which the thinned line begins anew.
+    """
+    if points is None or len(values) <= points:
+        return np.arange(len(values)), starts
+    begins = np.diff(stretches(steps, steps[0], steps[-1], points), prepend=-1) != 0
+    finite = np.isfinite(values)
+    ceases = ~finite & (begins | np.append(True, finite[:-1]))
+    shown: Any = np.where(finite, values, np.nan)
+    keep = keep_extremes(np.flatnonzero(begins), shown, ceases)
+    keep[starts] = keep[starts - 1] = True
+    kept = np.flatnonzero(keep)
+    return kept, np.searchsorted(kept, starts)

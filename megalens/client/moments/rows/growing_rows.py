@@ -1,0 +1,316 @@
+"""Rows of the stream ``moments`` in a file that grows: they stay in the file, of which it is known where each message lies."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ....protocol import MomentIndex, Ranges, StatIndex, open_plain, stream_schema
+from ...message_map import MessageMap
+from ...recorded_parquet import DAMAGE
+from .like_messages import (
+    MOST_LAYOUTS,
+    LikeMessages,
+    MomentMessage,
+    PartialMessage,
+    Positions,
+    Words,
+    positions_of,
+    read_batch,
+    read_schema,
+)
+from .moment_rows import ROWS_SCHEMA
+from .packed_chunks import chosen_rows, places_of
+from .wanted import Chunk, Wanted
+
+__all__ = ["GrowingRows"]
+
+_STREAM = "moments"
+# Rows that are handed on at once, and bytes that are read at once.
+_PIECE_ROWS = 1 << 16
+_PIECE_BYTES = 4 << 20
+
+
+class GrowingRows:
+    """The messages of an Arrow stream file, as far as they are whole.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which need not be there yet.
+    refuse : callable
+        Makes the error for columns that are not those of the stream.
+    """
+
+    def __init__(self, path: Path, refuse: Callable[[], Exception]) -> None:
+        self._path = path
+        self._refuse = refuse
+        self._file: Any = None
+        self._looked = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+        self._at = 0
+        self._messages = MessageMap()
+        self._reader = LikeMessages()
+        self._index = MomentIndex()
+        self._known: set[Words] = set()
+        self.cut = False
+
+    @property
+    def version(self) -> str:
+        """Changes whenever there is more."""
+        return str(self._looked)
+
+    @property
+    def samples(self) -> bool:
+        """Whether steps are known as samples too."""
+        return self._index.samples
+
+    def stats(self) -> list[StatIndex]:
+        """Return what there is."""
+        return self._index.stats()
+
+    def refresh(self, progress: Callable[[int, int, str], object] | None = None) -> bool:
+        """Look at what was appended, and say whether there was any."""
+        if not self._path.is_file() or self._path.is_symlink():
+            return False
+        found = self._path.stat()
+        if self._file is not None:
+            known = os.fstat(self._file.fileno())
+            if (known.st_dev, known.st_ino) != (found.st_dev, found.st_ino) or found.st_size < self._at:
+                # Another recording took its place, or the same one without its oldest rows.
+                self._forget()
+        if self._file is None:
+            # Kept open: what was seen can be read, though the recording is packed meanwhile.
+            self._file = open_plain(self._path)
+        before = len(self._messages)
+        try:
+            self._look(found.st_size, progress)
+        finally:
+            more = len(self._messages) > before
+            self._looked += more
+        return more
+
+    def _look(self, size: int, progress: Callable[[int, int, str], object] | None) -> None:
+        wanted = _PIECE_BYTES
+        while self._at < size:
+            begin = self._at
+            data = self._bytes(begin, min(size, begin + wanted))
+            try:
+                while self._at < begin + len(data):
+                    self._at = begin + self._next(data, self._at - begin)
+            except EOFError:
+                break
+            except PartialMessage as partial:
+                if self._at + partial.size > size:
+                    # The last message is not whole yet: it is read when it is.
+                    self.cut = True
+                    return
+                wanted = max(_PIECE_BYTES, partial.size)
+            except (*DAMAGE, struct.error):
+                self.cut = True
+                return
+            if progress is not None:
+                progress(self._at, size, "reading")
+        self.cut = False
+
+    def _next(self, data: bytes, at: int) -> int:
+        """Take in the message at a place, and return where it ends."""
+        if self._at == 0:
+            schema, end = read_schema(data)
+            if not schema.equals(stream_schema(_STREAM)):
+                raise self._refuse()
+            return end
+        message = self._reader.read(data, at)
+        if len(message.words):
+            step = message.column("step")
+            low, high = int(step.min()), int(step.max())
+            self._messages.add(self._at, self._at + message.end - at, low, high)
+            self._note(message, step, (low,) if low == high else None)
+        return message.end
+
+    def _note(self, message: MomentMessage, step: NDArray[np.int64], only: tuple[int] | None) -> None:
+        words = message.words
+        self._index.samples = self._index.samples or bool(message.column("samples").max() >= 0)
+        is_new = words not in self._known
+        for stat, positions in words.stats.items():
+            of = step[positions]
+            names = words.names(positions) if is_new else ()
+            self._index.count(stat, len(of), only or np.unique(of).tolist(), names)
+        if is_new:
+            if len(self._known) >= MOST_LAYOUTS:
+                self._known.clear()
+            self._known.add(words)
+
+    def chunks(self, wanted: Wanted) -> Iterator[Chunk]:
+        """Read rows in chunks of whole steps."""
+        places = places_of(wanted)
+
+        def choose(words: Words) -> tuple[Positions, Chunk]:
+            place = places.find(words.columns["stat"], words.columns["name"])
+            positions = positions_of(place >= 0)
+            return positions, {"place": place[positions]}
+
+        return self._chosen(wanted, choose)
+
+    def select(
+        self,
+        stats: Sequence[str],
+        names: pa.Array,
+        ids: NDArray[np.int32],
+        ranges: Mapping[str, Ranges],
+        first: int | None,
+        last: int | None,
+        limit: int | None,
+    ) -> tuple[pa.Table, int]:
+        """Return rows in the order of their steps, in the columns of :data:`ROWS_SCHEMA`, and how many there are; no rows where they are too many.
+
+        Parameters
+        ----------
+        stats : sequence of str
+            Which stats.
+        names, ids : array
+            Which names, and their numbers.
+        ranges : mapping
+            Ranges of ``rank`` and ``stage``.
+        first, last : int or None
+            Inclusive bounds of the step.
+        limit : int or None
+            How many rows there may be.
+        """
+        asked = pa.array(stats, pa.utf8())
+        stages: dict[str, int] = {}
+
+        def choose(words: Words) -> tuple[Positions, Chunk]:
+            stat, name, stage = (words.columns[column] for column in ("stat", "name", "gradient_stage"))
+            place = _codes(pc.index_in(name.dictionary, names))[name.indices.to_numpy()]
+            code = _codes(pc.index_in(stat.dictionary, asked))[stat.indices.to_numpy()]
+            known = [stages.setdefault(text, len(stages)) for text in stage.dictionary.to_pylist()]
+            positions = positions_of((place >= 0) & (code >= 0))
+            return positions, {
+                "place": place[positions],
+                "stat": code[positions],
+                "gradient_stage": np.array(known, np.int32)[stage.indices.to_numpy()[positions]],
+            }
+
+        numbers = tuple(field.name for field in ROWS_SCHEMA if field.name in stream_schema(_STREAM).names)
+        found: list[Chunk] = []
+        rows = 0
+        for chunk in self._chosen(Wanted({}, numbers, ranges, first, last), choose):
+            rows += len(chunk["step"])
+            if limit is None or rows <= limit:
+                found.append(chunk)
+            else:
+                found.clear()
+        texts = {"stat": asked, "gradient_stage": pa.array(list(stages), pa.utf8())}
+        columns = []
+        for field in ROWS_SCHEMA:
+            name = "place" if field.name == "name_id" else field.name
+            pieces = [pa.array(chunk[name]) for chunk in found]
+            if name == "place":
+                pieces = [pa.array(ids[chunk[name]]) for chunk in found]
+            elif name in texts:
+                pieces = [pa.DictionaryArray.from_arrays(piece, texts[name]) for piece in pieces]
+            columns.append(pa.chunked_array(pieces, field.type))
+        table = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
+        step = table["step"].to_numpy()
+        if (step[1:] < step[:-1]).any():
+            table = table.take(pa.array(np.argsort(step, kind="stable")))
+        return table, rows
+
+    def relation(self, connection: Any) -> str:
+        """Return SQL for the rows, which are in memory for as long as the connection is used."""
+        batches = [_again(read_batch, data, at)[0] for data, at, _ in self._read(None, None)]
+        connection.register("memory", pa.Table.from_batches(batches, stream_schema(_STREAM)))
+        return "SELECT * FROM memory"
+
+    def close(self) -> None:
+        """Let go of the file. Safe twice."""
+        self._forget()
+
+    def _chosen(self, wanted: Wanted, choose: _Choose) -> Iterator[Chunk]:
+        """Read chunks of whole steps of the rows that are wanted. ``choose``: says of what a message's rows are of which of them take part, and further columns for these, the place among them."""
+        numbers = dict.fromkeys(("step", *wanted.columns, *wanted.ranges))
+        known: dict[Words, tuple[Positions, Chunk]] = {}
+        held: dict[str, list[NDArray[Any]]] = {}
+        rows, newest = 0, -1
+        for data, at, (low, high) in self._read(wanted.first, wanted.last):
+            if rows >= _PIECE_ROWS and low > newest:
+                yield from _joined(held, wanted)
+                held, rows = {}, 0
+            newest = max(newest, high)
+            message = _again(self._reader.read, data, at)
+            words = message.words
+            if words not in known:
+                if len(known) >= MOST_LAYOUTS:
+                    known.clear()
+                known[words] = choose(words)
+            positions, further = known[words]
+            count = len(further["place"])
+            if not count:
+                continue
+            rows += count
+            for name, column in further.items():
+                held.setdefault(name, []).append(column)
+            for name in numbers:
+                if name not in further:
+                    held.setdefault(name, []).append(message.column(name)[positions])
+        if rows:
+            yield from _joined(held, wanted)
+
+    def _read(self, first: int | None, last: int | None) -> Iterator[tuple[bytes, int, tuple[int, int]]]:
+        """Read the messages that have one of some steps, by their first steps: bytes, where in them it begins, and its first and last step. Neighbours are read at once."""
+        found: list[list[int]] = self._messages.within(first, last).tolist()
+        at = 0
+        while at < len(found):
+            begin, to = found[at][0], at + 1
+            while (
+                to < len(found) and found[to][0] == found[to - 1][1] and found[to][1] - begin <= _PIECE_BYTES
+            ):
+                to += 1
+            data = self._bytes(begin, found[to - 1][1])
+            for message, _, low, high in found[at:to]:
+                yield data, message - begin, (low, high)
+            at = to
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        self._file.seek(begin)
+        data: bytes = self._file.read(end - begin)
+        return data
+
+
+_T = TypeVar("_T")
+_Choose = Callable[[Words], tuple[Positions, Chunk]]
+
+
+def _again(read: Callable[[bytes, int], _T], data: bytes, at: int) -> _T:
+    """Read a message that was whole when it was seen."""
+    try:
+        return read(data, at)
+    except (EOFError, struct.error) as error:
+        raise ValueError("it was written over since it was seen") from error
+
+
+def _joined(held: Mapping[str, list[NDArray[Any]]], wanted: Wanted) -> Iterator[Chunk]:
+    columns = {name: np.concatenate(pieces) for name, pieces in held.items()}
+    chunk = chosen_rows(columns, columns["place"], columns["step"], wanted)
+    if len(chunk["step"]):
+        yield chunk
+
+
+def _codes(places: pa.Array) -> NDArray[np.int32]:
+    """Return places; -1 for none."""
+    codes: NDArray[np.int32] = pc.fill_null(places, -1).to_numpy()
+    return codes

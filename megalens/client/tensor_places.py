@@ -1,0 +1,101 @@
+"""What a recorded run has of traced tensors: flags, parts, layers, ranks and steps. Kept up to date while the recording grows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from ..protocol import in_ranges
+from .query import Query
+
+__all__ = ["PLACE_COLUMNS", "TensorPlaces"]
+
+PLACE_COLUMNS = ["step", "layer", "phase", "flag", "part", "pass", "rank"]
+_DISTINCT = ["flag", "phase", "pass", "part", "layer", "rank"]
+_HELD_ROWS = 1 << 18
+
+Key = tuple[str, str, str]
+
+
+class TensorPlaces:
+    """Places of rows, without the rows. Any thread may ask."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: Any = None
+        self._forget()
+
+    def update(
+        self, of: Any, read: Callable[[int], Iterator[tuple[pa.RecordBatch | None, int]]]
+    ) -> TensorPlaces:
+        """Take in rows that are not known yet, and return this.
+
+        Parameters
+        ----------
+        of : object
+            Which file they are of: where it is another one than last time, what was known is forgotten.
+        read : callable
+            Yields :data:`PLACE_COLUMNS` of the rows from a place of the file on, 0 at first, and after each batch the place from which to go on.
+        """
+        with self._lock:
+            if of != self._of:
+                self._forget()
+                self._of = of
+            held: list[pa.RecordBatch] = []
+            for batch, at in read(self._at):
+                if batch is not None:
+                    held.append(batch)
+                if batch is None or sum(each.num_rows for each in held) >= _HELD_ROWS:
+                    self._add(held, at)
+                    held = []
+            if held:
+                self._add(held, at)
+        return self
+
+    def index(self) -> list[dict[str, Any]]:
+        """Return what there is of each flag, phase and pass: parts, layers, ranks and steps, ascending."""
+        with self._lock:
+            found = []
+            for key in sorted(self._steps):
+                places = [place for place in self._places if place[:3] == key]
+                lists = {
+                    name: sorted({place[at] for place in places})
+                    for name, at in (("parts", 3), ("layers", 4), ("ranks", 5))
+                }
+                flag, phase, pass_ = key
+                steps = sorted(self._steps[key])
+                found.append({"flag": flag, "phase": phase, "pass": pass_, **lists, "steps": steps})
+            return found
+
+    def on_lowest(self, query: Query) -> Query:
+        """Return the same query of each layer's lowest rank only: the lowest that has it at any step."""
+        where = dict(query.where)
+        asked = {"flag": query.flag, "phase": query.phase, "pass": query.pass_, "part": query.part}
+        wanted = [where.get(name, ask) for name, ask in asked.items()]
+        with self._lock:
+            lowest: dict[int, int] = {}
+            for *texts, layer, rank in self._places:
+                if all(ask is None or ask == text for ask, text in zip(wanted, texts, strict=True)) and (
+                    query.layers is None or in_ranges(layer, query.layers)
+                ):
+                    lowest[layer] = min(rank, lowest.get(layer, rank))
+        return query.on_ranks(lowest)
+
+    def _forget(self) -> None:
+        self._at = 0
+        self._places: set[tuple[Any, ...]] = set()
+        self._steps: dict[Key, set[int]] = {}
+
+    def _add(self, batches: list[pa.RecordBatch], at: int) -> None:
+        self._at = at
+        if not batches:
+            return
+        table = pa.Table.from_batches(batches)
+        distinct = table.group_by(_DISTINCT).aggregate([]).select(_DISTINCT)
+        self._places.update(zip(*(column.to_pylist() for column in distinct.columns), strict=True))
+        steps = table.group_by(["flag", "phase", "pass", "step"]).aggregate([])
+        for row in steps.to_pylist():
+            self._steps.setdefault((row["flag"], row["phase"], row["pass"]), set()).add(row["step"])

@@ -1,0 +1,129 @@
+"""What a person writes to a run: its name in ``run.json``, notes and tags in a file of their own beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..client import RunFolder
+from ..protocol import ProtocolError, check_definition, read_json_file, replace_file
+from ..protocol.messages_generated import RunNotes
+from .errors import ServerError
+
+__all__ = ["NOTES_FILE", "NotesFiles", "checked_name", "file_stamp", "write_name"]
+
+NOTES_FILE = "notes.json"
+_MOST_BYTES = 128 * 1024
+_RULES = {
+    "notes": "notes must be text of at most 10,000 characters.",
+    "tags": "tags must be at most 20 different texts of 1 to 50 characters, without commas and line breaks.",
+}
+
+
+def checked_name(name: Any) -> str:
+    """Return a name that somebody gave a run.
+
+    Raises
+    ------
+    ServerError
+        400 for a bad one.
+    """
+    if not isinstance(name, str) or not 1 <= len(name.strip()) <= 200 or not name.isprintable():
+        raise ServerError(
+            400, "bad-parameter", "A name must be text of 1 to 200 printable characters.", "name"
+        )
+    return name.strip()
+
+
+class NotesFiles:
+    """The notes of the runs, each read again when its file has changed. Its methods read files: call them in a worker thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[tuple[int, int, int] | None, RunNotes | None]] = {}
+
+    def of(self, folder: Path) -> RunNotes | None:
+        """Return what was written about a run; None where nothing was.
+
+        Raises
+        ------
+        ValueError
+            When the file is not as the schema says.
+        OSError
+            When it cannot be read or is no plain file.
+        """
+        stamp = file_stamp(folder / NOTES_FILE)
+        known = self._known.get(folder)
+        if known is None or known[0] != stamp:
+            known = self._known[folder] = (stamp, None if stamp is None else _read(folder / NOTES_FILE))
+        return known[1]
+
+    def change(self, folder: Path, changes: dict[str, Any]) -> None:
+        """Replace ``notes``, ``tags`` or both, atomically. What could not be read is replaced, and a link in its place is not followed.
+
+        Raises
+        ------
+        ServerError
+            400 where one is not as the schema says, naming the field; 409 when the folder cannot be written.
+        """
+        try:
+            known = self.of(folder)
+        except (ValueError, OSError):
+            known = None
+        _replace(folder / NOTES_FILE, _changed(known or {"format": 1, "notes": "", "tags": []}, changes))
+
+    def forget(self, folder: Path) -> None:
+        """Forget a run."""
+        self._known.pop(folder, None)
+
+
+def file_stamp(file: Path) -> tuple[int, int, int] | None:
+    """Return what tells a file from what it was; None where there is none."""
+    try:
+        info = file.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    # The last one is that of a change of permissions, too.
+    return info.st_mtime_ns, info.st_size, info.st_ctime_ns
+
+
+def _read(file: Path) -> RunNotes:
+    notes = read_json_file(file, _MOST_BYTES)
+    try:
+        check_definition("RunNotes", notes, file.name)
+    except ProtocolError as error:
+        raise ValueError(error.message) from error
+    checked: RunNotes = notes
+    return checked
+
+
+def _changed(known: RunNotes, changes: dict[str, Any]) -> RunNotes:
+    notes: Any = {**known, **{name: changes[name] for name in ("notes", "tags") if name in changes}}
+    if isinstance(notes["tags"], list):
+        notes["tags"] = [tag.strip() if isinstance(tag, str) else tag for tag in notes["tags"]]
+    try:
+        check_definition("RunNotes", notes, "body")
+    except ProtocolError as error:
+        field = "tags" if (error.field or "").startswith("body.tags") else "notes"
+        raise ServerError(400, "bad-parameter", _RULES[field], field) from error
+    checked: RunNotes = notes
+    return checked
+
+
+def write_name(folder: RunFolder, name: str) -> None:
+    """Write another name into a recorded run's ``run.json``.
+
+    Raises
+    ------
+    ServerError
+        409 when the folder cannot be written.
+    """
+    # As it was read a moment ago, with all that a later version put into it.
+    _replace(folder.path / "run.json", {**folder.header, "run": {**folder.header["run"], "name": name}})
+
+
+def _replace(file: Path, value: Any) -> None:
+    try:
+        replace_file(file, json.dumps(value, ensure_ascii=False, indent=1).encode())
+    except OSError as error:
+        raise ServerError(409, "refused", f"Could not write the run's folder: {error.strerror}.") from error

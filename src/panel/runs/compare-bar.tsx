@@ -1,0 +1,49 @@
+import * as React from 'react';
+import type { PanelModel } from '../shell/panel-model';
+import { COMPARE_AS, comparingViews, type CompareAs } from './comparing';
+
+/** Opens views that compare the marked runs; nothing while none, or one, is marked. */
+export function CompareBar({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { runs, trans } = model;
+  const [compare, setCompare] = React.useState<CompareAs>('overlay');
+  const { marked } = runs;
+  if (marked.length < 2) {
+    return null;
+  }
+  const words: Record<CompareAs, string> = {
+    overlay: trans.__('overlay'),
+    difference: trans.__('difference'),
+    ratio: trans.__('ratio')
+  };
+  return (
+    <div className="jp-MegalensCompare" role="group" aria-label={trans.__('Compare the marked runs')}>
+      <label>
+        {trans.__('Compare %1 runs as', marked.length)}{' '}
+        <select
+          className="jp-MegalensSelect"
+          value={compare}
+          onChange={event => setCompare(COMPARE_AS.find(each => each === event.target.value) ?? 'overlay')}
+        >
+          {COMPARE_AS.map(each => (
+            <option key={each} value={each}>
+              {words[each]}
+            </option>
+          ))}
+        </select>
+      </label>
+      {comparingViews().map(({ name, title }) => (
+        <button
+          key={name}
+          type="button"
+          className="jp-MegalensButton"
+          onClick={() => void model.compare(name, compare)}
+        >
+          {trans.__(title)}
+        </button>
+      ))}
+      <button type="button" className="jp-MegalensLink" onClick={() => runs.mark([])}>
+        {trans.__('Clear')}
+      </button>
+    </div>
+  );
+}

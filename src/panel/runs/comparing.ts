@@ -1,0 +1,11 @@
+import { viewInfos, type IViewInfo } from '../../protocol/view-info';
+import { viewDefaults } from '../../protocol/view-options';
+
+/** How runs are compared: lines over one another, their difference from the first run's, or their ratio to them. */
+export const COMPARE_AS = ['overlay', 'difference', 'ratio'] as const;
+export type CompareAs = (typeof COMPARE_AS)[number];
+
+/** The views that can show several runs. */
+export function comparingViews(): readonly IViewInfo[] {
+  return viewInfos().filter(({ name, offer }) => offer.includes('panel') && 'runs' in viewDefaults(name));
+}

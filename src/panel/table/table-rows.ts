@@ -1,0 +1,129 @@
+import type { RunSetting } from '../../client/runs-api';
+import { runLabel } from '../../client/run-labels';
+import type { IRunEntry, IRunSummary } from '../../tokens';
+
+/** Most settings that have a column of their own. */
+export const MOST_SETTINGS = 8;
+
+/** What a column is ordered by; null stands last, whichever way. */
+type Key = string | number | null;
+
+/** One run of the table. */
+export interface ITableRow {
+  readonly entry: IRunEntry;
+  /** How it stands, in a word. */
+  readonly state: string;
+  /** The loss that came last, or null where none is known. */
+  readonly loss: IRunSummary['loss'];
+  /** Seconds from its start to its end, or to now. */
+  readonly duration: number;
+  readonly settings: ReadonlyMap<string, RunSetting>;
+}
+
+/** By what rows are ordered: one of the table's own columns, or a setting. */
+export interface IOrder {
+  readonly by:
+    'name' | 'state' | 'started' | 'step' | 'loss' | 'duration' | 'tags' | 'bytes' | { setting: string };
+  readonly descending: boolean;
+}
+
+/** Whether two columns are the same one. */
+export function sameColumn(a: IOrder['by'], b: IOrder['by']): boolean {
+  return typeof a === 'object' && typeof b === 'object' ? a.setting === b.setting : a === b;
+}
+
+/**
+ * Make the rows of the runs that are listed.
+ *
+ * @param stateOf - Says how a run stands.
+ * @param now - Seconds since the epoch.
+ */
+export function tableRows(
+  entries: readonly IRunEntry[],
+  summaries: ReadonlyMap<string, IRunSummary>,
+  stateOf: (entry: IRunEntry) => string,
+  now: number
+): ITableRow[] {
+  return entries.map(entry => {
+    const { loss = null, settings = new Map<string, RunSetting>() } = summaries.get(entry.id) ?? {};
+    // What nobody closed ended at a time that nobody knows.
+    const end = entry.ended ?? (entry.state === 'live' ? now : NaN);
+    return { entry, state: stateOf(entry), loss, duration: Math.max(0, end - entry.started), settings };
+  });
+}
+
+/** The rows in which every word of a text occurs: in the name, the state, a tag, the notes, or a setting such as `tp=2`. */
+export function filtered(rows: readonly ITableRow[], text: string): ITableRow[] {
+  const words = text
+    .toLowerCase()
+    .split(/\s+/)
+    .filter(word => word !== '');
+  return rows.filter(({ entry, state, settings }) => {
+    const told = [
+      runLabel(entry),
+      entry.id,
+      state,
+      ...(entry.tags ?? []),
+      entry.notes ?? '',
+      ...[...settings].map(([name, value]) => `${name}=${value}`)
+    ];
+    const all = told.join('\n').toLowerCase();
+    return words.every(word => all.includes(word));
+  });
+}
+
+/** The rows in order; those without a value stand last, and what is equal stays as it was. */
+export function ordered(rows: readonly ITableRow[], { by, descending }: IOrder): ITableRow[] {
+  const sign = descending ? -1 : 1;
+  return [...rows].sort((a, b) => {
+    const [x, y] = [keyOf(a, by), keyOf(b, by)];
+    if (x === null || y === null) {
+      return Number(x === null) - Number(y === null);
+    }
+    return typeof x === 'number' && typeof y === 'number'
+      ? sign * (x - y)
+      : sign * String(x).localeCompare(String(y), undefined, { numeric: true });
+  });
+}
+
+/**
+ * The settings in which runs differ, those of the model first and those of installed versions last. A run that does not have a setting differs from one that
+ * has; of one of which no settings are known nothing is said.
+ */
+export function differing(rows: readonly ITableRow[]): string[] {
+  const known = rows.map(({ settings }) => settings).filter(settings => settings.size > 0);
+  const names = [...new Set(known.flatMap(settings => [...settings.keys()]))];
+  const place = (name: string): number => {
+    const at = ['model.', 'layout.', 'config.'].findIndex(each => name.startsWith(each));
+    return at < 0 ? 3 : at;
+  };
+  return names
+    .filter(name => new Set(known.map(settings => settings.get(name))).size > 1)
+    .sort((a, b) => place(a) - place(b));
+}
+
+function keyOf({ entry, state, loss, duration, settings }: ITableRow, by: IOrder['by']): Key {
+  if (typeof by === 'object') {
+    const value = settings.get(by.setting);
+    return value === undefined ? null : typeof value === 'boolean' ? Number(value) : value;
+  }
+  switch (by) {
+    case 'name':
+      return runLabel(entry);
+    case 'state':
+      return state;
+    case 'started':
+      return entry.started;
+    case 'step':
+      return entry.step;
+    case 'loss':
+      // One that is not finite is worse than any.
+      return loss === null ? null : Number.isNaN(loss.value) ? Infinity : loss.value;
+    case 'duration':
+      return Number.isNaN(duration) ? null : duration;
+    case 'tags':
+      return entry.tags?.join(', ') || null;
+    case 'bytes':
+      return entry.bytes ?? null;
+  }
+}

@@ -1,0 +1,54 @@
+import { nullTranslator } from '@jupyterlab/translation';
+import type { CompressorSetting, FlagInfo } from '../../../protocol/messages.generated';
+import { firstSetting } from '../draft';
+import { estimateBytes } from '../estimate';
+import { tilesText } from '../setting-text';
+
+const trans = nullTranslator.load('megalens');
+const POSITIONS = 256;
+const ROW = 160;
+
+const flag = (...widths: number[]): FlagInfo => ({
+  name: 'MLP1_mat_mul',
+  title: 'MLP1 output',
+  layers: [0],
+  parts: widths.map(String),
+  axes: ['position', 'feature'],
+  features: widths.reduce((sum, width) => sum + width, 0),
+  widths,
+  bytes_per_layer: 4 * POSITIONS * widths.reduce((sum, width) => sum + width, 0)
+});
+const tile = (tiles: number): CompressorSetting => ({ name: 'Tile', params: { tiles, reduction: 'mean' } });
+
+it.each([
+  // Features, tiles asked for, tiles of a traced row: 96 of 128 features become 64 of 2, of 512 they become 86 of 6.
+  [128, 96, 64],
+  [512, 96, 86],
+  [512, 64, 64],
+  [768, 96, 96],
+  [16, 96, 16]
+])('estimates of %i features in %i tiles the %i that result', (features, asked, result) => {
+  const bytes = estimateBytes(flag(features), { compressor: tile(asked) }, POSITIONS);
+  expect(bytes).toBeCloseTo(4 * POSITIONS * result + ROW);
+});
+
+it('counts the tiles of parts of different widths', () => {
+  const bytes = estimateBytes(flag(128, 32, 32), { compressor: tile(48) }, POSITIONS);
+  expect(bytes).toBeCloseTo(4 * POSITIONS * (43 + 32 + 32) + 3 * ROW);
+});
+
+it('says into how many tiles a tensor is cut', () => {
+  expect(tilesText(flag(128), tile(96), trans)).toBe('64 tiles of 2 features');
+  expect(tilesText(flag(512), tile(96), trans)).toBe('86 tiles of 6 features, the last of 2');
+  expect(tilesText(flag(128, 32, 32), tile(16), trans)).toBe(
+    '16 tiles of 8 features; 16 tiles of 2 features'
+  );
+  expect(tilesText(flag(128), { name: 'NoOp' }, trans)).toBe('');
+});
+
+it('begins with what the run says suits a tensor', () => {
+  const compressor = { name: 'Tile', params: { tiles: 64, reduction: 'rms' } };
+  expect(firstSetting({ ...flag(512), compressor }, [])).toEqual({ compressor });
+  const empty = { name: 'Empty', title: 'Counts only', description: '', schema: {} };
+  expect(firstSetting(flag(512), [empty])).toEqual({ compressor: { name: 'Empty', params: {} } });
+});

@@ -1,0 +1,79 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import { formatBytes, formatInteger } from '../../charts/format';
+import { isUnderWay, type ApplyState } from '../shell/apply-state';
+import type { PanelModel } from '../shell/panel-model';
+import type { TraceModel } from './trace-model';
+
+function sizeText({ bytes, complete }: TraceModel['estimate'], trans: TranslationBundle): string {
+  if (complete) {
+    return trans.__('≈ %1/step', formatBytes(bytes));
+  }
+  return bytes > 0 ? trans.__('≥ %1/step', formatBytes(bytes)) : trans.__('size not known yet');
+}
+
+/** What applying the edited settings costs, and the buttons that do it: at the foot of the panel, in sight wherever it is scrolled to. */
+export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  const trace = open?.trace;
+  if (trace === undefined || trace.hello === null || trace.rows.length === 0 || !trace.writable) {
+    return null;
+  }
+  const { apply, dirty, estimate } = trace;
+  const size = sizeText(estimate, trans);
+  const busy = isUnderWay(apply);
+  // A disabled button would let go of the focus that pressed it.
+  const idle = !dirty || busy;
+  const general = apply.kind === 'refused' && !trace.rows.some(row => row.faults.size > 0);
+  return (
+    <section className="jp-MegalensApplyBar" aria-label={trans.__('Trace settings')}>
+      {general && (
+        <p className="jp-MegalensField-fault" role="alert">
+          {apply.message}
+        </p>
+      )}
+      <p className={`jp-MegalensApply-state jp-mod-${apply.kind}`} role="status" aria-live="polite">
+        {applyText(apply, trans)}
+      </p>
+      <div className="jp-MegalensApply">
+        <span
+          className="jp-MegalensApply-size"
+          title={trans.__('Expected size of one step’s frames with these settings, one micro-batch a step')}
+        >
+          {size}
+        </span>
+        <button
+          type="button"
+          className="jp-MegalensButton"
+          aria-disabled={idle}
+          onClick={() => !idle && trace.revert()}
+        >
+          {trans.__('Revert')}
+        </button>
+        <button
+          type="button"
+          className="jp-MegalensButton jp-mod-accept"
+          aria-disabled={idle}
+          onClick={() => !idle && void trace.submit()}
+        >
+          {trans.__('Apply')}
+        </button>
+      </div>
+    </section>
+  );
+}
+
+function applyText(apply: ApplyState, trans: TranslationBundle): string {
+  switch (apply.kind) {
+    case 'idle':
+      return '';
+    case 'sent':
+      return trans.__('Asking the run…');
+    case 'accepted':
+      return trans.__('Applies at step %1', formatInteger(apply.step));
+    case 'applied':
+      return trans.__('✓ Applied at step %1', formatInteger(apply.step));
+    case 'refused':
+      return trans.__('Not applied. Tracing goes on as it was.');
+  }
+}

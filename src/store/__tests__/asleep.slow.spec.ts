@@ -1,0 +1,81 @@
+import { TensorStore, type SourceChange } from '..';
+import { ChangeGate } from '../change-gate';
+
+/** An hour at 20 steps a second. */
+const HOUR = 72_000;
+const LAYERS = 2;
+const VALUES = 24;
+/** A hundredth of what comes. */
+const LIMIT = 1 << 20;
+
+describe('a browser tab that sleeps for an hour', () => {
+  let visibility: jest.SpyInstance;
+  let frames: FrameRequestCallback[];
+
+  beforeEach(() => {
+    frames = [];
+    // A browser holds timers back while a tab is hidden: none runs before it is told to.
+    jest.useFakeTimers();
+    jest.spyOn(window, 'requestAnimationFrame').mockImplementation(callback => frames.push(callback));
+    visibility = jest.spyOn(document, 'visibilityState', 'get').mockReturnValue('visible');
+  });
+
+  afterEach(() => {
+    jest.restoreAllMocks();
+    jest.useRealTimers();
+  });
+
+  it('keeps bounded memory, says what it gave up, and wakes to one change with the newest step', async () => {
+    const store = new TensorStore(LIMIT);
+    const changes: SourceChange[] = [];
+    const gate = new ChangeGate(change => changes.push(change));
+    for (let step = 1; step <= HOUR; step++) {
+      for (let layer = 1; layer <= LAYERS; layer++) {
+        store.add({
+          step,
+          microBatch: 0,
+          phase: 'train',
+          pass: 'forward',
+          rank: 0,
+          layer,
+          flag: 'MLP1_mat_mul',
+          part: '',
+          compressor: `Tile(tiles=${VALUES})`,
+          sourceShape: [1, 1, VALUES],
+          shape: [1, 1, VALUES],
+          values: new Float32Array(VALUES).fill(step),
+          labels: [],
+          nanCount: 0,
+          infCount: 0,
+          compressionError: NaN,
+          whole: null
+        });
+      }
+      gate.note('tensors', step, step);
+    }
+    expect(changes).toEqual([]);
+    expect(store.bytes).toBeLessThanOrEqual(LIMIT);
+    jest.runOnlyPendingTimers();
+    // A frame has the browser go through the whole page: nobody asks for one before there is something to draw.
+    expect(frames).toEqual([]);
+    expect(changes).toEqual([{ kind: 'rows', stream: 'tensors', firstStep: 1, lastStep: HOUR }]);
+    const result = store.query({ flag: 'MLP1_mat_mul', reduced: true });
+    expect(result.rows[result.rows.length - 1]?.step).toBe(HOUR);
+    expect(result.rows.length + result.evictedRows).toBe(LAYERS * HOUR);
+    gate.dispose();
+  });
+
+  it('gathers changes at most every 50 ms when it was hidden from the start', () => {
+    visibility.mockReturnValue('hidden');
+    const changes: SourceChange[] = [];
+    const gate = new ChangeGate(change => changes.push(change));
+    for (let step = 1; step <= 200; step++) {
+      gate.note('tensors', step, step);
+      jest.advanceTimersByTime(5);
+    }
+    expect(frames).toEqual([]);
+    expect(changes.length).toBeGreaterThan(15);
+    expect(changes.length).toBeLessThanOrEqual(20);
+    gate.dispose();
+  });
+});

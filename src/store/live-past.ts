@@ -1,0 +1,170 @@
+import type { ITensorIndex } from '../client/runs-api';
+import type { Status } from '../protocol/messages.generated';
+import type { IMissingSteps, ITrendAnswer, ITrendQuery } from './line-data';
+import type { RecordingRows } from './recording';
+import type { ITensorQuery, ITensorResult, ITensorRow } from './source';
+import { StepSpans } from './step-spans';
+import { StoreError } from './store-error';
+
+/** Longest that the index of a growing recording is taken for what there is, ms. */
+const INDEX_MS = 2000;
+/** Ranges that are brought in again after one status: a page under load is not given more work at once. */
+const MOST_AT_ONCE = 4;
+
+/**
+ * What a live run's page does not have of the steps that were: those before it was opened, those that memory no longer holds, and those of frames that
+ * were lost. They are read from the recording; where nobody can read one they are named.
+ */
+export class LivePast {
+  /**
+   * @param recording - The recording as the server reads it; null where nobody can.
+   */
+  constructor(private recording: RecordingRows | null) {}
+
+  /** Newest step that may be here in part only, since the page was opened in its middle; 0 where everything came. */
+  joined = 0;
+
+  /** Newest step of a frame that came. */
+  newest: number | null = null;
+
+  /** Note that frames were lost between the newest step and this one. */
+  lose(step: number): void {
+    if (this.newest !== null) {
+      this.lost.add(Math.min(this.newest, step), Math.max(this.newest, step));
+    }
+  }
+
+  /** Note the first step whose tensors came. */
+  join(step: number): void {
+    this.joined = step;
+    this.hasJoined = true;
+  }
+
+  /** Whether no tensor came yet. */
+  get isEmpty(): boolean {
+    return !this.hasJoined;
+  }
+
+  /** Whether there is a recording to read. */
+  get isRecorded(): boolean {
+    return this.recording !== null;
+  }
+
+  /** Steps that are missing here and that nobody gives, between two of them. */
+  missing(first: number, last: number, status: Status | null): IMissingSteps[] {
+    const found = this.lost.within(first, last).map(([from, to]): IMissingSteps => ({
+      first: from,
+      last: to,
+      why: 'Frames of these steps did not arrive here.'
+    }));
+    const begin = Math.max(first, status?.streams?.['tensors']?.first_step ?? Infinity);
+    const end = Math.min(last, this.joined - 1);
+    if (this.recording === null && begin <= end) {
+      const why =
+        'These steps were before this page was opened, and there is no recording of them that could be read.';
+      found.unshift({ first: begin, last: end, why });
+    }
+    return found;
+  }
+
+  /**
+   * What the recording has of tensors; nothing where there is none.
+   *
+   * @param upTo - Newest step that it must know of.
+   */
+  async index(upTo: number): Promise<readonly ITensorIndex[]> {
+    const now = Date.now();
+    if (upTo > this.indexedTo && now - this.indexedAt > INDEX_MS) {
+      this.recording?.forget();
+      [this.indexedTo, this.indexedAt] = [upTo, now];
+    }
+    return (await this.read(recording => recording.index())) ?? [];
+  }
+
+  /** The rows of a query up to a step, in the recording; null where there is none. */
+  tensors(query: ITensorQuery, upTo: number, signal?: AbortSignal): Promise<ITensorResult | null> {
+    const [first, last] = query.steps ?? [0, upTo];
+    return first > upTo
+      ? Promise.resolve(null)
+      : this.read(recording => recording.tensors({ ...query, steps: [first, Math.min(last, upTo)] }, signal));
+  }
+
+  /** A trend up to a step, in the recording; null where there is none. */
+  trend(query: ITrendQuery, upTo: number, signal?: AbortSignal): Promise<ITrendAnswer | null> {
+    const [first, last] = query.steps ?? [0, upTo];
+    return first > upTo
+      ? Promise.resolve(null)
+      : this.read(recording => recording.trend({ ...query, steps: [first, Math.min(last, upTo)] }, signal));
+  }
+
+  /**
+   * Bring in again what was lost.
+   *
+   * @param step - The newest step of the run: of an earlier one everything is recorded.
+   * @param take - Takes rows in; called once for each range.
+   */
+  async refill(
+    step: number,
+    take: (rows: readonly ITensorRow[], first: number, last: number) => void
+  ): Promise<void> {
+    if (this.refilling || this.recording === null) {
+      return;
+    }
+    this.refilling = true;
+    try {
+      const due = this.lost.all.filter(([, last]) => last < step && !this.refused.has(last));
+      for (const [first, last] of due.slice(0, MOST_AT_ONCE)) {
+        const rows = await this.read(recording => recording.rows(first, last));
+        if (rows === null) {
+          // Too many to be sent, or nobody can read them: they stay missing.
+          this.refused.add(last);
+          continue;
+        }
+        this.lost.remove(first, last);
+        take(rows, first, last);
+      }
+    } finally {
+      this.refilling = false;
+    }
+  }
+
+  /** Another question of the recording; null where there is none. */
+  async read<T>(ask: (recording: RecordingRows) => Promise<T>): Promise<T | null> {
+    if (this.recording === null) {
+      return null;
+    }
+    try {
+      return await ask(this.recording);
+    } catch (error) {
+      if (error instanceof StoreError && error.code === 'gone') {
+        this.recording = null;
+        return null;
+      }
+      if (error instanceof StoreError && error.code === 'unavailable') {
+        // What is here is shown; the next question tries again.
+        return null;
+      }
+      throw error;
+    }
+  }
+
+  /** Forget everything: another run begins. */
+  clear(): void {
+    this.lost.clear();
+    this.refused.clear();
+    this.recording?.forget();
+    [this.joined, this.newest, this.hasJoined, this.indexedTo] = [0, null, false, -Infinity];
+  }
+
+  dispose(): void {
+    this.recording?.dispose();
+    this.recording = null;
+  }
+
+  private readonly lost = new StepSpans();
+  private readonly refused = new Set<number>();
+  private hasJoined = false;
+  private refilling = false;
+  private indexedTo = -Infinity;
+  private indexedAt = -Infinity;
+}

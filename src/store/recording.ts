@@ -1,0 +1,228 @@
+import type { IRunReader } from '../client/run-reader';
+import type { ITensorIndex } from '../client/runs-api';
+import { streamTable } from '../protocol/frame-table';
+import { pageBytes, type StreamMap } from '../protocol/streams';
+import { STREAMS } from '../protocol/streams.generated';
+import type { Phase } from '../protocol/messages.generated';
+import { rangesText } from '../protocol/ranges';
+import type { IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
+import { scalarsAsked, scalarsOfBytes, trendAsked, trendOfBytes } from './line-answers';
+import { RowCache } from './row-cache';
+import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
+import { auditRows, type IRunAudit } from './run-events';
+import type { ITensorQuery, ITensorResult, ITensorRow, ITensorShape, StepsQuery } from './source';
+import { noStream, storeError } from './store-error';
+import { compareRows, tensorRows } from './tensor-rows';
+
+/** Bounds of what is kept of a recording. */
+export interface IRecordingOptions {
+  /** Bytes of tensors to keep; as the stream's policy says when absent. */
+  cacheBytes?: number;
+  /** Bytes that one answer may have; beyond, the server thins steps out. 32 MiB when absent. */
+  limitBytes?: number;
+}
+
+const MIB = 1 << 20;
+const LINE_BYTES = 16 * MIB;
+
+/** A run's recording, whole or still growing: each question asks its reader for just the rows that it needs. Rejects with a `StoreError`. */
+export class RecordingRows {
+  /**
+   * @param id - Run id.
+   * @param api - Where to ask.
+   * @param name - The run's name, for what is said of it.
+   * @param options - Bounds.
+   */
+  constructor(
+    private readonly id: string,
+    private readonly api: IRunReader,
+    private readonly name: () => string,
+    options: IRecordingOptions = {}
+  ) {
+    this.limitBytes = options.limitBytes ?? 32 * MIB;
+    this.answers = new RowCache(options.cacheBytes ?? pageBytes(STREAMS.tensors), sizeOf);
+  }
+
+  /** What there is of tensors, as of the first question since `forget`. */
+  index(): Promise<readonly ITensorIndex[]> {
+    return this.guarded(() => {
+      this.places ??= this.api.index(this.id).catch(error => {
+        this.places = null;
+        throw error;
+      });
+      return this.places;
+    });
+  }
+
+  /** Ask anew what there is: the recording has grown. */
+  forget(): void {
+    this.places = null;
+  }
+
+  tensors(query: ITensorQuery, signal?: AbortSignal): Promise<ITensorResult> {
+    const key = JSON.stringify({ ...query, reduced: undefined });
+    return this.guarded(() => this.answers.get(key, own => this.ask(query, own), signal));
+  }
+
+  /** Every tensor of some steps, whatever its flag; null where they are too many to be sent. */
+  rows(first: number, last: number): Promise<readonly ITensorRow[] | null> {
+    return this.guarded(async () => {
+      const answer = await this.api.stream(this.id, 'tensors', { first, last, limitBytes: this.limitBytes });
+      return answer.sampledEvery > 1 ? null : tensorRows(streamTable('tensors', answer.bytes));
+    });
+  }
+
+  trend(query: ITrendQuery, signal?: AbortSignal): Promise<ITrendAnswer> {
+    const asked = trendAsked(query);
+    const ask = async (own: AbortSignal): Promise<ITrendAnswer> =>
+      trendOfBytes(await this.api.lines(this.id, 'tensors', asked, own));
+    return query.layers?.length === 0
+      ? Promise.resolve(NO_TREND)
+      : this.guarded(() => this.trends.get(JSON.stringify(asked), ask, signal));
+  }
+
+  scalarLines(query: IScalarQuery, signal?: AbortSignal): Promise<IScalarAnswer> {
+    const asked = scalarsAsked(query);
+    const ask = async (own: AbortSignal): Promise<IScalarAnswer> =>
+      scalarsOfBytes(await this.api.lines(this.id, 'scalars', asked, own));
+    return this.guarded(() => this.scalars.get(JSON.stringify(asked), ask, signal));
+  }
+
+  table(stream: string, streams: StreamMap, query: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows> {
+    return this.guarded(async () => {
+      const info = streams.get(stream);
+      if (info === undefined) {
+        throw noStream(stream, streams.keys());
+      }
+      const { steps, where } = query;
+      const asked = { first: steps?.[0], last: steps?.[1], where, limitBytes: this.limitBytes };
+      const { bytes, sampledEvery } = await this.api.stream(this.id, stream, asked, signal);
+      const store = new RowStore(info);
+      store.append(streamTable(stream, bytes, streams), false);
+      return { ...store.rows(query), sampledEvery };
+    });
+  }
+
+  /** Who changed what, in the order of time. */
+  audit(): Promise<readonly IRunAudit[]> {
+    return this.guarded(async () => {
+      const { bytes } = await this.api.stream(this.id, 'audit');
+      return auditRows(streamTable('audit', bytes));
+    });
+  }
+
+  /** Abort what is under way and forget the rows. */
+  dispose(): void {
+    this.answers.clear();
+    this.trends.clear();
+    this.scalars.clear();
+  }
+
+  private async ask(query: ITensorQuery, signal: AbortSignal): Promise<ITensorResult> {
+    if (query.layers?.length === 0) {
+      return { rows: [], evictedRows: 0, sampledEvery: 1 };
+    }
+    const { flag, part, phase, pass, rank, measured, steps } = query;
+    const answer = await this.api.stream(
+      this.id,
+      'tensors',
+      {
+        flag,
+        part,
+        phase,
+        pass,
+        rank,
+        measured,
+        layers: query.layers && rangesText(query.layers),
+        first: steps?.[0],
+        last: steps?.[1],
+        limitBytes: this.limitBytes
+      },
+      signal
+    );
+    const rows = tensorRows(streamTable('tensors', answer.bytes)).sort(compareRows);
+    return { rows, evictedRows: 0, sampledEvery: answer.sampledEvery };
+  }
+
+  private async guarded<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      throw storeError(error, this.name());
+    }
+  }
+
+  private readonly limitBytes: number;
+  private readonly answers: RowCache<ITensorResult>;
+  private readonly trends = new RowCache<ITrendAnswer>(LINE_BYTES, trendBytes);
+  private readonly scalars = new RowCache<IScalarAnswer>(LINE_BYTES, scalarBytes);
+  private places: Promise<readonly ITensorIndex[]> | null = null;
+}
+
+const NO_TREND: ITrendAnswer = {
+  lines: [],
+  total: 0,
+  missing: [],
+  kept: false,
+  compressors: [],
+  ranks: [],
+  newest: null,
+  units: 0,
+  evictedRows: 0
+};
+
+/** Steps of a flag, ascending. */
+export function stepsIn(
+  index: readonly ITensorIndex[],
+  flag: string,
+  phase: Phase | undefined,
+  { pass }: StepsQuery
+): readonly number[] {
+  const entries = index.filter(
+    entry =>
+      entry.flag === flag &&
+      (phase === undefined || entry.phase === phase) &&
+      (pass === undefined || entry.pass === pass)
+  );
+  const [only] = entries;
+  return entries.length === 1 && only !== undefined
+    ? only.steps
+    : ascending(entries.flatMap(entry => entry.steps));
+}
+
+/**
+ * What there is of a flag.
+ *
+ * @param parts - In the order in which the run names them.
+ */
+export function shapeIn(
+  index: readonly ITensorIndex[],
+  flag: string,
+  parts: readonly string[] = []
+): ITensorShape {
+  const entries = index.filter(entry => entry.flag === flag);
+  const held = entries.flatMap(entry => entry.parts);
+  return {
+    parts: [...new Set([...parts, ...held])].filter(part => held.includes(part)),
+    layers: ascending(entries.flatMap(entry => entry.layers)),
+    ranks: ascending(entries.flatMap(entry => entry.ranks)),
+    passes: [...new Set(entries.map(entry => entry.pass))]
+  };
+}
+
+/** Distinct numbers, ascending. */
+export function ascending(numbers: readonly number[]): number[] {
+  return [...new Set(numbers)].sort((a, b) => a - b);
+}
+
+function sizeOf(result: ITensorResult): number {
+  return result.rows.reduce((sum, row) => sum + row.values.byteLength + 600, 0);
+}
+
+function trendBytes({ lines }: ITrendAnswer): number {
+  return lines.reduce((sum, { steps }) => sum + 32 * steps.length, 1000);
+}
+
+function scalarBytes({ lines }: IScalarAnswer): number {
+  return lines.reduce((sum, { steps }) => sum + 24 * steps.length, 1000);
+}

@@ -1,0 +1,157 @@
+import type { StreamTable } from '../protocol/frame-table';
+import type { Hello, Status } from '../protocol/messages.generated';
+import { boundedText } from '../protocol/whole-text';
+import type { IMissingSteps } from './line-data';
+
+/** What can happen to a run that its pictures should be read with. */
+export type RunEventKind =
+  | 'settings'
+  | 'perturbation'
+  | 'pause'
+  | 'resume'
+  | 'restart'
+  | 'lost'
+  | 'nonfinite'
+  | 'checkpoint'
+  | 'alarm';
+
+/** An event of a run, at one step or over several. */
+export interface IRunEvent {
+  readonly kind: RunEventKind;
+  /** First and last step, both included; the last is infinite while it goes on. */
+  readonly first: number;
+  readonly last: number;
+  /** What happened, in plain English. */
+  readonly text: string;
+}
+
+/** A row of the stream `audit`. */
+export interface IRunAudit {
+  readonly step: number;
+  /** Seconds since the epoch. */
+  readonly time: number;
+  readonly who: string;
+  readonly action: string;
+  /** The change as JSON text, as somebody sent it. */
+  readonly detail: string;
+}
+
+/** The rows of an `audit` table. */
+export function auditRows(table: StreamTable): IRunAudit[] {
+  const column = (name: string): { at(row: number): unknown } => table.getChild(name);
+  const [steps, times, people, actions, details] = ['step', 'time', 'who', 'action', 'detail'].map(column);
+  return Array.from({ length: table.numRows }, (_, row) => ({
+    step: Number(steps?.at(row)),
+    time: Number(times?.at(row)),
+    who: String(people?.at(row)),
+    action: String(actions?.at(row)),
+    detail: String(details?.at(row))
+  }));
+}
+
+/**
+ * The events of a run, by their first steps.
+ *
+ * @param audit - Who changed what, in the order of time.
+ * @param missing - Steps that are known to be missing.
+ * @param hello - How flags are called; names of the code when absent.
+ */
+export function runEvents(
+  audit: readonly IRunAudit[],
+  missing: readonly IMissingSteps[],
+  status: Status | null,
+  hello: Hello | null
+): IRunEvent[] {
+  const events: IRunEvent[] = missing.map(({ first, last, why }) => ({
+    kind: 'lost',
+    first,
+    last,
+    text: why
+  }));
+  let perturbed: { first: number; last: number; text: string } | null = null;
+  const seen = new Set<unknown>();
+  const end = (step: number): void => {
+    if (perturbed !== null) {
+      const last = Math.max(perturbed.first, Math.min(perturbed.last, step - 1));
+      events.push({ kind: 'perturbation', ...perturbed, last });
+      perturbed = null;
+    }
+  };
+  for (const { step, action, detail } of audit) {
+    const change = changeOf(detail);
+    const at = { first: step, last: step };
+    if (action === 'configure') {
+      events.push({ kind: 'settings', ...at, text: settingsText(change['flags'], hello) });
+    } else if (action === 'budget') {
+      events.push({ kind: 'settings', ...at, text: 'The budget of tracing changed.' });
+    } else if (action === 'perturb' || action === 'disarm') {
+      end(step);
+      const wish = objectOf(change['perturb']);
+      const steps = Number(wish['steps'] ?? NaN);
+      const last = Number.isFinite(steps) ? step + steps - 1 : Infinity;
+      perturbed = action === 'perturb' ? { first: step, last, text: perturbText(wish) } : null;
+    } else if (action === 'pause' || action === 'step') {
+      events.push({ kind: 'pause', ...at, text: 'Training was paused.' });
+    } else if (action === 'resume') {
+      events.push({ kind: 'resume', ...at, text: 'Training went on.' });
+    } else if (action === 'connect') {
+      const rank = change['rank'] ?? 0;
+      // Older hubs recorded a second connection where a tracer had learned more of the model in its first step.
+      if (seen.has(rank) && step > 1) {
+        events.push({ kind: 'restart', ...at, text: `Rank ${Number(rank)} attached again.` });
+      }
+      seen.add(rank);
+    } else if (action === 'checkpoint') {
+      events.push({ kind: 'checkpoint', ...at, text: checkpointText(change['name']) });
+    } else if (action === 'disconnect' && change['reason'] === 'lost') {
+      events.push({ kind: 'lost', ...at, text: `Rank ${Number(change['rank'] ?? 0)} was lost.` });
+    }
+  }
+  end(Infinity);
+  const bad = status?.nonfinite?.first;
+  if (bad) {
+    const text = `The first value that was not finite: ${titleOf(bad.flag, hello)}, layer ${bad.layer}.`;
+    events.push({ kind: 'nonfinite', first: bad.step, last: bad.step, text });
+  }
+  return events.filter(event => event.first >= 0).sort((a, b) => a.first - b.first);
+}
+
+/** Say what became of flags. The text came from a viewer, so only numbers, known words and what the run calls its flags are shown. */
+function settingsText(flags: unknown, hello: Hello | null): string {
+  const changes = Object.entries(objectOf(flags)).map(([flag, setting]) => {
+    const name = objectOf(objectOf(setting)['compressor'])['name'];
+    const known = hello?.compressors.some(each => each.name === name);
+    return `${titleOf(flag, hello)} ${setting === null ? 'off' : known ? String(name) : 'changed'}`;
+  });
+  return changes.length === 0 ? 'Settings changed.' : `Settings changed: ${changes.join(', ')}.`;
+}
+
+function perturbText(wish: Record<string, unknown>): string {
+  const kind = wish['kind'];
+  return typeof kind === 'string' && /^\w{1,40}$/.test(kind) ? `Perturbation: ${kind}.` : 'Perturbation.';
+}
+
+/** What was saved, by the name that it came with, which may be anybody's. */
+function checkpointText(name: unknown): string {
+  const shown = boundedText(name, 80).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '\ufffd');
+  return shown === '' ? 'Checkpoint saved.' : `Checkpoint saved: ${shown}`;
+}
+
+function titleOf(flag: string, hello: Hello | null): string {
+  return hello?.flags.find(({ name }) => name === flag)?.title ?? flag.slice(0, 60);
+}
+
+function changeOf(detail: string): Record<string, unknown> {
+  try {
+    const change = objectOf(JSON.parse(detail));
+    return 'patch' in change ? objectOf(change['patch']) : change;
+  } catch {
+    return {};
+  }
+}
+
+function objectOf(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : {};
+}

@@ -1,0 +1,37 @@
+import type { ViewOptions } from '../../protocol/views.generated';
+import { mountView } from '../registry';
+import { fullRun } from './pictured';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+const FLAG = { flag: 'MLP1_mat_mul' } as const;
+
+afterEach(() => document.body.replaceChildren());
+
+it.each<[string, ViewOptions, RegExp]>([
+  ['scalars', { view: 'scalars' }, /^step 2, loss/],
+  ['a trend', { view: 'trend', ...FLAG }, /^step 2, layer 1/],
+  ['a layer × step trend', { view: 'trend', kind: 'heatmap', ...FLAG }, /^step 2, layer 1/],
+  ['lines of statistics', { view: 'moments' }, /^step 2, /],
+  ['single tensors', { view: 'moments', kind: 'tensors' }, /^step 2, /],
+  ['an overview', { view: 'moments', kind: 'overview' }, /^step 2, /],
+  ['a map of statistics', { view: 'moments', kind: 'layer_map' }, /step 2 /],
+  ['layers at a step', { view: 'moments', kind: 'layers', by: ['layer'] }, /by layer, step 2$/],
+  ['a heatmap', { view: 'heatmap', layers: 'all', ...FLAG }, /step 2$/],
+  ['a history', { view: 'history', ...FLAG }, /step 2$/]
+])('goes to a step in %s', async (_, options, wanted) => {
+  const node = document.createElement('div');
+  document.body.append(node);
+  const view = await mountView(node, fullRun(), options, { renderer: 'svg' });
+  await view.settled();
+  const input = node.querySelector<HTMLInputElement>('[data-control="go"] input') as HTMLInputElement;
+  input.value = '2';
+  input.dispatchEvent(new Event('change'));
+  await view.settled();
+  const told = [...node.querySelectorAll('[aria-live], .jp-MegalensView-title')].map(
+    each => each.textContent ?? ''
+  );
+  expect(told.some(text => wanted.test(text))).toBe(true);
+  view.dispose();
+});

@@ -1,0 +1,133 @@
+import { MemoryRun } from '../../store/__tests__/memory-run';
+import { Pace } from '../mount/pace';
+import { mountView } from '../registry';
+import type { IView } from '../view';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+/** Observers of the page, which has no layout to see with. */
+let observed: ((entries: { isIntersecting: boolean }[]) => void)[] = [];
+const see = (isIntersecting: boolean): void => observed.forEach(call => call([{ isIntersecting }]));
+
+class Observer {
+  constructor(call: (entries: { isIntersecting: boolean }[]) => void) {
+    observed.push(call);
+  }
+  observe(): void {}
+  disconnect(): void {}
+}
+
+let view: IView | null = null;
+beforeEach(() => {
+  observed = [];
+  Reflect.set(globalThis, 'IntersectionObserver', Observer);
+});
+afterEach(() => {
+  view?.dispose();
+  view = null;
+  Reflect.deleteProperty(globalThis, 'IntersectionObserver');
+  document.body.replaceChildren();
+});
+
+const frame = (): Promise<unknown> => new Promise(done => setTimeout(done, 150));
+const titleOf = (): string => document.querySelector('.jp-MegalensView-title')?.textContent ?? '';
+
+async function shown(run: MemoryRun): Promise<IView> {
+  const node = document.createElement('div');
+  document.body.append(node);
+  run.add({ step: 1, layer: 0, values: new Float32Array(6).fill(1) });
+  view = await mountView(node, run, { view: 'heatmap', flag: 'MLP1_mat_mul' }, { renderer: 'svg' });
+  await view.settled();
+  return view;
+}
+
+it('draws nothing of a run while it is out of sight, and the newest step when it is seen again', async () => {
+  const run = new MemoryRun();
+  const heatmap = await shown(run);
+  see(false);
+  const asked = run.asked.length;
+  run.add({ step: 2, layer: 0, values: new Float32Array(6).fill(2) });
+  await frame();
+  expect(run.asked.length).toBe(asked);
+  expect(titleOf()).toMatch(/step 1$/);
+  see(true);
+  await heatmap.settled();
+  expect(titleOf()).toMatch(/step 2$/);
+});
+
+it('draws out of sight for whoever waits for the picture, such as an export', async () => {
+  const run = new MemoryRun();
+  const heatmap = await shown(run);
+  see(false);
+  run.add({ step: 2, layer: 0, values: new Float32Array(6).fill(2) });
+  expect(await heatmap.toSVG()).toContain('step 2');
+});
+
+it('takes no more than a tenth of the time for pictures that nobody waits for', async () => {
+  let [now, runs] = [0, 0];
+  jest.spyOn(performance, 'now').mockImplementation(() => now);
+  jest.useFakeTimers({ doNotFake: ['performance', 'requestAnimationFrame'] });
+  const frames = jest.spyOn(globalThis, 'requestAnimationFrame').mockImplementation(call => (call(now), 0));
+  const pace = new Pace(() => {
+    runs += 1;
+    now += 40;
+    return Promise.resolve();
+  });
+  for (; now < 10_000; now += 20) {
+    pace.request();
+    await jest.advanceTimersByTimeAsync(20);
+  }
+  pace.dispose();
+  frames.mockRestore();
+  jest.useRealTimers();
+  jest.restoreAllMocks();
+  // The first picture, which loads what all others use, does not count.
+  expect(40 * (runs - 1)).toBeLessThanOrEqual(1100);
+  expect(40 * runs).toBeGreaterThan(800);
+});
+
+/** How long a trend of some steps may wait before it draws one more. */
+async function waits(steps: number): Promise<number | undefined> {
+  const run = new MemoryRun();
+  const values = new Float32Array(6).fill(1);
+  run.add(...Array.from({ length: steps }, (_, at) => ({ step: at + 1, layer: 0, values })));
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mountView(node, run, { view: 'trend', flag: 'MLP1_mat_mul' }, { renderer: 'svg' });
+  await view.settled();
+  const request = jest.spyOn(Pace.prototype, 'request');
+  run.add({ step: steps + 1, layer: 0, values });
+  const least = request.mock.calls[0]?.[1];
+  request.mockRestore();
+  await view.settled();
+  expect(titleOf()).toContain((steps + 1).toLocaleString('en').replace(',', '\u202f'));
+  return least;
+}
+
+it('lets a step wait that moves lines by less than a pixel, half a second at most', async () => {
+  expect(await waits(2000)).toBe(500);
+});
+
+it('lets no step wait that can be seen to move lines', async () => {
+  expect(await waits(20)).toBe(100);
+});
+
+it('runs what can wait twice a second, and at once what cannot', async () => {
+  jest.useFakeTimers({ doNotFake: ['requestAnimationFrame'] });
+  const frames = jest.spyOn(globalThis, 'requestAnimationFrame').mockImplementation(call => (call(0), 0));
+  const runs: number[] = [];
+  const began = performance.now();
+  const pace = new Pace(() => Promise.resolve(void runs.push(performance.now() - began)));
+  for (let at = 0; at < 18; at += 1) {
+    pace.request(false, 500);
+    await jest.advanceTimersByTimeAsync(100);
+  }
+  expect(runs).toEqual([0, 500, 1000, 1500]);
+  pace.request();
+  await jest.advanceTimersByTimeAsync(0);
+  expect(runs).toHaveLength(5);
+  pace.dispose();
+  frames.mockRestore();
+  jest.useRealTimers();
+});

@@ -1,0 +1,77 @@
+import type { Translate } from '../shared/translate';
+import { element, writeText } from './dom';
+
+let unique = 0;
+
+/** What of a toolbar has no room in its one line: a button beside the line, and below it what it unfolds. */
+export class ToolbarFold {
+  /** @param _closed - Told when somebody has done with what was unfolded. */
+  constructor(
+    private readonly _t: Translate,
+    private readonly _closed: () => void
+  ) {
+    this.content = element('div', {
+      id: `jp-megalens-fold-${(unique += 1)}`,
+      class: 'jp-MegalensFold-content',
+      role: 'group',
+      'aria-label': _t('More settings'),
+      hidden: ''
+    });
+    this._button = element('button', {
+      class: 'jp-MegalensButton',
+      type: 'button',
+      'aria-expanded': 'false',
+      'aria-controls': this.content.id
+    });
+    this.node = element('div', { class: 'jp-MegalensFold', hidden: '' }, this._button, this.content);
+    this._button.addEventListener('click', () => this._open(this.content.hidden));
+    this.node.addEventListener('keydown', event => {
+      if (event.key === 'Escape' && this.isOpen) {
+        this._open(false);
+        this._button.focus();
+        event.preventDefault();
+        event.stopPropagation();
+      }
+    });
+    this.node.addEventListener('focusout', event => {
+      const to = event.relatedTarget;
+      // A click on text, which takes no focus, or a list that the browser opens is no leaving.
+      if (to instanceof Node && !this.node.contains(to)) {
+        this._open(false);
+      }
+    });
+  }
+
+  readonly node: HTMLElement;
+  /** Holds what is folded. */
+  readonly content: HTMLElement;
+
+  /** Whether it is unfolded now. */
+  get isOpen(): boolean {
+    return !this.content.hidden;
+  }
+
+  /** Say how many controls are folded; none hides the button. */
+  count(folded: number): void {
+    this.node.hidden = folded === 0;
+    if (folded === 0) {
+      this._open(false);
+    }
+    writeText(this._button, this._t('%1 more ▾', folded));
+    this._button.title = this._t('Settings for which this line has no room');
+  }
+
+  private _open(open: boolean): void {
+    const closes = this.isOpen && !open;
+    this.content.hidden = !open;
+    this._button.setAttribute('aria-expanded', String(open));
+    if (closes) {
+      this._closed();
+    }
+    if (open) {
+      this.content.querySelector<HTMLElement>('select, input, button')?.focus();
+    }
+  }
+
+  private readonly _button: HTMLButtonElement;
+}

@@ -1,0 +1,116 @@
+import { byName } from '../../../protocol/by-name';
+import { placeAt } from '../../../aggregate';
+import { extentOf } from '../scale';
+
+/** Numbers along a line: places on the x axis, ascending, and values. NaN is a gap. */
+export interface IPoints {
+  readonly x: Float64Array;
+  readonly value: Float64Array;
+}
+
+/** One line over steps, as it is drawn. All arrays have one length. */
+export interface ILine extends IPoints {
+  /** Tells the lines of a run apart; the same in every run. */
+  readonly key: string;
+  /** What tips call it. */
+  readonly name: string;
+  /** What the legend says: the line, or its run where one line is drawn of several runs. */
+  readonly label: string;
+  /** What tells its entry of the legend from others, where that is not its key: its run where one line is drawn of several runs. */
+  readonly entry?: string;
+  /** Number of its run: 0 is the view's own. */
+  readonly run: number;
+  /** Null where it is not of one layer. */
+  readonly layer: number | null;
+  /** Number of its panel; 0 when absent. */
+  readonly panel?: number;
+  /** The numbers that the trailing mean of the same key goes over: drawn faintly, and told beside it. */
+  readonly isFaint?: true;
+  readonly unit?: string;
+  /** Significant digits that are told of a value; all when absent. */
+  readonly digits?: number;
+  readonly step: Float64Array;
+  /** Steps, ascending, at which it begins anew: what lies before is not joined with them. */
+  readonly starts: readonly number[];
+  /** Whether it has points that are not here: the page asks for them where it needs them. */
+  readonly isThin: boolean;
+  /** Points that there are; as many as are here when absent. */
+  readonly of?: number;
+  readonly nonFinite: Float64Array;
+  /** How far a value may be off; absent where that is nothing. */
+  readonly error?: Float64Array;
+  /** Values that entered; absent where nobody counts. */
+  readonly count?: Float64Array;
+  /** Half the width of the band about each value; absent where there is none. */
+  readonly half?: Float64Array;
+}
+
+const NEEDED = ['step', 'x', 'value', 'nonFinite'] as const;
+const OPTIONAL = ['error', 'count', 'half'] as const;
+
+/** Name of a column that goes over the points of a line. */
+export type LineColumn = (typeof NEEDED)[number] | (typeof OPTIONAL)[number];
+
+/** Tell a line from all others of a picture. */
+export const idOf = ({ run, key, isFaint }: Pick<ILine, 'isFaint' | 'key' | 'run'>): string =>
+  `${run} ${isFaint ? 'faint' : 'line'} ${key}`;
+
+/** Make another line of a line's columns. */
+export function mapColumns(
+  line: ILine,
+  change: (column: Float64Array, name: LineColumn) => Float64Array
+): ILine {
+  const optional = OPTIONAL.filter(name => line[name] !== undefined);
+  return {
+    ...line,
+    ...byName(NEEDED, name => change(line[name], name)),
+    ...byName(optional, name => change(line[name] ?? new Float64Array(), name))
+  };
+}
+
+/** Least and greatest finite value that is drawn, bands among it, of a span of the x axis or of all; null where there is none. */
+export function finiteRange(
+  lines: readonly ILine[],
+  span: readonly [number, number] = [-Infinity, Infinity]
+): [number, number] | null {
+  return extentOf(
+    lines.flatMap(({ x, value, half }) => {
+      const [from, to] = placesIn(x, span);
+      const shown = value.subarray(from, to);
+      return half
+        ? [shown, ...[-1, 1].map(side => shown.map((each, at) => each + side * (half[from + at] ?? NaN)))]
+        : [shown];
+    })
+  );
+}
+
+function placesIn(x: Float64Array, [from, to]: readonly [number, number]): [number, number] {
+  const before = placeAt(x, from);
+  return [x[before] === from ? before : before + 1, placeAt(x, to) + 1];
+}
+
+const BROKEN = new WeakMap<ILine, IPoints>();
+
+/** A line's points with a gap wherever it begins anew. The same object each time. */
+export function brokenPoints(line: ILine): IPoints {
+  const known = BROKEN.get(line);
+  if (known) {
+    return known;
+  }
+  const begins = new Set(line.starts);
+  const places = Array.from(line.step.keys()).filter(at => at > 0 && begins.has(line.step[at] ?? NaN));
+  let points: IPoints = line;
+  if (places.length > 0) {
+    const x = new Float64Array(line.x.length + places.length);
+    const value = new Float64Array(x.length).fill(NaN);
+    [...places, line.x.length].forEach((end, gaps) => {
+      const from = gaps === 0 ? 0 : (places[gaps - 1] ?? 0);
+      x.set(line.x.subarray(from, end), from + gaps);
+      value.set(line.value.subarray(from, end), from + gaps);
+      x[end + gaps] = line.x[end] ?? NaN;
+    });
+    points = { x, value };
+  }
+  BROKEN.set(line, points);
+  return points;
+}

@@ -1,0 +1,284 @@
+import type { IPlace } from '../../../charts';
+import type { ScalarsOptions } from '../../../protocol/views.generated';
+import type { IPointed } from '../../../store/run-link';
+import type { IRunSource, SourceChange } from '../../../store/source';
+import type { IContent, IMark, IMoved, Loaded } from '../content';
+import type { Control } from '../control';
+import { goControl, smoothedChip, smoothingControl } from '../controls';
+import { omissionWords } from '../describe';
+import type { ILinkedMarks, IStepAxis } from '../links';
+import { scaleOf } from '../scale';
+import { emptyState, type IState, type IStateActions } from '../states';
+import type { ITip } from '../tip';
+import { ViewModel, type IViewEnvironment } from '../view-model';
+import { runsControls, type RunsOptions } from './compare-controls';
+import { betweenWords, missingWords, runWords } from './compare-words';
+import { allHidden, hiddenWords, shownLines } from './legend';
+import { finiteRange, type ILine } from './line';
+import { LinePicture, type ILinesRead } from './line-picture';
+import { scaleWords } from './line-recipe';
+import { OtherRuns, type IOtherRun } from './other-runs';
+import { clockOf, unknownClock, type RunClock } from './run-clock';
+import { RunList } from './run-list';
+import { pointsOf, readRunLines, type ILineAsk, type IRunLines } from './shape-lines';
+import { StepAxis } from './step-axis';
+
+/** Options that every view of lines has. */
+export type LineOptions = Pick<
+  Required<ScalarsOptions>,
+  'align' | 'compare' | 'hidden' | 'runs' | 'smoothing' | 'transform'
+>;
+
+const SMOOTHINGS = [0, 5, 20, 50, 100, 200] as const;
+
+/** A run whose lines are read. */
+export interface ILineRun {
+  readonly source: IRunSource;
+  readonly run: number;
+  readonly clock: RunClock;
+  /** What the legend and tips call a line of it, which is one of so many. */
+  named(words: string, of: number): Pick<ILine, 'entry' | 'label' | 'name'>;
+}
+
+/** Lines of a run and of those that it is compared with. */
+export interface IComparedLines extends IRunLines {
+  /** Those that are not hidden: what words are about. */
+  readonly shown: readonly ILine[];
+  readonly others: readonly IOtherRun[];
+  readonly axis: StepAxis;
+}
+
+/** A view that draws lines of its run, and of others, over steps: reading what is drawn once, and again when there is more. */
+export abstract class LinesView<O extends LineOptions> extends ViewModel<O> {
+  /** @param _stream - Stream that is drawn. */
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment<O>,
+    private readonly _stream: string
+  ) {
+    super(source, env);
+    this._others = new OtherRuns(env.runs, _stream, () => this._renew());
+    this._runs = new RunList(source, env.runs, () => env.refresh(false));
+  }
+
+  /** Read what is drawn, and hand lines to the picture. Without a recipe, what is drawn are the picture's lines. */
+  protected abstract read(signal: AbortSignal): Promise<LinesLoaded>;
+
+  concerns(change: SourceChange): boolean {
+    const concerned = change.kind === 'rows' && change.stream === this._stream;
+    // A hello may mean that all rows are others.
+    this._isStale ||= concerned || change.kind === 'hello';
+    return concerned;
+  }
+
+  protected override get actions(): IStateActions {
+    const { actions } = this.env;
+    const retry = (): void => {
+      this._isStale = true;
+      actions.retry();
+    };
+    return { ...actions, retry };
+  }
+
+  override get drawsWhileDragged(): boolean {
+    return true;
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override restyled(): void {
+    this._renew();
+  }
+
+  override dispose(): void {
+    this._others.dispose();
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const { options, env, picture } = this;
+    const key = JSON.stringify([options, env.within(this.chosenSteps), env.isDark]);
+    if (!picture.isHeld && (this._isStale || key !== this._key)) {
+      // What comes while this is read is read the next time.
+      this._isStale = false;
+      this._key = '';
+      const loaded = await this.read(signal);
+      if ('state' in loaded) {
+        return loaded;
+      }
+      this._key = key;
+      this._content = loaded.content;
+    }
+    const content = this._content;
+    if (content === null || 'recipe' in content) {
+      return { content: content as IContent };
+    }
+    await picture.refine();
+    return { content: { ...picture.drawing, ...content } };
+  }
+
+  override probe(place: IPlace): IMark | null {
+    return this.picture.probe(place);
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    return this.picture.tipOf(mark);
+  }
+
+  override move(key: string): IMoved | null {
+    return this.picture.move(key);
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    return this.picture.pointedBy(mark);
+  }
+
+  override marksOf(at: IPointed): ILinkedMarks {
+    return this.picture.marksOf(at);
+  }
+
+  override insight(): IMark | null {
+    return this.picture.insight();
+  }
+
+  override stepAxis(): IStepAxis {
+    return this.picture.stepAxis();
+  }
+
+  /** The steps that the options ask for. */
+  protected abstract get chosenSteps(): [number, number] | null;
+
+  protected readonly picture = new LinePicture(this.env, this.t);
+
+  /** Controls that every view of lines has. */
+  protected lineControls(): Control[] {
+    const { options, source, t } = this;
+    const choose = (change: Partial<RunsOptions>): void => this.choose(change as Partial<O>);
+    const smooth = (smoothing: number): void => this.choose({ smoothing } as Partial<O>);
+    return [
+      smoothingControl(SMOOTHINGS, options.smoothing, smooth, t),
+      ...smoothedChip(options.smoothing, smooth, t),
+      goControl(step => this.env.goTo(this.picture.goTo(step)), t),
+      ...runsControls({ source, options, runs: this._runs.known, choose }, t)
+    ];
+  }
+
+  /**
+   * Read lines of this run and of the others, ready to be drawn.
+   *
+   * @param lines - Most lines of one run.
+   * @param read - Reads those of one run.
+   */
+  protected async compared(
+    lines: number,
+    read: (run: ILineRun, ask: ILineAsk) => Promise<readonly ILine[]>,
+    signal: AbortSignal,
+    align = this.options.align
+  ): Promise<IComparedLines | IState> {
+    const { env, options, t } = this;
+    const { compare, smoothing } = options;
+    const others = await this._others.open(options.runs);
+    const sources = [this.source, ...others.map(each => each.source)];
+    const names = [this.source.name, ...others.map(each => each.name)];
+    const ids = [this.source.id, ...others.map(each => each.id)];
+    const clocks = await Promise.all(sources.map(each => each && clockOf(each, align, signal)));
+    if (!clocks[0]) {
+      return emptyState(unknownClock(align, t), t('Show steps'), () =>
+        this.choose({ align: 'step' } as Partial<O>)
+      );
+    }
+    const found = await readRunLines(
+      sources.length,
+      async (run, ask) => {
+        const [source, clock, name = ''] = [sources[run], clocks[run], names[run]];
+        const named = (words: string, of: number): Pick<ILine, 'entry' | 'label' | 'name'> =>
+          others.length === 0
+            ? { name: words, label: words }
+            : {
+                name: `${name} · ${words}`,
+                ...(of === 1 ? { label: name, entry: ids[run] ?? '' } : { label: words })
+              };
+        return source && clock ? read({ source, run, clock, named }, ask) : [];
+      },
+      compare,
+      { smoothing, steps: env.within(this.chosenSteps), points: pointsOf(env.width, lines * sources.length) }
+    );
+    if (found.lines.length === 0 && others.length > 0) {
+      const words = missingWords(others, t).join(' ') || t('Nothing here can be compared.');
+      return emptyState(words, t('Compare with no run'), () =>
+        this.choose({ runs: [] as string[] } as Partial<O>)
+      );
+    }
+    const shown = shownLines(found.lines, options.hidden);
+    return shown.length === 0 && found.lines.length > 0
+      ? allHidden(this.legend.hide, t)
+      : { ...found, shown, others, axis: axisOf(found.lines) };
+  }
+
+  /** What of the lines is hidden. */
+  protected get legend(): ILinesRead['legend'] {
+    const { hidden } = this.options;
+    return { hidden, hide: next => this.choose({ hidden: next } as Partial<O>) };
+  }
+
+  /** Say what of lines is not literal. */
+  protected lineWords({ lines, shown, others, between }: IComparedLines): string[] {
+    const { options, source, t } = this;
+    const there = others.filter((_, at) => lines.some(line => line.run === at + 1));
+    const decimatedFrom = shown.reduce((most, line) => Math.max(most, line.isThin ? (line.of ?? 0) : 0), 0);
+    return [
+      ...(options.smoothing > 1
+        ? [
+            t(
+              'Lines are the trailing mean of %1 points; the numbers themselves are faint.',
+              options.smoothing
+            )
+          ]
+        : []),
+      ...runWords(options, source.name, others, there, t),
+      ...betweenWords(between, t),
+      ...missingWords(
+        others.filter(each => !there.includes(each)),
+        t
+      ),
+      ...hiddenWords(lines, options.hidden, t),
+      ...scaleWords(scaleOf(options.transform, finiteRange(shown)?.[0] ?? 0), t),
+      ...omissionWords({ decimatedFrom }, t)
+    ];
+  }
+
+  private _renew(): void {
+    this._isStale = true;
+    this.env.refresh(false);
+  }
+
+  private readonly _others: OtherRuns;
+  private readonly _runs: RunList;
+  private _content: IContent | LineContent | null = null;
+  private _isStale = true;
+  private _key = '';
+}
+
+/** What is said of lines. */
+export type LineContent = Pick<IContent, 'caption' | 'summary' | 'swatch' | 'title'>;
+
+/** Words of lines that the picture draws, another picture, or why there is none. */
+export type LinesLoaded = { readonly content: IContent | LineContent } | { readonly state: IState };
+
+/** How the steps of lines lie on their x axis; those of the view's own run, where there are some. */
+function axisOf(lines: readonly ILine[]): StepAxis {
+  const own = lines.filter(line => line.run === 0);
+  const places = new Map<number, number>();
+  for (const { step, x } of own.length > 0 ? own : lines) {
+    step.forEach((each, at) => places.set(each, x[at] ?? each));
+  }
+  const sorted = [...places].sort(([a], [b]) => a - b);
+  const steps = sorted.map(([step]) => step);
+  return sorted.every(([step, x]) => step === x)
+    ? new StepAxis(steps)
+    : new StepAxis(
+        steps,
+        sorted.map(([, x]) => x)
+      );
+}

@@ -1,0 +1,48 @@
+import { formatInteger, formatNumber } from '../../charts';
+import type { ITip } from './tip';
+import type { Translate } from './translate';
+import type { IViewEnvironment } from './view-model';
+
+/** The step of a picture of one step: the pinned one, until another is chosen by hand. */
+export class StepShown {
+  constructor(private readonly _env: Pick<IViewEnvironment, 'pinned'>) {}
+
+  /**
+   * Return the step to show; null follows the newest.
+   *
+   * @param chosen - What the options ask for.
+   */
+  of(chosen: number | null): number | null {
+    const { pinned } = this._env;
+    this._left = pinned === null ? null : this._left;
+    return pinned === null || pinned === this._left ? chosen : pinned;
+  }
+
+  /** Another step is chosen by hand: the one that is pinned now is not gone to any more. */
+  leave(): void {
+    this._left = this._env.pinned;
+  }
+
+  private _left: number | null = null;
+}
+
+/** What stands over the columns of a tip that tell of the pinned step. */
+export const pinnedColumns = (step: number, t: Translate): NonNullable<ITip['columns']> => [
+  t('at step %1', formatInteger(step)),
+  t('difference')
+];
+
+/** Say a value at the pinned step, and how far the one under the cursor is from it; `last` is where it was measured, if before. */
+export function besideWords(
+  now: number,
+  then: number,
+  t: Translate,
+  last: number | null = null
+): readonly [string, string] {
+  const text = formatNumber(then, 4);
+  const away = last === null && Number.isFinite(now - then) ? now - then : null;
+  return [
+    last === null ? text : t('%1 (step %2)', text, formatInteger(last)),
+    away === null ? '' : `${away > 0 ? '+' : ''}${formatNumber(away, 4)}`
+  ];
+}

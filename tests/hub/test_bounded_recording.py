@@ -1,0 +1,160 @@
+"""A recording that may not take more than so many bytes keeps the newest steps, and names those that it gave up."""
+
+import errno
+import json
+import os
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hub_process import WAIT, moments, scalars, tensors
+
+from megalens.client import open_run
+from megalens.client.moments.rows.recorded_rows import RecordedRows
+from megalens.hub.recorder import Recorder
+from megalens.protocol import FrameChecker, decode_frame
+
+LIMIT = 400_000
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    made = []
+
+    def make(limit=LIMIT):
+        made.append(Recorder(tmp_path / "run", {"format": 1}, 1 << 24, 0.02, limit))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close({"format": 1})
+
+
+def record(recorder, frames):
+    for data in frames:
+        frame = decode_frame(data)
+        recorder.put(FrameChecker().check(frame, data), frame.step, len(data))
+        time.sleep(0)
+    end = time.monotonic() + WAIT
+    while recorder._waiting_bytes:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def run_of(first, last):
+    for step in range(first, last + 1):
+        yield tensors(step)
+        if step % 20 == 0:
+            yield scalars(step)
+
+
+def steps_of(path):
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        return reader.read_all()["step"].to_pylist()
+
+
+@pytest.mark.slow
+def test_the_newest_steps_stay_and_the_others_are_named(recorder, tmp_path):
+    bounded = recorder()
+    record(bounded, run_of(1, 2000))
+    status = bounded.status()
+    assert status["bytes"] <= LIMIT == status["limit_bytes"]
+    assert status["bytes"] > LIMIT / 2
+    steps = steps_of(tmp_path / "run" / "tensors.arrows")
+    assert sorted(set(steps)) == list(range(steps[0], 2001))
+    assert status["missing_steps"] == [[1, steps[0] - 1]]
+    assert status["message"] == "The recording may take 0 MB: its oldest steps are given up for newer ones."
+    # Each step had as many rows.
+    assert bounded.dropped_rows == (steps[0] - 1) * steps.count(2000)
+    # Scalars are kept whole.
+    assert steps_of(tmp_path / "run" / "scalars.arrows") == list(range(20, 2001, 20))
+    bounded.close({"format": 1})
+    packed = pq.read_table(tmp_path / "run" / "tensors.parquet")["step"].to_pylist()
+    assert packed == steps
+    header = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert header["missing_steps"] == [[1, steps[0] - 1]]
+    assert header["streams"]["tensors"]["first_step"] == steps[0]
+
+
+def test_streams_give_up_the_same_steps(recorder, tmp_path):
+    bounded = recorder()
+    record(bounded, (frame for step in range(1, 600) for frame in (tensors(step), moments(step))))
+    firsts = [steps_of(tmp_path / "run" / f"{stream}.arrows")[0] for stream in ("tensors", "moments")]
+    assert max(firsts) > 100
+    # As far as pieces of files can be equal.
+    assert abs(firsts[0] - firsts[1]) <= 20
+    assert bounded.status()["missing_steps"] == [[1, max(firsts) - 1]]
+
+
+def test_without_a_bound_everything_stays(recorder, tmp_path):
+    unbounded = recorder(None)
+    record(unbounded, run_of(1, 1000))
+    assert "limit_bytes" not in unbounded.status()
+    assert set(steps_of(tmp_path / "run" / "tensors.arrows")) == set(range(1, 1001))
+
+
+def test_what_is_read_while_old_steps_are_given_up_is_whole(recorder, tmp_path):
+    bounded = recorder()
+    path = tmp_path / "run" / "tensors.arrows"
+    record(bounded, run_of(1, 50))
+    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        batch = reader.read_next_batch()
+        record(bounded, run_of(51, 2000))
+        rest = [each["step"].to_pylist()[0] for each in reader]
+    assert batch["step"].to_pylist()[0] == 1
+    assert rest[: 2 * 49 // 2] == sorted(rest)[: 2 * 49 // 2]
+
+
+def test_a_reader_of_statistics_that_grow_sees_that_old_ones_are_gone(recorder, tmp_path):
+    bounded = recorder()
+    record(bounded, (moments(step) for step in range(1, 100)))
+    rows = RecordedRows(tmp_path / "run")
+    rows.refresh()
+    assert rows.stats()[0].first == 1
+    record(bounded, (moments(step) for step in range(100, 4000)))
+    assert rows.refresh()
+    steps = steps_of(tmp_path / "run" / "moments.arrows")
+    assert (rows.stats()[0].first, rows.stats()[0].rows) == (steps[0], len(steps))
+    rows.close()
+
+
+@pytest.mark.slow
+def test_a_disk_that_fails_meanwhile_costs_nothing_but_time(recorder, tmp_path, monkeypatch):
+    bounded = recorder()
+    replaced, failures = os.replace, []
+
+    def failing(source, target):
+        if str(target).endswith(".arrows") and len(failures) < 3:
+            failures.append(target)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replaced(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    record(bounded, run_of(1, 2000))
+    assert len(failures) == 3
+    steps = steps_of(tmp_path / "run" / "tensors.arrows")
+    assert sorted(set(steps)) == list(range(steps[0], 2001))
+    assert bounded.status()["missing_steps"] == [[1, steps[0] - 1]]
+    assert bounded.status()["bytes"] <= LIMIT
+    assert not list((tmp_path / "run").glob("*.partial"))
+
+
+@pytest.mark.slow
+def test_a_hub_tells_its_viewers_the_size_and_the_bound(start_hub, tmp_path):
+    hub = start_hub("--record", tmp_path / "runs", "--record-bytes", LIMIT, "--linger", 0.2)
+    viewer, producer = hub.viewer(), hub.producer()
+    for data in run_of(1, 2000):
+        producer.send(data)
+    viewer.wait_frames(100, "scalars")
+    told = viewer.wait("status", lambda m: m["recording"].get("missing_steps"))
+    assert told["recording"]["limit_bytes"] == LIMIT
+    assert any("oldest steps are given up" in text for text in told["warnings"])
+    producer.send({"type": "goodbye", "reason": "finished"})
+    viewer.wait("status", lambda m: m["recording"]["state"] == "closed")
+    run = open_run(hub.record)
+    (missing,) = run.status["recording"]["missing_steps"]
+    assert missing[0] == 1
+    kept = run.table("tensors")["step"].to_pylist()
+    assert min(kept) == missing[1] + 1
+    assert max(kept) == 2000

@@ -1,0 +1,154 @@
+"""Forward passes in a step that are no training: they are no micro-batches, and are counted and named."""
+
+import copy
+
+import pytest
+import torch
+import transformers
+
+import megalens
+from megalens import Tile, trace
+from megalens.tracer.instrument import Instrument
+
+BOTH = {"HiddenStates": {"compressor": Tile(1), "passes": ["forward", "backward"]}}
+
+
+def rms(tensor: torch.Tensor) -> float:
+    return float(tensor.double().square().mean().sqrt())
+
+
+def truth(model, layer: torch.nn.Module, found: list) -> None:
+    """Have a plain hook write down what a layer gives and the gradient that comes back, wherever it is called."""
+
+    def hook(module, args, output) -> None:
+        output = output[0] if isinstance(output, tuple) else output
+        found.append(("forward", rms(output.detach())))
+        if output.requires_grad:
+            output.register_hook(lambda g: found.append(("backward", rms(g))))
+
+    layer.register_forward_hook(hook)
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+def test_only_what_is_trained_is_a_micro_batch(gpt, ids, small_hub, without) -> None:
+    found: list = []
+    twin = copy.deepcopy(gpt)
+    truth(twin, twin.blocks[1], found)
+    with trace(gpt, hub=small_hub.address, flags=BOTH, layers="1") as tracer:
+        for _ in range(2):
+            with tracer.step():
+                with without():
+                    gpt(ids.flip(0))
+                for part in (ids[:2], ids[2:]):
+                    gpt(part).square().mean().backward()
+                    with without():
+                        gpt(ids.flip(1))
+            for part in (ids[:2], ids[2:]):
+                twin(part).square().mean().backward()
+        assert tracer.status()["left_out_passes"] == 6
+        (said,) = [text for text in tracer.status()["warnings"] if "without gradients" in text]
+        assert said.startswith("Step 1 had forward passes")
+        assert ": 3. " in said
+    rows = small_hub.next_rows(8)
+    assert small_hub.rows.empty()
+    order = [(row["step"], row["micro_batch"], row["pass"], row["phase"]) for row in rows]
+    assert sorted(order) == sorted(
+        (step, part, side, "train") for step in (1, 2) for part in (0, 1) for side in ("forward", "backward")
+    )
+    rows.sort(key=lambda row: (row["step"], row["micro_batch"], row["pass"] == "backward"))
+    assert [(row["pass"], (row["m2"] / row["count"] + row["mean"] ** 2) ** 0.5) for row in rows] == [
+        (side, pytest.approx(expected, rel=1e-5)) for side, expected in found
+    ]
+
+
+def test_a_pass_whose_phase_was_said_is_traced_without_gradients(gpt, ids, small_hub) -> None:
+    flags = {"HiddenStates": {"compressor": Tile(1), "phases": ["train", "eval"]}}
+    with trace(gpt, hub=small_hub.address, flags=flags, layers="1") as tracer:
+        with tracer.step():
+            gpt(ids)
+            with tracer.phase("eval"), torch.no_grad():
+                gpt(ids)
+            with torch.no_grad():
+                gpt(ids)
+            gpt(ids)
+        assert tracer.status()["left_out_passes"] == 1
+    rows = [(row["phase"], row["micro_batch"]) for row in small_hub.next_rows(3)]
+    assert rows == [("train", 0), ("eval", 0), ("train", 1)]
+    assert small_hub.rows.empty()
+
+
+def test_a_pass_that_fails_leaves_the_next_one_as_it_is(gpt, ids, small_hub) -> None:
+    with trace(gpt, hub=small_hub.address, flags={"HiddenStates": Tile(1)}, layers="1") as tracer:
+        with tracer.step():
+            with pytest.raises(IndexError), torch.no_grad():
+                gpt(ids + 1000)
+            gpt(ids)
+        with tracer.step(), pytest.raises(IndexError), torch.no_grad():
+            gpt(ids + 1000)
+        with tracer.step():
+            gpt(ids)
+    rows = small_hub.next_rows(2)
+    assert [(row["step"], row["micro_batch"], row["phase"]) for row in rows] == [
+        (1, 0, "train"),
+        (3, 0, "train"),
+    ]
+
+
+def test_a_pass_without_gradients_is_not_perturbed_as_training(gpt, ids, small_hub) -> None:
+    plain = gpt(ids)
+    arm = {"flags": {}, "perturb": {"sites": {"system": {"kind": {"name": "noise1"}}}}}
+    with trace(gpt, hub=small_hub.address, allow=["perturb"]) as tracer:
+        tracer.configure(arm)
+        with tracer.step():
+            with torch.no_grad():
+                assert torch.equal(gpt(ids), plain)
+            assert not torch.equal(gpt(ids), plain)
+
+
+def test_instruments_hear_of_no_pass_that_is_no_training(gpt, ids, small_hub) -> None:
+    class Counting(Instrument):
+        name = "counting"
+        passes = True
+        heard: list = []
+
+        def forward_begins(self, chunk: int) -> None:
+            self.heard.append("begins")
+
+        def forward_ends(self, output) -> None:
+            self.heard.append("ends")
+
+        def pause(self, phase: str) -> None:
+            self.heard.append(phase)
+
+    counting = Counting()
+    with trace(gpt, hub=small_hub.address, instruments=[counting]) as tracer, tracer.step():
+        with torch.no_grad():
+            gpt(ids)
+        gpt(ids)
+        with tracer.phase("eval"), torch.no_grad():
+            gpt(ids)
+    assert counting.heard == ["begins", "ends", "eval", "begins", "ends"]
+
+
+@pytest.mark.slow
+def test_text_that_is_generated_in_the_middle_of_a_step_is_no_training(small_hub) -> None:
+    config = transformers.GPT2Config(
+        vocab_size=60, n_positions=16, n_embd=24, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0
+    )
+    model = transformers.GPT2LMHeadModel(config)
+    ids = torch.randint(1, 60, (2, 6))
+    found: list = []
+    twin = copy.deepcopy(model)
+    truth(twin, twin.transformer.h[1], found)
+    with megalens.trace(model, hub=small_hub.address, flags=BOTH, layers="1") as tracer:
+        with tracer.step():
+            model(ids, labels=ids).loss.backward()
+            model.generate(ids, max_new_tokens=3, do_sample=False, pad_token_id=0)
+            model.train()
+            model(ids, labels=ids).loss.backward()
+        assert tracer.status()["left_out_passes"] == 3
+    rows = small_hub.next_rows(4)
+    assert small_hub.rows.empty()
+    assert sorted((row["micro_batch"], row["pass"]) for row in rows) == [
+        (part, side) for part in (0, 1) for side in ("backward", "forward")
+    ]

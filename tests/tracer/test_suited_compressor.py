@@ -1,0 +1,80 @@
+"""The compressor of a flag for which nobody chose one: tiles that divide its width, and a reduction that says how large its values are."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from megalens.adapters import find_adapter
+from megalens.demo.model import GPT, GPTConfig
+from megalens.protocol import NoOp, Tile
+from megalens.tracer import FlagPoints, Source
+from megalens.tracer.tensors.compressing.compressors import make_kernel
+from megalens.tracer.tensors.compressing.suited import suited_compressor
+
+
+def at(*widths):
+    return FlagPoints({0: (Source(nn.Identity(), parts=tuple(map(str, widths)), features=widths),)})
+
+
+@pytest.mark.parametrize(
+    ("widths", "tiles"),
+    [
+        ((128,), 64),
+        ((512,), 64),
+        ((768,), 96),
+        ((4096,), 64),
+        ((5120,), 80),
+        # Grouped queries: what divides the parts that are narrower, too.
+        ((4096, 1024, 1024), 64),
+        # No number from 24 to 96 divides a prime, and nothing is known of a width that no step has shown.
+        ((1021,), 96),
+        ((None,), 96),
+    ],
+)
+def test_tiles_divide_the_width(widths, tiles):
+    chosen = suited_compressor("MLP1_mat_mul", at(*widths))
+    assert chosen == Tile(tiles, "rms")
+    if widths[0] not in (1021, None):
+        kept = make_kernel(chosen)(torch.randn(1, 3, widths[-1]), 0)
+        assert kept.shape[-1] == tiles
+
+
+def test_token_ids_are_kept_and_probabilities_averaged():
+    assert suited_compressor("InputTokens", at(None)) == NoOp()
+    assert suited_compressor("RawAttentionScore_mat_mul", at(None)) == Tile(96, "mean")
+    assert suited_compressor("elsewhere", None) == Tile(96, "rms")
+
+
+def test_the_rms_of_a_tile_is_the_root_of_its_mean_square():
+    data = np.random.default_rng(0).normal(0, 3, (2, 5, 100)).astype(np.float32)
+    kept = make_kernel(Tile(8, "rms"))(torch.from_numpy(data), 0).numpy()
+    pieces = [data[..., start : start + 13].astype(np.float64) for start in range(0, 100, 13)]
+    expected = np.stack([np.sqrt((piece**2).mean(-1)) for piece in pieces], -1)
+    np.testing.assert_allclose(kept, expected, rtol=1e-5)
+    # Tiles of one size keep the size of the whole tensor, which the mean of signed values loses.
+    whole = make_kernel(Tile(10, "rms"))(torch.from_numpy(data), 0).double()
+    assert float(whole.square().mean().sqrt()) == pytest.approx(
+        float(np.sqrt((data.astype(float) ** 2).mean()))
+    )
+    means = make_kernel(Tile(10))(torch.from_numpy(data), 0).double()
+    assert float(means.square().mean().sqrt()) < 0.5 * float(whole.square().mean().sqrt())
+
+
+def test_what_is_announced_is_what_a_flag_without_a_choice_is_traced_with(traced, small_hub):
+    model = GPT(GPTConfig(vocabulary=50, layers=1, hidden=128, heads=2, sequence=12))
+    tracer = traced(model, flags=["MLP1_mat_mul", "InputTokens"], samples=None)
+    infos = {info["name"]: info for info in small_hub.next("announce")["flags"]}
+    assert infos["MLP1_mat_mul"]["widths"] == [512]
+    assert infos["MLP1_mat_mul"]["compressor"] == Tile(64, "rms").to_setting()
+    for name, setting in tracer.config["flags"].items():
+        assert setting["compressor"] == infos[name]["compressor"]
+    seen = {}
+    model.blocks[0].mlp.fc1.register_forward_hook(lambda m, a, output: seen.update(fc1=output.detach()))
+    with tracer.step():
+        model(torch.randint(0, 50, (2, 8)))
+    row = next(row for row in small_hub.next_rows(3) if row["flag"] == "MLP1_mat_mul")
+    assert row["shape"] == [2, 8, 64]
+    expected = seen["fc1"].double().reshape(2, 8, 64, 8).square().mean(-1).sqrt()
+    np.testing.assert_allclose(np.reshape(row["values"], row["shape"]), expected.numpy(), rtol=1e-5)
+    assert find_adapter(model).points(model).flags["MLP1_mat_mul"].widths == (512,)

@@ -1,0 +1,150 @@
+import { expect, test, type Page } from '@playwright/test';
+import { join } from 'node:path';
+import type { ViewOptions } from '../../src/protocol/views.generated';
+import type { ConnectionState } from '../../src/store/source';
+import { violations } from '../axe.cjs';
+import { serve, type IHarness } from './serve';
+import type { ISyntheticShape } from './source';
+import { bundled, SHOTS, showWidget } from './widget-page';
+
+const SHAPE: ISyntheticShape = {
+  layers: 4,
+  positions: 64,
+  tiles: 48,
+  steps: 120,
+  nonFinite: true,
+  moments: { layers: 6, steps: 400, spike: 233, bad: 320 },
+  events: [
+    { kind: 'pause', first: 30, last: 30, text: 'paused by ada' },
+    { kind: 'perturbation', first: 55, last: 70, text: 'Gaussian noise on layers 1 to 2' }
+  ]
+};
+const HEATMAP: ViewOptions = { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' };
+const TREND: ViewOptions = { view: 'trend', flag: 'MLP1_mat_mul' };
+/** Every view as it stands alone; those of the explorer in its kinds. */
+const VIEWS: readonly ViewOptions[] = [
+  HEATMAP,
+  TREND,
+  { ...TREND, kind: 'heatmap' },
+  { view: 'history', flag: 'MLP1_mat_mul', layer: 2, step: 62 },
+  { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm'], smoothing: 20 },
+  { view: 'moments', kind: 'overview' },
+  { view: 'moments', kind: 'lines', by: ['layer'], statistic: 'kurtosis' },
+  { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
+  { view: 'moments', kind: 'layer_map', statistic: 'rms' },
+  { view: 'moments', kind: 'item_map', statistic: 'kurtosis' },
+  { view: 'moments', kind: 'tensors', where: { name: 'fc1' } },
+  { view: 'moments', kind: 'table', statistic: 'std' }
+];
+const EMPTY: readonly ViewOptions[] = [
+  { view: 'heatmap', flag: 'HiddenStates' },
+  { view: 'trend', flag: 'Router' },
+  { view: 'history', flag: 'HiddenStates' },
+  { view: 'moments', stat: 'residual' },
+  { view: 'moments', kind: 'table', derive: 'share = nonsense(' }
+];
+const CONNECTIONS: readonly ConnectionState[] = [
+  { kind: 'stale', since: 0 },
+  { kind: 'reconnecting', attempt: 2, message: '' },
+  { kind: 'closed', reason: 'finished', message: '' },
+  { kind: 'closed', reason: 'gone', message: '' },
+  { kind: 'closed', reason: 'version', message: 'Expected megalens.v2, got megalens.v9.' }
+];
+
+let harness: IHarness;
+let widgets = '';
+let faulty = '';
+test.beforeAll(async () => {
+  [harness, widgets, faulty] = await Promise.all([serve(), bundled('fit-page.ts'), bundled('panel-page.ts')]);
+});
+test.afterAll(() => harness.close());
+
+async function open(page: Page, theme: 'light' | 'dark'): Promise<void> {
+  await page.goto(harness.url);
+  await page.waitForFunction(() => 'harness' in window);
+  await page.evaluate(name => window.harness.theme(name), theme);
+}
+
+const show = (page: Page, options: ViewOptions, other?: ISyntheticShape): Promise<void> =>
+  page.evaluate(([view, shape, second]) => window.harness.show(view, shape, second ?? undefined), [
+    options,
+    SHAPE,
+    other ?? null
+  ] as const);
+const settled = (page: Page): Promise<void> => page.evaluate(() => window.harness.view?.settled());
+
+/** Nothing of the view that is shown breaks a rule. */
+async function isFine(page: Page, what: string): Promise<void> {
+  expect.soft(await violations(page, ['#view']), what).toEqual([]);
+}
+
+for (const theme of ['light', 'dark'] as const) {
+  test(`drawn views break no rule of axe, ${theme}`, async ({ page }) => {
+    test.setTimeout(90_000);
+    await open(page, theme);
+    for (const options of VIEWS) {
+      await show(page, options);
+      await isFine(page, JSON.stringify(options));
+      for (const name of [/^more.*▾$/i, 'More actions']) {
+        const button = page.getByRole('button', { name }).first();
+        if (await button.isVisible()) {
+          await button.click();
+          await isFine(page, `${JSON.stringify(options)}, ${name} open`);
+        }
+      }
+    }
+  });
+
+  test(`views without a picture, or with a broken link, break no rule of axe, ${theme}`, async ({ page }) => {
+    test.setTimeout(90_000);
+    await open(page, theme);
+    for (const options of EMPTY) {
+      await show(page, options);
+      await isFine(page, JSON.stringify(options));
+    }
+    for (const connection of CONNECTIONS) {
+      await show(page, HEATMAP);
+      await page.evaluate(state => window.harness.run?.connect(state), connection);
+      await settled(page);
+      await expect(page.locator('.jp-MegalensBanner')).toBeVisible();
+      await isFine(page, JSON.stringify(connection));
+    }
+    for (const reason of ['Error', 'TypeError'] as const) {
+      await show(page, TREND);
+      await page.evaluate(name => {
+        const fails = (): Promise<never> => Promise.reject(new { Error, TypeError }[name]('Nothing came.'));
+        Object.assign(window.harness.run ?? {}, { tensors: fails, steps: fails, shapeOf: fails });
+        return window.harness.view?.update({ layers: '1' });
+      }, reason);
+      await expect(page.getByRole('alert')).toContainText('Nothing came.');
+      await isFine(page, reason);
+    }
+  });
+
+  test(`panel and table of runs break no rule of axe, ${theme}`, async ({ page }) => {
+    await page.setViewportSize({ width: 300, height: 900 });
+    await showWidget(page, widgets, theme);
+    await expect(page.locator('.jp-MegalensFigures-loss')).toBeVisible();
+    expect.soft(await violations(page, ['.jp-MegalensPanel']), 'panel').toEqual([]);
+    // What opens has parts that open.
+    for (let depth = 0; depth < 3; depth += 1) {
+      await page
+        .locator('.jp-MegalensPanel [aria-expanded="false"]')
+        .evaluateAll(nodes => nodes.forEach(node => (node as HTMLElement).click()));
+    }
+    await page.screenshot({ path: join(SHOTS, `panel-open-${theme}.png`), fullPage: true });
+    expect.soft(await violations(page, ['.jp-MegalensPanel']), 'panel, all open').toEqual([]);
+    await page.evaluate(() => (location.hash = 'table'));
+    await page.setViewportSize({ width: 1000, height: 400 });
+    await showWidget(page, widgets, theme);
+    for (const at of [0, 1]) {
+      await page.locator('tbody input').nth(at).check();
+    }
+    await expect(page.locator('.jp-MegalensCompare')).toBeVisible();
+    expect.soft(await violations(page, ['.jp-MegalensRunsTable']), 'table').toEqual([]);
+    await page.evaluate(() => (location.hash = ''));
+    await showWidget(page, faulty, theme);
+    await expect(page.locator('.jp-mod-fault').getByRole('alert')).toBeVisible();
+    expect.soft(await violations(page, ['.jp-MegalensPanel']), 'fault').toEqual([]);
+  });
+}

@@ -1,0 +1,51 @@
+import { expect, test } from '@playwright/test';
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { ViewOptions } from '../../src/protocol/views.generated';
+import { serve, type IHarness } from './serve';
+import type { ISyntheticShape } from './source';
+
+const SHOTS = resolve(__dirname, '../screenshots');
+const SHAPE: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 20 };
+const VIEWS: ViewOptions[] = [
+  { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '0' },
+  { view: 'trend', flag: 'MLP1_mat_mul' },
+  { view: 'history', flag: 'MLP1_mat_mul' }
+];
+
+let harness: IHarness;
+test.beforeAll(async () => {
+  mkdirSync(SHOTS, { recursive: true });
+  harness = await serve();
+});
+test.afterAll(() => harness.close());
+
+for (const options of VIEWS) {
+  for (const [theme, width] of [
+    ['light', 480],
+    ['dark', 480],
+    ['light', 1280]
+  ] as const) {
+    test(`the toolbar of ${options.view} is one line, ${width} px, ${theme}`, async ({ page }) => {
+      await page.setViewportSize({ width, height: 560 });
+      await page.goto(harness.url);
+      await page.waitForFunction(() => 'harness' in window);
+      await page.evaluate(name => window.harness.theme(name), theme);
+      await page.evaluate(async ([view, size]) => window.harness.show(view, size), [options, SHAPE] as const);
+      const bar = page.locator('.jp-MegalensToolbar').first();
+      expect((await bar.boundingBox())!.height).toBeLessThan(42);
+      expect(await bar.evaluate(node => node.scrollWidth - node.clientWidth)).toBeLessThanOrEqual(0);
+      const more = bar.getByRole('button', { name: /more ▾/ });
+      if (width < 1000) {
+        await more.click();
+        const scale = bar.locator('.jp-MegalensFold-content select').last();
+        await expect(scale).toBeVisible();
+        await page.screenshot({ path: join(SHOTS, `toolbar-${options.view}-${theme}.png`) });
+        await page.keyboard.press('Escape');
+        await expect(scale).toBeHidden();
+        await page.setViewportSize({ width: 1280, height: 560 });
+      }
+      await page.screenshot({ path: join(SHOTS, `toolbar-${options.view}-wide-${theme}.png`) });
+    });
+  }
+}
