@@ -37,6 +37,9 @@ class Check:
     suite : bool
         Whether it has processes, sockets and time limits of its own: suites run one at a time. They often wait; what time they leave
         over goes, at the lowest priority, to the other checks.
+    again : tuple of str
+        Added to the command to run only what failed once more. What passes then is named as passed at the second try, as Playwright
+        does it: real processes on a machine that others use too miss their time limits now and then.
     """
 
     name: str
@@ -44,11 +47,14 @@ class Check:
     limit: int = 900
     fast: bool = True
     suite: bool = False
+    again: tuple[str, ...] = ()
 
 
 # Most of the tests' time is waiting for processes to start. Jest alone would leave a core free.
 BOTH_CORES = ("-n", "2", "--dist", "worksteal", "--durations", "10")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
+AGAIN_JEST = ("--onlyFailures",)
+AGAIN_PYTEST = ("--last-failed", "--last-failed-no-failures", "none")
 # What these tools say of a file follows from that file and their settings alone, so that what has not changed is not looked at again.
 KEPT = ("--cache", "--cache-strategy", "content", "--cache-location")
 CHECKS = (
@@ -64,14 +70,21 @@ CHECKS = (
     Check("example extension", ("npm", "run", "--silent", "build:example"), fast=False),
     Check("generated types, Python", (PYTHON, "-m", "scripts.message_types", "--check")),
     Check("golden fixtures", (PYTHON, "-m", "scripts.make_fixtures", "--check")),
-    Check("jest", JEST, 600, fast=False, suite=True),
-    Check("jest, fast", (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."), 240, suite=True),
-    Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1800, fast=False, suite=True),
+    Check("jest", JEST, 600, fast=False, suite=True, again=AGAIN_JEST),
+    Check(
+        "jest, fast",
+        (*JEST, "--testPathIgnorePatterns", "fuzz", "\\.slow\\."),
+        240,
+        suite=True,
+        again=AGAIN_JEST,
+    ),
+    Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1800, fast=False, suite=True, again=AGAIN_PYTEST),
     Check(
         "pytest, fast",
         (PYTHON, "-m", "pytest", *BOTH_CORES, "-m", "not slow", "--hypothesis-profile", "fast"),
         300,
         suite=True,
+        again=AGAIN_PYTEST,
     ),
     Check(
         "views in a bare page",
@@ -101,23 +114,30 @@ TIMES = (
     re.compile(r"^PASS (?P<name>\S+) \((?P<seconds>[\d.]+) s\)$", re.M),
     re.compile(r"^ +(?:ok|✓) +\d+ (?P<name>.+) \((?P<seconds>[\d.]+)s\)$", re.M),
 )
+NAMED = (
+    re.compile(r"^(?:FAILED|ERROR) (?P<name>tests/\S+(?: \S+\])?)", re.M),
+    re.compile(r"^ +● (?P<name>.+ › .+)$", re.M),
+    re.compile(r"^ +\d+\) (?P<name>.+ › .+?)(?: ─+)?$", re.M),
+)
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+# More than this did not fail by chance.
+MOST_AGAIN = 5
 FAILED = re.compile(r"^(?:=*\s*|\s+)(\d+) failed", re.M)
 
 
 def counted(output: str, code: int) -> tuple[int, int]:
     """Return tests passed and failed, from what a tool printed and how it ended."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
     passed = failed = 0
     for pattern in COUNTS:
-        found = pattern.search(plain)
+        found = pattern.search(output)
         if found:
             passed = int(found["passed"])
             break
     else:
         passed = 1 if code == 0 else 0
-    every = [int(number) for number in FAILED.findall(plain)]
-    errors = [int(n) for n in re.findall(r"(\d+) errors? in \d", plain)]
-    jest = re.search(r"^Tests:\s+(\d+) failed", plain, re.M)
+    every = [int(number) for number in FAILED.findall(output)]
+    errors = [int(n) for n in re.findall(r"(\d+) errors? in \d", output)]
+    jest = re.search(r"^Tests:\s+(\d+) failed", output, re.M)
     failed = max([0, *every, *errors, *([int(jest[1])] if jest else [])])
     if code != 0 and failed == 0:
         failed = 1
@@ -132,6 +152,11 @@ def slowest(output: str, most: int = 10) -> list[tuple[float, str]]:
     return sorted(found, reverse=True)[:most]
 
 
+def named(output: str) -> list[str]:
+    """Return the names of the tests that failed, from what suites printed."""
+    return sorted({found["name"] for pattern in NAMED for found in pattern.finditer(output)})
+
+
 def browser() -> str:
     """Return the path of the browser for the tests; scripts/ensure-browser.sh sees to it that there is one."""
     names = (
@@ -144,9 +169,8 @@ def browser() -> str:
     return next((path for name in names if name and (path := shutil.which(name))), "/usr/bin/chromium")
 
 
-def run(check: Check) -> tuple[int, int, str]:
-    """Run one check and print its line; return how many tests passed and failed, and what it printed."""
-    started = time.monotonic()
+def executed(check: Check, arguments: tuple[str, ...], limit: int) -> tuple[str, int]:
+    """Run the tool of a check with more arguments; return what it printed, without colours, and its exit status."""
     environment = {
         **os.environ,
         "FORCE_COLOR": "0",
@@ -156,7 +180,7 @@ def run(check: Check) -> tuple[int, int, str]:
     # Without compiled files every process of every test compiles the package anew.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
-        (*(("nice", "-n", "19") if not check.suite else ()), *check.command),
+        (*(("nice", "-n", "19") if not check.suite else ()), *check.command, *arguments),
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -168,27 +192,52 @@ def run(check: Check) -> tuple[int, int, str]:
         process_group=0,
     )
     try:
-        output, _ = process.communicate(timeout=check.limit)
+        output, _ = process.communicate(timeout=limit)
         code = process.returncode
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         output, _ = process.communicate()
-        output += f"\n{check.name} ran longer than {check.limit} s and was ended."
+        output += f"\n{check.name} ran longer than {limit} s and was ended."
         code = 124
+    return COLOR.sub("", output), code
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a check: how many tests passed and failed, the names of the latter, and what the tool printed."""
+
+    passed: int
+    failed: int
+    names: list[str]
+    output: str
+
+
+def run(check: Check) -> Outcome:
+    """Run one check and print its line."""
+    started = time.monotonic()
+    output, code = executed(check, (), check.limit)
     passed, failed = counted(output, code)
-    seconds = time.monotonic() - started
-    flaky = re.search(r"^\s+(\d+) flaky((?:\n +\[.*)*)", re.sub(r"\x1b\[[0-9;]*m", "", output), re.M)
-    passed += int(flaky[1]) if flaky else 0
-    note = f", {flaky[1]} of them at the second try" if flaky else ""
-    if flaky:
-        print(f"At the second try:{flaky[2].rstrip()}")
+    flaky = re.search(r"^\s+(\d+) flaky((?:\n +\[.*)*)", output, re.M)
+    second = [line.strip() for line in flaky[2].splitlines()] if flaky else []
     if failed:
         print(output.rstrip()[-20_000:])
+    if check.again and code != 124 and 0 < failed <= MOST_AGAIN and len(first := named(output)) == failed:
+        again, code = executed(check, check.again, check.limit // 2)
+        # Only if it ran the very tests that had failed.
+        if code == 0 and counted(again, 0)[0] >= failed:
+            second, failed = first, 0
+        else:
+            print(again.rstrip()[-20_000:])
+    passed += len(second)
+    if second:
+        print("\n  ".join(("At the second try:", *second)))
+    note = f", {len(second)} of them at the second try" if second else ""
+    seconds = time.monotonic() - started
     print(
         f"{'ok  ' if not failed else 'FAIL'} {check.name}: {passed} passed{note}, {failed} failed in {seconds:.0f} s",
         flush=True,
     )
-    return passed, failed, output
+    return Outcome(passed, failed, (named(output) or [check.name]) if failed else [], output)
 
 
 def main(arguments: list[str]) -> int:
@@ -208,10 +257,13 @@ def main(arguments: list[str]) -> int:
         beside = pool.map(run, [check for check in checks if not check.suite])
         results = [run(check) for check in checks if check.suite]
         results += beside
-    passed, failed = (sum(result[column] for result in results) for column in (0, 1))
+    passed, failed = sum(one.passed for one in results), sum(one.failed for one in results)
     print("slowest:")
-    for seconds, name in slowest("\n".join(result[2] for result in results)):
+    for seconds, name in slowest("\n".join(one.output for one in results)):
         print(f"  {seconds:5.1f} s  {name}")
+    # Last, so that who sees only the end of a log sees them.
+    for name in (name for one in results for name in one.names):
+        print(f"failed: {name}")
     print(f"all suites in {time.monotonic() - started:.0f} s")
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
