@@ -142,7 +142,7 @@ class Recorder:
             self._closing = True
             self._lock.notify()
         self._thread.join()
-        if again and self.behind:
+        if again and self.behind and not self._folder.deleted():
             self._describe_once()
 
     @property
@@ -188,8 +188,10 @@ class Recorder:
 
     def _write_all(self, *, describe: bool) -> None:
         """Write ``run.json`` where that is due, and everything that waits; whatever cannot be written waits on."""
+        if self._deleted():
+            return
         try:
-            if describe:
+            if describe or self._folder.deleted():
                 self._look_after_files()
                 self._describe()
             while self._work:
@@ -222,6 +224,10 @@ class Recorder:
             self._lost.steps.add(given.first_step, given.last_step)
             self.message = f"The recording may take {(self._limit or 0) / 1e6:,.0f} MB: its oldest steps are given up for newer ones."
             self._redescribe = True
+
+    def _deleted(self) -> bool:
+        """Whether somebody deleted the recording, of which nothing new has come since: then it stays deleted."""
+        return not self._work and self._folder.deleted()
 
     def _look_after_files(self) -> None:
         gone = self._folder.mend()
@@ -273,6 +279,11 @@ class Recorder:
     def _finish(self) -> None:
         self._work.extend(self._queue)
         self._queue.clear()
+        if self._deleted():
+            with self._lock:
+                self.state, self.message = "closed", "The recording was deleted."
+            self._folder.close()
+            return
         self._write_all(describe=True)
         if self.state == "on":
             try:

@@ -220,6 +220,10 @@ class RecordingFolder:
         self._limit = limit_bytes
         path.mkdir(parents=True)
 
+    def deleted(self) -> bool:
+        """Whether the recording was deleted: its ``run.json`` goes last."""
+        return not os.path.lexists(self.path / "run.json")
+
     def mend(self) -> list[StreamFile]:
         """Make the folder again where somebody removed it, and return the files that are gone with what they held.
 

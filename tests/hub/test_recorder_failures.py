@@ -156,12 +156,25 @@ def test_a_folder_that_is_removed_is_made_again_and_what_it_held_is_missing(reco
     put(recording, range(1, 6))
     written(recording, "1-5")
     shutil.rmtree(recording._folder.path)
+    put(recording, range(6, 9))
     until(lambda: recording.status().get("missing_steps") == [[1, 5]], "nobody noticed")
     assert "removed" in recording.status()["message"]
-    put(recording, range(6, 9))
     run = finish(recording)
     assert run["missing_steps"] == [[1, 5]]
     assert steps_of(recording) == [6, 7, 8]
+
+
+def test_a_deleted_recording_of_which_nothing_new_comes_stays_deleted(recorder, monkeypatch):
+    monkeypatch.setattr("megalens.hub.recorder._DESCRIBE_SECONDS", RETRY)
+    recording = recorder()
+    put(recording, range(1, 6))
+    written(recording, "1-5")
+    folder = recording._folder.path
+    shutil.rmtree(folder)
+    recording.describe({"format": 1, "ended": 1.0})
+    recording.close({"format": 1, "ended": 1.0})
+    assert not folder.exists()
+    assert recording.status()["message"] == "The recording was deleted."
 
 
 def test_a_disk_that_stays_full_to_the_end_is_said_with_every_step(recorder, disk):
