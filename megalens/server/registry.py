@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from ..protocol import shown_text
 from .allowed_hubs import AllowedHubs
 from .errors import ServerError
 from .hub_target import HubTarget
-from .left_out import closed_words, some_of
-from .run_notes import NotesFiles, checked_name, file_stamp, write_name
+from .left_out import some_of
+from .recorded_runs import RecordedRuns
+from .run_notes import NotesFiles, checked_name, write_name
 from .run_removal import recording_bytes, remove_recording
 from .run_summaries import RunSummaries
 from .statistics_runs import ServedStatistics, StatisticsRuns
@@ -57,11 +57,9 @@ class RunRegistry:
         log: logging.Logger,
         hidden: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        self._root = root.resolve()
-        self.statistics = StatisticsRuns(self._root, hidden)
-        self._folders = [(self._root / Path(folder).expanduser()) for folder in run_folders]
-        # A folder that the administrator names may be a link; one in it that leads elsewhere is somebody else's choice.
-        self._within = [self._root, *(folder.resolve() for folder in self._folders)]
+        root = root.resolve()
+        self.statistics = StatisticsRuns(root, hidden)
+        self._recordings = RecordedRuns(root, run_folders, log)
         self.allowed = AllowedHubs(allowed_hubs)
         self._log = log
         self._lock = threading.RLock()
@@ -73,17 +71,15 @@ class RunRegistry:
         self._seen: dict[str, HubTarget] = {}
         self._records: dict[str, Path] = {}
         self._ended: dict[str, float] = {}
-        self._headers: dict[Path, tuple[tuple[int, int, int], RunFolder | ClientError]] = {}
         self._notes = NotesFiles()
         self._summaries = RunSummaries()
-        self._left_out: list[str] = []
 
     def listing(self) -> dict[str, Any]:
         """Return the list of runs, newest first, and sentences on what is left out of it."""
         entries = self.entries()
         with self._lock:
             posing = [target.posing_words() for target in self._live().values() if target.poses]
-        return {"runs": entries, "warnings": [*some_of(posing), *some_of(self._left_out)]}
+        return {"runs": entries, "warnings": [*some_of(posing), *some_of(self._recordings.left_out)]}
 
     def entries(self) -> list[dict[str, Any]]:
         """Return the list of runs, newest first."""
@@ -208,8 +204,7 @@ class RunRegistry:
                 )
             if folder is None:
                 raise _no_run(run_id)
-            place = folder.path.resolve()
-            if folder.path.is_symlink() or place in self._within or not self._is_within(place):
+            if not self._recordings.may_delete(folder.path):
                 raise ServerError(
                     403,
                     "forbidden",
@@ -218,7 +213,7 @@ class RunRegistry:
             gone = remove_recording(folder.path, folder.streams)
             for known in (self._records, self._names, self._announced, self._steps, self._seen, self._ended):
                 known.pop(run_id, None)
-            self._headers.pop(folder.path, None)
+            self._recordings.forget(folder.path)
             self._notes.forget(folder.path)
         return gone
 
@@ -308,58 +303,9 @@ class RunRegistry:
             found[target.id] = target
 
     def _recorded(self) -> dict[str, RunFolder]:
-        left_out: list[str] = []
-        found: dict[str, RunFolder] = {}
-        others = []
-        for place in [*self._places(left_out), *self._records.values()]:
-            try:
-                run = self._header(place)
-            except ClientError as error:
-                left_out.append(f"{self._called(place)}: {error.message}")
-                run = None
-            except OSError as error:
-                left_out.append(closed_words(self._called(place), error))
-                continue
-            if run is not None:
-                found.setdefault(run.id, run)
-            else:
-                others.append(place)
+        found, others = self._recordings.find(self._records.values())
         self.statistics.look(others)
-        self._left_out = left_out
         return found
-
-    def _places(self, left_out: list[str]) -> Iterator[Path]:
-        """Give the folders in which runs may lie, and note which cannot be looked into."""
-        for folder in self._folders:
-            try:
-                entries = sorted(folder.iterdir())
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                left_out.append(closed_words(self._called(folder), error))
-                continue
-            for entry in entries:
-                try:
-                    if not entry.is_dir():
-                        continue
-                    if entry.is_symlink() and not self._is_within(entry.resolve()):
-                        left_out.append(
-                            f"{self._called(entry)} is a link that leads out of the run folders, and is not followed."
-                        )
-                        continue
-                    yield entry
-                except OSError as error:
-                    # A link to where nobody may look, which hides no other folder.
-                    left_out.append(closed_words(self._called(entry), error))
-
-    def _is_within(self, place: Path) -> bool:
-        return any(place.is_relative_to(folder) for folder in self._within)
-
-    def _called(self, place: Path) -> str:
-        # Where it lies and not where it leads.
-        with contextlib.suppress(ValueError):
-            place = place.relative_to(self._root)
-        return shown_text(place.name if place.is_absolute() else place.as_posix(), 200)
 
     def _notable(self, run_id: str) -> RunFolder:
         """Return the folder to which notes on a run are written."""
@@ -370,29 +316,6 @@ class RunRegistry:
                 409, "refused", "Notes and tags are kept beside the recording, and this run has none of ours."
             )
         return folder
-
-    def _header(self, place: Path) -> RunFolder | None:
-        """Return the run of a folder, or None where it holds none; raises ClientError or OSError where nobody can tell."""
-        stamp = file_stamp(place / "run.json")
-        if stamp is None:
-            return None
-        known = self._headers.get(place)
-        if known is None or known[0] != stamp:
-            try:
-                # A run that is going on is described anew every few seconds: what is known of its files stays.
-                older = known[1] if known is not None else None
-                run: RunFolder | ClientError = (
-                    older.again() if isinstance(older, RunFolder) else RunFolder(place)
-                )
-            except ClientError as error:
-                self._log.warning(
-                    "Megalens leaves the run folder %s out: %s", shown_text(place.name), shown_text(error)
-                )
-                run = error
-            known = self._headers[place] = (stamp, run)
-        if isinstance(known[1], ClientError):
-            raise known[1]
-        return known[1]
 
     def _live_entry(self, target: HubTarget, folder: RunFolder | None) -> dict[str, Any]:
         if folder is not None and folder.closed and (folder.state == "finished" or target.ended is not None):
@@ -412,7 +335,7 @@ class RunRegistry:
             "started": target.started,
             "ended": target.ended or (folder.ended if folder else None) or self._ended.get(target.id),
             "step": max(steps, default=None),
-            "folder": self._relative(folder.path) if folder else None,
+            "folder": self._recordings.relative(folder.path) if folder else None,
             **(self._written(folder) if folder else {}),
         }
 
@@ -424,7 +347,7 @@ class RunRegistry:
             "started": folder.started,
             "ended": folder.ended,
             "step": max(folder.step, self._steps.get(folder.id, 0)),
-            "folder": self._relative(folder.path),
+            "folder": self._recordings.relative(folder.path),
             **self._written(folder),
         }
 
@@ -435,9 +358,9 @@ class RunRegistry:
             notes = self._notes.of(folder.path)
         except (ValueError, OSError) as error:
             said = error.strerror if isinstance(error, OSError) else str(error)
-            sentence = f"The notes on {self._called(folder.path)} cannot be read: {said:.300}."
-            if sentence not in self._left_out:
-                self._left_out.append(sentence)
+            sentence = f"The notes on {self._recordings.called(folder.path)} cannot be read: {said:.300}."
+            if sentence not in self._recordings.left_out:
+                self._recordings.left_out.append(sentence)
             notes = None
         if notes is not None:
             entry.update(notes=notes["notes"], tags=notes["tags"])
@@ -452,18 +375,9 @@ class RunRegistry:
             "started": started,
             "ended": ended,
             "step": self._steps.get(run.id),
-            "folder": self._relative(run.tree.root),
+            "folder": self._recordings.relative(run.tree.root),
             "kind": "statistics",
         }
-
-    def _relative(self, path: Path) -> str | None:
-        try:
-            text = path.resolve().relative_to(self._root).as_posix()
-            # A name that is no UTF-8 text cannot be sent.
-            text.encode("utf-8")
-        except (ValueError, OSError):
-            return None
-        return text
 
 
 def _opened(folder: RunFolder) -> RunFolder:
