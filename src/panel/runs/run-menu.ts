@@ -39,11 +39,11 @@ export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: T
     app.contextMenu.addItem({ command: id, selector: RUN, rank: rank++ });
   };
   let rank = 0;
-  add(CommandIDs.renameRun, trans.__('Rename…'), (loaded, entry) => loaded.rename(entry));
+  add(CommandIDs.renameRun, trans.__('Rename…'), (loaded, entry) => loaded.actions.rename(entry));
   add(
     CommandIDs.editNotes,
     trans.__('Notes and Tags…'),
-    (loaded, entry) => loaded.annotate(entry),
+    (loaded, entry) => loaded.actions.annotate(entry),
     ({ bytes }) => bytes !== undefined
   );
   add(
@@ -66,7 +66,7 @@ export function addRunMenu(app: JupyterFrontEnd, panel: IMegalensPanel, trans: T
   add(
     CommandIDs.deleteRun,
     trans.__('Delete Recording…'),
-    (loaded, entry) => loaded.remove([entry]),
+    (loaded, entry) => loaded.actions.remove([entry]),
     isDeletable
   );
 }

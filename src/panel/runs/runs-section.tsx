@@ -146,21 +146,21 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
       {recordings.length > 1 && (
         <p className="jp-MegalensRuns-disk">
           {trans.__('%1 recordings take %2', recordings.length, formatBytes(bytesOf(recordings)))}{' '}
-          <button type="button" className="jp-MegalensLink" onClick={() => void model.keepNewest()}>
+          <button type="button" className="jp-MegalensLink" onClick={() => void model.actions.keepNewest()}>
             {trans.__('Keep newest…')}
           </button>
         </p>
       )}
       <LeftOut sentences={runs.warnings} trans={trans} />
       <DemoBox demo={model.demo} empty={runs.state.kind === 'ready' && entries.length === 0} trans={trans} />
-      <button type="button" className="jp-MegalensLink" onClick={() => void model.connect()}>
+      <button type="button" className="jp-MegalensLink" onClick={() => void model.actions.connect()}>
         {trans.__('+ Connect to address…')}
       </button>
       <button
         type="button"
         className="jp-MegalensLink"
         title={trans.__('Read raw-moment JSONL files that another logger wrote')}
-        onClick={() => void model.openStatistics()}
+        onClick={() => void model.actions.openStatistics()}
       >
         {trans.__('+ Open statistics…')}
       </button>

@@ -77,7 +77,7 @@ export function addPanelCommands(
   commands.addCommand(CommandIDs.connectHub, {
     label: trans.__('Connect to a Hub by Address…'),
     describedBy: NO_ARGS,
-    execute: async () => (await panel.model()).connect()
+    execute: async () => (await panel.model()).actions.connect()
   });
   commands.addCommand(CommandIDs.openStatistics, {
     label: trans.__('Open Statistics from Files…'),
@@ -85,7 +85,7 @@ export function addPanelCommands(
     describedBy: NO_ARGS,
     execute: async () => {
       panel.reveal();
-      return (await panel.model()).openStatistics();
+      return (await panel.model()).actions.openStatistics();
     }
   });
 }

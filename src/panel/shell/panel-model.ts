@@ -3,7 +3,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
 import type { IRunSource, SourceChange } from '../../store/source';
-import type { IMegalensRuns, IRunEntry, IRunLease, IViewReference } from '../../tokens';
+import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
 import { Coalesced } from './coalesced';
 import { DemoModel } from '../runs/demo-model';
 import { isAvailable } from '../trace/draft';
@@ -22,8 +22,7 @@ import { nonFiniteView } from '../summary/non-finite-view';
 import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
 import type { CompareAs } from '../runs/comparing';
-import { runLabel } from '../../client/run-labels';
-import { faultSentence } from '../../views/shared/fault-text';
+import { RunActions } from '../runs/run-actions';
 import type { IPanelHost } from './panel-host';
 import { RunsModel, type IRunsModelOptions } from '../runs/runs-model';
 
@@ -39,11 +38,13 @@ export class PanelModel {
   ) {
     this.runs = new RunsModel(service, options);
     this.runs.changed.connect(this._onRuns, this);
+    this.actions = new RunActions(service, this.runs, host, trans);
     this.demo = new DemoModel(service, () => void this.runs.refresh());
     this.demo.changed.connect(this._emit, this);
   }
 
   readonly runs: RunsModel;
+  readonly actions: RunActions;
   readonly demo: DemoModel;
 
   /** Emitted when anything shown may have changed. */
@@ -173,40 +174,6 @@ export class PanelModel {
     }
   }
 
-  /** Ask for a new name and give it. */
-  async rename(entry: IRunEntry): Promise<void> {
-    const name = await this.host.askName(entry.name);
-    if (name !== null && name.trim() !== '' && name !== entry.name) {
-      await this._told(
-        this.trans.__('The run could not be renamed'),
-        this.runs.describe(entry.id, { name: name.trim() })
-      );
-    }
-  }
-
-  /** Ask for notes and tags and write them. */
-  async annotate(entry: IRunEntry): Promise<void> {
-    const written = await this.host.askNotes(entry);
-    if (written !== null) {
-      await this._told(
-        this.trans.__('Notes and tags could not be written'),
-        this.runs.describe(entry.id, written)
-      );
-    }
-  }
-
-  /** Ask whether recordings shall be deleted, and delete them. */
-  async remove(entries: readonly IRunEntry[]): Promise<void> {
-    if (entries.length > 0 && (await this.host.askDelete(entries))) {
-      await this._delete(entries);
-    }
-  }
-
-  /** Ask how many of the newest recordings to keep, and delete the rest. */
-  async keepNewest(entries: readonly IRunEntry[] = this.runs.entries): Promise<void> {
-    await this._delete(await this.host.askKeepNewest(entries));
-  }
-
   /** Open a view that compares runs: of the first, with the others beside it. */
   async compare(view: string, compare: CompareAs, ids: readonly string[] = this.runs.marked): Promise<void> {
     const [base, ...runs] = ids;
@@ -222,50 +189,10 @@ export class PanelModel {
     await this.openView(view, { runs, compare } as Partial<ViewOptions>);
   }
 
-  /** Ask for an address and connect to the hub there. */
-  async connect(): Promise<void> {
-    const answer = await this.host.askHub();
-    if (answer !== null) {
-      await this._told(
-        this.trans.__('The hub could not be reached'),
-        this.runs.connect(answer.address, answer.token, answer.foreign)
-      );
-    }
-  }
-
-  /** Ask for a path and open the raw-moment files there. */
-  async openStatistics(): Promise<void> {
-    const path = await this.host.askStatistics();
-    if (path !== null && path.trim() !== '') {
-      const opened = this.runs.openStatistics(path.trim());
-      await this._told(this.trans.__('The statistics could not be opened'), opened);
-      const left = await opened.catch(() => []);
-      if (left.length > 0) {
-        await this.host.tell(this.trans.__('Some folders were left out'), left.join(' '));
-      }
-    }
-  }
-
-  /** Ask what a report shall hold, have the server make it and hand it over. */
+  /** Ask what a report of a run shall hold, and have it made. */
   async exportReport(run = this.runs.chosenId, views = this.reportViews()): Promise<void> {
     const entry = this.runs.entries.find(({ id }) => id === run);
-    if (entry === undefined) {
-      return;
-    }
-    const request = await this.host.askReport(entry, views);
-    if (request === null) {
-      return;
-    }
-    const abort = new AbortController();
-    const work = this.service.report(entry.id, request, abort.signal);
-    try {
-      const file = await this.host.progress(this.trans.__('Making the report…'), work, () => abort.abort());
-      this.host.save(file.name, file.content);
-    } catch (error) {
-      if (!abort.signal.aborted) {
-        await this.host.tell(this.trans.__('The report could not be made'), error);
-      }
-    }
+    return entry && this.actions.exportReport(entry, views);
   }
 
   /** Views that a report can hold: the open ones, or else one of each kind on what is traced. */
@@ -394,46 +321,6 @@ export class PanelModel {
 
   private _emit(): void {
     this._changed.emit();
-  }
-
-  /** Delete recordings, one after the other; those that cannot be deleted are told at the end, each with its reason. */
-  private async _delete(entries: readonly IRunEntry[]): Promise<void> {
-    const kept: string[] = [];
-    const failed: { readonly run: string; readonly error: unknown }[] = [];
-    for (const entry of entries) {
-      try {
-        if (!(await this.runs.remove(entry.id))) {
-          kept.push(runLabel(entry));
-        }
-      } catch (error) {
-        failed.push({ run: runLabel(entry), error });
-      }
-    }
-    const [first] = failed;
-    if (first !== undefined && failed.length === 1) {
-      await this.host.tell(this.trans.__('%1 could not be deleted', first.run), first.error);
-    } else if (failed.length > 1) {
-      await this.host.tell(
-        this.trans.__('%1 of %2 recordings could not be deleted', failed.length, entries.length),
-        failed.map(({ run, error }) => `${run}: ${faultSentence(error)}`).join('\n')
-      );
-    }
-    if (kept.length > 0) {
-      this.host.warn(
-        this.trans.__(
-          'The recording is deleted. Other files lie in its folder and stay: %1.',
-          kept.join(', ')
-        )
-      );
-    }
-  }
-
-  private async _told(title: string, work: Promise<unknown>): Promise<void> {
-    try {
-      await work;
-    } catch (error) {
-      await this.host.tell(title, error);
-    }
   }
 
   private readonly _changed = new Signal<this, void>(this);

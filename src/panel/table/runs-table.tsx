@@ -66,7 +66,11 @@ export function RunsTable(props: {
           {countText(rows, all.length, trans)}
         </span>
         {deletable.length > 0 && (
-          <button type="button" className="jp-MegalensButton" onClick={() => void model.remove(deletable)}>
+          <button
+            type="button"
+            className="jp-MegalensButton"
+            onClick={() => void model.actions.remove(deletable)}
+          >
             {trans._n('Delete the recording…', 'Delete %1 recordings…', deletable.length)}
           </button>
         )}
@@ -75,7 +79,7 @@ export function RunsTable(props: {
             type="button"
             className="jp-MegalensButton"
             title={trans.__('Of the recordings that are shown, keep the newest and delete the rest')}
-            onClick={() => void model.keepNewest(entries)}
+            onClick={() => void model.actions.keepNewest(entries)}
           >
             {trans.__('Keep newest…')}
           </button>
@@ -149,7 +153,7 @@ export function RunsTable(props: {
                         type="button"
                         className="jp-MegalensLink"
                         aria-label={trans.__('Notes and tags of %1: %2', row.entry.name, notesOf(row.entry))}
-                        onClick={() => void model.annotate(row.entry)}
+                        onClick={() => void model.actions.annotate(row.entry)}
                       >
                         {notesOf(row.entry)}
                       </button>

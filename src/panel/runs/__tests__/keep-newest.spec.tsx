@@ -82,7 +82,7 @@ describe('keeping the newest recordings', () => {
       }
       return remove(id);
     };
-    await model.keepNewest();
+    await model.actions.keepNewest();
     expect(host.tell).toHaveBeenCalledTimes(1);
     expect(host.tell).toHaveBeenCalledWith(
       '2 of 3 recordings could not be deleted',
@@ -90,7 +90,7 @@ describe('keeping the newest recordings', () => {
     );
     expect(ids(runs.entries)).toEqual(ids(RUNS).filter(id => id !== 'a'));
     host.askKeepNewest.mockResolvedValueOnce([]);
-    await model.keepNewest();
+    await model.actions.keepNewest();
     expect(ids(runs.entries)).toHaveLength(RUNS.length - 1);
     model.dispose();
   });

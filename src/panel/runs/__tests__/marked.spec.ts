@@ -58,10 +58,10 @@ describe('notes, tags and deleting', () => {
   it('are asked for and written', async () => {
     const { model, host } = setUp();
     await model.ready();
-    await model.annotate(OLD);
+    await model.actions.annotate(OLD);
     expect(model.runs.entries[1]).toMatchObject({ notes: 'warmup 200', tags: ['baseline'] });
     host.askNotes.mockResolvedValueOnce(null);
-    await model.annotate(LIVE);
+    await model.actions.annotate(LIVE);
     expect(model.runs.entries[0]?.notes).toBeUndefined();
     expect(tagsOf(' a, b,,a ,c d')).toEqual(['a', 'b', 'c d']);
     model.dispose();
@@ -71,11 +71,11 @@ describe('notes, tags and deleting', () => {
     const { model, runs, host } = setUp();
     await model.ready();
     host.askDelete.mockResolvedValueOnce(false);
-    await model.remove([OLD]);
+    await model.actions.remove([OLD]);
     expect(runs.entries).toHaveLength(2);
     runs.shared.add('run-0');
     model.runs.choose('run-0');
-    await model.remove([LIVE, OLD]);
+    await model.actions.remove([LIVE, OLD]);
     expect(model.runs.entries.map(({ id }) => id)).toEqual(['run-1']);
     expect(host.tell).toHaveBeenCalledWith(
       'gpt-demo could not be deleted',

@@ -164,7 +164,7 @@ describe('PanelModel', () => {
 
   it('tells the server’s answer when a hub may not be reached', async () => {
     const { model, host } = setUp();
-    await model.connect();
+    await model.actions.connect();
     expect(host.tell).toHaveBeenCalledWith(
       'The hub could not be reached',
       expect.objectContaining({ message: 'This address is not allowed.' })
@@ -177,7 +177,7 @@ describe('PanelModel', () => {
     const foreign = { dialect: 'T1' } as const;
     host.askHub.mockResolvedValue({ address: 'ws://127.0.0.1:5000', token: '', foreign });
     const connect = jest.spyOn(runs, 'connect').mockResolvedValue(OLD);
-    await model.connect();
+    await model.actions.connect();
     expect(connect).toHaveBeenCalledWith('ws://127.0.0.1:5000', '', foreign);
     expect(model.runs.chosenId).toBe('run-0');
     model.dispose();

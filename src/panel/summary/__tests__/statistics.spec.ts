@@ -71,7 +71,7 @@ describe('statistics in the panel', () => {
 
   it('opens files of another logger, marks them and copies the line that opens them', async () => {
     const { model, panel, find, host } = await shown();
-    await model.openStatistics();
+    await model.actions.openStatistics();
     const entry = '[data-run="statistics-1"]';
     await until(() => find(`${entry}[aria-selected="true"]`) !== null);
     expect(find(`${entry} .jp-MegalensRun-mark`)!.textContent).toBe('Σ');
@@ -83,19 +83,19 @@ describe('statistics in the panel', () => {
     expect(runCode(model.runs.chosen!)).toBe('run = megalens.open("runs/my-run")');
     expect(model.reportViews()).toEqual([{ view: 'moments' }]);
     host.askStatistics.mockResolvedValueOnce('nothing');
-    await model.openStatistics();
+    await model.actions.openStatistics();
     expect(host.tell).toHaveBeenCalledWith(
       'The statistics could not be opened',
       expect.objectContaining({ message: 'There are no raw-moment statistics in nothing.' })
     );
     host.askStatistics.mockResolvedValueOnce('half');
-    await model.openStatistics();
+    await model.actions.openStatistics();
     expect(host.tell).toHaveBeenLastCalledWith(
       'Some folders were left out',
       'half/b cannot be looked into: Permission denied.'
     );
     host.askStatistics.mockResolvedValueOnce(null);
-    await model.openStatistics();
+    await model.actions.openStatistics();
     expect(host.tell).toHaveBeenCalledTimes(2);
     panel.dispose();
   });
