@@ -111,8 +111,8 @@ def test_a_projection_that_was_asked_for_belongs_to_the_last_pass(tmp_path):
     config = {"flags": {"MLP2_Plot": {"samples": None, "compressor": {"name": "NoOp"}}}}
     out = generate(tmp_path, answer, config=config)
     assert [(r["step"], r["layer"], r["shape"]) for r in out.rows("MLP2_Plot")] == [
-        (1, 0, [2, 6, 2]),
-        (1, 1, [2, 6, 2]),
+        (3, 0, [2, 6, 2]),
+        (3, 1, [2, 6, 2]),
     ]
 
 

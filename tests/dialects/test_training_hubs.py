@@ -57,15 +57,13 @@ def test_a_run_of_megatronapp_is_recorded_and_opened(tmp_path):
         "MLP1_mat_mul": "True",
         "MLP2_mat_mul": "True",
     }
-    assert request["compressor_config"] == {
-        "QKV": {"pixels": 6, "method": "data.mean(dim=-1)"},
-        "MLP": {"pixels": 4, "method": "data.mean(dim=-1)"},
-    }
+    assert request["compressor_config"]["QKV"] == {"pixels": 6, "method": "data.mean(dim=-1)"}
+    assert request["compressor_config"]["MLP"] == {"pixels": 4, "method": "data.mean(dim=-1)"}
     assert request["disturbance_configs"] == {}
 
 
 def test_numbers_six_and_seven_mean_what_the_dialect_says(tmp_path):
-    messages = [start(layers=1), *tracer_layer(0, 1, numbers=(6, 7))]
+    messages = [start(layers=1), input_tokens(0), *tracer_layer(0, 1, numbers=(6, 7))]
     config = small("3606")
     for name in ("AttentionOutput_mat_mul", "HiddenStates"):
         config["flags"][name] = config["flags"]["MLP1_mat_mul"]
@@ -90,7 +88,7 @@ def test_attention_keeps_heads_and_finds_the_batch(tmp_path):
     out = record(
         tmp_path,
         "T1",
-        [start(layers=1), update(2, 1, [3, 4, 4], weights)],
+        [start(layers=1, batch=2), update(2, 1, [3, 4, 4], weights)],
         config=small("T1", "RawAttentionScore_mat_mul"),
     )
     (row,) = out.rows()
