@@ -33,14 +33,14 @@ class StageCounter:
 
     def __init__(self, dialect: Dialect, flags: Collection[str]) -> None:
         self._order = dialect.order
-        # A whole pass of a layer begins so.
+        # A pass of the first layer begins so.
         alone = [flag for flag, facts in dialect.flags.items() if facts.always]
         self._first = next((flag for flag in dialect.order if flag in flags and flag not in alone), "")
         # By layer: the pass that it is in, the first one that was counted, and the flag that came last.
         self._pass: dict[int, int] = {}
         self._base: dict[int, int] = {}
         self._flag: dict[int, int] = {}
-        # Layers whose pass is not kept, and whether the connection was made when a pass had begun.
+        # Layers whose pass is left out, and whether the connection was made when a pass had begun.
         self._partial: set[int] = set()
         self._in_mid_pass = False
         self.behind = 0
@@ -84,14 +84,10 @@ class StageCounter:
             if joined is None:
                 return
             number = self._base[layer] = joined
-            if layer == EMBEDDING + 1:
-                self._first = flag
-            elif self._in_mid_pass and layer > EMBEDDING and not again and flag != self._first:
-                self._partial.add(layer)
         self._pass[layer] = number
         self.newest = max(self.newest, number)
         # A layer is sent before the one after it. One that is behind lost an update inside the peer, or its process sends late.
-        self.behind += number < self._pass.get(layer + 1, -1)
+        self.behind += number <= self._pass.get(layer + 1, -1)
 
     def _joined(self, layer: int, flag: str, again: bool) -> int | None:
         """Return the number of the first pass of a layer that is counted, or None when this is none."""
@@ -101,4 +97,8 @@ class StageCounter:
         if not again and not (layer == EMBEDDING or (layer == EMBEDDING + 1 and flag == self._first)):
             return None
         before = max((other for other in self._flag if other < layer), default=None)
-        return self.newest + 1 if before is None else self._pass.get(before)
+        if before is not None:
+            return self._pass.get(before)
+        # The first that sends begins the next pass. Where others were counted already, it had begun theirs before.
+        self._in_mid_pass |= bool(self._pass)
+        return 1 + (self._pass[min(self._pass)] if self._pass else self.newest)
