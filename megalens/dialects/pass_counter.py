@@ -39,9 +39,10 @@ class PassCounter:
         self._dialect = dialect
         self._last: tuple[int, int] = (-1, -1)
         self._values: dict[tuple[int, str], _Values] = {}
-        # The last repeat, the layer at which its block of recomputed layers began, and all such layers.
+        # The last repeat of this pass, where its blocks of recomputed layers began, whether that is proved, and where they began in others.
         self._repeat: tuple[int, int] | None = None
-        self._block = 0
+        self._begun: list[int] = []
+        self._proved = False
         self._blocks: set[int] = set()
         self.newest = -1
 
@@ -75,31 +76,28 @@ class PassCounter:
         layer = at[0]
         known = self._values.get((layer, flag))
         self._values[layer, flag] = values
-        if known is None or known.shape != values.shape or known.tobytes() != values.tobytes():
-            self._repeat = None
-            return False
-        if at > (self._last if self._repeat is None else self._repeat):
-            # In its place. Within a recomputed block the order rises, too.
+        same = known is not None and known.shape == values.shape and known.tobytes() == values.tobytes()
+        if same and at > (self._repeat or self._last):
+            # In its place: within a recomputed block the order rises, too.
             if self._repeat is None:
                 return False
-        elif _proves(values):
-            self._block = layer
-            self._blocks.add(layer)
-        elif self._block_follows(layer):
-            self._block = layer
+        elif same and ((proves := _proves(values)) or self._block_follows(layer)):
+            self._proved |= proves
+            self._begun.append(layer)
         else:
-            self._repeat = None
+            self._blocks.update(self._begun if self._proved else ())
+            self._repeat, self._begun, self._proved = None, [], False
             return False
         self._repeat = at
         return True
 
     def _block_follows(self, layer: int) -> bool:
-        """Whether a recomputed block would begin at a layer now, where its values prove nothing: blocks come from the last to the first, a pass begins at the lowest layer."""
-        before = math.inf if self._repeat is None else self._block
+        """Whether a recomputed block would begin at a layer now, where its values prove nothing: blocks come from the last to the first, and a pass begins at the lowest layer."""
+        before = self._begun[-1] if self._begun else math.inf
         if self._blocks:
             return layer == max((block for block in self._blocks if block < before), default=None)
         lowest = min(layer for layer, _ in self._values)
-        return layer < before and (layer > lowest or self._repeat is not None)
+        return layer < before and (layer > lowest or bool(self._begun))
 
 
 def _proves(values: _Values) -> bool:

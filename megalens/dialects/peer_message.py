@@ -162,6 +162,8 @@ def _numbers(result: list[Any]) -> _Values:
 
 
 def _whole(flag: str, layer: int, args: list[int], values: _Values) -> list[TensorRow]:
+    if len(args) < 2:
+        raise BadMessage("updates whose args are not a whole shape, as if from another dialect")
     if math.prod(args) != values.size:
         raise BadMessage("updates whose args and results disagree")
     if flag == "InputTokens":
@@ -169,8 +171,6 @@ def _whole(flag: str, layer: int, args: list[int], values: _Values) -> list[Tens
             raise BadMessage("updates of InputTokens that are not [2, B, S]")
         ids, positions = values.reshape(args)
         return [TensorRow(flag, "ids", layer, ids), TensorRow(flag, "positions", layer, positions)]
-    if len(args) < 2:
-        raise BadMessage("updates whose args are not a whole shape, as if from another dialect")
     return [TensorRow(flag, "", layer, values.reshape(args))]
 
 
