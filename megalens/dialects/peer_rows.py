@@ -95,7 +95,7 @@ class PeerRows:
         if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
             raise BadMessage("start messages without a number of layers")
         self.started = True
-        self.layers = layers
+        self.layers = max(self.layers, layers)
         if self._dialect.generates:
             row = read_prompts(message.get("prompts"), len(self._plan.prompts))
             self._missing.pop(row.flag, None)

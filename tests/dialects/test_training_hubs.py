@@ -134,6 +134,16 @@ def test_equal_rows_of_a_run_that_diverged_are_no_repeats(tmp_path, value, block
         assert out.steps("MLP1_mat_mul", layer) == [(n, 0) for n in range(1, 7)]
 
 
+def test_a_model_that_is_recomputed_as_one_block_is_known_by_its_healthy_passes(tmp_path):
+    """Its repeats begin where a pass does; that they are repeats was proved before nothing was a number any more."""
+    sent = []
+    for n in range(6):
+        layer = t1_layer if n < 2 else diverged
+        sent += 2 * [message for at in range(1, LAYERS + 1) for message in layer(n, at)]
+    out = record(tmp_path, "T1", [start(), *sent])
+    assert out.steps("MLP2_mat_mul", 2) == [(n, 0) for n in range(1, 7)]
+
+
 def test_a_layer_that_diverges_alone_is_recorded_and_its_repeats_are_not(tmp_path):
     def layer(n, at):
         return diverged(n, at) if at == 2 else t1_layer(n, at)
