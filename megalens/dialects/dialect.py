@@ -26,6 +26,10 @@ class FlagFacts:
         Entry of MegatronApp's ``compressor_config`` that serves it, or empty for one that is sent whole.
     never : str
         Why the peer never sends it, or empty.
+    always : bool
+        Whether the peer sends it whatever is asked.
+    needs : str
+        Another flag that must be on, or the peer sends none of this.
     """
 
     title: str
@@ -33,6 +37,8 @@ class FlagFacts:
     parts: tuple[str, ...] = ("",)
     group: str = ""
     never: str = ""
+    always: bool = False
+    needs: str = ""
 
 
 # The peers' thirds of this tensor are not q, k and v: the fused layout interleaves them by query group.
@@ -73,8 +79,6 @@ class Dialect:
         What each flag is.
     full_shape : bool
         Whether ``args`` is the whole shape of the payload.
-    pongs : bool
-        Whether ``ping`` is answered.
     by_layer : bool
         Whether several processes send, so that order holds within a layer only.
     recomputes : bool
@@ -95,7 +99,6 @@ class Dialect:
     order: tuple[str, ...] = _ORDER
     flags: Mapping[str, FlagFacts] = field(default_factory=lambda: _MEGATRONAPP)
     full_shape: bool = False
-    pongs: bool = False
     by_layer: bool = False
     recomputes: bool = False
     claims: bool = False
@@ -115,12 +118,11 @@ def _tile(tiles: int) -> CompressorSetting:
 
 _NO_OP: CompressorSetting = {"name": "NoOp", "params": {}}
 _TRAINING = {"QKV_mat_mul": _tile(96), "MLP1_mat_mul": _tile(64), "MLP2_mat_mul": _tile(64)}
-_TENSOR = ("position", "feature")
 
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect
     for dialect in (
-        Dialect("T1", "MegatronApp training, main branch", pongs=True, recomputes=True, config=_TRAINING),
+        Dialect("T1", "MegatronApp training, main branch", recomputes=True, config=_TRAINING),
         # The third request blocks the handler of the connection for ever.
         Dialect("T2", "MegatronApp training, megascope-update branch", most_requests=2, config=_TRAINING),
         Dialect(
@@ -151,7 +153,9 @@ DIALECTS: dict[str, Dialect] = {
                 "MLP2_mat_mul": FlagFacts("MLP2 output"),
                 "AttentionOutput_mat_mul": FlagFacts("Attention output"),
                 "HiddenStates": FlagFacts("Hidden states"),
-                "InputTokens": FlagFacts("Input tokens", axes=("position",), parts=("ids", "positions")),
+                "InputTokens": FlagFacts(
+                    "Input tokens", axes=("position",), parts=("ids", "positions"), always=True
+                ),
             },
             full_shape=True,
             by_layer=True,
@@ -172,12 +176,14 @@ DIALECTS: dict[str, Dialect] = {
                     "Candidates for the next token",
                     axes=("candidate",),
                     parts=("probability", "logit", "sampled"),
+                    always=True,
                 ),
                 "MLP2_Plot": FlagFacts(
-                    "MLP2 output on its two principal axes", axes=("position", "dimension")
+                    "MLP2 output on its two principal axes",
+                    axes=("position", "dimension"),
+                    needs="MLP2_mat_mul",
                 ),
             },
-            pongs=True,
             generates=True,
             config={
                 **_TRAINING,

@@ -70,9 +70,10 @@ async def _translate(translator: Translator, host: HostedRun, linger: bool) -> N
 
 
 def _sum_up(translator: Translator) -> None:
-    said = [sentence for sentence in translator.sentences() if not sentence.startswith("Waiting")]
-    for sentence in said:
-        print(shown_text(sentence), file=sys.stderr)
+    for sentence in translator.sentences():
+        # Why it failed is what the command ends with.
+        if sentence != translator.failure:
+            print(shown_text(sentence), file=sys.stderr)
     for text in translator.text:
         print(shown_text(text))
     print(f"{translator.step} steps (inferred), {translator.sent_rows} rows", flush=True)

@@ -100,7 +100,9 @@ def read_prompts(prompts: Any, sequences: int) -> TensorRow:
     return TensorRow("InputTokens", "ids", EMBEDDING, values.reshape(sequences, -1), labels)
 
 
-def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[str, int]) -> list[TensorRow]:
+def read_update(
+    dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[str, int], batch: int | None = None
+) -> list[TensorRow]:
     """Return the rows of an ``update``.
 
     Parameters
@@ -110,7 +112,9 @@ def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[st
     message : dict
         The update.
     pixels : dict
-        Values a position that were asked for, by flag: with them the length tells the batch size, which is never sent.
+        Values a position that were asked for, by flag: with them the length tells the batch size, which no update says.
+    batch : int, optional
+        The batch size that ``start`` said: what does not fit it is not what was asked for.
 
     Raises
     ------
@@ -139,7 +143,7 @@ def read_update(dialect: Dialect, message: Mapping[str, Any], pixels: Mapping[st
     values = _numbers(result)
     if dialect.full_shape:
         return _whole(flag, layer, args, values)
-    shape = _inferred(flag, args, values.size, pixels.get(flag))
+    shape = _inferred(flag, args, values.size, pixels.get(flag), batch)
     return [TensorRow(flag, "", layer, values.reshape(shape))]
 
 
@@ -158,6 +162,8 @@ def _numbers(result: list[Any]) -> _Values:
 
 
 def _whole(flag: str, layer: int, args: list[int], values: _Values) -> list[TensorRow]:
+    if len(args) < 2:
+        raise BadMessage("updates whose args are not a whole shape, as if from another dialect")
     if math.prod(args) != values.size:
         raise BadMessage("updates whose args and results disagree")
     if flag == "InputTokens":
@@ -165,17 +171,17 @@ def _whole(flag: str, layer: int, args: list[int], values: _Values) -> list[Tens
             raise BadMessage("updates of InputTokens that are not [2, B, S]")
         ids, positions = values.reshape(args)
         return [TensorRow(flag, "ids", layer, ids), TensorRow(flag, "positions", layer, positions)]
-    if len(args) < 2:
-        raise BadMessage("updates whose args are not a whole shape, as if from another dialect")
     return [TensorRow(flag, "", layer, values.reshape(args))]
 
 
-def _inferred(flag: str, args: list[int], length: int, pixels: int | None) -> tuple[int, ...]:
+def _inferred(
+    flag: str, args: list[int], length: int, pixels: int | None, batch: int | None
+) -> tuple[int, ...]:
     """Return the shape with the batch axis that the peer leaves out."""
     if flag == "RawAttentionScore_mat_mul":
         if len(args) != 3:
             raise BadMessage("updates of attention whose args are not [H, Sq, Sk]")
-        return (_divided(length, math.prod(args)), *args)
+        return (_divided(flag, length, math.prod(args), batch), *args)
     if flag == "MLP2_Plot":
         if len(args) != 2 or math.prod(args) * 2 != length:
             raise BadMessage("updates whose args and results disagree")
@@ -184,13 +190,17 @@ def _inferred(flag: str, args: list[int], length: int, pixels: int | None) -> tu
         raise BadMessage("updates whose args are not [S], as if from another dialect")
     if pixels is None:
         raise BadMessage(f"updates of {flag} that were not asked for, so that their batch size is not known")
-    return (_divided(length, args[0] * pixels), args[0], pixels)
+    return (_divided(flag, length, args[0] * pixels, batch), args[0], pixels)
 
 
-def _divided(length: int, size: int) -> int:
+def _divided(flag: str, length: int, size: int, batch: int | None) -> int:
     if size == 0 or length == 0 or length % size:
         raise BadMessage(
             "updates whose length fits no batch size, as if someone else's request were in force"
+        )
+    if batch not in (None, length // size):
+        raise BadMessage(
+            f"updates of {flag} with {length} values where {batch * size} were expected at the batch size {batch} that start said, as if someone else's request were in force"
         )
     return length // size
 

@@ -10,7 +10,7 @@ from ..protocol.messages_generated import CompressorSetting, Config, FlagSetting
 from .dialect import Dialect
 from .peer_reductions import peer_reduction
 
-__all__ = ["chosen_config", "compressor_text", "default_config", "peer_request"]
+__all__ = ["asked_config", "chosen_config", "compressor_text", "default_config", "peer_request"]
 
 _TILES = {"QKV": 96, "MLP": 64}
 
@@ -42,8 +42,22 @@ def chosen_config(
     return {"flags": chosen}
 
 
+def asked_config(dialect: Dialect, config: Config) -> Config:
+    """Return what is asked of the peer, so that it sends what is wanted: that, what it sends whatever is asked, and what it needs to send it."""
+    wanted = config["flags"]
+    needed = {facts.needs for name, facts in dialect.flags.items() if name in wanted}
+    flags = dict(wanted)
+    for name, facts in dialect.flags.items():
+        if name not in wanted and (facts.always or name in needed):
+            # Flags of one group share their compressor.
+            group = [other for other in wanted if facts.group and dialect.flags[other].group == facts.group]
+            setting = wanted[group[0]]["compressor"] if group else dialect.config[name]
+            flags[name] = {"phases": [dialect.phase], "samples": None, "compressor": setting}
+    return {**config, "flags": flags}
+
+
 def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
-    """Return the members of ``run_training_step`` or ``generate`` that say what to send.
+    """Return the members of ``run_training_step`` or ``generate`` that say what to send, in the words of every hub at once: a person may be wrong about which one it is, and a hub that lacks a word of its own ends its training.
 
     Raises
     ------
@@ -55,21 +69,21 @@ def peer_request(dialect: Dialect, config: Config) -> dict[str, Any]:
             raise ProtocolError("refused", f"{member} cannot be asked of a foreign hub.", field=member)
     flags = config["flags"]
     chosen = {name: _checked(dialect, name, setting, f"flags.{name}") for name, setting in flags.items()}
-    request: dict[str, Any] = {
+    tracer = {
+        name: _tracer_compressor(compressor, f"flags.{name}.compressor")
+        for name, compressor in chosen.items()
+    }
+    return {
         # Strings: a boolean crashes MegatronApp, and pull request 3606 takes both.
         "visualization_flags": {
             name: "True" if name in chosen else "False" for name in dialect.flags if name != "Result"
-        }
+        },
+        "disturbance_configs": {},
+        "compressor_config": {
+            **tracer,
+            **_shared_compressors(dialect, {} if dialect.full_shape else chosen),
+        },
     }
-    if dialect.full_shape:
-        request["compressor_config"] = {
-            name: _tracer_compressor(compressor, f"flags.{name}.compressor")
-            for name, compressor in chosen.items()
-        }
-        return request
-    request["disturbance_configs"] = {}
-    request["compressor_config"] = _shared_compressors(dialect, chosen)
-    return request
 
 
 def compressor_text(dialect: Dialect, flag: str, config: Config, tiles: int) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,8 +62,8 @@ def tensors_table(rows: Sequence[PlacedRow]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def note_table(step: int, who: str, sentences: Sequence[str]) -> pa.Table:
-    """Return the row of ``audit`` that says what a run lacks."""
-    detail = json.dumps({"warnings": list(sentences)}, ensure_ascii=False)
-    row = {"step": step, "time": time.time(), "who": who[:200], "action": "drop", "detail": detail}
+def note_table(step: int, who: str, action: str, detail: Mapping[str, Any]) -> pa.Table:
+    """Return the row of ``audit`` that says what a run lacks, or how it ended."""
+    text = json.dumps(detail, ensure_ascii=False)
+    row = {"step": step, "time": time.time(), "who": who[:200], "action": action, "detail": text}
     return pa.Table.from_pylist([row], stream_schema("audit"))

@@ -18,12 +18,14 @@ class StandingConfig:
     dialect : Dialect
         The peer's.
     config : dict
-        The ``Config`` that was asked of the peer.
+        The ``Config`` that is wanted.
+    asked : dict
+        The ``Config`` that was asked of the peer, which may be more.
     """
 
-    def __init__(self, dialect: Dialect, config: Config) -> None:
+    def __init__(self, dialect: Dialect, config: Config, asked: Config) -> None:
         self._dialect = dialect
-        self._asked = dict(config["flags"])
+        self._asked = asked["flags"]
         self.config: Config = {"flags": dict(config["flags"])}
         self._pending: list[tuple[str, Config]] = []
         # Since which step: processes of a peer that are behind still send rows of the step before.

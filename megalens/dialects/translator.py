@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from ..protocol import ProtocolError, Tile, compressor_from_setting, shown_text
-from ..protocol.messages_generated import ConfigPatch, Status
+from ..protocol import ProtocolError, shown_text
+from ..protocol.messages_generated import Config, ConfigPatch, Status
 from .announcement import announcement
 from .dialect import Dialect
 from .errors import DialectError
 from .hosted_run import HostedRun
 from .left_out import LeftOut
-from .pass_counter import PassCounter
 from .peer_link import MOST_BYTES, detect, open_peer
-from .peer_message import MOST_LAYERS, BadMessage, TensorRow, read_message, read_prompts, read_update
-from .peer_request import compressor_text, default_config, peer_request
+from .peer_message import BadMessage, TensorRow, read_message
+from .peer_rows import PeerRows
 from .rows import PlacedRow, note_table, tensors_table
-from .standing_config import StandingConfig
 from .translation import Translation
 
 __all__ = ["Translator"]
@@ -48,16 +45,14 @@ class Translator:
         self._plan = plan
         self._host: HostedRun | None = None
         self._dialect = plan.dialect
-        self._standing: StandingConfig | None = None
-        self._counter: PassCounter | None = None
-        self._pixels: dict[str, int] = {}
-        self._layers = self._announced_layers = 0
+        self._peer: PeerRows | None = None
+        self._announced_layers = 0
         self._left_out = LeftOut()
         self._rows: list[PlacedRow] = []
         self._waiting_bytes = 0
         self._requests = 0
-        self._started = self._done = False
-        self._last_end = self._farewell = ""
+        self._done = False
+        self._last_end = self._end = self.failure = ""
         self._began = self._heard = time.monotonic()
         self.step = 0
         self.sent_rows = 0
@@ -84,17 +79,19 @@ class Translator:
             said.append(
                 f"The peer has sent nothing for {quiet:.0f} s. It sends to one connection only: another client may have taken the place of this one."
             )
-        if self._counter is not None and self._counter.behind:
-            said.append(
-                f"A layer was {self._counter.behind} times behind the one after it: the peer lost updates or sends late, so steps of layers may not belong together."
-            )
-        if self._farewell:
-            said.append(self._farewell)
+        if self._peer is not None:
+            said += self._peer.sentences(ended=self._done)
+        if self._end and self._end not in said:
+            said.append(self._end)
         return said[-20:]
 
     def _waiting(self) -> str:
         seconds = time.monotonic() - self._began
-        what = "for the peer's first tensors" if self._started else "for the peer to start"
+        what = (
+            "for the peer's first tensors"
+            if self._peer is not None and self._peer.started
+            else "for the peer to start"
+        )
         if not self._requests:
             what = f"for {self._plan.address}"
         return f"Waiting {what} for {seconds:.0f} s."
@@ -114,6 +111,9 @@ class Translator:
         beat = asyncio.create_task(self._beat())
         try:
             await self._follow()
+        except DialectError as error:
+            self._end = self.failure = error.message
+            raise
         finally:
             beat.cancel()
             await asyncio.wait([beat])
@@ -125,11 +125,11 @@ class Translator:
     async def configure(self, change: str, patch: ConfigPatch) -> None:
         """Take a viewer's change."""
         assert self._host is not None
-        if self._standing is None:
+        if self._peer is None:
             raise ProtocolError("refused", "The peer is not known yet. Try again when it has started.")
         if self._dialect is not None and self._dialect.generates:
             raise ProtocolError("refused", "An inference hub reads its configuration when generation starts.")
-        after = self._standing.plan(change, patch)
+        after = self._peer.standing.plan(change, patch)
         await self._host.say(
             {
                 "type": "configured",
@@ -148,8 +148,8 @@ class Translator:
                 if time.monotonic() - heard_at < self._plan.wait_seconds:
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
-                if self.step or self._started:
-                    self._farewell = f"The peer went away after step {self.step} and did not come back."
+                if self.step or (self._peer is not None and self._peer.started):
+                    self._end = f"The peer went away after step {self.step} and did not come back."
                     return
                 raise DialectError(
                     "unreachable",
@@ -184,35 +184,23 @@ class Translator:
             await self._take(await connection.recv())
 
     def _settle(self, dialect: Dialect) -> None:
-        config = self._plan.config or default_config(dialect)
-        # Refused here, before anything is sent, when the peer cannot do it.
-        peer_request(dialect, config)
-        if dialect.generates and not self._plan.prompts:
-            raise DialectError(
-                "bad-parameter", "An inference hub sends nothing unless it generates: give --prompt."
-            )
-        self._standing = StandingConfig(dialect, config)
-        self._counter = PassCounter(dialect)
-        for flag, setting in config["flags"].items():
-            compressor = compressor_from_setting(setting["compressor"])
-            if isinstance(compressor, Tile):
-                self._pixels[flag] = compressor.tiles
+        self._peer = PeerRows(dialect, self._plan, self._left_out)
 
     async def _ask(self, connection: ClientConnection, dialect: Dialect) -> None:
-        assert self._standing is not None
-        if self._requests and self._counter is not None:
-            self._counter.interrupt()
+        assert self._peer is not None
+        if self._requests:
+            self._peer.interrupt()
             self._left_out.note(
                 "The connection to the peer broke and was made again; what it sent meanwhile is lost and not counted."
             )
-        if self._started and not dialect.claims:
+        if self._peer.started and not dialect.claims:
             return
         if self._requests >= dialect.most_requests:
             self._left_out.note(
                 f"The peer was asked to start {self._requests} times and must not be asked again."
             )
             return
-        request = peer_request(dialect, self._standing.config)
+        request = self._peer.request
         if dialect.generates:
             if self._requests:
                 raise DialectError("refused", "The connection broke before the generation was done.")
@@ -245,6 +233,7 @@ class Translator:
 
     async def _take(self, data: str | bytes) -> None:
         assert self._dialect is not None
+        assert self._peer is not None
         self._heard = time.monotonic()
         try:
             if len(data) > _LARGE_TEXT:
@@ -254,9 +243,11 @@ class Translator:
                 message = read_message(data)
             kind = message["type"]
             if kind == "update":
-                await self._update(self._dialect, message)
+                await self._put(self._peer.update(message))
             elif kind == "start":
-                await self._start(self._dialect, message)
+                rows = self._peer.start(message)
+                await self._announce()
+                await self._put(rows)
             elif kind == "finish" and self._dialect.generates:
                 said = message.get("text")
                 texts = said if isinstance(said, list) else []
@@ -278,87 +269,44 @@ class Translator:
             raise DialectError("refused", f"The peer refused the request: {text[:300]}")
         self._left_out.note(f"The peer says: {text[:200]}")
 
-    async def _start(self, dialect: Dialect, message: dict[str, Any]) -> None:
-        layers = message.get("num_layers")
-        if type(layers) is not int or not 0 < layers <= MOST_LAYERS:
-            raise BadMessage("start messages without a number of layers")
-        self._started = True
-        self._layers = layers
-        await self._announce()
-        if dialect.generates:
-            self._put(read_prompts(message.get("prompts"), len(self._plan.prompts)), 1, 0)
-
-    async def _update(self, dialect: Dialect, message: dict[str, Any]) -> None:
-        assert self._counter is not None
-        assert self._standing is not None
-        rows = read_update(dialect, message, self._pixels)
-        first = rows[0]
-        if self._started and first.layer >= self._layers:
-            raise BadMessage("updates of a layer that the model does not have")
-        if first.flag not in self._standing.asked:
-            raise BadMessage(f"updates of {first.flag} that were not asked for")
-        if first.flag == "Result":
-            number: int | None = self._counter.end_pass()
-        elif first.flag == "MLP2_Plot":
-            number = max(self._counter.newest, 0)
-        else:
-            number = self._counter.place(first.layer, first.flag, first.values)
-        if number is None:
-            self._left_out.leave_out("repeats that a recomputed pass sent", lost=False)
-            return
-        step, micro_batch = divmod(number, self._plan.micro_batches)
-        step += 1
-        if step > self.step:
-            if self._plan.most_steps is not None and step > self._plan.most_steps:
-                self._done = True
-                return
-            await self._begin(step)
-        # Where no start was seen, the model is as deep as what came from it.
-        self._layers = max(self._layers, first.layer + 1)
-        for row in rows:
-            self._put(row, step, micro_batch)
+    async def _put(self, rows: list[tuple[TensorRow, int, int]]) -> None:
+        """Keep rows that came for the next frame."""
+        assert self._peer is not None
+        self._done = self._done or self._peer.done
+        for row, step, micro_batch in rows:
+            if step > self.step:
+                await self._begin(step)
+            placed = self._peer.placed(row, step, micro_batch)
+            if placed is not None:
+                self._rows.append(placed)
+                self._waiting_bytes += placed.row.values.nbytes
         if self._waiting_bytes > _FRAME_BYTES:
             await self._flush()
 
     async def _begin(self, step: int) -> None:
-        assert self._standing is not None
+        assert self._peer is not None
         assert self._host is not None
         await self._flush()
         self.step = step
-        for change, after in self._standing.apply(step):
+        for change, after in self._peer.standing.apply(step):
             await self._host.say(
                 {"type": "configured", "id": change, "applied": True, "step": step, "config": after}
             )
-
-    def _put(self, row: TensorRow, step: int, micro_batch: int) -> None:
-        assert self._standing is not None
-        assert self._dialect is not None
-        kept = self._standing.keep(row, step)
-        if kept is None:
-            return
-        tiles = row.values.shape[-1] if row.values.ndim else 0
-        text = compressor_text(self._dialect, row.flag, self._standing.config, tiles)
-        self._rows.append(
-            PlacedRow(kept, step, micro_batch, self._dialect.phase, text, tuple(row.values.shape))
-        )
-        self._waiting_bytes += kept.values.nbytes
 
     # -- what goes -------------------------------------------------------------------------------------------------
 
     async def _announce(self) -> None:
         assert self._host is not None
-        self._announced_layers = self._layers
-        config = self._standing.config if self._standing is not None else {"flags": {}}
+        layers = self._announced_layers = self._peer.layers if self._peer is not None else 0
+        config: Config = self._peer.standing.config if self._peer is not None else {"flags": {}}
         origin = self._dialect.name if self._dialect is not None else "not known yet"
         await self._host.say(
-            announcement(
-                self._plan.name, self._dialect, layers=self._layers, config=config, origin_name=origin
-            )
+            announcement(self._plan.name, self._dialect, layers=layers, config=config, origin_name=origin)
         )
 
     async def _flush(self) -> None:
         assert self._host is not None
-        if self._layers > self._announced_layers:
+        if self._peer is not None and self._peer.layers > self._announced_layers:
             await self._announce()
         rows, self._rows, self._waiting_bytes = self._rows, [], 0
         if rows:
@@ -388,9 +336,10 @@ class Translator:
         await self._host.say(status)
 
     async def _leave_note(self) -> None:
-        """Say in the recording what it lacks."""
-        said = self._left_out.sentences()
-        if not said or self._host is None:
-            return
-        table = note_table(self.step, f"translation of {self._plan.address}", said)
-        await self._host.send("audit", table, self.step)
+        """Say in the recording what it lacks, and that the peer went away or failed."""
+        assert self._host is not None
+        said = [sentence for sentence in self.sentences() if sentence != self._end]
+        for action, detail in (("drop", {"warnings": said}), ("end", {"reason": self._end})):
+            if any(detail.values()):
+                table = note_table(self.step, f"translation of {self._plan.address}", action, detail)
+                await self._host.send("audit", table, self.step)

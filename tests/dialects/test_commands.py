@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from peers import start, t1_pass
+from peers import input_tokens, start, t1_pass, tracer_layer
 from recorded_run import write_run
 from websockets.sync.server import serve
 
@@ -21,6 +21,7 @@ from megalens.replay import serve as serve_replay
 
 ROOT = Path(__file__).parents[2]
 WAIT = 60
+EVIL = "\x1b]0;x\x07\x1b[2J\r\x9b1m"
 
 
 @pytest.fixture
@@ -98,6 +99,39 @@ def test_record_is_ended_by_ctrl_c_and_leaves_a_whole_recording(tmp_path):
         assert run.step == 3
         assert not run.truncated
         assert run.tensors("QKV_mat_mul").num_rows == 9
+
+
+def evil(connection):
+    """Put control characters wherever a person may come to read them, and send two steps."""
+    for text in connection:
+        asked = json.loads(text)
+        if asked["type"] not in ("run_training_step", "generate"):
+            continue
+        tokens = [{"id": 1, "token": EVIL}]
+        for message in (
+            {**start(layers=1), "prompts": tokens},
+            {"type": EVIL},
+            {"type": "error", "message": EVIL},
+            {"type": "update", "update_type": EVIL},
+            {"type": "update", "update_type": 6, "result": tokens, "sampled": tokens},
+            *([] if asked["type"] == "generate" else [EVIL]),
+            *(each for n in range(2) for each in t1_pass(n, layers=1, qkv=96, mlp=64)),
+            *(each for n in range(2) for each in (input_tokens(n), *tracer_layer(n, 1))),
+            {"type": "finish", "text": [EVIL]},
+        ):
+            connection.send(message if message is EVIL else json.dumps(message))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", ["T1", "3606", "inference"])
+def test_what_a_hub_says_is_shown_and_obeyed_by_no_terminal(tmp_path, dialect):
+    with peer(evil) as address:
+        asked = ("--dialect", dialect, "--into", tmp_path, "--wait", "1", "--steps", "1", "--prompt", "a")
+        with command("record", address, *asked) as process:
+            written = process.communicate(timeout=WAIT)
+    assert process.returncode == 0, written
+    assert "\ufffd[2J" in "".join(written)
+    assert all(each.isprintable() for each in "".join(written).replace("\n", ""))
 
 
 @pytest.mark.slow

@@ -12,6 +12,13 @@ from megalens.dialects.translation import Translation
 from megalens.dialects.translator import Translator
 
 CANDIDATES = 20
+NEEDED = {
+    1: {"QKV_mat_mul"},
+    2: {"RawAttentionScore_mat_mul"},
+    4: {"MLP1_mat_mul"},
+    5: {"MLP2_mat_mul"},
+    7: {"MLP2_mat_mul", "MLP2_Plot"},
+}
 
 
 def tokens(seed, count):
@@ -62,8 +69,12 @@ async def answer(peer, socket, message):
     if message["type"] == "ping":
         await say(socket, {"type": "pong"})
     elif message["type"] == "generate":
+        on = {name for name, value in message["visualization_flags"].items() if value == "True"}
         for each in generation(message["prompts"]):
-            await say(socket, each)
+            # The candidates come always, the projection only where MLP2 is on too.
+            needed = NEEDED.get(each.get("update_type"), set())
+            if needed <= on:
+                await say(socket, each)
     else:
         await socket.send("Value Error!")
 
@@ -99,8 +110,7 @@ def test_a_generation_is_recorded_with_its_candidates(tmp_path, named):
     assert chances[1]["values"][:2] == pytest.approx([1 / 2, 1 / 3])
     sampled = [row for row in out.rows("Result") if row["part"] == "sampled"]
     assert (sampled[2]["values"], sampled[2]["labels"]) == ([2001.0, 2101.0], ["Ġ20.1", "Ġ21.1"])
-    # The projection was not asked for: it is counted, not lost.
-    assert "Left out: 2 updates of MLP2_Plot that were not asked for." in out.said
+    assert out.said == []
     request = out.peer.of("generate")[0]
     assert (request["prompts"], request["tokens_to_generate"]) == (["To be", "Or not"], 3)
     assert request["visualization_flags"]["RawAttentionScore_mat_mul"] == "True"
@@ -111,9 +121,51 @@ def test_a_projection_that_was_asked_for_belongs_to_the_last_pass(tmp_path):
     config = {"flags": {"MLP2_Plot": {"samples": None, "compressor": {"name": "NoOp"}}}}
     out = generate(tmp_path, answer, config=config)
     assert [(r["step"], r["layer"], r["shape"]) for r in out.rows("MLP2_Plot")] == [
-        (1, 0, [2, 6, 2]),
-        (1, 1, [2, 6, 2]),
+        (3, 0, [2, 6, 2]),
+        (3, 1, [2, 6, 2]),
     ]
+
+
+def no_op(*flags):
+    return {"flags": {flag: {"samples": None, "compressor": {"name": "NoOp"}} for flag in flags}}
+
+
+def test_passes_are_told_without_asking_for_the_candidates(tmp_path):
+    """They end a pass, so they are asked for always and shown when wanted."""
+    out = generate(tmp_path, answer, config=no_op("RawAttentionScore_mat_mul"))
+    assert [row["step"] for row in out.rows() if row["layer"] == 0] == [1, 2, 3]
+    assert {row["flag"] for row in out.rows()} == {"RawAttentionScore_mat_mul"}
+    # Nor is it said of them that nobody asked.
+    assert out.said == []
+    assert out.audit("drop") == []
+
+
+@pytest.mark.parametrize("others", [{}, {"MLP1_mat_mul": 8}])
+def test_a_projection_is_sent_with_what_it_needs(tmp_path, others):
+    """The hub sends none unless MLP2 is on, which shares its compressor with MLP1."""
+    config = no_op("MLP2_Plot")
+    for flag, tiles in others.items():
+        config["flags"][flag] = {"samples": None, "compressor": {"name": "Tile", "params": {"tiles": tiles}}}
+    out = generate(tmp_path, answer, config=config)
+    assert [row["layer"] for row in out.rows("MLP2_Plot")] == [0, 1]
+    assert "MLP2_mat_mul" not in {row["flag"] for row in out.rows()}
+    request = out.peer.of("generate")[0]
+    assert request["visualization_flags"]["MLP2_mat_mul"] == "True"
+    assert request["compressor_config"]["MLP"]["pixels"] == others.get("MLP1_mat_mul", 64)
+
+
+@pytest.mark.parametrize("missing", [2, 7])
+def test_a_flag_that_never_came_is_named_at_the_end(tmp_path, missing):
+    async def withhold(peer, socket, message):
+        for each in generation(message["prompts"]):
+            if each.get("update_type") != missing:
+                await say(socket, each)
+
+    flags = {2: "RawAttentionScore_mat_mul", 7: "MLP2_Plot"}
+    out = generate(tmp_path, withhold, config=no_op(*flags.values(), "Result"))
+    said = f"Asked for, but nothing of it came: {flags[missing]}."
+    assert said in out.said
+    assert said in out.audit("drop")[0]["warnings"]
 
 
 @pytest.mark.parametrize("code", [None, 1011])

@@ -1,6 +1,10 @@
 """Foreign training hubs, as they are, become runs of ours."""
 
+import math
+from functools import partial
+
 import numpy as np
+import pytest
 from peers import (
     LAYERS,
     input_tokens,
@@ -57,15 +61,13 @@ def test_a_run_of_megatronapp_is_recorded_and_opened(tmp_path):
         "MLP1_mat_mul": "True",
         "MLP2_mat_mul": "True",
     }
-    assert request["compressor_config"] == {
-        "QKV": {"pixels": 6, "method": "data.mean(dim=-1)"},
-        "MLP": {"pixels": 4, "method": "data.mean(dim=-1)"},
-    }
+    assert request["compressor_config"]["QKV"] == {"pixels": 6, "method": "data.mean(dim=-1)"}
+    assert request["compressor_config"]["MLP"] == {"pixels": 4, "method": "data.mean(dim=-1)"}
     assert request["disturbance_configs"] == {}
 
 
 def test_numbers_six_and_seven_mean_what_the_dialect_says(tmp_path):
-    messages = [start(layers=1), *tracer_layer(0, 1, numbers=(6, 7))]
+    messages = [start(layers=1), input_tokens(0), *tracer_layer(0, 1, numbers=(6, 7))]
     config = small("3606")
     for name in ("AttentionOutput_mat_mul", "HiddenStates"):
         config["flags"][name] = config["flags"]["MLP1_mat_mul"]
@@ -90,7 +92,7 @@ def test_attention_keeps_heads_and_finds_the_batch(tmp_path):
     out = record(
         tmp_path,
         "T1",
-        [start(layers=1), update(2, 1, [3, 4, 4], weights)],
+        [start(layers=1, batch=2), update(2, 1, [3, 4, 4], weights)],
         config=small("T1", "RawAttentionScore_mat_mul"),
     )
     (row,) = out.rows()
@@ -108,6 +110,75 @@ def test_recomputed_passes_are_left_out_and_counted(tmp_path):
     assert "Left out: 12 repeats that a recomputed pass sent." in out.said
     (note,) = [row for row in out.run.read("audit").to_pylist() if row["action"] == "drop"]
     assert "12 repeats" in note["detail"]
+
+
+def diverged(n, layer, value=math.nan):
+    """A layer of which nothing is a number any more: every pass is equal to the one before it."""
+    for message in t1_layer(n, layer):
+        yield {**message, "result": [value] * len(message["result"])}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.0])
+@pytest.mark.parametrize("blocks", [(), (3, 2, 1), (2, 1), (3, 1)])
+@pytest.mark.parametrize("healthy", [0, 2])
+def test_equal_rows_of_a_run_that_diverged_are_no_repeats(tmp_path, value, blocks, healthy):
+    """Six steps, of which those that matter are the last: each is there once, whether layers are recomputed or not."""
+    sent = []
+    for n in range(6):
+        layer = t1_layer if n < healthy else partial(diverged, value=value)
+        sent += [message for at in range(1, LAYERS + 1) for message in layer(n, at)]
+        for at, end in zip(blocks, (LAYERS + 1, *blocks), strict=False):
+            sent += [message for each in range(at, end) for message in layer(n, each)]
+    out = record(tmp_path, "T1", [start(), *sent])
+    for layer in range(LAYERS):
+        assert out.steps("MLP1_mat_mul", layer) == [(n, 0) for n in range(1, 7)]
+
+
+def test_a_model_that_is_recomputed_as_one_block_is_known_by_its_healthy_passes(tmp_path):
+    """Its repeats begin where a pass does; that they are repeats was proved before nothing was a number any more."""
+    sent = []
+    for n in range(6):
+        layer = t1_layer if n < 2 else diverged
+        sent += 2 * [message for at in range(1, LAYERS + 1) for message in layer(n, at)]
+    out = record(tmp_path, "T1", [start(), *sent])
+    assert out.steps("MLP2_mat_mul", 2) == [(n, 0) for n in range(1, 7)]
+
+
+def test_a_layer_that_diverges_alone_is_recorded_and_its_repeats_are_not(tmp_path):
+    def layer(n, at):
+        return diverged(n, at) if at == 2 else t1_layer(n, at)
+
+    sent = [message for n in range(4) for at in (1, 2, 3, 3, 2, 1) for message in layer(n, at)]
+    out = record(tmp_path, "T1", [start(), *sent])
+    assert [out.steps("QKV_mat_mul", at) for at in range(3)] == [[(n, 0) for n in range(1, 5)]] * 3
+
+
+@pytest.mark.parametrize("dialect", ["T1", "T2"])
+def test_somebody_elses_tiles_are_refused_and_named(tmp_path, dialect):
+    """Twice our tiles look like twice the batch, but ``start`` says how large it is."""
+    sent = [message for n in range(3) for message in t1_pass(n, qkv=12, mlp=4)]
+    out = record(tmp_path, dialect, [start(), *sent])
+    assert out.rows("QKV_mat_mul") == []
+    # What fits is kept.
+    assert out.steps("MLP1_mat_mul", 2) == [(1, 0), (2, 0), (3, 0)]
+    assert {tuple(row["shape"]) for row in out.rows("MLP1_mat_mul")} == {(1, 4, 4)}
+    refused = "9 updates of QKV_mat_mul with 48 values where 24 were expected at the batch size 1"
+    assert refused in "\n".join(out.said)
+    assert "Asked for, but nothing of it came: QKV_mat_mul." in out.said
+
+
+def test_attention_of_another_batch_size_is_refused(tmp_path):
+    sent = [update(2, 1, [3, 4, 4], values("a", 2, 3, 4, 4))]
+    out = record(tmp_path, "T2", [start(), *sent], config=small("T2", "RawAttentionScore_mat_mul"))
+    assert out.rows() == []
+    assert "with 96 values where 48 were expected" in "\n".join(out.said)
+
+
+def test_without_a_start_the_compressor_is_not_known(tmp_path):
+    """T1 says it once, to whoever came first: that one's request is in force."""
+    out = record(tmp_path, "T1", list(t1_pass(0, qkv=12, mlp=8)))
+    assert {row["compressor"] for row in out.rows()} == {"Unknown()"}
+    assert any("someone else's request is in force" in sentence for sentence in out.said)
 
 
 def test_evaluation_passes_count_as_passes_and_micro_batches_make_steps(tmp_path):

@@ -136,4 +136,5 @@ def test_a_silent_peer_may_have_another_client(tmp_path, monkeypatch):
     out = asyncio.run(run())
     assert out.said == ["The peer went away after step 1 and did not come back."]
     # An end in order is no loss: the recording says of none.
-    assert [row for row in out.run.read("audit").to_pylist() if row["action"] == "drop"] == []
+    assert out.audit("drop") == []
+    assert out.audit("end") == [{"reason": "The peer went away after step 1 and did not come back."}]

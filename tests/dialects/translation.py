@@ -1,6 +1,7 @@
 """Runs a translation to its end and opens what it recorded."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 from peers import Peer, say
@@ -55,6 +56,11 @@ class Outcome:
     def rows(self, flag=None):
         rows = self.run.read("tensors").to_pylist()
         return [row for row in rows if flag is None or row["flag"] == flag]
+
+    def audit(self, action):
+        """The details of the rows of ``audit`` of an action."""
+        rows = self.run.read("audit").to_pylist()
+        return [json.loads(row["detail"]) for row in rows if row["action"] == action]
 
     def steps(self, flag, layer):
         return [(row["step"], row["micro_batch"]) for row in self.rows(flag) if row["layer"] == layer]

@@ -23,7 +23,7 @@ def foreign():
                 connection.send(
                     json.dumps({"type": "start", "micro_batch_size": 1, "seq_length": 2, "num_layers": 3})
                 )
-                update = {"type": "update", "update_type": 4, "layer_id": 2, "args": [1, 2, 3]}
+                update = {"type": "update", "update_type": 4, "layer_id": 1, "args": [1, 2, 3]}
                 connection.send(json.dumps({**update, "result": [float("nan"), 1, 2, 3, 4, 5]}))
 
     server = serve(handle, "127.0.0.1", 0)
@@ -48,7 +48,7 @@ async def test_a_foreign_hub_becomes_a_live_run_until_it_is_left(ask, runtime, f
     with megalens.connect(entry["id"]) as run:
         run.wait(1, timeout=30)
         (row,) = run.tensors("MLP1_mat_mul").to_pylist()
-    assert (row["layer"], row["nan_count"], row["values"][1:]) == (1, 1, [1, 2, 3, 4, 5])
+    assert (row["layer"], row["nan_count"], row["values"][1:]) == (0, 1, [1, 2, 3, 4, 5])
     assert (await ask("hubs", method="DELETE", params={"run": entry["id"]}))[0] == 204
     until(lambda: live_hubs() == [])
     status, answer, _ = await ask("hubs", method="DELETE", params={"run": entry["id"]})
