@@ -172,7 +172,8 @@ class Tracer:
                 self._end_step()
                 self._begin_step()
 
-        hook = optimizer.register_step_post_hook(stepped)
+        # What only wraps an optimizer, as accelerate does, has no hooks of its own.
+        hook = getattr(optimizer, "optimizer", optimizer).register_step_post_hook(stepped)
 
         def undo() -> None:
             hook.remove()

@@ -14,7 +14,7 @@ from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from .hooks.gradients import GradientMoment
-from .hooks.loss_scale import LossScale, Scale
+from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .intervals import Intervals
@@ -103,7 +103,6 @@ class StatisticsLogger(Instrument):
         self._values = ParamRows(ids, [point.value for point in counted])
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
-        self._now: Scale = 1.0
         self._step = 0
         self._closed = False
         self._unmeasured = False
@@ -231,9 +230,9 @@ class StatisticsLogger(Instrument):
     def _begin(self) -> None:
         self._parts = {}
         if self._due & {"grad", *_SCALED}:
-            self._now = self._scale.read()
+            self._scale.begin()
         if self._gradients is not None:
-            self._gradients.begin("grad" in self._due, self._now)
+            self._gradients.begin("grad" in self._due)
         here = self._due & _SITE_STATS
         if here:
             probes = self._probes.get(here)
@@ -253,11 +252,13 @@ class StatisticsLogger(Instrument):
                     f"Nothing could be measured inside of the model in step {self._step}. A compiled model (torch.compile) calls no hooks: "
                     "run it uncompiled to log its activations."
                 )
-        unknown = not self._scale.known and self._sites.half
+        unknown = self._scale.unknown(self._sites.half)
+        if unknown and _SCALED & parts.keys():
+            self.tracer.warn(UNKNOWN_SCALE)
         for stat in _SCALED & parts.keys():
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
-            part.scale, part.divide = (float("nan") if unknown else self._now), not unknown
+            part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
         gradients = None if self._gradients is None else self._gradients.take()
         if gradients is not None:
             parts["grad"] = gradients
