@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
+from ..passes import left_out_sentence
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.param_rows import ParamRows
@@ -70,6 +71,8 @@ class StatisticsLogger(Instrument):
     ----------
     failures : int
         How often something could not be measured because of an error of its own.
+    left_out_passes : int
+        Forward passes that were no training, in steps of which something inside of the model was logged.
     spent_ns : int
         Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
     """
@@ -120,7 +123,7 @@ class StatisticsLogger(Instrument):
                 self._spent,
                 tracer.warn,
             )
-        self.failures = 0
+        self.failures = self.left_out_passes = 0
         self.spent_ns = 0
         self._collector: Collector | None = None
         self._phases = 0
@@ -208,7 +211,9 @@ class StatisticsLogger(Instrument):
             announce["statistics"] = cast(Statistics, self.intervals.to_message())
 
     def report(self, status: Status) -> None:
-        """Say nothing: what is logged is announced."""
+        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is announced."""
+        if self.left_out_passes:
+            status["left_out_passes"] = max(self.left_out_passes, status.get("left_out_passes", 0))
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process has of a step."""
@@ -246,6 +251,10 @@ class StatisticsLogger(Instrument):
         parts = self._parts
         if self._due & _SITE_STATS:
             self._sites.end()
+            if self._sites.left_out:
+                if not self.left_out_passes:
+                    self.tracer.warn(left_out_sentence(self._step, self._sites.left_out))
+                self.left_out_passes += self._sites.left_out
             if not self._sites.fired and not self._unmeasured:
                 self._unmeasured = True
                 self.tracer.warn(
