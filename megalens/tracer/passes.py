@@ -138,6 +138,11 @@ class PassHooks:
             handle.remove()
         self._handles = []
 
+    @property
+    def begun(self) -> bool:
+        """Whether any step has begun so far."""
+        return self._step > 0
+
     def begin(self) -> None:
         """Begin a step: backward passes of earlier ones are nobody's."""
         self._step += 1

@@ -223,10 +223,11 @@ class Sites:
         self.fired = True
         if end.forward is not None:
             row = self._measured(end, tensor)
-            if row is not None and self._waiting is None:
+            waiting = self._waiting
+            if row is not None and waiting is None:
                 self._keep(end.forward, end.at, row)
-            elif row is not None:
-                self._waiting.append((end.forward, end.at, row))
+            elif row is not None and waiting is not None:
+                waiting.append((end.forward, end.at, row))
 
     def _await(self, end: End, tensor: Tensor) -> None:
         scope = self._scope
