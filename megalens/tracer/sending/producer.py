@@ -67,7 +67,7 @@ class Producer(Worker):
     moved : callable, optional
         Takes the address of a hub that was started anew.
     stepped : callable, optional
-        Takes each step with whether it was traced and how long it took, in ns.
+        Takes each step with whether it was traced, how long it took, and how much of that the training thread was inside of the tracer, in ns.
     hubless : bool
         Whether no hub will ever be said.
     streams : Streams
@@ -87,7 +87,7 @@ class Producer(Worker):
         viewers: Callable[[int], None] = lambda count: None,
         hub_is: Callable[[bool], None] = lambda there: None,
         moved: Callable[[HubAddress], None] = lambda address: None,
-        stepped: Callable[[int, bool, int], None] | None = None,
+        stepped: Callable[[int, bool, int, int], None] | None = None,
         hubless: bool = False,
         streams: Streams,
     ) -> None:
@@ -279,7 +279,7 @@ class Producer(Worker):
         if cost.wall_ns:
             now = time.monotonic()
             if self._stepped is not None:
-                self._stepped(cost.step, not cost.control, cost.wall_ns)
+                self._stepped(cost.step, not cost.control, cost.wall_ns, cost.spent_ns)
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now
