@@ -19,13 +19,13 @@ class MegalensCallback:
     """A ``TrainerCallback``: ``Trainer(..., callbacks=[MegalensCallback(flags={"HiddenStates": Tile(96)})])``.
 
     It needs no import of transformers: a trainer only calls its ``on_…`` methods. The evaluation that a trainer does on its own
-    is phase ``eval``. What the trainer logs becomes scalars, and what it saves is marked.
+    is phase ``eval``. What the trainer logs becomes scalars, and what it saves is marked. In a job of several processes each needs the callback, as a script that ``torchrun`` starts has it.
 
     Parameters
     ----------
     statistics : mapping, optional
         Those arguments of :func:`megalens.log_statistics` that are not the trainer's own to know: ``{"param": 1, "grad": 1, "activation": 100}``. Gradients are measured before
-        the trainer clips them, its loss scale is divided out, and the samples that it has consumed are recorded. In a job of several processes each needs the callback.
+        the trainer clips them, its loss scale is divided out, and the samples that it has consumed are recorded.
     **options
         Those of :func:`megalens.trace`.
     """
@@ -56,7 +56,8 @@ class MegalensCallback:
             }
             self.logger = log_statistics(model, optimizer, **{**own, **self._statistics}, **options)
             self.tracer = self.logger.tracer
-        elif getattr(state, "is_world_process_zero", True):
+        else:
+            # In every process: they agree on what is traced, and each sends what it has of it.
             self.tracer = trace(model, **options)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -89,7 +89,7 @@ def log_statistics(
     counted = _samples(samples)
     points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
     measured = find_moments(model, optimizer, points, adapter)
-    if not scale.known and measured.loss_scale is not None:
+    if loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
     for stat in intervals.to_message():
         if stat in measured.unavailable:

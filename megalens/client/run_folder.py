@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from ..hub.discovery import live_hubs
 from ..protocol import (
     STREAMS,
     ProtocolError,
@@ -18,6 +19,7 @@ from ..protocol import (
     Streams,
     check_definition,
     open_plain,
+    parse_json,
     read_json_file,
     shown_text,
 )
@@ -131,7 +133,8 @@ class RunFolder:
 
     def status(self) -> Status:
         """Return the ``status`` message that a hub would send about this run, with what is missing and cut short in its warnings."""
-        state = self.state if self.closed else "lost"
+        writing = not self.closed and any(hub.id == self.id for hub in live_hubs())
+        state = self.state if self.closed or writing else "lost"
         missing = self.header.get("missing_steps", [])
         status: Status = {
             "type": "status",
@@ -139,21 +142,41 @@ class RunFolder:
             "step": max(self.step, self._last_step()),
             "producers": [],
             "viewers": 0,
-            "recording": {"state": "closed", "bytes": self.bytes(), "missing_steps": missing},
+            "recording": {
+                "state": "on" if writing else "closed",
+                "bytes": self.bytes(),
+                "missing_steps": missing,
+            },
         }
         warnings = [
             f"The {shown_text(name, 200)} stream is of another version of Megalens and is not read."
             for name in self._unreadable
         ]
-        if not self.closed:
+        if writing:
+            warnings.append("The recording is still being written: its hub runs.")
+        elif not self.closed:
             warnings.append("The recording was not closed: its hub ended before the run did.")
         if missing:
             warnings.append(lacking_words(missing))
         for stream in self.truncated():
             warnings.append(f"The {stream} stream was cut short; it is read up to its last whole message.")
+        warnings += self._recorded_warnings()
         if warnings:
             status["warnings"] = warnings[:20]
         return status
+
+    def _recorded_warnings(self) -> list[str]:
+        """Return what was warned of while the run was live, in the words of then."""
+        found = []
+        try:
+            for row in self.read("audit", columns=["action", "detail"]).to_pylist():
+                if row["action"] == "warning":
+                    text = parse_json(row["detail"])["text"]
+                    found.append(shown_text(str(text), 500))
+        except (ClientError, OSError, ValueError, KeyError, TypeError):
+            # Somebody else's rows; what is wrong with the file itself is said of it.
+            pass
+        return found
 
     @property
     def _layers_from_one(self) -> bool:

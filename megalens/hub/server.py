@@ -9,6 +9,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -43,10 +44,12 @@ from .process import process_runs
 from .recorder import Recorder
 from .run_state import RunState
 from .session import Session
+from .warning_log import WarningLog
 
 __all__ = ["Hub"]
 
 _LOST_GRACE_SECONDS = 2.0
+_LAST_GOODBYE_SECONDS = 2.0
 _STOOD_STILL_SECONDS = 1.0
 
 
@@ -82,6 +85,7 @@ class Hub:
         self.recorder: Recorder | None = None
         self._record_closing: asyncio.Task[None] | None = None
         self._server: Server | None = None
+        self._warnings = WarningLog()
         self._changed = asyncio.Event()
         self._describe_due = False
         self._silent: list[int] = []
@@ -180,6 +184,7 @@ class Hub:
     def _look_after(self) -> None:
         """Notice who is gone, and tell and write down what is due."""
         self._watch()
+        self._record_warnings("hub", list(self.state.warnings))
         if self._broadcaster.tick(changed=self._changed.is_set()):
             self._changed.clear()
         if self._describe_due and self.recorder:
@@ -294,6 +299,19 @@ class Hub:
         self._audit(session.peer["name"], "disconnect", {"rank": rank, "reason": why})
         self._changes.forget(session.number)
 
+    async def whole(self, session: Session) -> None:
+        """Wait until the recording is whole, where the training is over, and tell a producer that said goodbye meanwhile that it is being written."""
+        deadline = time.monotonic() + _LAST_GOODBYE_SECONDS
+        while not self.state.done and time.monotonic() < deadline:
+            # The processes of a job leave one after the other.
+            await asyncio.sleep(0.05)
+        if self.state.done and self.state.state == "finished":
+            self._enter(self.state.run["name"], self.state.ended)
+            self._close_recording()
+            while self._record_closing is not None and not self._record_closing.done():
+                session.tell(self._broadcaster.status(session))
+                await asyncio.wait([self._record_closing], timeout=1.0)
+
     def welcome(self, session: Session, join: Join) -> tuple[str, Backlog]:
         """Count a viewer in and return the text of its ``hello`` and what it is sent before live frames."""
         since = join.get("since")
@@ -352,6 +370,7 @@ class Hub:
         elif message["type"] == "status":
             if session.rank is not None:
                 self.state.report(session.rank, message)
+                self._record_warnings(session.peer["name"], message.get("warnings", ()))
                 self._changed.set()
         elif message["type"] == "configure":
             self._changes.ask(session, message)
@@ -449,6 +468,11 @@ class Hub:
         text = json.dumps(detail, ensure_ascii=False, separators=(",", ":"))
         row = {"step": step, "time": time.time(), "who": who, "action": action, "detail": text}
         self.publish(encode_frame("audit", pa.Table.from_pylist([row], stream_schema("audit")), step=step))
+
+    def _record_warnings(self, who: str, warnings: Iterable[str]) -> None:
+        """Have a recording say what was told live."""
+        for text in self._warnings.new(warnings):
+            self._audit(who, "warning", {"text": text})
 
     def _applied(self, who: str, action: str, detail: dict[str, Any], step: int) -> None:
         self._audit(who, action, detail, step)

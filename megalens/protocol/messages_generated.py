@@ -744,7 +744,7 @@ class Status(TypedDict):
     perturbed_steps: NotRequired[int]
     """Steps that perturbations have touched so far in this run."""
     left_out_passes: NotRequired[int]
-    """Forward passes without gradients that ran inside of steps and outside of a phase so far: no training, and not traced. Absent where there were none."""
+    """Forward passes inside of steps and outside of a phase so far that were without gradients, or in evaluation mode and never backpropagated: no training, and not traced. Absent where there were none."""
     armed_steps: NotRequired[int]
     """Steps that the perturbation that is armed now has touched so far; absent when none is."""
 

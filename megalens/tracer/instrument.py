@@ -76,7 +76,7 @@ class Instrument:
         """Begin a step. One that is held is left out: to compare the cost with, or because a change is being agreed on by all ranks."""
 
     def forward_begins(self, chunk: int) -> None:
-        """Note that a forward pass begins, of one model chunk."""
+        """Note that a forward pass begins, of one model chunk. Passes that are no training are not told of; where training is done in evaluation mode, neither is the first pass."""
 
     def forward_ends(self, output: Any) -> None:
         """Note that it is over, with what it gave."""

@@ -10,14 +10,21 @@ from torch import Tensor, nn
 
 from .own_hooks import OwnHook
 
-__all__ = ["IPassSink", "PassHooks", "after_backward", "differentiable", "hook_passes"]
+__all__ = [
+    "IPassSink",
+    "PassHooks",
+    "after_backward",
+    "hook_passes",
+    "left_out_sentence",
+    "when_backpropagated",
+]
 
 
 class IPassSink(Protocol):
     """What hears of forward passes."""
 
-    def forward_begins(self, root: int) -> None:
-        """Note that a forward pass of one model chunk begins."""
+    def forward_begins(self, root: int, training: bool) -> None:
+        """Note that a forward pass of one model chunk begins, in training mode or in that of evaluation."""
 
     def forward_ends(self, output: Any) -> None:
         """Note that it is over, with what it gave."""
@@ -41,7 +48,7 @@ def hook_passes(
     def begin(index: int) -> Callable[[nn.Module, Any], None]:
         def hook(module: nn.Module, args: Any) -> None:
             if not torch.compiler.is_compiling():
-                sink.forward_begins(index)
+                sink.forward_begins(index, module.training)
 
         return hook
 
@@ -63,9 +70,20 @@ def hook_passes(
     return handles
 
 
-def differentiable(output: Any) -> Tensor | None:
-    """Return the first tensor of a module's output that a gradient comes back to: what its backward pass computes first."""
-    return next((tensor for tensor in _tensors(output) if tensor.requires_grad), None)
+def when_backpropagated(output: Any, call: Callable[[], None]) -> None:
+    """Have something called whenever a gradient comes back to a module's output: its first tensor that can have one is what its backward pass computes first."""
+    if torch.is_grad_enabled():
+        tensor = next((tensor for tensor in _tensors(output) if tensor.requires_grad), None)
+        if tensor is not None:
+            tensor.register_hook(lambda gradient: call())  # type: ignore[no-untyped-call]
+
+
+def left_out_sentence(step: int, passes: int) -> str:
+    """Return what the user is told of the first step with passes that are no training."""
+    return (
+        f"Step {step} had forward passes that are no training, without gradients (torch.no_grad, inference_mode, generate) or in evaluation mode and never backpropagated: {passes}. They are not traced, there and "
+        'later; the status counts them. To trace such passes, put them into `with tracer.phase("eval"):` or `with tracer.phase("generate"):`.'
+    )
 
 
 def after_backward(call: Callable[[], None]) -> None:
@@ -104,6 +122,8 @@ class PassHooks:
         self._step = 0
         self.inside = False
         """Whether a step is going on."""
+        self._evaluated = False
+        """Whether passes in evaluation mode are backpropagated here; before one was, they are taken for no training."""
         self.phases = 0
         """Phases other than training that are going on. Without one, a pass without gradients is no training and is not told of."""
 
@@ -118,30 +138,38 @@ class PassHooks:
             handle.remove()
         self._handles = []
 
+    @property
+    def begun(self) -> bool:
+        """Whether any step has begun so far."""
+        return self._step > 0
+
     def begin(self) -> None:
         """Begin a step: backward passes of earlier ones are nobody's."""
         self._step += 1
         self.inside = True
 
-    def forward_begins(self, root: int) -> None:
+    def forward_begins(self, root: int, training: bool) -> None:
         """Tell of a forward pass."""
         self._chunk = root
-        self._told = self.inside and (self.phases > 0 or torch.is_grad_enabled())
+        self._told = self.inside and (
+            self.phases > 0 or (torch.is_grad_enabled() and (training or self._evaluated))
+        )
         if self._told:
             self._tell("forward_begins", root)
 
     def forward_ends(self, output: Any) -> None:
         """Tell that it is over, and wait for its backward pass."""
-        if not (self.inside and self._told):
+        if not self.inside:
             return
-        self._tell("forward_ends", output)
-        tensor = differentiable(output) if torch.is_grad_enabled() else None
-        if tensor is not None:
-            step, chunk = self._step, self._chunk
+        step, chunk, told = self._step, self._chunk, self._told
 
-            def arrived(gradient: Tensor) -> None:
-                if self.inside and step == self._step:
+        def arrived() -> None:
+            if self.inside and step == self._step:
+                self._evaluated = self._evaluated or not told
+                if told:
                     self._tell("backward_begins", chunk)
                     after_backward(lambda: self._tell("backward_ends"))
 
-            tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
+        if told:
+            self._tell("forward_ends", output)
+        when_backpropagated(output, arrived)

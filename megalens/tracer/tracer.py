@@ -17,6 +17,7 @@ import torch
 from ..protocol.messages_generated import Config, Control, Status
 from .coordinator import Coordinator
 from .errors import TracerError, said
+from .forgotten_step import ForgottenStep
 from .instrument import Instrument
 from .passes import PassHooks
 from .points import ModelPoints
@@ -26,40 +27,13 @@ from .sending.peers import Rendezvous, StepStart
 from .sending.producer import Producer
 from .sending.scalars import ScalarLog
 from .sending.worker import StepCost
+from .step_scope import StepHandle, StepScope
 from .tensors.config import PHASES, TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
 
 __all__ = ["StepHandle", "Tracer"]
 
 _clock = time.perf_counter_ns
-
-
-class _StepScope:
-    """``with tracer.step():``; one object serves all steps."""
-
-    __slots__ = ("_begin", "_end")
-
-    def __init__(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        self._begin, self._end = begin, end
-
-    def __enter__(self) -> None:
-        self._begin()
-
-    def __exit__(self, *error: object) -> None:
-        self._end()
-
-
-class StepHandle:
-    """What :meth:`Tracer.wrap` gives: ``remove()`` takes it back. Safe twice."""
-
-    def __init__(self, remove: Callable[[], None]) -> None:
-        self._remove: Callable[[], None] | None = remove
-
-    def remove(self) -> None:
-        """Let optimizer steps end no more steps of the tracer."""
-        remove, self._remove = self._remove, None
-        if remove is not None:
-            remove()
 
 
 class Tracer:
@@ -110,7 +84,7 @@ class Tracer:
     ) -> None:
         self._name = name
         self._handles: list[StepHandle] = []
-        self._scope = _StepScope(self._begin_step, self._end_step)
+        self._scope = StepScope(self._begin_step, self._end_step)
         self._depth = 0
         self._started = first_step - 1
         self._began_ns = self._spent_ns = 0
@@ -138,7 +112,10 @@ class Tracer:
         worker = self._coordinator.worker
         # Numbers of the first replica, from whoever sends.
         self._logs = worker is not None and points.place.leads and points.place.dp == 0
+        self._forgotten = ForgottenStep(points.roots, self.warn)
         if worker is not None:
+            if any(flag.layers for flag in plan.flags.values()):
+                self._forgotten.open()
             atexit.register(self._at_exit)
 
     def __enter__(self) -> Tracer:
@@ -154,7 +131,7 @@ class Tracer:
 
     # Around the training.
 
-    def step(self) -> _StepScope:
+    def step(self) -> StepScope:
         """Return a context manager around one optimizer step. Forward passes inside are its micro-batches, counted from 0."""
         return self._scope
 
@@ -172,7 +149,8 @@ class Tracer:
                 self._end_step()
                 self._begin_step()
 
-        hook = optimizer.register_step_post_hook(stepped)
+        # What only wraps an optimizer, as accelerate does, has no hooks of its own.
+        hook = getattr(optimizer, "optimizer", optimizer).register_step_post_hook(stepped)
 
         def undo() -> None:
             hook.remove()
@@ -190,6 +168,7 @@ class Tracer:
         if name not in PHASES:
             raise TracerError(f"A phase must be one of {', '.join(PHASES)}, got {name!r:.50}.")
         inside = self._depth > 0 or self._passes.phases > 0
+        self._forgotten.close()
         self._passes.phases += 1
         self._instruments.tell("pause", name)
         try:
@@ -254,6 +233,8 @@ class Tracer:
             When there is one of its name, or with the instrument's own reason.
         """
         self._coordinator.attach(instrument)
+        if instrument.settings() and not self._passes.begun:
+            self._forgotten.open()
         self._passes.set(any(each.passes for each in self._instruments))
 
     def detach(self, instrument: Instrument) -> None:
@@ -353,6 +334,7 @@ class Tracer:
         now += int(start.waited * 1e9)
         self._began_ns = now
         self._started += 1
+        self._forgotten.close()
         if start.plan is not None or start.ids:
             self._apply(start)
         self._control = self._coordinator.budget.control(self._started)
@@ -411,5 +393,6 @@ class Tracer:
 
     def _release(self) -> None:
         """Leave the model as it was."""
+        self._forgotten.close()
         self._instruments.tell("release", self._closed)
         self._passes.set(False)

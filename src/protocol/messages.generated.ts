@@ -710,7 +710,7 @@ export interface Status {
    */
   perturbed_steps?: number;
   /**
-   * Forward passes without gradients that ran inside of steps and outside of a phase so far: no training, and not traced. Absent where there were none.
+   * Forward passes inside of steps and outside of a phase so far that were without gradients, or in evaluation mode and never backpropagated: no training, and not traced. Absent where there were none.
    */
   left_out_passes?: number;
   /**

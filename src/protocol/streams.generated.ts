@@ -295,12 +295,12 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       {
         name: 'action',
         type: 'utf8',
-        doc: 'configure, perturb, disarm, pause, resume, step, budget, connect, announce (a tracer that is connected has learned more), disconnect, checkpoint (the training was saved), drop (what a translation leaves out).'
+        doc: 'configure, perturb, disarm, pause, resume, step, budget, connect, announce (a tracer that is connected has learned more), disconnect, checkpoint (the training was saved), drop (what a translation leaves out), warning (a sentence of status.warnings, once).'
       },
       {
         name: 'detail',
         type: 'utf8',
-        doc: 'The change as JSON text; of a checkpoint {"name": …}, the last part of its path, or {}.'
+        doc: 'The change as JSON text; of a checkpoint {"name": …}, the last part of its path, or {}; of a warning {"text": …}.'
       }
     ]
   }

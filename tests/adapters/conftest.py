@@ -29,11 +29,14 @@ def capture_all() -> Iterator[Callable]:
     def run(model, forward: Callable[[], object], adapter=None) -> tuple[Traced, Batch, object]:
         points = (adapter or find_adapter(model)).points(model)
         warnings: list[str] = []
-        capture = Capture(points, warnings.append, hand_over=lambda: None)
+        capture = Capture(points, warnings.append, hand_over=lambda batch: None)
         captures.append(capture)
         names = [name for name, here in points.flags.items() if here.layers]
         settings = {name: {"compressor": {"name": "NoOp"}, "samples": None} for name in names}
         capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
+        # Training mode of the model itself is all that tells a pass of training; what is inside may stay without dropout.
+        for root in points.roots:
+            root.training = True
         capture.begin(1, "train")
         output = forward()
         fired, expected, missing = capture.fired()

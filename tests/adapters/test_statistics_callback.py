@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 
+import accelerate
 import numpy as np
 import pytest
 import torch
@@ -146,6 +148,32 @@ def test_the_last_step_of_an_epoch_with_fewer_micro_batches_has_its_gradients_be
     assert [record["gradient_stage"] for record in gradients] == ["pre_clip"] * 4
     for record, kept in zip(gradients, before.gradients, strict=True):
         for name, gradient in kept.items():
+            near(record["values"][name], gradient)
+
+
+def test_a_loop_of_accelerate_logs_gradients_before_clipping_also_where_an_epoch_ends_early(tmp_path) -> None:
+    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3)
+    network = model()
+    batches = torch.utils.data.DataLoader(Windows(8), batch_size=2)
+    network, optimizer, batches = accelerator.prepare(
+        network, torch.optim.SGD(network.parameters(), 0.1), batches
+    )
+    kept = []
+    with megalens.log_statistics(network, optimizer, grad=1, hub=None, jsonl=tmp_path) as logger:
+        logger.tracer.wrap(optimizer)
+        for batch in chain(batches, batches):
+            with accelerator.accumulate(network):
+                accelerator.backward(network(**batch).loss)
+                if accelerator.sync_gradients:
+                    kept.append({name: p.grad.clone() for name, p in network.named_parameters()})
+                    accelerator.clip_grad_norm_(network.parameters(), 1e-3)
+                optimizer.step()
+                optimizer.zero_grad()
+    gradients = records(tmp_path, "grad")
+    assert len(kept) >= 2
+    for record, before in zip(gradients, kept, strict=True):
+        assert record["gradient_stage"] == "pre_clip"
+        for name, gradient in before.items():
             near(record["values"][name], gradient)
 
 

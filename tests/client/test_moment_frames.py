@@ -6,6 +6,7 @@ import pytest
 from recorded_run import write, write_run
 
 from megalens.client import ClientError, open_run
+from megalens.client.moments.grouping.query import MomentQuery
 from megalens.protocol import encode_frame, parse_name, stream_schema
 
 COLUMNS = [
@@ -22,7 +23,7 @@ COLUMNS = [
         "nan_count",
         "inf_count",
     ),
-    *("min", "max", "variance_error", "kurtosis_error", "samples", "scaled"),
+    *("min", "max", "variance_error", "kurtosis_error", "samples", "scaled", "gradient_stage"),
 ]
 NAMES = [
     "embedding.weight",
@@ -104,6 +105,7 @@ def test_one_row_a_step_and_group_with_the_statistics_of_the_values(run):
         assert (entry["min"], entry["max"]) == (values.min(), values.max())
         assert entry["samples"] == entry["step"] * 16
         assert entry["scaled"] is False
+        assert entry["gradient_stage"] == "pre_clip"
 
 
 def test_several_stats_regular_expressions_and_functions_of_the_name(run):
@@ -169,3 +171,36 @@ def test_a_live_run_answers_from_what_arrived_and_from_the_recording(live, attac
     assert run.moment_source.index()["stats"][1]["rows"] == 21
     run.close()
     assert len(run.moments("grad", [])) == 3
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_stage_of_a_group_of_gradients_is_the_weakest_of_its_tensors(tmp_path, packed):
+    said = rows(stats=("grad", "param", "dgrad"))
+    for row in said:
+        if row["stat"] == "dgrad":
+            row["gradient_stage"] = "backward_scaled" if row["name"] == NAMES[0] else "backward"
+        elif row["stat"] == "grad" and row["step"] == 2 and row["name"] == NAMES[1]:
+            row["gradient_stage"] = "pre_step"
+        elif row["stat"] == "grad" and row["step"] == 3:
+            row["gradient_stage"] = "a word of others"
+    folder = write_run(tmp_path / "run", steps=3)
+    if packed:
+        write(folder, "moments", said)
+    else:
+        schema = stream_schema("moments")
+        with (
+            pa.OSFile(str(folder / "moments.arrows"), "wb") as file,
+            pa.ipc.new_stream(file, schema) as stream,
+        ):
+            stream.write_table(pa.Table.from_pylist(said, schema=schema))
+    with open_run(folder) as run:
+        stages = run.moments("grad", [])["gradient_stage"].tolist()
+        assert stages == ["pre_clip", "pre_step", ""]
+        each = run.moments("grad", ["name"], steps=2).set_index("name")["gradient_stage"]
+        assert {name: stage for name, stage in each.items() if stage != "pre_clip"} == {NAMES[1]: "pre_step"}
+        assert set(run.moments("param", [])["gradient_stage"]) == {""}
+        assert set(run.moments("dgrad", ["layer"])["gradient_stage"]) == {"backward", "backward_scaled"}
+        source = run.moment_source
+        assert source.groups(MomentQuery.of("grad", "mean", ratio="grad_to_param")).table[
+            "gradient_stage"
+        ].to_pylist() == ["pre_clip", "pre_step", ""]

@@ -85,6 +85,8 @@ class SmallHub:
                     if message["type"] == "join":
                         ws.send(json.dumps(self.hello()))
                     self.messages.put(message)
+                    if message["type"] == "goodbye":
+                        break
                 else:
                     frame = decode_frame(data)
                     self.seqs.append(frame.seq)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from live_run import eventually
 
+from megalens import NoOp
 from megalens.protocol import ProtocolError, Tile, check_message
 from megalens.tracer.budget.budget import CostBudget, parse_budget
 from megalens.tracer.budget.control_steps import SHARE, control_step
@@ -120,6 +122,43 @@ def test_a_cost_far_above_the_limit_is_seen_within_two_hundred_steps():
     budget.follow({"HiddenStates": TILE})
     Job(1, lambda settings: 0.5).run(budget, 200)
     assert budget.cost_reduction.every_factor == 16
+
+
+@pytest.mark.parametrize(
+    ("every", "share", "reacts"), [(1, 0.3, True), (1, 0.013, True), (1, 0.008, False), (4, 0.3, True)]
+)
+def test_what_the_training_spends_in_the_tracer_itself_is_acted_on_within_fifty_steps(every, share, reacts):
+    rng = np.random.default_rng(0)
+    budget = CostBudget(1, LADDER, seed=1)
+    budget.follow({"HiddenStates": {**TILE, "every": every}})
+    asked = None
+    for step in range(1, 51):
+        control = budget.control(step)
+        wall = 1e8 * math.exp(rng.normal(0, 0.1)) * (4 if rng.random() < 0.03 else 1)
+        spent = 1e8 * share * rng.uniform(0.9, 1.1) if not control and step % every == 0 else 2e4
+        budget.observe(step, not control, int(wall + spent), int(spent))
+        if budget.plan() != budget.cost_reduction:
+            asked = budget.plan()
+            break
+    assert (asked is not None) is reacts
+    if reacts:
+        # What is left of it fits.
+        assert 100 * share / every / asked.every_factor <= 1 or asked.every_factor == 16
+
+
+def test_a_tracer_that_costs_too_much_traces_less_within_fifty_steps(gpt, ids, traced):
+    every_flag = {
+        name: {"compressor": NoOp(), "samples": None}
+        for name in ("HiddenStates", "QKV_mat_mul", "MLP1_mat_mul")
+    }
+    tracer = traced(gpt, flags=every_flag, budget="0.1%")
+    worker = tracer._coordinator.worker
+    for _ in range(50):
+        with tracer.step():
+            gpt(ids)
+        eventually(worker.caught_up, "the thread that sends has taken the step")
+    said = tracer.status()["budget"]["gave_up"]
+    assert any("of the chosen steps is traced" in sentence for sentence in said)
 
 
 def test_a_cheap_tracer_gives_up_nothing_but_the_control_steps():

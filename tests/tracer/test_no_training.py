@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 import transformers
+from seen_statistics import same
 
 import megalens
 from megalens import Tile, trace
@@ -59,6 +60,101 @@ def test_only_what_is_trained_is_a_micro_batch(gpt, ids, small_hub, without) -> 
     assert [(row["pass"], (row["m2"] / row["count"] + row["mean"] ** 2) ** 0.5) for row in rows] == [
         (side, pytest.approx(expected, rel=1e-5)) for side, expected in found
     ]
+
+
+def test_a_pass_in_evaluation_mode_is_a_micro_batch_once_its_loss_is_backpropagated(
+    gpt, ids, small_hub
+) -> None:
+    found: list = []
+    twin = copy.deepcopy(gpt)
+    truth(twin, twin.blocks[1], found)
+    with trace(gpt, hub=small_hub.address, flags=BOTH, layers="1") as tracer:
+        for _ in range(2):
+            with tracer.step():
+                gpt.eval()
+                gpt(ids.flip(0))
+                first, second = gpt(ids[:2]), gpt(ids[2:])
+                gpt.train()
+                gpt(ids[1:]).square().mean().backward()
+                gpt.eval()
+                with torch.no_grad():
+                    gpt(ids)
+                # The other way round than they were computed: each is known by its own gradient.
+                second.square().mean().backward()
+                first.square().mean().backward()
+                gpt(ids)
+        assert tracer.status()["left_out_passes"] == 6
+        (said,) = tracer.status()["warnings"]
+        assert "evaluation mode" in said
+        assert ": 3. " in said
+    for part in (ids[1:], ids[2:], ids[:2]):
+        twin(part).square().mean().backward()
+    rows = small_hub.next_rows(12)
+    assert small_hub.rows.empty()
+    for step in (1, 2):
+        here = sorted(
+            (row["micro_batch"], row["pass"] == "backward", row["m2"] / row["count"] + row["mean"] ** 2)
+            for row in rows
+            if row["step"] == step
+        )
+        assert [part for part, *_ in here] == [0, 0, 1, 1, 2, 2]
+        assert [square**0.5 for *_, square in here] == [pytest.approx(value, rel=1e-5) for _, value in found]
+
+
+def test_statistics_are_of_passes_that_train_and_of_no_others(gpt, ids, logged) -> None:
+    logger = logged(gpt, torch.optim.SGD(gpt.parameters(), 0.1), residual=1, dgrad=1)
+    seen: list = []
+    hook = gpt.blocks[1].register_forward_hook(lambda module, args, output: seen.append(output.detach()))
+    for evaluates in (True, False):
+        with logger.step():
+            gpt.train(not evaluates)
+            gpt(ids[:2]).square().mean().backward()
+            gpt.eval()
+            gpt(ids.flip(0) * 0)
+            with torch.no_grad():
+                gpt(ids.flip(0) * 0)
+            with logger.tracer.phase("eval"):
+                gpt(ids)
+            gpt.train()
+            gpt(ids[2:]).square().mean().backward()
+    hook.remove()
+    assert logger.tracer.status()["left_out_passes"] == 4
+    (said,) = logger.tracer.status()["warnings"]
+    assert ": 2. " in said
+    rows = logged.rows()
+    for step in (1, 2):
+        outputs = seen[5 * step - 5 : 5 * step]
+        same(rows["residual", "blocks.1/output0", step], outputs[0], outputs[4])
+        assert rows["dgrad", "head/input0", step]["count"] == ids.numel() * 16
+
+
+def test_a_model_that_is_trained_in_evaluation_mode_is_traced_from_its_first_step(
+    gpt, ids, small_hub
+) -> None:
+    gpt.eval()
+    with trace(gpt, hub=small_hub.address, flags={"HiddenStates": Tile(1)}, layers="1") as tracer:
+        with tracer.step():
+            for _ in range(2):
+                gpt(ids).square().mean().backward()
+        assert "left_out_passes" not in tracer.status()
+    assert [row["micro_batch"] for row in small_hub.next_rows(2)] == [0, 1]
+
+
+def test_copies_of_the_model_are_no_passes_of_it(gpt, ids, small_hub) -> None:
+    with trace(gpt, hub=small_hub.address, flags=BOTH, layers="1") as tracer:
+        average = torch.optim.swa_utils.AveragedModel(gpt)
+        reference = copy.deepcopy(gpt).eval().requires_grad_(False)
+        with tracer.step():
+            gpt(ids).square().mean().backward()
+            average.update_parameters(gpt)
+            for other in (average, reference):
+                other(ids)
+        assert "left_out_passes" not in tracer.status()
+    assert [(row["micro_batch"], row["pass"]) for row in small_hub.next_rows(2)] == [
+        (0, "forward"),
+        (0, "backward"),
+    ]
+    assert small_hub.rows.empty()
 
 
 def test_a_pass_whose_phase_was_said_is_traced_without_gradients(gpt, ids, small_hub) -> None:

@@ -51,6 +51,63 @@ def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path
     assert (found["streams"]["tensors"]["first_step"], found["streams"]["tensors"]["last_step"]) == (1, 5)
 
 
+def test_a_recording_is_whole_when_the_tracer_is_closed_and_until_then_known_to_be_written(
+    gpt, ids, tmp_path, own_hub
+) -> None:
+    for _ in range(3):
+        tracer = trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path, linger=0.2)
+        own_hub.add(tracer.hub_pid)
+        assert tracer.connected(20)
+        folder = tmp_path / tracer.run_id
+        steps(tracer, gpt, ids, 5)
+        until((folder / "tensors.arrows").is_file)
+        with open_run(folder) as run:
+            assert run.state != "lost"
+            assert run.warnings == ["The recording is still being written: its hub runs."]
+            assert run.status["recording"]["state"] == "on"
+        tracer.close()
+        with open_run(folder) as run:
+            assert (run.state, run.step, run.warnings) == ("finished", 5, [])
+        assert not list(folder.glob("*.arrows"))
+
+
+def test_a_recording_says_what_was_warned_of_and_a_hub_that_was_killed_is_lost(
+    gpt, ids, tmp_path, own_hub
+) -> None:
+    tracer = trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path, linger=0.2)
+    own_hub.add(tracer.hub_pid)
+    assert tracer.connected(20)
+    # As a compiled model does: nothing is called.
+    for _ in range(2):
+        with tracer.step():
+            pass
+    for number in range(12):
+        tracer.warn(f"Something of number {number}.")
+    tracer.close()
+    with open_run(tmp_path / tracer.run_id) as run:
+        rows = [row for row in run.audit().to_pylist() if row["action"] == "warning"]
+        texts = [json.loads(row["detail"])["text"] for row in rows]
+        assert sum(text.startswith("No probe fired") for text in texts) == 1
+        # Those that differ by a number only are cut short.
+        assert sum(text.startswith("Something") for text in texts) == 8
+        assert set(texts) <= set(run.warnings)
+        assert {row["who"] for row in rows} == {"tracer"}
+    tracer = trace(gpt, flags={"MLP1_mat_mul": Tile(2)}, record=tmp_path, linger=0.2)
+    assert tracer.connected(20)
+    folder = tmp_path / tracer.run_id
+    steps(tracer, gpt, ids, 2)
+    until(lambda: (folder / "tensors.arrows").is_file())
+    os.kill(tracer.hub_pid, signal.SIGKILL)
+
+    def state_now() -> str:
+        with open_run(folder) as run:
+            return run.state
+
+    until(lambda: state_now() == "lost")
+    tracer.close()
+    own_hub.add(tracer.hub_pid)
+
+
 def _unwritten(warnings: list[str]) -> tuple[int, int]:
     found = re.search(r"rows of steps (\d+) to (\d+) may be in neither", " ".join(warnings))
     assert found, warnings

@@ -10,14 +10,34 @@ from seen_statistics import Seen, same
 from torch import nn
 
 CPU_SCALE = 1024.0
-# As a script does that took the function before anybody logged.
-clip_by_norm = nn.utils.clip_grad_norm_
 
 
-def clip_norm_in_parts(parameters, most: float) -> None:
-    """Clip every parameter by itself."""
-    for parameter in parameters:
-        nn.utils.clip_grad_norm_([parameter], most)
+def by_norm(model: nn.Module) -> None:
+    nn.utils.clip_grad_norm_(model.parameters(), 1e-4)
+
+
+def by_value(model: nn.Module) -> None:
+    nn.utils.clip_grad_value_(model.parameters(), 1e-4)
+
+
+def by_norm_in_parts(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        nn.utils.clip_grad_norm_([parameter], 1e-4)
+
+
+def by_hand(model: nn.Module) -> None:
+    """Clip as many a script does, behind autograd's back: no version counts it."""
+    for parameter in model.parameters():
+        parameter.grad.data.mul_(1e-4 / (parameter.grad.data.norm() + 1e-6))
+
+
+def by_replacing(model: nn.Module) -> None:
+    for parameter in model.parameters():
+        parameter.grad = parameter.grad.clamp(-1e-4, 1e-4)
+
+
+def not_at_all(model: nn.Module) -> None:
+    pass
 
 
 @pytest.mark.parametrize("passes", [(2, 2, 2), (3, 1, 2), (1, 4, 1)])
@@ -46,8 +66,8 @@ def test_accumulated_micro_batches_are_one_tensor_and_gradients_those_of_the_las
         same(rows["grad", "positions.weight", step], gradients["positions.weight"])
 
 
-@pytest.mark.parametrize("clip", [clip_by_norm, nn.utils.clip_grad_value_, clip_norm_in_parts])
-def test_gradients_are_those_before_torch_clips_them_whatever_the_number_of_passes(
+@pytest.mark.parametrize("clip", [by_norm, by_value, by_norm_in_parts, by_hand, by_replacing, not_at_all])
+def test_gradients_are_those_before_clipping_by_whatever_means_and_number_of_passes(
     gpt, ids, logged, clip
 ) -> None:
     optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
@@ -57,11 +77,14 @@ def test_gradients_are_those_before_torch_clips_them_whatever_the_number_of_pass
         with logger.step():
             for at in range(count):
                 gpt.loss(ids[at % 3 :]).backward()
+                # Somebody who only looks, between two passes.
+                nn.utils.get_total_norm([p.grad for p in gpt.parameters()])
             kept.append({name: p.grad.clone() for name, p in gpt.named_parameters()})
-            clip(list(gpt.parameters()), 1e-4)
-            assert float(gpt.head.weight.grad.abs().max()) <= 1.01e-4
+            clip(gpt)
+            assert clip is not_at_all or float(gpt.head.weight.grad.abs().max()) <= 1.01e-4
             optimizer.step()
             optimizer.zero_grad()
+    assert logger.tracer.status()["warnings"] == []
     rows = logged.rows()
     for step, gradients in enumerate(kept, start=1):
         for name, gradient in gradients.items():
@@ -69,57 +92,17 @@ def test_gradients_are_those_before_torch_clips_them_whatever_the_number_of_pass
             same(rows["grad", name, step], gradient)
 
 
-def test_a_norm_that_is_asked_for_between_two_passes_is_not_the_end_of_the_step(gpt, ids, logged) -> None:
+def test_gradients_that_no_backward_pass_made_are_said_to_be_as_the_optimizer_took_them(gpt, logged) -> None:
     optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
     logger = logged(gpt, optimizer, grad=1)
-    for count in (4, 3):
-        with logger.step():
-            for _ in range(count):
-                gpt.loss(ids).backward()
-                nn.utils.get_total_norm([p.grad for p in gpt.parameters()])
-            gradient = gpt.head.weight.grad.clone()
-            clip_by_norm(gpt.parameters(), 1e-4)
-            optimizer.step()
-            optimizer.zero_grad()
-    row = logged.rows()["grad", "head.weight", 2]
-    assert row["gradient_stage"] == "pre_clip"
-    same(row, gradient)
-
-
-def test_clipping_of_ones_own_is_said_once_and_then_every_pass_is_measured(gpt, ids, logged) -> None:
-    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
-    logger = logged(gpt, optimizer, grad=1)
-    kept = []
-    for count in (3, 1, 3, 2):
-        with logger.step():
-            for _ in range(count):
-                gpt.loss(ids).backward()
-            kept.append(gpt.head.weight.grad.clone())
-            gpt.head.weight.grad.mul_(0.125)
-            optimizer.step()
-            optimizer.zero_grad()
-    (said,) = [text for text in logger.tracer.status()["warnings"] if "maybe clipped" in text]
+    with logger.step():
+        gpt.head.weight.grad = torch.full_like(gpt.head.weight, 2.0)
+        optimizer.step()
+    (said,) = logger.tracer.status()["warnings"]
+    assert "no backward pass" in said
     assert "pre_step" in said
-    rows = logged.rows()
-    stages = [rows["grad", "head.weight", step]["gradient_stage"] for step in (1, 2, 3, 4)]
-    assert stages == ["pre_clip", "pre_step", "pre_clip", "pre_clip"]
-    for step, gradient in enumerate(kept, start=1):
-        same(rows["grad", "head.weight", step], gradient * (0.125 if step == 2 else 1))
-
-
-def test_fewer_passes_without_clipping_are_still_before_it(gpt, ids, logged) -> None:
-    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
-    logger = logged(gpt, optimizer, grad=1)
-    for count in (3, 1):
-        optimizer.zero_grad()
-        with logger.step():
-            for _ in range(count):
-                gpt.loss(ids).backward()
-            optimizer.step()
-    gradient = gpt.norm.weight.grad.clone()
-    rows = logged.rows()
-    assert rows["grad", "norm.weight", 2]["gradient_stage"] == "pre_clip"
-    same(rows["grad", "norm.weight", 2], gradient)
+    row = logged.rows()["grad", "head.weight", 1]
+    assert (row["gradient_stage"], row["mean"]) == ("pre_step", 2.0)
 
 
 def test_a_gradient_that_is_nan_is_counted(gpt, ids, logged) -> None:
@@ -161,25 +144,52 @@ def test_a_gradient_scaler_is_divided_out_and_skipped_steps_have_no_gradients(gp
         assert rows[stat, name, 3]["max"] == pytest.approx(rows[stat, name, 1]["max"], rel=0.2)
 
 
-def test_gradients_that_a_scaler_divided_are_not_divided_again_where_there_were_fewer_passes(
-    gpt, ids, logged
+@pytest.mark.parametrize("unscales", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+def test_the_scale_is_divided_out_once_whoever_unscales_and_whether_the_scaler_was_given_or_not(
+    gpt, ids, logged, told, unscales
 ) -> None:
     optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=CPU_SCALE)
-    logger = logged(gpt, optimizer, grad=1, loss_scale=scaler)
-    for count in (3, 1):
+    scaler = torch.amp.GradScaler("cpu", init_scale=CPU_SCALE, growth_interval=2)
+    given = {"loss_scale": scaler} if told else {}
+    logger = logged(gpt, optimizer, grad=1, dgrad=1, **given)
+    kept, scales = [], []
+    for count in (3, 1, 2):
         with logger.step():
             for _ in range(count):
                 scaler.scale(gpt.loss(ids)).backward()
-            scaler.unscale_(optimizer)
-            gradient = gpt.head.weight.grad.clone()
-            clip_by_norm(gpt.parameters(), 1e-4)
+            scales.append(scaler.get_scale())
+            kept.append(gpt.head.weight.grad / scales[-1])
+            if unscales:
+                scaler.unscale_(optimizer)
+                by_norm(gpt)
             scaler.step(optimizer)
             scaler.update()
             optimizer.zero_grad()
-    row = logged.rows()["grad", "head.weight", 2]
-    assert (row["gradient_stage"], row["loss_scale"]) == ("pre_clip", CPU_SCALE)
-    same(row, gradient)
+    assert scales == [CPU_SCALE, CPU_SCALE, 2 * CPU_SCALE]
+    assert logger.tracer.status()["warnings"] == []
+    rows = logged.rows()
+    for step, (gradient, scale) in enumerate(zip(kept, scales, strict=True), start=1):
+        row = rows["grad", "head.weight", step]
+        assert (row["gradient_stage"], row["loss_scale"]) == ("pre_clip", scale)
+        same(row, gradient)
+        row = rows["dgrad", "blocks.0.mlp.fc1/output0", step]
+        assert (row["gradient_stage"], row["loss_scale"]) == ("backward", scale)
+
+
+def test_of_two_scalers_that_nobody_told_of_the_scale_is_not_known(gpt, ids, logged) -> None:
+    optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
+    scalers = [torch.amp.GradScaler("cpu", init_scale=scale) for scale in (8.0, 64.0)]
+    logger = logged(gpt, optimizer, grad=1, dgrad=1)
+    with logger.step():
+        for scaler in scalers:
+            scaler.scale(gpt.loss(ids)).backward()
+        optimizer.step()
+    (said,) = logger.tracer.status()["warnings"]
+    assert "loss_scale=" in said
+    rows = logged.rows()
+    assert rows["grad", "head.weight", 1]["gradient_stage"] == "pre_step"
+    assert rows["dgrad", "head/input0", 1]["gradient_stage"] == "backward_scaled"
 
 
 def test_a_scale_that_nobody_told_of_is_said_to_be_unknown(gpt, ids, logged) -> None:
@@ -188,6 +198,8 @@ def test_a_scale_that_nobody_told_of_is_said_to_be_unknown(gpt, ids, logged) -> 
     with logger.step(), torch.autocast("cpu", torch.float16):
         (gpt.loss(ids) * 64).backward()
         optimizer.step()
+    (said,) = logger.tracer.status()["warnings"]
+    assert "loss_scale=" in said
     rows = logged.rows()
     assert rows["grad", "head.weight", 1]["gradient_stage"] == "pre_step"
     row = rows["dgrad", "head/input0", 1]

@@ -385,3 +385,35 @@ def test_tracing_a_thousand_steps_keeps_nothing(gpt, ids, traced) -> None:
     assert len(capture._rows) == 0
     assert len(tracer._scalars) == 0
     assert len(tracer.status()["warnings"]) <= 20
+
+
+def test_forgetting_the_step_is_said_after_the_tenth_forward_pass_and_once(gpt, ids, traced) -> None:
+    tracer = traced(gpt, flags={"HiddenStates": Tile(1)})
+    with torch.no_grad():
+        # Of an evaluation before the training nobody expects a step.
+        for _ in range(20):
+            gpt(ids)
+    for _ in range(9):
+        gpt(ids)
+    assert tracer.status()["warnings"] == []
+    for _ in range(5):
+        gpt(ids)
+    (said,) = tracer.status()["warnings"]
+    assert "tracer.step()" in said
+    assert "tracer.wrap(optimizer)" in said
+    tracer.close()
+    assert not gpt._forward_pre_hooks
+
+
+def test_who_begins_a_step_or_says_a_phase_has_forgotten_nothing(gpt, ids, traced) -> None:
+    flags = {"HiddenStates": {"compressor": Tile(1), "every": 100}}
+    first, second = traced(gpt, flags=flags), traced(gpt, flags=flags)
+    before = len(gpt._forward_pre_hooks)
+    with first.step():
+        gpt(ids)
+    with second.phase("eval"):
+        gpt(ids)
+    assert len(gpt._forward_pre_hooks) == before - 2
+    for _ in range(11):
+        gpt(ids)
+    assert [each.status()["warnings"] for each in (first, second)] == [[], []]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...protocol import MOMENT_STATISTICS, MOMENT_STATS, read_moments
@@ -14,6 +15,7 @@ from .grouping.answer import MomentGroups
 from .grouping.name_filter import Where
 from .grouping.parts import MERGED
 from .grouping.query import MomentQuery, check_stat
+from .rows.stages import STAGE
 from .source import MomentSource
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAME_COLUMNS", "check_present", "group_frame", "moment_frame"]
 
-FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled")
+FRAME_COLUMNS = (*MOMENT_STATISTICS, "variance_error", "kurtosis_error", "samples", "scaled", STAGE)
 """Columns behind the groups' own: statistics, then extremes, the bounds of what raw sums leave of variance (relative) and kurtosis (absolute), the training samples
-consumed (-1 where nobody said) and whether a loss scale that is not known may be in the values.
+consumed (-1 where nobody said), whether a loss scale that is not known may be in the values, and at which stage gradients were measured.
 """
 
 
@@ -100,11 +102,18 @@ def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFr
             # Not float: a layer stays a whole number beside those that have none.
             column = pd.Series(pd.array(table[name].to_pylist(), dtype="Int64"))
         columns[name] = column
-    columns |= {name: read[name] if name in read else table[name].to_numpy() for name in FRAME_COLUMNS}
+    columns |= {name: read[name] if name in read else _plain(table[name]) for name in FRAME_COLUMNS}
     columns |= more
     frame: DataFrame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
     frame.insert(0, "stat", stat)
     return frame
+
+
+def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.utf8())
+    plain: NDArray[Any] = column.to_numpy()
+    return plain
 
 
 def _pandas() -> Any:

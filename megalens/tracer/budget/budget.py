@@ -12,6 +12,7 @@ from ...protocol.messages_generated import Budget
 from ..errors import TracerError
 from .control_steps import SHARE, Design
 from .ladder import Ladder
+from .own_cost import OwnCost
 from .shift_estimate import Shift, ShiftEstimate
 
 __all__ = ["CostBudget", "parse_budget"]
@@ -35,6 +36,8 @@ class CostBudget:
 
     What is compared is step time, so whatever tracing does to the job is in it: hooks, copies, contention of the tracer's thread for
     the interpreter and the memory. What the other steps pay when only every n-th is traced (a look at a flag for each hook) is not.
+
+    The part of the cost that the training thread spends in the tracer is known by its clock. Where that alone is above the limit, nothing has to be compared: it is acted on after 16 traced steps.
 
     Sampling is given up first, by factors up to 16, then compression in four stages, and sampling up to 64 at last. Something is given
     up when the cost is above the limit beyond doubt, or after 1,536 steps more likely than not, and taken back, the newest first, when the
@@ -98,7 +101,7 @@ class CostBudget:
         """Return whether nothing is to be traced in this step; the same as :func:`control_step` on any rank."""
         return self._design.is_control(self.seed, step)
 
-    def observe(self, step: int, traced: bool, wall_ns: int) -> None:
+    def observe(self, step: int, traced: bool, wall_ns: int, spent_ns: int = 0) -> None:
         """Count one training step.
 
         Parameters
@@ -109,7 +112,14 @@ class CostBudget:
             False for a control step, True for every other, also where no flag was due.
         wall_ns : int
             How long it took, without what it waited for somebody (a pause).
+        spent_ns : int
+            How much of that the training thread was inside of the tracer.
         """
+        if traced and spent_ns and self._wanted == self._in_force:
+            self._own.add(step, wall_ns, spent_ns)
+            own = self._own.shift(_SURE)
+            if own is not None and self._percent(own.low) > self.limit:
+                self._give_up(own)
         index, within = divmod(step, self._design.cycle)
         if within >= self._window:
             return
@@ -165,6 +175,7 @@ class CostBudget:
         ]
         cycle = min(max(everies, default=1), _LONGEST_CYCLE)
         self._design = Design(cycle, self.share)
+        self._own = OwnCost(cycle)
         # Where all flags meet in one step, what it left to do is over by the end of the next. Else a cycle is taken as a whole.
         self._window = min(cycle, 2) if len(set(everies)) < 2 else cycle
         self._at = self._block = -1
@@ -216,12 +227,15 @@ class CostBudget:
         if usual is None or sure is None:
             return
         if self._percent(sure.low) > self.limit or (self._long and self._percent(usual.value) > self.limit):
-            self._wanted = self._less(usual) or self._in_force
-            if self._tried_up and self._wanted != self._in_force:
-                self._patience = min(2 * self._patience, _MOST_PATIENCE)
-                self._tried_up = False
+            self._give_up(usual)
         elif self._since >= self._patience:
             self._wanted = self._more(usual) or self._in_force
+
+    def _give_up(self, shift: Shift) -> None:
+        self._wanted = self._less(shift) or self._in_force
+        if self._tried_up and self._wanted != self._in_force:
+            self._patience = min(2 * self._patience, _MOST_PATIENCE)
+            self._tried_up = False
 
     @property
     def _long(self) -> bool:

@@ -58,13 +58,13 @@ class BudgetKeeper:
         budget = self._budget
         return budget is not None and budget.control(step)
 
-    def observe(self, step: int, traced: bool, wall_ns: int) -> None:
+    def observe(self, step: int, traced: bool, wall_ns: int, spent_ns: int = 0) -> None:
         """Count one step, and ask for what follows from it."""
         with self._lock:
             budget = self._budget
             if budget is None:
                 return
-            budget.observe(step, traced, wall_ns)
+            budget.observe(step, traced, wall_ns, spent_ns)
             wanted = budget.plan()
             if wanted == budget.cost_reduction or (wanted == self._asked and step < self._ask_again):
                 return

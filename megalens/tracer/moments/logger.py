@@ -13,8 +13,9 @@ from torch.optim import Optimizer
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
+from ..passes import left_out_sentence
 from .hooks.gradients import GradientMoment
-from .hooks.loss_scale import LossScale, Scale
+from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .intervals import Intervals
@@ -70,6 +71,8 @@ class StatisticsLogger(Instrument):
     ----------
     failures : int
         How often something could not be measured because of an error of its own.
+    left_out_passes : int
+        Forward passes that were no training, in steps of which something inside of the model was logged.
     spent_ns : int
         Nanoseconds that the training thread has spent on statistics; what the producer thread does is not in it.
     """
@@ -103,7 +106,6 @@ class StatisticsLogger(Instrument):
         self._values = ParamRows(ids, [point.value for point in counted])
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
-        self._now: Scale = 1.0
         self._step = 0
         self._closed = False
         self._unmeasured = False
@@ -121,7 +123,7 @@ class StatisticsLogger(Instrument):
                 self._spent,
                 tracer.warn,
             )
-        self.failures = 0
+        self.failures = self.left_out_passes = 0
         self.spent_ns = 0
         self._collector: Collector | None = None
         self._phases = 0
@@ -209,7 +211,9 @@ class StatisticsLogger(Instrument):
             announce["statistics"] = cast(Statistics, self.intervals.to_message())
 
     def report(self, status: Status) -> None:
-        """Say nothing: what is logged is announced."""
+        """Say how many passes were left out, unless the tensor tracer saw more of them; what is logged is announced."""
+        if self.left_out_passes:
+            status["left_out_passes"] = max(self.left_out_passes, status.get("left_out_passes", 0))
 
     def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
         """Take what another process has of a step."""
@@ -231,9 +235,9 @@ class StatisticsLogger(Instrument):
     def _begin(self) -> None:
         self._parts = {}
         if self._due & {"grad", *_SCALED}:
-            self._now = self._scale.read()
+            self._scale.begin()
         if self._gradients is not None:
-            self._gradients.begin("grad" in self._due, self._now)
+            self._gradients.begin("grad" in self._due)
         here = self._due & _SITE_STATS
         if here:
             probes = self._probes.get(here)
@@ -247,17 +251,23 @@ class StatisticsLogger(Instrument):
         parts = self._parts
         if self._due & _SITE_STATS:
             self._sites.end()
+            if self._sites.left_out:
+                if not self.left_out_passes:
+                    self.tracer.warn(left_out_sentence(self._step, self._sites.left_out))
+                self.left_out_passes += self._sites.left_out
             if not self._sites.fired and not self._unmeasured:
                 self._unmeasured = True
                 self.tracer.warn(
                     f"Nothing could be measured inside of the model in step {self._step}. A compiled model (torch.compile) calls no hooks: "
                     "run it uncompiled to log its activations."
                 )
-        unknown = not self._scale.known and self._sites.half
+        unknown = self._scale.unknown(self._sites.half)
+        if unknown and _SCALED & parts.keys():
+            self.tracer.warn(UNKNOWN_SCALE)
         for stat in _SCALED & parts.keys():
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
-            part.scale, part.divide = (float("nan") if unknown else self._now), not unknown
+            part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
         gradients = None if self._gradients is None else self._gradients.take()
         if gradients is not None:
             parts["grad"] = gradients

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import queue
 import time
 from collections.abc import Callable
@@ -23,10 +24,15 @@ from .worker import Reply, StepCost, Task, Worker
 
 __all__ = ["Control", "Producer"]
 
+log = logging.getLogger("megalens")
+
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
 _LAST_SECONDS = 2.0
 _MOST_REFUSALS = 3
+_WHOLE_SECONDS = 120.0
+"""How long a training waits at its end for its recording to be packed."""
+_TOLD_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Producer(Worker):
     moved : callable, optional
         Takes the address of a hub that was started anew.
     stepped : callable, optional
-        Takes each step with whether it was traced and how long it took, in ns.
+        Takes each step with whether it was traced, how long it took, and how much of that the training thread was inside of the tracer, in ns.
     hubless : bool
         Whether no hub will ever be said.
     streams : Streams
@@ -81,7 +87,7 @@ class Producer(Worker):
         viewers: Callable[[int], None] = lambda count: None,
         hub_is: Callable[[bool], None] = lambda there: None,
         moved: Callable[[HubAddress], None] = lambda address: None,
-        stepped: Callable[[int, bool, int], None] | None = None,
+        stepped: Callable[[int, bool, int, int], None] | None = None,
         hubless: bool = False,
         streams: Streams,
     ) -> None:
@@ -106,7 +112,7 @@ class Producer(Worker):
         self._announce = announce
         self._configure = configure
         self._streams = streams
-        self._sent = False
+        self._sent = self._said_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
         self._overhead_at = self._status_at = time.monotonic()
@@ -127,9 +133,11 @@ class Producer(Worker):
         self._queue.put(())
 
     def close(self, timeout: float = 10.0, *, finished: bool = True) -> None:
-        """Send what is waiting, say goodbye where the training finished, and end the thread. Safe twice."""
+        """Send what is waiting, say goodbye where the training finished, wait until its hub has the recording whole, and end the thread. Safe twice."""
         self._hub.last()
         super().close(timeout, finished=finished)
+        if self._said_goodbye:
+            self._thread.join(_WHOLE_SECONDS)
         if self._thread.is_alive():
             self._hub.abort()
             self._thread.join(2.0)
@@ -166,6 +174,8 @@ class Producer(Worker):
                 last()
         if self._finished:
             self._hub.say({"type": "goodbye", "reason": "finished"})
+            self._said_goodbye = True
+            self._wait_for_recording()
 
     def _take(self, item: Any) -> None:
         """Deal with one thing from the queue."""
@@ -201,6 +211,35 @@ class Producer(Worker):
             self._send_ready(everything=left <= 0)
             if left <= 0:
                 break
+
+    def _wait_for_recording(self) -> None:
+        """Wait until the hub closes the connection, which it does once the recording is whole; as long as it says that it writes one."""
+        began = told = time.monotonic()
+        heard = began
+        while self._hub.there:
+            now = time.monotonic()
+            try:
+                item = self._queue.get(
+                    timeout=max(0.0, min(heard + _LAST_SECONDS, began + _WHOLE_SECONDS) - now)
+                )
+            except queue.Empty:
+                break
+            if not isinstance(item, Control):
+                continue
+            item.link.taken()
+            if item.message is None:
+                return
+            if isinstance(item.message, ProtocolError) or item.message["type"] != "status":
+                continue
+            recording = item.message.get("recording")
+            if recording is not None and recording["state"] == "on":
+                heard = time.monotonic()
+                if heard - told >= _TOLD_SECONDS:
+                    told = heard
+                    size = recording.get("bytes", 0) / 1e6
+                    log.warning(
+                        "Waiting for the recording to be whole: %.0f MB, %.0f s.", size, heard - began
+                    )
 
     def _send_ready(self, *, everything: bool = False) -> None:
         """Have what waits for other processes sent as far as it is complete."""
@@ -240,7 +279,7 @@ class Producer(Worker):
         if cost.wall_ns:
             now = time.monotonic()
             if self._stepped is not None:
-                self._stepped(cost.step, not cost.control, cost.wall_ns)
+                self._stepped(cost.step, not cost.control, cost.wall_ns, cost.spent_ns)
             percent = self.health.overhead.percent
             if percent is not None and now - self._overhead_at >= 1.0:
                 self._overhead_at = now

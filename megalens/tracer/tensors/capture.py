@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..device import to_host
-from ..micro_batches import OUTSIDE, MicroBatches
+from ..micro_batches import OUTSIDE, MicroBatches, Unproven
 from ..points import ModelPoints, Shards, Source
 from .batch import NO_ERROR, RAW_BYTES, Batch, RawRows, Row, RowMeta
 from .compressing.compressors import NarrowMean
@@ -38,11 +38,11 @@ class Capture(MicroBatches):
     warn : callable
         Takes a sentence for the user; never raises and never waits.
     hand_over : callable
-        Takes away what has gathered, as :meth:`take` gives it; never raises and never waits.
+        Takes away what has gathered, as :meth:`take` gives it, or the batch that it is given; never raises and never waits.
     """
 
     def __init__(
-        self, points: ModelPoints, warn: Callable[[str], None], hand_over: Callable[[], None]
+        self, points: ModelPoints, warn: Callable[[str], None], hand_over: Callable[[Batch | None], None]
     ) -> None:
         super().__init__()
         self._points = points
@@ -120,6 +120,7 @@ class Capture(MicroBatches):
             for flag in self.plan.flags.values():
                 flag.active = False
         self._any_active = self._leaving_out = False
+        self.unproven = None
         self.phase = OUTSIDE
         self.in_forward = self.in_backward = False
 
@@ -162,20 +163,40 @@ class Capture(MicroBatches):
 
     # Inside a forward pass.
 
-    def forward_begins(self, root: int) -> None:
+    def forward_begins(self, root: int, training: bool) -> None:
         """Count a forward pass. What fires outside of one is recomputation for the backward pass and is no new tensor."""
         if self._any_active or self.follows_backward:
-            super().forward_begins(root)
+            super().forward_begins(root, training)
+            if self.unproven is not None and self._any_active:
+                # What it gives waits by itself.
+                self._hand_over_now()
 
     def forward_ends(self, output: Any) -> None:
         """Hand over what a forward pass gave. The backward pass that follows needs no interpreter, so that the producer thread has it for itself."""
-        left_out = self._leaving_out
+        left_out, unproven = self._leaving_out, self.unproven
+        if unproven is not None and self._any_active:
+            # Kept by the graph of the pass: what is never backpropagated goes with it.
+            unproven.rows = self.take()
         super().forward_ends(output)
-        if left_out or not self._any_active:
+        if not left_out and unproven is None and self._any_active:
+            self._hand_over_now()
+
+    def prove(self, unproven: Unproven, renumbered: bool) -> None:
+        """Hand over what a pass gave that turned out to be training."""
+        batch, unproven.rows = unproven.rows, None
+        if batch is None:
             return
+        if renumbered:
+            batch.rows = [_renumbered(row, unproven.number) for row in batch.rows]
+        # All ranks learn it at the same place among their batches.
+        batch.order, self._order = self._order, self._order + 1
+        if batch.rows:
+            self._hand_over(batch)
+
+    def _hand_over_now(self) -> None:
         if self._rows:
             started = _clock()
-            self._hand_over()
+            self._hand_over(None)
             self.spent_ns += _clock() - started
         else:
             # Ranks that hold other pieces have rows where this one has none: they all count alike.
@@ -187,16 +208,16 @@ class Capture(MicroBatches):
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
         if probe.flag.backward:
-            self._await_gradient(probe, tensor, self.micro_batch)
+            self._await_gradient(probe, tensor, self.unproven or Unproven(self.micro_batch))
         if probe.flag.forward:
             self._keep(probe, tensor, self.micro_batch, "forward")
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
         if isinstance(tensor, Tensor):
-            self._await_gradient(probe, tensor, self.micro_batch)
+            self._await_gradient(probe, tensor, Unproven(self.micro_batch))
 
-    def _await_gradient(self, probe: TensorProbe, tensor: Tensor, micro_batch: int) -> None:
+    def _await_gradient(self, probe: TensorProbe, tensor: Tensor, of: Unproven) -> None:
         # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
         if not (tensor.requires_grad and torch.is_grad_enabled()):
             return
@@ -205,7 +226,7 @@ class Capture(MicroBatches):
         def arrived(gradient: Tensor) -> None:
             # A gradient of an earlier step or of another phase is not what was asked for.
             if probe.flag.active and self.scope == scope:
-                self._keep(probe, gradient, micro_batch, "backward")
+                self._keep(probe, gradient, of.number, "backward")
 
         tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
@@ -337,6 +358,12 @@ class Capture(MicroBatches):
         if data.ndim == 1:
             data = data.unsqueeze(0)
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
+
+
+def _renumbered(row: Row | RawRows, number: int) -> Row | RawRows:
+    if isinstance(row, Row):
+        return row._replace(meta=row.meta._replace(micro_batch=number))
+    return row._replace(metas=[meta._replace(micro_batch=number) for meta in row.metas])
 
 
 def _hint(probe: TensorProbe) -> str:

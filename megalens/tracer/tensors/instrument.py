@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.messages_generated import Status
 from ..instrument import Instrument
+from ..passes import left_out_sentence
 from ..perturb import Installed, PerturbPlan, install_perturbations
 from ..points import ModelPoints
+from .batch import Batch
 from .capture import Capture
 from .plan import TracingPlan
 from .sender import STREAM, LeaderSender, MemberSender
@@ -176,11 +178,11 @@ class TensorTracer(Instrument):
         if batch.rows or probes is not None:
             sender.put(batch)
 
-    def _hand_over(self) -> None:
-        """Let the producer thread begin with what a forward pass gave."""
+    def _hand_over(self, batch: Batch | None) -> None:
+        """Let the producer thread begin with what a forward pass gave: with a batch of its own, or with what has gathered."""
         # Without one, the end of the step sees to it.
         if self._host is not None and self._host.sends and self._sender is not None:
-            self._sender.put(self.capture.take())
+            self._sender.put(self.capture.take() if batch is None else batch)
 
     def _perturb(self, plan: TracingPlan | None) -> None:
         installed, self._perturbed = self._perturbed, None
@@ -192,10 +194,7 @@ class TensorTracer(Instrument):
 
     def _say_left_out(self, passes: int) -> None:
         if not self.left_out_passes:
-            self._warn(
-                f"Step {self.capture.step} had forward passes without gradients (torch.no_grad, inference_mode, generate): {passes}. They are no training and are not traced, there and later; the status counts "
-                'them. To trace such passes, put them into `with tracer.phase("eval"):` or `with tracer.phase("generate"):`.'
-            )
+            self._warn(left_out_sentence(self.capture.step, passes))
         self.left_out_passes += passes
 
     def _look_at_perturbed(self, perturbed: Installed) -> None:

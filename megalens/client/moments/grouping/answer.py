@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ....protocol import StatIndex, parse_name
 from ...errors import ClientError
 from ..rows.moment_rows import MomentRows
+from ..rows.stages import STAGE, STAGES
 from ..rows.wanted import Chunk, Wanted, read_ahead
 from .cells import CellKeys, Cells, merge_cells, wanted_columns
 from .group_keys import Key, key_order
@@ -40,7 +41,7 @@ class MomentGroups:
     ----------
     table : pyarrow.Table
         The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``, the merged moments with their errors, ``error`` (how far the value
-        may be off by the rounding of raw sums, in its own unit) and ``scaled`` (whether a loss scale that is not known may be in it). Ordered by group, then step.
+        may be off by the rounding of raw sums, in its own unit) ``scaled`` (whether a loss scale that is not known may be in it) and, unless the question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
     keys : list of tuple
         Keys of the groups that stayed, in order.
     groups_total, steps_total : int
@@ -258,6 +259,8 @@ def _shape(
         name: columns[name][rows] if name in columns else unknown
         for name in ("step", "samples", "value", *MERGED, "error", "scaled")
     }
+    if STAGE in columns:
+        table[STAGE] = pa.DictionaryArray.from_arrays(columns[STAGE][rows], list(STAGES))
     return MomentGroups(pa.table(table), ordered, *totals)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....protocol import merge_moments, single_moments
+from ..rows.stages import STAGE
 from ..rows.wanted import Chunk
 from .dense import dense
 from .readings import moment_columns
@@ -60,7 +61,7 @@ class Cells:
     step : ndarray
         Step of each cell.
     sides : list of dict
-        The merged columns, ``samples`` and ``scaled`` (whether a loss scale that is not known may be in them); of a ratio also those that are divided by.
+        The merged columns, ``samples`` ``scaled`` (whether a loss scale that is not known may be in them) and, where it is wanted, the gradients' stage; of a ratio also those that are divided by.
     across : int
         Where every step has the same groups, how many: the cells are a grid of steps × groups. 0 where that is not so, or not known.
     """
@@ -73,7 +74,8 @@ class Cells:
 
 def wanted_columns(statistic: str | None) -> tuple[str, ...]:
     """Return the columns of rows that cells are merged of: those that a statistic needs, or all."""
-    return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS)))
+    more = (STAGE,) if statistic is None else ()
+    return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS, *more)))
 
 
 def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str]) -> Iterator[Cells]:
@@ -94,7 +96,10 @@ def merge_cells(chunks: Iterator[Chunk], keys: CellKeys, columns: Sequence[str])
         given += 1
         yield _grid(piece, keys) or _Numbered(piece, keys).merged()
     if not given:
-        none = {name: np.zeros(0, np.int64 if name in _WHOLE else np.float64) for name in columns}
+        none = {
+            name: np.zeros(0, np.int8 if name == STAGE else np.int64 if name in _WHOLE else np.float64)
+            for name in columns
+        }
         nowhere = np.zeros(0, np.int64)
         yield _Numbered({**none, "place": nowhere, "step": nowhere}, keys).merged()
 
@@ -200,7 +205,11 @@ def _merge(columns: Chunk, number: Whole, total: int) -> dict[str, NDArray[Any]]
     scaled = np.zeros(total, bool)
     if unknown.any():
         scaled[number[unknown]] = True
-    return {**merge_moments(columns, number, total), "samples": samples, "scaled": scaled}
+    stages = {}
+    if STAGE in columns:
+        stages[STAGE] = np.zeros(total, np.int8)
+        np.maximum.at(stages[STAGE], number, columns[STAGE])
+    return {**merge_moments(columns, number, total), "samples": samples, "scaled": scaled, **stages}
 
 
 def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
@@ -208,6 +217,7 @@ def _single(columns: Chunk) -> dict[str, NDArray[Any]]:
         **single_moments(columns),
         "samples": columns["samples"],
         "scaled": np.isnan(columns["loss_scale"]),
+        **{name: column for name, column in columns.items() if name == STAGE},
     }
 
 

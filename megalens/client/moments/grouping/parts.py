@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..rows.stages import STAGE
 from .arena import Arena
 from .cells import Cells
 from .query import MomentQuery
@@ -39,7 +40,7 @@ class Part:
     bad : ndarray
         Whether there is anything in the cell that is not finite or not known.
     more : mapping
-        Further columns: ``samples``, ``error``, ``scaled`` and moments; of a lean answer only the counts among these.
+        Further columns: ``samples``, ``error``, ``scaled``, the stage of gradients (of a ratio those above) and moments; of a lean answer only the counts among these.
     steps : ndarray
         The different steps, ascending; also those of which cells were left out.
     across : int
@@ -92,6 +93,8 @@ def read_part(cells: Cells, query: MomentQuery) -> Part:
         scaled = scaled | side["scaled"]
         more |= {name: merged[name] + side[name] for name in ("nan_count", "inf_count")}
     more |= {"samples": merged["samples"], "error": error, "scaled": scaled}
+    if STAGE in merged:
+        more[STAGE] = merged[STAGE]
     steps = (
         cells.step[:: cells.across]
         if cells.across

@@ -53,7 +53,7 @@ CHUNK_COLUMNS = pa.schema(
 )
 """What is cached of a row: of the stream's columns those that raw sums can say, ``unknown`` for both non-finite counts, and where its line begins."""
 
-_STAGES = ("", "pre_clip", "backward", "backward_scaled")
+_STAGES = ("", "pre_clip", "backward", "backward_scaled", "pre_step")
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,8 @@ def _step(record: Mapping[str, Any], line: Callable[[], int]) -> int:
 def _scale(record: Mapping[str, Any], stat: str) -> tuple[float, int]:
     """Return the loss scale to divide by (NaN where one may be in the values and is not known) and the place of the gradient's stage."""
     if stat not in _SCALED:
-        return 1.0, _STAGES.index("pre_clip") if stat == "grad" else 0
+        said = "pre_step" if record.get("gradient_stage") == "pre_step" else "pre_clip"
+        return 1.0, _STAGES.index(said) if stat == "grad" else 0
     scale = _number(record.get("loss_scale"))
     if scale is not None and math.isfinite(scale) and scale > 0:
         return scale, _STAGES.index("backward")

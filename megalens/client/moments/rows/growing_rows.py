@@ -29,6 +29,7 @@ from .like_messages import (
 )
 from .moment_rows import ROWS_SCHEMA
 from .packed_chunks import chosen_rows, places_of
+from .stages import STAGE, stage_codes
 from .wanted import Chunk, Wanted
 
 __all__ = ["GrowingRows"]
@@ -161,7 +162,10 @@ class GrowingRows:
         def choose(words: Words) -> tuple[Positions, Chunk]:
             place = places.find(words.columns["stat"], words.columns["name"])
             positions = positions_of(place >= 0)
-            return positions, {"place": place[positions]}
+            chosen: Chunk = {"place": place[positions]}
+            if STAGE in wanted.columns:
+                chosen[STAGE] = stage_codes(words.columns[STAGE])[positions]
+            return positions, chosen
 
         return self._chosen(wanted, choose)
 

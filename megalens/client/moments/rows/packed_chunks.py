@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ....protocol import MomentIndex, stream_schema
 from ...recorded_parquet import ParquetStream, opened_parquet
+from .stages import STAGE, stage_codes
 from .wanted import Chunk, Wanted
 
 __all__ = ["PackedChunks", "chosen_rows", "places_of"]
@@ -55,7 +56,7 @@ class PackedChunks:
         waiting: list[Chunk] = []
         with (
             opened_parquet(self._path) as pages,
-            pq.ParquetFile(self._path, read_dictionary=list(_WORDS), metadata=pages.metadata) as file,
+            pq.ParquetFile(self._path, read_dictionary=[*_WORDS, STAGE], metadata=pages.metadata) as file,
         ):
             places = _Places(wanted)
             same = self._same_of(wanted)
@@ -106,7 +107,10 @@ def _in_order(file: Any, at: int, places: _Places, wanted: Wanted, same: dict[st
     chunks = []
     for batch in file.iter_batches(_CHUNK_ROWS, row_groups=[at], columns=numbers):
         rows = slice(done, done + batch.num_rows)
-        columns = {name: _numbers(batch[name]) for name in batch.schema.names}
+        columns = {
+            name: stage_codes(batch[name]) if name == STAGE else _numbers(batch[name])
+            for name in batch.schema.names
+        }
         columns |= {name: np.broadcast_to(value, batch.num_rows) for name, value in same.items()}
         chunk = chosen_rows(columns, place[rows], step[rows], wanted)
         done += batch.num_rows

@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from ....protocol import StatIndex
 from .rows_sql import rows_sql
+from .stages import STAGE, STAGES
 from .wanted import Chunk, Wanted
 
 __all__ = ["sql_chunks"]
 
 _CHUNK_ROWS = 1_000_000
+_STAGE_SQL = f"coalesce(list_position({list(STAGES)!r}, {STAGE}::VARCHAR), {len(STAGES)})::TINYINT - 1::TINYINT AS {STAGE}"
 
 
 def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wanted: Wanted) -> Iterator[Chunk]:
@@ -30,7 +32,9 @@ def sql_chunks(connection: Any, relation: str, stats: Sequence[StatIndex], wante
     wanted : Wanted
         What is asked for.
     """
-    columns = ", ".join(("place", "step", *wanted.columns))
+    columns = ", ".join(
+        ("place", "step", *(_STAGE_SQL if name == STAGE else name for name in wanted.columns))
+    )
     pieces = []
     for stat, first in wanted.first_places().items():
         names = wanted.names[stat]

@@ -33,7 +33,7 @@ class Wanted:
     names : mapping
         Names of tensors by stat. A row's place counts through all of them, in this order.
     columns : tuple of str
-        Columns besides ``place`` and ``step``: numbers of the stream ``moments``.
+        Columns besides ``place`` and ``step``: numbers of the stream ``moments``, and :data:`~.stages.STAGE`.
     ranges : mapping
         Ranges of ``rank`` and ``stage``.
     first, last : int or None

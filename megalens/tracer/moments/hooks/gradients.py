@@ -11,8 +11,7 @@ from torch.optim import Optimizer
 from ..joining.part import MeasuredRows
 from ..points import ParamPoint
 from .backward_end import BackwardEnd
-from .clipping import before_clipping
-from .loss_scale import LossScale, Scale
+from .loss_scale import UNKNOWN_SCALE, LossScale
 from .param_rows import ParamRows
 
 __all__ = ["GradientMoment"]
@@ -21,9 +20,9 @@ __all__ = ["GradientMoment"]
 class GradientMoment:
     """Measures the gradients of a step.
 
-    Clipping is done between the last backward pass and the optimizer's step. So they are measured at the end of the last backward pass; which one that is, the step before has told. Where there were fewer this
-    time (the last step of an epoch), torch's own clipping tells before it begins, whoever calls it. Where somebody clips by other means, the optimizer's step is the last chance: gradients that nobody changed since
-    the backward pass are still those before clipping; others are said to be as the optimizer took them, and from then on each backward pass is taken for the last.
+    Clipping is done between the last backward pass and the optimizer's step, by whatever means. Which pass is the last nobody knows before: an epoch ends with a step of fewer. So they are measured at the end of
+    each, and those of the last one stay: nobody has clipped them yet. Where no pass was seen, or a scale that nobody told of may be in them, the optimizer's step is the first moment to be sure of; they are
+    then said to be as the optimizer took them.
 
     Parameters
     ----------
@@ -54,20 +53,13 @@ class GradientMoment:
         spent: Callable[[Callable[[], None]], None],
         warn: Callable[[str], None],
     ) -> None:
-        self._params = tuple(params)
         self._names = {at: point.name for at, point in zip(ids, params, strict=True)}
         self._gradients = ParamRows(ids, [point.gradient for point in params])
         self._scaler = scale
         self._spent, self._warn = spent, warn
-        self._on = False
-        self._scale: Scale = 1.0
-        self._passes = 0
-        self._expected = 1
-        self._stepped = self._each = False
-        self._optimizers = tuple(optimizers)
+        self._on = self._stepped = False
         self._refused: Tensor | None = None
         self._part: MeasuredRows | None = None
-        self._seen: tuple[Any, ...] | None = None
         self._remove: list[Callable[[], None]] = []
         self._end: BackwardEnd | None = None
         self._knows_steps = False
@@ -78,17 +70,15 @@ class GradientMoment:
             roots, [point.parameter for point in params], lambda: self._spent(self._passed)
         )
         self._remove.append(self._end.close)
-        self._remove.append(before_clipping(self._before_clipping))
         for optimizer in optimizers:
             self._remove.append(optimizer.register_step_pre_hook(self._before_step).remove)
             self._knows_steps = True
 
-    def begin(self, on: bool, scale: Scale) -> None:
+    def begin(self, on: bool) -> None:
         """Begin a step, whose gradients are measured or are not."""
         if on or self._on:
-            self._on, self._scale = on, scale
-            self._passes, self._stepped = 0, False
-            self._part = self._refused = self._seen = None
+            self._on, self._stepped = on, False
+            self._part = self._refused = None
             if self._end is not None:
                 self._end.begin(on)
 
@@ -98,7 +88,6 @@ class GradientMoment:
         if not self._on:
             return None
         self._on = False
-        self._expected = self._passes or self._expected
         if self._end is not None:
             self._end.begin(False)
         if part is None or (self._scaler.skips and self._knows_steps and not self._stepped):
@@ -117,25 +106,11 @@ class GradientMoment:
             self._measure("pre_clip", divide=False)
 
     def _passed(self) -> None:
-        """Measure where this may be the last backward pass."""
-        self._passes += 1
-        # Whose scale nobody told: the scaler itself divides by it, before the optimizer's step at the latest.
-        if (self._each or self._passes >= self._expected) and not self._unknown:
-            self._measure("pre_clip", divide=True)
-        else:
-            # What was measured before this pass is not all.
+        """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner divides by it before the optimizer's step at the latest."""
+        if self._unknown:
             self._part = None
-            self._seen = self._versions()
-
-    def _before_clipping(self) -> None:
-        if self._on and self._part is None and self._passes and not self._stepped:
-            self._spent(self._first_to_clip)
-
-    def _first_to_clip(self) -> None:
-        scaled = not any(map(self._scaler.unscaled, self._optimizers))
-        # Somebody may have changed them before, or their scale is anybody's guess: the last chance looks.
-        if not self._unknown and not (scaled and self._changed):
-            self._measure("pre_clip", divide=scaled)
+        else:
+            self._measure("pre_clip", divide=True)
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if not self._on:
@@ -149,38 +124,20 @@ class GradientMoment:
             self._spent(lambda: self._last_chance(optimizer))
 
     def _last_chance(self, optimizer: Optimizer) -> None:
-        scaled = not self._scaler.unscaled(optimizer)
-        untouched = scaled and not self._unknown and self._seen is not None and not self._changed
-        self._measure("pre_clip" if untouched else "pre_step", divide=scaled)
-        if not untouched and not self._unknown and self._passes:
-            self._each = True
-            self._warn(
-                "Gradients of a step were measured as the optimizer took them, maybe clipped: the step had fewer backward passes than the one before it, and what changed them was not torch.nn.utils.clip_grad_norm_. "
-                "Their gradient_stage is pre_step. From now on they are measured after every backward pass."
-            )
-
-    @property
-    def _changed(self) -> bool:
-        """Whether anybody is known to have written to gradients since the backward pass."""
-        return self._seen is not None and self._seen != self._versions()
+        unknown = self._unknown
+        self._measure("pre_step", divide=not unknown and not self._scaler.unscaled(optimizer))
+        self._warn(
+            UNKNOWN_SCALE
+            if unknown
+            else "Gradients of a step were measured as the optimizer took them, maybe clipped, because no backward pass through the model was seen in it. Their gradient_stage is pre_step."
+        )
 
     @property
     def _unknown(self) -> bool:
-        return not self._scaler.known and self._end is not None and self._end.half
-
-    def _versions(self) -> tuple[Any, ...] | None:
-        """Return what changes when anybody writes to a gradient; None where that cannot be told."""
-        found = []
-        for point in self._params:
-            gradient = point.parameter.grad
-            if gradient is not None:
-                if hasattr(gradient, "placements"):
-                    return None
-                found.append((id(gradient), gradient._version))
-        return tuple(found)
+        return self._end is not None and self._scaler.unknown(self._end.half)
 
     def _measure(self, stage: str, *, divide: bool) -> None:
-        part = MeasuredRows("grad", gradient_stage=stage, scale=self._scale, divide=divide)
+        part = MeasuredRows("grad", gradient_stage=stage, scale=self._scaler.now, divide=divide)
         for measured, rows in self._gradients.measure():
             part.add(measured, rows)
         if self._gradients.in_part:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...own_hooks import OwnHook
+from ...passes import when_backpropagated
 from .. import measure, measure_natively
 from ..columns import COLUMNS
 from ..joining.names import NameList
@@ -60,7 +61,8 @@ class Sites:
     """Measures at modules while a step is logged; at other times there is no hook.
 
     A forward pass is counted once, whatever is run twice. Checkpointing that computes the first time without a graph is counted when it computes again, in the backward
-    pass; checkpointing that builds the graph the first time is counted then. What is computed without a graph from the model's own call down is evaluation.
+    pass; checkpointing that builds the graph the first time is counted then. What is computed without a graph from the model's own call down is evaluation, and so is a pass in evaluation mode
+    until it is backpropagated.
 
     Parameters
     ----------
@@ -87,8 +89,12 @@ class Sites:
         self._last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
         self._rows: list[Tensor] = []
         self._used = 0
+        self._waiting: list[tuple[str, int, Tensor]] | None = None
+        """What a pass in evaluation mode has given so far, while the model is in it."""
         self.paused = False
         self.fired = False
+        self.left_out = 0
+        """Passes of this step that were no training, so far."""
         self.half = False
         """Whether the model runs in half precision, which asks for a loss scale."""
 
@@ -96,6 +102,7 @@ class Sites:
         """Put hooks on for a step."""
         self.end()
         self._trains, self.fired, self.half = True, False, False
+        self._waiting, self.left_out = None, 0
         if self._used > len(self._rows):
             more = torch.empty((self._used - len(self._rows), COLUMNS), dtype=torch.float64)
             self._rows += torch.split(more, 1)
@@ -114,6 +121,7 @@ class Sites:
             )
             if probe.output is not None:
                 self._handles.append(probe.module.register_forward_hook(OwnHook(self._coming_out(probe))))
+        self._handles += [root.register_forward_hook(OwnHook(self._root_left)) for root in self._roots]
 
     def end(self) -> None:
         """Take every hook off. Safe twice."""
@@ -128,6 +136,24 @@ class Sites:
             return
         self._trains = torch.is_grad_enabled()
         self.half = self.half or half_precision()
+        self._waiting = [] if self._trains and not module.training and not self.paused else None
+        self.left_out += not self.paused and (not self._trains or self._waiting is not None)
+
+    def _root_left(self, module: nn.Module, args: Any, output: Any) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or torch.compiler.is_compiling():
+            return
+        scope = self._scope
+
+        def proved() -> None:
+            nonlocal waiting
+            rows, waiting = waiting, None
+            if rows is not None and scope == self._scope:
+                self.left_out -= 1
+                for row in rows:
+                    self._keep(*row)
+
+        when_backpropagated(output, proved)
 
     def _counts(self, probe: MomentProbe) -> bool:
         if self.paused:
@@ -197,8 +223,11 @@ class Sites:
         self.fired = True
         if end.forward is not None:
             row = self._measured(end, tensor)
-            if row is not None:
+            waiting = self._waiting
+            if row is not None and waiting is None:
                 self._keep(end.forward, end.at, row)
+            elif row is not None and waiting is not None:
+                waiting.append((end.forward, end.at, row))
 
     def _await(self, end: End, tensor: Tensor) -> None:
         scope = self._scope
