@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments
-from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .megatron_core import MegatronAdapter
 from .plain_torch import GPT_TABLE
 from .sites import sites_of
+from .structure import StructureAdapter
 from .torch_place import mesh_place, torch_place
 
 if TYPE_CHECKING:
@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADAPTERS",
-    "GPT2_TABLE",
     "GPT_TABLE",
-    "LLAMA_TABLE",
     "Adapter",
     "MegalensCallback",
     "MegatronAdapter",
+    "StructureAdapter",
     "find_adapter",
     "find_moments",
     "mesh_place",

@@ -10,20 +10,20 @@ from torch import nn
 from ..tracer import ModelPoints, TracerError
 from ..tracer.moments.points import MomentPoints
 from .adapter import Adapter
-from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .megatron_core import MegatronAdapter
 from .megatron_moments import MegatronMoments
 from .plain_torch import GPT_TABLE
+from .structure import StructureAdapter
 from .torch_moments import TorchMoments
 
 __all__ = ["ADAPTERS", "find_adapter", "find_moments"]
 
-ADAPTERS: tuple[Adapter | MegatronAdapter, ...] = (MegatronAdapter(), GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
+ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (MegatronAdapter(), GPT_TABLE, StructureAdapter())
 """The ready adapters, in the order in which they are tried."""
 _LINES = 60
 
 
-def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter:
+def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter | StructureAdapter:
     """Return the ready adapter that fits ``model``, or the list of model chunks of a pipeline stage.
 
     Raises

@@ -43,6 +43,8 @@ class Source:
         Whether the framework's own layout is ``[S, B, *]``.
     like_ids : bool
         Whether the tensor has one row for all samples and is to be repeated for each (position ids).
+    rows_of : torch.nn.Module, optional
+        A module of which the first tensor that it is given says batch and sequence ``[B, S, …]`` (in the framework's order), where this one may come with other axes for them, such as all tokens in one row.
     shards : Shards or callable
         How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``; or a function of this rank's tensor ``[B, S, *]`` (before
         ``split``) where only the tensor itself tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are features of which ranks hold
@@ -59,6 +61,7 @@ class Source:
     features: tuple[int | None, ...] = (None,)
     sequence_first: bool = False
     like_ids: bool = False
+    rows_of: nn.Module | None = None
     shards: Shards | Callable[[Tensor], Shards] = "none"
 
 

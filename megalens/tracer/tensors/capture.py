@@ -20,7 +20,7 @@ from .joining.pieces import Cut, cut_of
 from .plan import TracingPlan
 from .probes import TensorProbe, install_probes
 from .staging import StagePool
-from .values import errors_of, local_piece, moments_of, parts_of
+from .values import errors_of, in_rows, local_piece, moments_of, parts_of
 
 __all__ = ["Capture"]
 
@@ -189,7 +189,7 @@ class Capture(MicroBatches):
         if probe.flag.backward:
             self._await_gradient(probe, tensor, self.micro_batch)
         if probe.flag.forward:
-            self._keep(probe, tensor, self.micro_batch, "forward")
+            self._keep(probe, in_rows(tensor, probe.rows), self.micro_batch, "forward")
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
@@ -200,12 +200,12 @@ class Capture(MicroBatches):
         # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
         if not (tensor.requires_grad and torch.is_grad_enabled()):
             return
-        scope = self.scope
+        scope, rows = self.scope, probe.rows
 
         def arrived(gradient: Tensor) -> None:
             # A gradient of an earlier step or of another phase is not what was asked for.
             if probe.flag.active and self.scope == scope:
-                self._keep(probe, gradient, micro_batch, "backward")
+                self._keep(probe, in_rows(gradient, rows), micro_batch, "backward")
 
         tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
