@@ -12,7 +12,7 @@ from torch import nn
 
 from .sizes import input_features, output_features
 
-__all__ = ["LayerRoles", "Mixture", "layer_roles", "mixture_of", "projections"]
+__all__ = ["LayerRoles", "Mixture", "layer_roles", "mixture_of", "projections", "stacked_experts"]
 
 _TAIL = r"(_?(proj|projection|lin|linear|layer))?"
 _NAMES = {
@@ -149,6 +149,11 @@ def _experts(module: nn.Module) -> int:
         children = list(module.children())
         alike = len(children) > 1 and len({type(child) for child in children}) == 1
         return len(children) if alike and any(projections(children[0])) else 0
+    return stacked_experts(module)
+
+
+def stacked_experts(module: nn.Module) -> int:
+    """Return of how many experts ``module`` has the weights, each weight with the expert as its first axis; 0 where it has none of that kind."""
     stacked = [parameter.shape[0] for parameter in module.parameters(recurse=False) if parameter.ndim == 3]
     return stacked[0] if len(stacked) > 1 and len(set(stacked)) == 1 and stacked[0] > 1 else 0
 
