@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments
+from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
 from .plain_torch import GPT_TABLE
 from .sites import sites_of
@@ -19,6 +20,7 @@ __all__ = [
     "Adapter",
     "MegalensCallback",
     "MegatronAdapter",
+    "Mixture",
     "StructureAdapter",
     "find_adapter",
     "find_moments",

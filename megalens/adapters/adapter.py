@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +16,7 @@ from .layer_sources import LAYER_FLAGS, LayerSources
 from .paths import below, find, path_and_item
 from .sites import sites_of
 from .sizes import model_sizes
+from .table_check import check_table
 from .torch_place import torch_place
 from .unwrap import unwrapped
 
@@ -75,14 +76,15 @@ class Adapter:
     """Attention heads, where the model's config does not say."""
     kv_heads: int | None = None
     """Key-value heads, where the model's config does not say; as many as heads when unknown."""
-    prefixes: tuple[str, ...] = ("",)
-    """What may stand before every path, such as ``transformer.`` in a model with a head; the first that fits is taken."""
     missing: Callable[[nn.Module, str], str | None] | None = None
     """Gives the reason why a flag cannot be seen in this very model, such as an attention that returns no probabilities."""
 
+    def __post_init__(self) -> None:
+        check_table(self)
+
     def fits(self, model: nn.Module) -> bool:
         """Return whether every path of the table is in ``model``."""
-        return self._prefix(model) is not None
+        return self._misfit(unwrapped(model)) is None
 
     def points(self, model: nn.Module) -> ModelPoints:
         """Return the trace points of ``model``.
@@ -93,18 +95,15 @@ class Adapter:
             When a path of the table is not in the model, naming it.
         """
         body = unwrapped(model)
-        prefix = self._prefix(model)
-        if prefix is None:
-            raise TracerError(self._misfit(body))
-        layers = {i: (layer, self) for i, layer in enumerate(self._layers(body, prefix))}
-        return self.points_of(model, layers, prefix)
+        misfit = self._misfit(body)
+        if misfit is not None:
+            raise TracerError(f"The adapter {self.name!r} does not fit {type(body).__name__}: {misfit}.")
+        return self.points_of(model, {i: (layer, self) for i, layer in enumerate(self._layers(body))})
 
-    def points_of(
-        self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, Adapter]], prefix: str = ""
-    ) -> ModelPoints:
+    def points_of(self, model: nn.Module, layers: Mapping[int, tuple[nn.Module, Adapter]]) -> ModelPoints:
         """Return the trace points of ``model``, given its layers, each with the table that says what is in it."""
         body = unwrapped(model)
-        sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens, prefix))
+        sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
         flags: dict[str, FlagPoints] = {}
         for flag, make in LAYER_FLAGS.items():
@@ -112,7 +111,7 @@ class Adapter:
             found = {} if reason else {i: tuple(make(here)) for i, here in sources.items()}
             found = {i: made for i, made in found.items() if made}
             flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag)))
-        tokens = self._input_tokens(body, prefix)
+        tokens = self._input_tokens(body)
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
         return ModelPoints((model,), described, flags, _sites(layers), torch_place(model))
@@ -122,14 +121,14 @@ class Adapter:
         """Path of what gives the output of the MLP, or of all experts together."""
         return (self.mixture.block or None) if self.mixture else self.fc2
 
-    def _input_tokens(self, body: nn.Module, prefix: str) -> tuple[Source, ...]:
-        embedding = below(body, self.tokens, prefix)
+    def _input_tokens(self, body: nn.Module) -> tuple[Source, ...]:
+        embedding = below(body, self.tokens)
         if embedding is None:
             return ()
         if self.positions is None:
             return (Source(embedding, side="input", parts=("ids", "positions"), split=_counted),)
         path, item = path_and_item(self.positions)
-        module = body.get_submodule(prefix + path)
+        module = body.get_submodule(path)
         return (
             Source(embedding, side="input", parts=("ids",)),
             Source(
@@ -150,38 +149,26 @@ class Adapter:
     def _inside(self) -> list[str]:
         return [path_and_item(path)[0] for path in self._paths("attention", "probabilities", *_LINEARS)]
 
-    def _prefix(self, model: nn.Module) -> str | None:
-        body = unwrapped(model)
+    def _layers(self, body: nn.Module) -> list[nn.Module]:
+        found: dict[nn.Module, None] = {}
+        # A model that answers to every name has no more layers than it has modules.
+        while (layer := find(body, self.layer.format(i=len(found)))) is not None and layer not in found:
+            found[layer] = None
+        return list(found)
+
+    def _misfit(self, body: nn.Module) -> str | None:
+        """Return what of the table ``body`` has not; None where it has everything."""
+        layers = self._layers(body)
         outside = [path_and_item(path)[0] for path in self._paths("tokens", "positions")]
-        for prefix in self.prefixes:
-            layer = find(body, prefix + self.layer.format(i=0))
-            if layer is None or any(find(body, prefix + path) is None for path in outside):
-                continue
-            if all(find(layer, path) is not None for path in self._inside()):
-                return prefix
+        if not layers or any(find(body, path) is None for path in outside):
+            children = ", ".join(name for name, _ in body.named_children())[:500]
+            return f"expected {', '.join((self.layer, *outside))}, and the model has {children}"
+        for number, layer in enumerate(layers):
+            absent = [path for path in self._inside() if find(layer, path) is None]
+            if absent:
+                names = ", ".join(name for name, _ in layer.named_modules() if name)[:1000]
+                return f"layer {number} has no {', '.join(absent)}. It has {names}"
         return None
-
-    def _layers(self, body: nn.Module, prefix: str) -> Iterator[nn.Module]:
-        index = 0
-        while (layer := find(body, prefix + self.layer.format(i=index))) is not None:
-            yield layer
-            index += 1
-
-    def _misfit(self, body: nn.Module) -> str:
-        for prefix in self.prefixes:
-            layer = find(body, prefix + self.layer.format(i=0))
-            if layer is not None:
-                absent = [path for path in self._inside() if find(layer, path) is None]
-                if absent:
-                    return (
-                        f"The adapter {self.name!r} does not fit {type(body).__name__}: its layers have no {', '.join(absent)}. "
-                        f"They have {', '.join(name for name, _ in layer.named_modules() if name)[:1000]}."
-                    )
-        wanted = ", ".join(path for path in (self.layer, self.tokens, self.positions) if path)
-        return (
-            f"The adapter {self.name!r} does not fit {type(body).__name__}: expected {wanted}, "
-            f"and the model has {', '.join(name for name, _ in body.named_children())[:500]}."
-        )
 
     def _unnamed(self, flag: str) -> str:
         return f"The adapter {self.name!r} names no module for {flag}."

@@ -13,8 +13,10 @@ from .adapter import Adapter
 from .megatron_core import MegatronAdapter
 from .megatron_moments import MegatronMoments
 from .plain_torch import GPT_TABLE
+from .sketch import sketch
 from .structure import StructureAdapter
 from .torch_moments import TorchMoments
+from .unwrap import unwrapped
 
 __all__ = ["ADAPTERS", "find_adapter", "find_moments"]
 
@@ -50,19 +52,8 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     raise TracerError(
         f"Megalens does not know where the trace points of {type(model).__name__} are (it knows {known}). Its modules are:\n"
         f"{names}\n"
-        "Fill in this table, leaving out what the model lacks, and pass it as megalens.trace(model, adapter=…):\n"
-        "  from megalens.adapters import Adapter\n"
-        "  Adapter(\n"
-        '      layer="blocks.{i}",                # path of layer i; its output is HiddenStates\n'
-        '      attention="attention",             # paths below a layer: output is AttentionOutput_mat_mul\n'
-        '      qkv="attention.qkv",               # fused; or q="…", k="…", v="…"\n'
-        '      context="attention.projection",    # its input is ContextLayer_mat_mul\n'
-        '      probabilities="attention.scores",  # output is the probabilities; "attention[1]" for a second value\n'
-        '      fc1="mlp.fc1",                     # MLP1_mat_mul; or gate="…", up="…", or gate_up="…"\n'
-        '      fc2="mlp.fc2",                     # MLP2_mat_mul\n'
-        '      tokens="embedding",                # from the root: its input is the token ids\n'
-        "      heads=4, kv_heads=4,               # where model.config does not say\n"
-        "  )"
+        "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in the comments as far as the model has such modules:\n"
+        f"{sketch(unwrapped(model))}"
     )
 
 

@@ -176,24 +176,27 @@ def _attention(
         for role, pattern in _NAMES.items():
             if pattern.fullmatch(name.lower()):
                 found.setdefault(holder, {})[role] = path
+    partial = LayerRoles(), set[str]()
     for holder, parts in found.items():
         if "cross" in holder or not ("qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)):
             continue
         context = _context(linears, holder, set(parts.values()), hidden)
-        if context is None:
-            continue
         below = f"{holder}." if holder else None
-        own = {path for path in linears if below and path.startswith(below)} | set(parts.values()) | {context}
+        own = {path for path in linears if below and path.startswith(below)} | set(parts.values())
         outside = {path for other in found if other != holder and other for path in linears if path.startswith(f"{other}.")}
         module = layer.get_submodule(holder) if holder else None
+        roles = LayerRoles(attention=holder or None, probabilities=f"{holder}[1]" if holder else None)
+        if "qkv" in parts:
+            roles = _fused(roles, parts["qkv"], module)
+        else:
+            roles = replace(roles, **{part: parts[part] for part in (("q", "k", "v") if "k" in parts else ("q", "kv"))})
+        if context is None:
+            partial = roles, own | outside
+            continue
         # What adds the residual stream itself does not give the attention's own output; nor does one whose output projection stands elsewhere.
         whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
-        roles = LayerRoles(attention=holder if whole else context, context=context, probabilities=f"{holder}[1]" if holder else None)
-        if "qkv" in parts:
-            return _fused(roles, parts["qkv"], module), own | outside
-        chosen = {name: parts[name] for name in (("q", "k", "v") if "k" in parts else ("q", "kv"))}
-        return replace(roles, **chosen), own | outside
-    return LayerRoles(missing={}), set()
+        return replace(roles, context=context, attention=holder if whole else context), own | outside | {context}
+    return partial
 
 
 def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:

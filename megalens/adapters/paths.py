@@ -31,6 +31,6 @@ def find(module: nn.Module, path: str) -> nn.Module | None:
         return None
 
 
-def below(holder: nn.Module, path: str | None, prefix: str = "") -> nn.Module | None:
+def below(holder: nn.Module, path: str | None) -> nn.Module | None:
     """Return what is at ``path``; None where there is no path."""
-    return None if path is None else holder.get_submodule(prefix + path)
+    return None if path is None else holder.get_submodule(path)

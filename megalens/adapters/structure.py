@@ -15,7 +15,7 @@ from .layer_roles import LayerRoles, layer_roles
 from .sizes import hidden_size, text_config
 from .unwrap import bare, unwrapped
 
-__all__ = ["Structure", "StructureAdapter", "structure_of"]
+__all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of"]
 
 _KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "num_key_value_heads")
 
@@ -116,7 +116,7 @@ def structure_of(body: nn.Module) -> Structure | None:
             layers[int(name)] = layer, layer_roles(layer, hidden)
         if not any(roles.is_transformer for _, roles in layers.values()):
             continue
-        tokens, positions = _embeddings(body, path, layers[0][0])
+        tokens, positions = embeddings_of(body, path, layers[0][0])
         found.append(Structure(path, layers, tokens, positions))
     # What sees or hears has layers too, but no tokens.
     reading = [each for each in found if each.tokens is not None]
@@ -125,7 +125,7 @@ def structure_of(body: nn.Module) -> Structure | None:
     return found[0] if len(found) == 1 else None
 
 
-def _embeddings(body: nn.Module, stack: str, layer: nn.Module) -> tuple[str | None, str | None]:
+def embeddings_of(body: nn.Module, stack: str, layer: nn.Module) -> tuple[str | None, str | None]:
     """Return the paths of the token embedding and of what is given the position ids: what stands nearest to the stack."""
     owner = stack.rpartition(".")[0]
     found = list(_tables(body, owner, stack))
