@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..protocol import EMBEDDING
 from ..tracer import FlagPoints, ModelPoints, SitePoints, Source, TracerError
 from .layer_roles import Mixture
-from .layer_sources import LAYER_FLAGS, LayerSources
+from .layer_sources import EXPERT_FLAGS, LAYER_FLAGS, LayerSources
 from .paths import below, find, path_and_item
 from .sites import sites_of
 from .sizes import model_sizes
@@ -106,7 +106,10 @@ class Adapter:
         sizes = model_sizes(body, self.heads, self.kv_heads, below(body, self.tokens))
         sources = {i: LayerSources(table, layer, sizes) for i, (layer, table) in layers.items()}
         flags: dict[str, FlagPoints] = {}
+        mixed = any(table.mixture for _, table in layers.values())
         for flag, make in LAYER_FLAGS.items():
+            if flag in EXPERT_FLAGS and not mixed:
+                continue
             reason = self.missing(body, flag) if self.missing else None
             found = {} if reason else {i: tuple(make(here)) for i, here in sources.items()}
             found = {i: made for i, made in found.items() if made}

@@ -20,7 +20,11 @@ from .unwrap import unwrapped
 
 __all__ = ["ADAPTERS", "find_adapter", "find_moments"]
 
-ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (MegatronAdapter(), GPT_TABLE, StructureAdapter())
+ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
+    MegatronAdapter(),
+    GPT_TABLE,
+    StructureAdapter(),
+)
 """The ready adapters, in the order in which they are tried."""
 _LINES = 60
 

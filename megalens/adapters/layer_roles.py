@@ -117,7 +117,8 @@ def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
     }
     roles, taken = _attention(layer, linears, hidden)
     rest = {path: module for path, module in linears.items() if path not in taken}
-    return replace(roles, mixture=mixture, **({} if mixture and mixture.block else _mlp(rest, hidden)))
+    mlp = {} if mixture and mixture.block else _mlp(rest, hidden)
+    return replace(roles, mixture=mixture, **mlp)
 
 
 def mixture_of(layer: nn.Module) -> Mixture | None:
@@ -139,7 +140,7 @@ def mixture_of(layer: nn.Module) -> Mixture | None:
             None,
         )
         if router is not None:
-            return Mixture(block, path, count, router)
+            return Mixture("" if _contains(holder) else block, path, count, router)
     return None
 
 
@@ -178,41 +179,64 @@ def _attention(
                 found.setdefault(holder, {})[role] = path
     partial = LayerRoles(), set[str]()
     for holder, parts in found.items():
-        if "cross" in holder or not ("qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)):
+        if "cross" in holder or not (
+            "qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)
+        ):
             continue
         context = _context(linears, holder, set(parts.values()), hidden)
         below = f"{holder}." if holder else None
         own = {path for path in linears if below and path.startswith(below)} | set(parts.values())
-        outside = {path for other in found if other != holder and other for path in linears if path.startswith(f"{other}.")}
+        outside = {
+            path
+            for other in found
+            if other != holder and other
+            for path in linears
+            if path.startswith(f"{other}.")
+        }
+        # Nobody calls a container.
         module = layer.get_submodule(holder) if holder else None
-        roles = LayerRoles(attention=holder or None, probabilities=f"{holder}[1]" if holder else None)
+        if module is not None and _contains(module):
+            module = None
+        roles = LayerRoles() if module is None else LayerRoles(attention=holder, probabilities=f"{holder}[1]")
         if "qkv" in parts:
             roles = _fused(roles, parts["qkv"], module)
         else:
-            roles = replace(roles, **{part: parts[part] for part in (("q", "k", "v") if "k" in parts else ("q", "kv"))})
+            own_kv = None if "k" in parts else parts["kv"]
+            roles = replace(roles, q=parts["q"], k=parts.get("k"), v=parts.get("v"), kv=own_kv)
         if context is None:
             partial = roles, own | outside
             continue
         # What adds the residual stream itself does not give the attention's own output; nor does one whose output projection stands elsewhere.
         whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
-        return replace(roles, context=context, attention=holder if whole else context), own | outside | {context}
+        return replace(roles, context=context, attention=holder if whole else context), own | outside | {
+            context
+        }
     return partial
 
 
 def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
     kind = type(attention).__name__
     if kind in _BLOCKED:
-        return replace(roles, missing={"QKV_mat_mul": f"What the fused layer {path} of {kind} gives {_BLOCKED[kind]}, an order that is not known here."})
+        return replace(
+            roles,
+            missing={
+                "QKV_mat_mul": f"What the fused layer {path} of {kind} gives {_BLOCKED[kind]}, an order that is not known here."
+            },
+        )
     # BigCode has one key and value for all heads, or those of each head beside its queries.
     per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
     return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
 
 
-def _context(linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None) -> str | None:
+def _context(
+    linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None
+) -> str | None:
     """Return the output projection of the attention in ``holder``: below it, or beside it."""
     outer = holder.rpartition(".")[0]
     for below in dict.fromkeys((holder, outer)):
-        inside = [path for path in linears if path not in taken and (not below or path.startswith(f"{below}."))]
+        inside = [
+            path for path in linears if path not in taken and (not below or path.startswith(f"{below}."))
+        ]
         fitting = [path for path in inside if hidden is None or output_features(linears[path]) == hidden]
         named = [path for path in fitting if _CONTEXT.fullmatch(path[len(below) :].lstrip(".").lower())]
         if named or (below and len(fitting) == 1):
@@ -220,11 +244,15 @@ def _context(linears: Mapping[str, nn.Module], holder: str, taken: set[str], hid
     return None
 
 
+def _contains(module: nn.Module) -> bool:
+    return isinstance(module, (nn.ModuleList, nn.ModuleDict))
+
+
 def _adds_residual(module: nn.Module) -> bool:
     return "residual" in inspect.signature(module.forward).parameters
 
 
-def _mlp(linears: Mapping[str, nn.Module], hidden: int | None) -> dict[str, str]:
+def _mlp(linears: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]:
     """Return the paths of the MLP among ``linears``: those of one holder, or all of them together."""
     holders: dict[str, dict[str, nn.Module]] = {}
     for path, module in linears.items():
@@ -236,7 +264,7 @@ def _mlp(linears: Mapping[str, nn.Module], hidden: int | None) -> dict[str, str]
     return {}
 
 
-def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, str]:
+def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]:
     if len(group) not in (2, 3):
         return {}
     paths = list(group)
@@ -245,7 +273,11 @@ def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, s
     downs = [
         path
         for path in paths
-        if all(sizes[path][::-1] in (sizes[other], (sizes[other][0], (sizes[other][1] or 0) // 2)) for other in paths if other != path)
+        if all(
+            sizes[path][::-1] in (sizes[other], (sizes[other][0], (sizes[other][1] or 0) // 2))
+            for other in paths
+            if other != path
+        )
         and hidden in (None, sizes[path][1])
     ]
     if not downs:

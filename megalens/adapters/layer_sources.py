@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ..tracer import Shards, Source
+from .experts import expert_sources, router_sources
 from .paths import below, path_and_item
 from .sizes import ModelSizes, halves, input_features, output_features
 from .splits import Concatenated, Grouped, KeysValues, qkv_widths
@@ -16,7 +17,7 @@ from .torch_layout import output_shards
 if TYPE_CHECKING:
     from .adapter import Adapter
 
-__all__ = ["LAYER_FLAGS", "LayerSources"]
+__all__ = ["EXPERT_FLAGS", "LAYER_FLAGS", "LayerSources"]
 
 
 class LayerSources:
@@ -42,7 +43,7 @@ class LayerSources:
         }
 
     def queries_keys_values(self) -> Sequence[Source]:
-        """Of the fused layer, or of each that there is."""
+        """Return where the fused layer, or each of its own, gives them."""
         table = self._table
         if table.qkv is not None:
             module = self._at(table.qkv)
@@ -63,7 +64,7 @@ class LayerSources:
         return sources
 
     def probabilities(self) -> Sequence[Source]:
-        """What the attention gives beside its output, or a module of its own."""
+        """Return what the attention gives beside its output, or a module of its own."""
         table = self._table
         if table.probabilities is None:
             return []
@@ -73,19 +74,19 @@ class LayerSources:
         return [Source(self._at(path), item=item, shards=shards)]
 
     def context(self) -> Sequence[Source]:
-        """What the attention's output projection is given."""
+        """Return what the attention's output projection is given."""
         if self._table.context is None:
             return []
         module = self._at(self._table.context)
         return [Source(module, side="input", features=(input_features(module),), **self._same)]
 
     def attention_output(self) -> Sequence[Source]:
-        """What the attention gives."""
+        """Return what the attention gives."""
         path = self._table.attention
         return [] if path is None else [self._output(path, self._table.context)]
 
     def mlp1(self) -> Sequence[Source]:
-        """What goes into the MLP's nonlinearity."""
+        """Return what goes into the MLP's nonlinearity."""
         table = self._table
         if table.gate_up is not None:
             module = self._at(table.gate_up)
@@ -97,14 +98,24 @@ class LayerSources:
         return [] if table.fc1 is None else [self._output(table.fc1)]
 
     def mlp2(self) -> Sequence[Source]:
-        """What the MLP gives, or all experts together."""
+        """Return what the MLP gives, or all experts together."""
         path = self._table.mlp2
         if path is None:
             return []
         return [self._output(path, size=self._sizes.hidden if self._table.mixture else None)]
 
+    def router(self) -> Sequence[Source]:
+        """Return what the router gives each expert."""
+        mixture = self._table.mixture
+        return [] if mixture is None else router_sources(self._layer, mixture)
+
+    def experts(self) -> Sequence[Source]:
+        """Return what each expert gives."""
+        mixture = self._table.mixture
+        return [] if mixture is None else expert_sources(self._layer, mixture, self._sizes.hidden)
+
     def hidden(self) -> Sequence[Source]:
-        """What the layer gives."""
+        """Return what the layer gives."""
         shards = output_shards(self._layer, below(self._layer, self._table.fc2))
         first = self._table.layout == "SBH"
         return [Source(self._layer, features=(self._sizes.hidden,), shards=shards, sequence_first=first)]
@@ -144,5 +155,9 @@ LAYER_FLAGS: Mapping[str, Callable[[LayerSources], Sequence[Source]]] = {
     "MLP2_mat_mul": LayerSources.mlp2,
     "AttentionOutput_mat_mul": LayerSources.attention_output,
     "HiddenStates": LayerSources.hidden,
+    "RouterProbabilities": LayerSources.router,
+    "ExpertOutputs": LayerSources.experts,
 }
 """The flags that layers have, each with what makes its sources."""
+EXPERT_FLAGS = frozenset(("RouterProbabilities", "ExpertOutputs"))
+"""Those that only mixtures of experts have."""

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
 
-__all__ = ["ModelSizes", "halves", "hidden_size", "input_features", "model_sizes", "output_features", "text_config"]
+__all__ = [
+    "ModelSizes",
+    "halves",
+    "hidden_size",
+    "input_features",
+    "model_sizes",
+    "output_features",
+    "text_config",
+]
 
 
 @dataclass(frozen=True)

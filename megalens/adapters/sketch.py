@@ -15,7 +15,11 @@ _ENTRIES = (
     ("attention", "attention", "below a layer: its output is AttentionOutput_mat_mul"),
     ("qkv", "attention.qkv", "fused; or q=, k= and v="),
     ("context", "attention.projection", "its input is ContextLayer_mat_mul"),
-    ("probabilities", "attention.scores", 'its output is the probabilities; "attention[1]" for a second value'),
+    (
+        "probabilities",
+        "attention.scores",
+        'its output is the probabilities; "attention[1]" for a second value',
+    ),
     ("fc1", "mlp.fc1", "MLP1_mat_mul; or gate_up=; or gate= and up="),
     ("fc2", "mlp.fc2", "MLP2_mat_mul"),
 )
@@ -31,13 +35,31 @@ def sketch(body: nn.Module) -> str:
     for entry, example, says in _ENTRIES:
         found = {name: getattr(roles, name) for name in (entry, *_INSTEAD.get(entry, ()))}
         found = {name: value for name, value in found.items() if value and (entry != "probabilities")}
-        lines += [_line(name, value, says) for name, value in found.items()] or [_line(entry, example, says, known=False)]
+        lines += [_line(name, value, says) for name, value in found.items()] or [
+            _line(entry, example, says, known=False)
+        ]
     if roles.mixture is not None:
         lines.append(f"    mixture={roles.mixture!r},  # the experts and their router")
-    lines.append(_line("tokens", tokens or "embedding", "from the root: its input is the token ids", known=tokens is not None))
+    lines.append(
+        _line(
+            "tokens",
+            tokens or "embedding",
+            "from the root: its input is the token ids",
+            known=tokens is not None,
+        )
+    )
     if getattr(text_config(body), "num_attention_heads", None) is None:
         lines.append("    # heads=4, kv_heads=4,  # model.config does not say")
-    return "\n".join(("from megalens.adapters import Adapter, Mixture" if roles.mixture else "from megalens.adapters import Adapter", "adapter = Adapter(", *lines, ")"))
+    return "\n".join(
+        (
+            "from megalens.adapters import Adapter, Mixture"
+            if roles.mixture
+            else "from megalens.adapters import Adapter",
+            "adapter = Adapter(",
+            *lines,
+            ")",
+        )
+    )
 
 
 def _line(entry: str, value: str, says: str, *, known: bool = True) -> str:

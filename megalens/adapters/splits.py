@@ -21,6 +21,7 @@ class Concatenated:
     sizes: ModelSizes
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
+        """Return views of the parts."""
         q, k, v = _widths(data.shape[-1], self.sizes)
         return data.narrow(-1, 0, q), data.narrow(-1, q, k), data.narrow(-1, q + k, v)
 
@@ -32,6 +33,7 @@ class Grouped:
     sizes: ModelSizes
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
+        """Return views of the parts."""
         q, k, _ = _widths(data.shape[-1], self.sizes)
         groups = self.sizes.kv_heads or 1
         head = k // groups
@@ -48,6 +50,7 @@ class KeysValues:
     value: int
 
     def __call__(self, data: Tensor) -> Sequence[Tensor]:
+        """Return views of the parts."""
         heads = torch.unflatten(data, -1, (-1, self.key + self.value))
         return [cut.flatten(-2) for cut in torch.split(heads, [self.key, self.value], dim=-1)]
 

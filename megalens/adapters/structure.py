@@ -60,7 +60,8 @@ class Structure:
 
 class StructureAdapter:
     """Adapter of every model of which the structure tells where its trace points are: GPT-2, GPT-J, GPT-NeoX, OPT, Bloom, Falcon, Phi, Llama and its many relatives, mixtures of experts; also
-    wrapped by peft, and the language part of models that see or hear."""
+    wrapped by peft, and the language part of models that see or hear.
+    """
 
     name = "structure"
 
@@ -79,7 +80,9 @@ class StructureAdapter:
         body = unwrapped(model)
         found = structure_of(body)
         if found is None:
-            raise TracerError(f"The structure of {type(body).__name__} does not tell where its trace points are.")
+            raise TracerError(
+                f"The structure of {type(body).__name__} does not tell where its trace points are."
+            )
         returns_probabilities = hasattr(text_config(body), "_attn_implementation")
         kv_heads = _kv_heads(found)
         layers: dict[int, tuple[nn.Module, Adapter]] = {}
@@ -105,7 +108,11 @@ def structure_of(body: nn.Module) -> Structure | None:
     found: list[Structure] = []
     hidden = hidden_size(body)
     for path, stack in body.named_modules():
-        if not path or not isinstance(stack, (nn.ModuleList, nn.Sequential)) or any(path.startswith(f"{other.stack}.") for other in found):
+        if (
+            not path
+            or not isinstance(stack, (nn.ModuleList, nn.Sequential))
+            or any(path.startswith(f"{other.stack}.") for other in found)
+        ):
             continue
         children = dict(stack.named_children())
         if not children or not all(name.isdecimal() for name in children):

@@ -27,7 +27,9 @@ def plain_hooks(model: nn.Module, layout: Layout, eager: bool) -> Iterator[tuple
         if tensor.requires_grad and torch.is_grad_enabled():
             tensor.register_hook(lambda grad: gradients.setdefault(key, []).append(cut(grad).clone()))
 
-    def look(path: str, key: tuple[str, int, str], item: int = 0, cut: Callable[[Tensor], Tensor] = shaped) -> None:
+    def look(
+        path: str, key: tuple[str, int, str], item: int = 0, cut: Callable[[Tensor], Tensor] = shaped
+    ) -> None:
         def after(module: nn.Module, args: object, output: object) -> None:
             keep(key, output[item] if isinstance(output, tuple) else output, cut)  # type: ignore[index, arg-type]
 
@@ -37,10 +39,25 @@ def plain_hooks(model: nn.Module, layout: Layout, eager: bool) -> Iterator[tuple
         layer = f"{layout.stack}.{number}"
         attention = f"{layer}.{layout.attention}"
         look(layer, ("HiddenStates", number, ""))
-        look(f"{attention}.{layout.whole}" if layout.whole else attention, ("AttentionOutput_mat_mul", number, ""))
+        look(
+            f"{attention}.{layout.whole}" if layout.whole else attention,
+            ("AttentionOutput_mat_mul", number, ""),
+        )
         if layout.fused is not None and layout.cut is not None:
-            for part in layout.cut(torch.zeros(2, 9, model.get_submodule(f"{attention}.{layout.fused}").weight.shape[1 if "c_" in layout.fused and "GPT2" in type(model).__name__ else 0])):
-                look(f"{attention}.{layout.fused}", ("QKV_mat_mul", number, part), cut=lambda data, part=part: layout.cut(data)[part])
+            for part in layout.cut(
+                torch.zeros(
+                    2,
+                    9,
+                    model.get_submodule(f"{attention}.{layout.fused}").weight.shape[
+                        1 if "c_" in layout.fused and "GPT2" in type(model).__name__ else 0
+                    ],
+                )
+            ):
+                look(
+                    f"{attention}.{layout.fused}",
+                    ("QKV_mat_mul", number, part),
+                    cut=lambda data, part=part: layout.cut(data)[part],
+                )
         named = {"q": layout.q, "k": layout.k, "v": layout.v}
         for part, path in named.items():
             if path is not None and (layout.fused is None or (part == "q" and path != "q_proj")):
@@ -53,16 +70,26 @@ def plain_hooks(model: nn.Module, layout: Layout, eager: bool) -> Iterator[tuple
 
         handles.append(model.get_submodule(f"{attention}.{layout.context}").register_forward_pre_hook(before))
         mixture = layout.router is not None and number >= layout.dense
-        look(f"{layer}.{layout.mlp2.partition('.')[0] if mixture else layout.mlp2}", ("MLP2_mat_mul", number, ""))
+        look(
+            f"{layer}.{layout.mlp2.partition('.')[0] if mixture else layout.mlp2}",
+            ("MLP2_mat_mul", number, ""),
+        )
         for i, (part, path) in enumerate(() if mixture else layout.mlp1.items()):
             both = len(set(layout.mlp1.values())) < len(layout.mlp1)
-            look(f"{layer}.{path}", ("MLP1_mat_mul", number, part), cut=(lambda data, i=i: shaped(data).chunk(2, -1)[i]) if both else shaped)
+            look(
+                f"{layer}.{path}",
+                ("MLP1_mat_mul", number, part),
+                cut=(lambda data, i=i: shaped(data).chunk(2, -1)[i]) if both else shaped,
+            )
 
     def ids(module: nn.Module, args: tuple[Tensor, ...]) -> None:
         values.setdefault(("InputTokens", -1, "ids"), []).append(args[0].clone())
 
     handles.append(model.get_submodule(layout.tokens).register_forward_pre_hook(ids))
-    top = [model.register_forward_pre_hook(lambda *_: recomputes.__setitem__(0, False)), model.register_forward_hook(lambda *_: recomputes.__setitem__(0, True))]
+    top = [
+        model.register_forward_pre_hook(lambda *_: recomputes.__setitem__(0, False)),
+        model.register_forward_hook(lambda *_: recomputes.__setitem__(0, True)),
+    ]
     try:
         yield values, gradients
     finally:

@@ -12,7 +12,8 @@ from tests.adapters.traced_and_hooked import check
 def test_what_peft_wraps_is_found_and_traced_with_what_it_adds(name: str, attention: str) -> None:
     model = tiny_model(name, attention)
     wrapped = peft.get_peft_model(
-        model, peft.LoraConfig(target_modules="all-linear", exclude_modules=["router"], init_lora_weights=False)
+        model,
+        peft.LoraConfig(target_modules="all-linear", exclude_modules=["router"], init_lora_weights=False),
     )
     check(name, wrapped.train(), model, attention, 2)
     merged = wrapped.merge_and_unload()

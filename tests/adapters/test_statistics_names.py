@@ -30,7 +30,7 @@ class Trunk(nn.Module):
             holder.add_module(name, nn.Module())
             holder = holder.get_submodule(name)
         holder.add_module(stack[-1], nn.ModuleList([Unit(), Unit(), Unit()]))
-        self.units = [unit for unit in holder.get_submodule(stack[-1])]
+        self.units = list(holder.get_submodule(stack[-1]))
 
     def forward(self, ids: Tensor) -> Tensor:
         x = self.words(ids)
@@ -40,35 +40,48 @@ class Trunk(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "stack", [("trunk",), ("stages", "0", "units"), ("blocks", "1", "units"), ("layers",), ("experts_of_all",)]
+    "stack",
+    [("trunk",), ("stages", "0", "units"), ("blocks", "1", "units"), ("layers",), ("experts_of_all",)],
 )
 def test_every_tensor_of_a_layer_says_the_number_that_the_adapter_says(stack: tuple[str, ...]) -> None:
     model = Trunk(*stack)
     points = Adapter(layer=".".join(stack) + ".{i}", tokens="words").points(model)
     found = find_moments(model, None, points)
-    names = [p.name for p in (*found.params, *found.sites)] + [p.name for p in found.residuals if p.end == "output"]
+    names = [p.name for p in (*found.params, *found.sites)] + [
+        p.name for p in found.residuals if p.end == "output"
+    ]
     said = sorted((name.layer, name.family) for name in map(parse_name, names) if name.layer is not None)
     assert said == [(i, family) for i in range(3) for family in ("mix", "mix", "mix", "output0")]
     if stack == ("layers",):
         assert "layers.1.mix.weight" in names
 
 
-def test_statistics_are_grouped_by_layers_that_have_a_name_of_their_own(tmp_path) -> None:
+@pytest.mark.slow
+def test_statistics_are_grouped_by_layers_that_have_a_name_of_their_own(tmp_path, recorded) -> None:
     torch.manual_seed(0)
     model = Trunk("trunk")
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    with megalens.log_statistics(
-        model, optimizer, param=1, adapter=Adapter(layer="trunk.{i}", tokens="words"), record=tmp_path, linger=0
-    ) as logger, logger.step():
+    with (
+        megalens.log_statistics(
+            model,
+            optimizer,
+            param=1,
+            adapter=Adapter(layer="trunk.{i}", tokens="words"),
+            record=tmp_path / "runs",
+            linger=0.1,
+        ) as logger,
+        logger.step(),
+    ):
         model(torch.arange(6).view(1, 6)).backward()
         optimizer.step()
-    (folder,) = [path for path in tmp_path.iterdir() if path.is_dir()]
-    with megalens.open(folder) as run:
+    with recorded() as run:
         groups = run.moments("param", group_by=["layer"])
     of_layers = groups[groups["layer"].notna()]
     assert sorted(of_layers["layer"]) == [0, 1, 2]
     for row in of_layers.to_dict("records"):
-        values = torch.cat([p.detach().flatten() for p in model.trunk[int(row["layer"])].parameters()]).double()
+        values = torch.cat(
+            [p.detach().flatten() for p in model.trunk[int(row["layer"])].parameters()]
+        ).double()
         assert row["count"] == values.numel()
         assert row["mean"] == pytest.approx(values.mean().item(), abs=1e-7)
 

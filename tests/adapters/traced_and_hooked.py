@@ -12,13 +12,31 @@ from tests.adapters.plain_hooks import plain_hooks
 IDS = torch.randint(3, 60, (2, 2, 9), generator=torch.Generator().manual_seed(5))
 
 
-def check(name: str, model: nn.Module, bare: nn.Module, attention: str, micro_batches: int, *, gradients: bool = False) -> None:
+def check(
+    name: str,
+    model: nn.Module,
+    bare: nn.Module,
+    attention: str,
+    micro_batches: int,
+    *,
+    gradients: bool = False,
+) -> None:
     points = find_adapter(model).points(model)
     warnings: list[str] = []
     capture = Capture(points, warnings.append, hand_over=lambda: None)
     layout = MODELS[name][2]
     passes = ["forward", "backward"] if gradients else ["forward"]
-    settings = {flag: {"compressor": {"name": "NoOp"}, "samples": None, "passes": ["forward"] if flag in ("InputTokens", "RouterProbabilities", "ExpertOutputs") else passes} for flag, here in points.flags.items() if here.layers}
+    settings = {
+        flag: {
+            "compressor": {"name": "NoOp"},
+            "samples": None,
+            "passes": ["forward"]
+            if flag in ("InputTokens", "RouterProbabilities", "ExpertOutputs")
+            else passes,
+        }
+        for flag, here in points.flags.items()
+        if here.layers
+    }
     capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
     capture.begin(1, "train")
     with plain_hooks(bare, layout, attention == "eager") as (seen, expected_gradients):
@@ -53,6 +71,8 @@ def check(name: str, model: nn.Module, bare: nn.Module, attention: str, micro_ba
         probabilities, v = found["RawAttentionScore_mat_mul", 1, ""][0], found["QKV_mat_mul", 1, "v"][0]
         heads = v.view(2, 9, -1, found["ContextLayer_mat_mul", 1, ""][0].shape[-1] // 4).transpose(1, 2)
         context = probabilities @ heads.repeat_interleave(4 // heads.shape[1], dim=1)
-        torch.testing.assert_close(found["ContextLayer_mat_mul", 1, ""][0], context.transpose(1, 2).flatten(2))
+        torch.testing.assert_close(
+            found["ContextLayer_mat_mul", 1, ""][0], context.transpose(1, 2).flatten(2)
+        )
     elif attention != "eager":
         assert "attn_implementation='eager'" in (points.flags["RawAttentionScore_mat_mul"].reason or "")

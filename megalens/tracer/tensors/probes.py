@@ -124,7 +124,9 @@ def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
     def after(module: nn.Module, args: Any, output: Any) -> None:
         if not flag.active or _is_compiling():
             return
-        if isinstance(output, Tensor):
+        if source.computed is not None:
+            see(output)
+        elif isinstance(output, Tensor):
             see(output if item == 0 else None)
         else:
             see(output[item] if isinstance(output, (tuple, list)) and len(output) > item else None)
@@ -132,7 +134,9 @@ def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         if not flag.active or _is_compiling():
             return
-        if keyword is not None and keyword in kwargs:
+        if source.computed is not None:
+            see((args, kwargs))
+        elif keyword is not None and keyword in kwargs:
             see(kwargs[keyword])
         elif len(args) > item:
             see(args[item])
