@@ -5,6 +5,7 @@ import torch
 
 import megalens
 from megalens.adapters import find_adapter
+from megalens.client import Run
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture
 from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
@@ -49,11 +50,11 @@ def capture_all() -> Iterator[Callable]:
 
 
 @pytest.fixture
-def recorded(tmp_path, monkeypatch) -> Callable[[], megalens.client.Run]:
+def recorded(tmp_path, monkeypatch) -> Callable[[], Run]:
     """Open the one recording in the test's folder, once its hub has closed it."""
     monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
 
-    def open_it() -> megalens.client.Run:
+    def open_it() -> Run:
         def whole() -> bool:
             files = list((tmp_path / "runs").glob("*/run.json"))
             return bool(files) and '"finished"' in files[0].read_text(encoding="utf-8")
