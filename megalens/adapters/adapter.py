@@ -119,6 +119,10 @@ class Adapter:
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
         return ModelPoints((model,), described, flags, _sites(layers), torch_place(model))
 
+    def linears(self) -> list[str]:
+        """Return the paths of modules with weights, below a layer."""
+        return self._paths(*_LINEARS)
+
     @property
     def mlp2(self) -> str | None:
         """Path of what gives the output of the MLP, or of all experts together."""
@@ -180,8 +184,7 @@ class Adapter:
 def _sites(layers: Mapping[int, tuple[nn.Module, Adapter]]) -> dict[str, SitePoints]:
     return sites_of(
         weight={
-            i: [layer.get_submodule(path) for path in table._paths(*_LINEARS)]
-            for i, (layer, table) in layers.items()
+            i: [layer.get_submodule(path) for path in table.linears()] for i, (layer, table) in layers.items()
         },
         calculation={i: [below(layer, table.mlp2)] for i, (layer, table) in layers.items()},
         system={i: [layer] for i, (layer, _) in layers.items()},

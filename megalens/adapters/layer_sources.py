@@ -11,7 +11,7 @@ from ..tracer import Shards, Source
 from .experts import expert_sources, router_sources
 from .paths import below, path_and_item
 from .sizes import ModelSizes, halves, input_features, output_features
-from .splits import Concatenated, Grouped, KeysValues, qkv_widths
+from .splits import ConcatenatedParts, GroupedParts, KeyValueParts, qkv_widths
 from .torch_layout import output_shards
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LayerSources:
             widths = qkv_widths(output_features(module), self._sizes)
             plain = table.qkv_order == "concatenated"
             cuts = tuple(width for width in widths if width is not None) if plain else ()
-            split = Concatenated(self._sizes) if plain else Grouped(self._sizes)
+            split = ConcatenatedParts(self._sizes) if plain else GroupedParts(self._sizes)
             return [self._parts(module, ("q", "k", "v"), split, widths, cuts if len(cuts) == 3 else None)]
         named = [("q", table.q), ("k", table.k), ("v", table.v)]
         sources = [self._output(path, part=part) for part, path in named if path is not None]
@@ -60,7 +60,7 @@ class LayerSources:
             key, value = int(attention.qk_nope_head_dim), int(attention.v_head_dim)
             heads = (output_features(module) or 0) // (key + value)
             widths = (heads * key, heads * value)
-            sources.append(self._parts(module, ("k", "v"), KeysValues(key, value), widths))
+            sources.append(self._parts(module, ("k", "v"), KeyValueParts(key, value), widths))
         return sources
 
     def probabilities(self) -> Sequence[Source]:

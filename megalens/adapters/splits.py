@@ -11,11 +11,11 @@ from torch import Tensor
 from ..tracer import TracerError
 from .sizes import ModelSizes
 
-__all__ = ["Concatenated", "Grouped", "KeysValues", "qkv_widths"]
+__all__ = ["ConcatenatedParts", "GroupedParts", "KeyValueParts", "qkv_widths"]
 
 
 @dataclass(frozen=True)
-class Concatenated:
+class ConcatenatedParts:
     """Cut ``[..., q | k | v]`` by head counts, which is right for grouped-query attention too."""
 
     sizes: ModelSizes
@@ -27,7 +27,7 @@ class Concatenated:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedParts:
     """Cut ``[..., (queries of the group, key, value) x groups]``, as Megatron and GPT-NeoX lay it out."""
 
     sizes: ModelSizes
@@ -43,7 +43,7 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class KeysValues:
+class KeyValueParts:
     """Cut ``[..., (key, value) x heads]``, what latent attention makes of its compressed keys and values; the key's part that knows the position is elsewhere."""
 
     key: int

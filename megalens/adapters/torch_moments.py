@@ -69,7 +69,8 @@ class TorchMoments:
         for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
             own = names.get(source.module, "")
             stack = own.rpartition(".")[0]
-            wordings = (own, f"{stack}.layers.{number}", f"{stack.replace('.', '_')}.layers.{number}")
+            stacks = (f"{stack}.layers", f"{stack.replace('.', '_')}.layers")
+            wordings = (own, *(f"{each.lstrip('.')}.{number}" for each in stacks))
             said = next((text for text in wordings if _says(text, number)), own)
             if said != own:
                 renamed[own] = said
