@@ -20,7 +20,7 @@ _NAMES = {
     "k": re.compile(rf"(to_?|w_?)?k(ey|eys)?{_TAIL}"),
     "v": re.compile(rf"(to_?|w_?)?v(alue|alues)?{_TAIL}"),
     "kv": re.compile(rf"kv_?(b|up){_TAIL}"),
-    "qkv": re.compile(rf"(c_attn|query_key_value|in_proj|att_proj|([wc]_?|fused_?|linear_?)?qkv){_TAIL}"),
+    "qkv": re.compile(rf"(c_attn|query_key_value|att_proj|([wc]_?|fused_?|linear_?)?qkv){_TAIL}"),
 }
 """Queries, keys and values have one shape, so that only names tell them apart."""
 _CONTEXT = re.compile(r"([wc]_?)?(o|out|proj|projection|dense)\d?(_?(proj|projection|dense))?|.*\.dense")
@@ -208,9 +208,12 @@ def _attention(
             continue
         # What adds the residual stream itself does not give the attention's own output; nor does one whose output projection stands elsewhere.
         whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
-        return replace(roles, context=context, attention=holder if whole else context), own | outside | {
-            context
-        }
+        roles = replace(roles, context=context, attention=holder if whole else context)
+        width, queries = input_features(linears[context]), output_features(linears.get(roles.q or "", layer))
+        if roles.k is not None and queries == 2 * (width or 0):
+            says = f"{roles.q} gives a gate of the attention beside its queries, in an order that is not known here."
+            roles = replace(roles, q=None, k=None, v=None, missing={"QKV_mat_mul": says})
+        return roles, own | outside | {context}
     return partial
 
 

@@ -28,6 +28,8 @@ _DEEPSEEK = dict(
     **_NEW, **_MOE, num_key_value_heads=HEADS, n_routed_experts=4, n_shared_experts=1, kv_lora_rank=16, q_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=8, v_head_dim=8, first_k_dense_replace=1
 )  # fmt: skip
 
+_EYES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 8, "patch_size": 4}  # fmt: skip
+
 Cut = Callable[[Tensor], dict[str, Tensor]]
 
 
@@ -268,6 +270,33 @@ MODELS: dict[str, Model] = {
 }
 
 
+def _seeing(kind: str, **options: Any) -> nn.Module:
+    """Build a model that sees, with a language part of two layers."""
+    config = getattr(transformers, f"{kind}Config")(**options)
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    return getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+
+
+SEEING: dict[str, Callable[[], nn.Module]] = {
+    "llava": lambda: _seeing(
+        "Llava",
+        text_config={"model_type": "llama", **_GROUPED},
+        vision_config=transformers.CLIPVisionConfig(**_EYES),
+        image_token_id=5,
+    ),
+    "gemma3": lambda: _seeing("Gemma3", text_config=_HEAD, vision_config=_EYES, mm_tokens_per_image=4),
+    "qwen2-vl": lambda: _seeing(
+        "Qwen2VL",
+        text_config={
+            **_GROUPED,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]},
+        },
+        vision_config={"embed_dim": 16, "hidden_size": WIDTH, "depth": 2, "num_heads": 2},
+    ),
+}
+"""Models that see, by what makes one; their language part is laid out like Llama."""
+LANGUAGE = replace(LLAMA, stack="model.language_model.layers", tokens="model.language_model.embed_tokens")
 EAGER_ONLY = {"gpt-neo", "gpt-j", "codegen", "bloom", "mpt", "gemma2", "gpt-oss"}
 """Models that compute attention in no other way."""
 WAYS = [(name, "eager") for name in MODELS] + [(name, "sdpa") for name in MODELS if name not in EAGER_ONLY]

@@ -3,7 +3,7 @@
 import peft
 import pytest
 
-from tests.adapters.model_zoo import WAYS, tiny_model
+from tests.adapters.model_zoo import MODELS, WAYS, tiny_model
 from tests.adapters.traced_and_hooked import check
 
 
@@ -15,6 +15,6 @@ def test_what_peft_wraps_is_found_and_traced_with_what_it_adds(name: str, attent
         model,
         peft.LoraConfig(target_modules="all-linear", exclude_modules=["router"], init_lora_weights=False),
     )
-    check(name, wrapped.train(), model, attention, 2)
+    check(MODELS[name][2], wrapped.train(), model, attention, 2)
     merged = wrapped.merge_and_unload()
-    check(name, merged.eval(), merged, attention, 1)
+    check(MODELS[name][2], merged.eval(), merged, attention, 1)

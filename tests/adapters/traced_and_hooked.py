@@ -6,14 +6,14 @@ from torch import nn
 from megalens.adapters import find_adapter
 from megalens.tracer.tensors.capture import Capture
 from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
-from tests.adapters.model_zoo import MODELS
+from tests.adapters.model_zoo import Layout
 from tests.adapters.plain_hooks import plain_hooks
 
 IDS = torch.randint(3, 60, (2, 2, 9), generator=torch.Generator().manual_seed(5))
 
 
 def check(
-    name: str,
+    layout: Layout,
     model: nn.Module,
     bare: nn.Module,
     attention: str,
@@ -24,7 +24,6 @@ def check(
     points = find_adapter(model).points(model)
     warnings: list[str] = []
     capture = Capture(points, warnings.append, hand_over=lambda: None)
-    layout = MODELS[name][2]
     passes = ["forward", "backward"] if gradients else ["forward"]
     settings = {
         flag: {
