@@ -12,6 +12,7 @@ from torch import nn
 from ..tracer import ModelPoints, TracerError
 from .adapter import Adapter
 from .layer_roles import LayerRoles, layer_roles
+from .paths import find
 from .sizes import hidden_size, text_config
 from .unwrap import bare, unwrapped
 
@@ -143,6 +144,10 @@ def embeddings_of(body: nn.Module, stack: str, layer: nn.Module) -> tuple[str | 
     positions = next((path for path, _ in found if path != tokens and _is_position(path)), None)
     if positions is not None:
         return tokens, f"{positions}[{_place(body.get_submodule(positions), 'position_ids')}]"
+    rotary = f"{owner}.rotary_emb" if owner else "rotary_emb"
+    if "mrope_section" in (getattr(text_config(body), "rope_parameters", None) or {}) and find(body, rotary):
+        # Models that place pictures too give each token several positions, and the layers none.
+        return tokens, f"{rotary}[{_place(body.get_submodule(rotary), 'position_ids')}]"
     place = _place(layer, "position_ids", -1)
     return tokens, f"{stack}.0[{place}]" if place >= 0 else None
 

@@ -46,7 +46,7 @@ def check(
     fired, expected, missing = capture.fired() or (0, 1, [])
     batch = capture.take()
     capture.release()
-    assert (fired, missing, warnings) == (expected, [], [])
+    assert (fired, missing, warnings) == (expected, [], []), (missing, warnings)
     traced: dict = {}
     for row in batch.rows:
         key = (row.meta.flag, row.meta.layer, row.meta.part)

@@ -347,6 +347,9 @@ class Capture(MicroBatches):
             return data
         if data.ndim == 1:
             data = data.unsqueeze(0)
+        elif data.ndim == 3:
+            # In time, height and width, as models that see have them.
+            data = data[0]
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
 
 
