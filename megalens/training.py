@@ -75,7 +75,7 @@ def trace(
     tokenizer : optional
         Anything with ``decode([id])``: token ids then travel with their text.
     adapter : IAdapter, optional
-        Where the trace points are. Found by itself for the demo's GPT and for Hugging Face GPT-2, Llama and Qwen.
+        Where the trace points are. Found by itself where the model's structure tells: attention, MLP or experts in a list of layers.
     vectors_folders : sequence of path
         Folders from which viewers may load projection vectors. None when absent.
     linger : float

@@ -56,6 +56,17 @@ def message_cases() -> dict[str, dict[str, object]]:
             "bytes_per_layer": None,
             "reason": "This attention implementation returns no probabilities.",
         },
+        {
+            "name": "ExpertOutputs",
+            "title": "Expert outputs",
+            "layers": [1, 3],
+            "parts": ["expert0", "expert1"],
+            "axes": ["token", "feature"],
+            "features": 256,
+            "bytes_per_layer": None,
+            "widths": [128, 128],
+            "compressor": {"name": "Tile", "params": {"tiles": 64, "reduction": "rms"}},
+        },
     ]
     versions = {"megalens": "0.1.0", "torch": "2.13.0", "python": "3.11.7"}
     kind = {"name": "noise1", "params": {"coefficient": 0.01}}

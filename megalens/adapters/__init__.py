@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 from .adapter import Adapter
 from .find import ADAPTERS, find_adapter, find_moments
-from .huggingface import GPT2_TABLE, LLAMA_TABLE
+from .layer_roles import Mixture
 from .megatron_core import MegatronAdapter
 from .plain_torch import GPT_TABLE
 from .sites import sites_of
+from .structure import StructureAdapter
 from .torch_place import mesh_place, torch_place
 
 if TYPE_CHECKING:
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADAPTERS",
-    "GPT2_TABLE",
     "GPT_TABLE",
-    "LLAMA_TABLE",
     "Adapter",
     "MegalensCallback",
     "MegatronAdapter",
+    "Mixture",
+    "StructureAdapter",
     "find_adapter",
     "find_moments",
     "mesh_place",

@@ -10,20 +10,26 @@ from torch import nn
 from ..tracer import ModelPoints, TracerError
 from ..tracer.moments.points import MomentPoints
 from .adapter import Adapter
-from .huggingface import GPT2_TABLE, LLAMA_TABLE
 from .megatron_core import MegatronAdapter
 from .megatron_moments import MegatronMoments
 from .plain_torch import GPT_TABLE
+from .sketch import sketch
+from .structure import StructureAdapter
 from .torch_moments import TorchMoments
+from .unwrap import unwrapped
 
 __all__ = ["ADAPTERS", "find_adapter", "find_moments"]
 
-ADAPTERS: tuple[Adapter | MegatronAdapter, ...] = (MegatronAdapter(), GPT_TABLE, GPT2_TABLE, LLAMA_TABLE)
+ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
+    MegatronAdapter(),
+    GPT_TABLE,
+    StructureAdapter(),
+)
 """The ready adapters, in the order in which they are tried."""
 _LINES = 60
 
 
-def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter:
+def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter | StructureAdapter:
     """Return the ready adapter that fits ``model``, or the list of model chunks of a pipeline stage.
 
     Raises
@@ -50,19 +56,8 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     raise TracerError(
         f"Megalens does not know where the trace points of {type(model).__name__} are (it knows {known}). Its modules are:\n"
         f"{names}\n"
-        "Fill in this table, leaving out what the model lacks, and pass it as megalens.trace(model, adapter=…):\n"
-        "  from megalens.adapters import Adapter\n"
-        "  Adapter(\n"
-        '      layer="blocks.{i}",                # path of layer i; its output is HiddenStates\n'
-        '      attention="attention",             # paths below a layer: output is AttentionOutput_mat_mul\n'
-        '      qkv="attention.qkv",               # fused; or q="…", k="…", v="…"\n'
-        '      context="attention.projection",    # its input is ContextLayer_mat_mul\n'
-        '      probabilities="attention.scores",  # output is the probabilities; "attention[1]" for a second value\n'
-        '      fc1="mlp.fc1",                     # MLP1_mat_mul; or gate="…", up="…", or gate_up="…"\n'
-        '      fc2="mlp.fc2",                     # MLP2_mat_mul\n'
-        '      tokens="embedding",                # from the root: its input is the token ids\n'
-        "      heads=4, kv_heads=4,               # where model.config does not say\n"
-        "  )"
+        "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in the comments as far as the model has such modules:\n"
+        f"{sketch(unwrapped(model))}"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .unwrap import INNER_NAMES
+from .unwrap import INNER_NAMES, bare
 
 __all__ = ["MegatronModule", "megatron_modules"]
 
@@ -76,17 +76,9 @@ def _word(name: str, own: str, child: nn.Module, experts: Sequence[int] | None) 
     if own in INNER_NAMES:
         return ""
     if own.isdecimal():
-        number = getattr(_bare(child), "layer_number", None)
+        number = getattr(bare(child), "layer_number", None)
         if name.endswith("local_experts") and experts is not None:
             return str(experts[int(own)])
         if isinstance(number, int) and "mtp" not in name:
             return str(number - 1)
     return own
-
-
-def _bare(module: nn.Module) -> nn.Module:
-    while True:
-        inner = [child for name, child in module.named_children() if name in INNER_NAMES]
-        if not inner:
-            return module
-        module = inner[0]

@@ -10,7 +10,15 @@ from torch import Tensor, nn
 
 from ..protocol.messages_generated import Model
 
-__all__ = ["ModelSizes", "halves", "input_features", "model_sizes", "output_features"]
+__all__ = [
+    "ModelSizes",
+    "halves",
+    "hidden_size",
+    "input_features",
+    "model_sizes",
+    "output_features",
+    "text_config",
+]
 
 
 @dataclass(frozen=True)
@@ -55,10 +63,10 @@ def model_sizes(
     embedding : torch.nn.Module, optional
         Token embedding.
     """
-    config = getattr(body, "config", None)
+    config = text_config(body)
     heads = heads or _named(config, "num_attention_heads", "n_head", "heads", "n_heads", "num_heads")
     kv_heads = kv_heads or _named(config, "num_key_value_heads", "kv_heads", "n_kv_heads", "num_query_groups")
-    hidden = _named(config, "hidden_size", "n_embd", "hidden", "d_model")
+    hidden = hidden_size(body)
     vocabulary = _named(config, "vocab_size", "vocabulary")
     first = next(body.parameters(), None)
     return ModelSizes(
@@ -72,14 +80,26 @@ def model_sizes(
     )
 
 
+def text_config(body: nn.Module) -> Any:
+    """Return the config of a model, of one that sees or hears that of its language part; None where it has none."""
+    config = getattr(body, "config", None)
+    ask = getattr(config, "get_text_config", None)
+    return ask() if callable(ask) else config
+
+
+def hidden_size(body: nn.Module) -> int | None:
+    """Return the width of the residual stream, where the config says it."""
+    return _named(text_config(body), "hidden_size", "n_embd", "hidden", "d_model")
+
+
 def output_features(module: nn.Module) -> int | None:
     """Return the size of the last axis of what a module returns, where it says so."""
-    return _named(module, "out_features", "nf")
+    return _named(module, "out_features", "nf", "outfeatures")
 
 
 def input_features(module: nn.Module) -> int | None:
     """Return the size of the last axis of what a module takes, where it says so."""
-    return _named(module, "in_features", "nx")
+    return _named(module, "in_features", "nx", "infeatures")
 
 
 def halves(data: Tensor) -> Sequence[Tensor]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..protocol import parse_name
 from ..tracer import ModelPoints, Place
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
+from .layer_roles import stacked_experts
 from .torch_layout import cuts_input, cuts_output
 from .unwrap import INNER_NAMES, unwrapped
 
@@ -39,6 +41,7 @@ class TorchMoments:
     def __init__(self, points: ModelPoints) -> None:
         self._points = points
         self._place = points.place
+        self._stacks: dict[str, str] = {}
 
     def statistics_points(
         self, model: nn.Module | Sequence[nn.Module], optimizer: Any = None
@@ -47,6 +50,8 @@ class TorchMoments:
         if not isinstance(model, nn.Module):
             return None
         body = unwrapped(model)
+        self._stacks = self._renamed(body)
+        quantised = [name for name, parameter in body.named_parameters() if not _measurable(parameter)]
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
         return MomentPoints(
             params=[] if flat else list(self._params(body)),
@@ -54,7 +59,30 @@ class TorchMoments:
             residuals=list(self._residuals(body)),
             stage=self._place.pp if self._place.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
+            left_out=_quantised(quantised),
         )
+
+    def _renamed(self, body: nn.Module) -> dict[str, str]:
+        """Return what stands for layers of which the own names do not say that they are layers, or say another number: names are all that readers have."""
+        names = {module: _canonical(name) for name, module in body.named_modules()}
+        renamed: dict[str, str] = {}
+        for number, (source, *_) in self._points.flags["HiddenStates"].layers.items():
+            own = names.get(source.module, "")
+            stack = own.rpartition(".")[0]
+            stacks = (f"{stack}.layers", f"{stack.replace('.', '_')}.layers")
+            wordings = (own, *(f"{each.lstrip('.')}.{number}" for each in stacks))
+            said = next((text for text in wordings if _says(text, number)), own)
+            if said != own:
+                renamed[own] = said
+        return renamed
+
+    def _name(self, own: str) -> str:
+        """Return the canonical name of a module or parameter."""
+        name = _canonical(own)
+        for end in (at for at, letter in enumerate(f"{name}.") if letter == "." and self._stacks):
+            if name[:end] in self._stacks:
+                return self._stacks[name[:end]] + name[end:]
+        return name
 
     def _unavailable(self, flat: bool) -> dict[str, str]:
         refused = dict.fromkeys(("param", "grad"), _FLAT) if flat else {}
@@ -66,21 +94,31 @@ class TorchMoments:
         return refused
 
     def _params(self, body: nn.Module) -> Iterator[ParamPoint]:
-        for name, parameter in body.named_parameters():
-            yield ParamPoint(
-                _canonical(name),
-                parameter,
-                _counts(parameter, self._place),
-                partial(_itself, parameter),
-                partial(_gradient, parameter),
-            )
+        for own, parameter in body.named_parameters():
+            if not _measurable(parameter):
+                continue
+            name, counted = self._name(own), _counts(parameter, self._place)
+            experts = _experts(body, own, parameter)
+            if not experts:
+                yield ParamPoint(
+                    name, parameter, counted, partial(_itself, parameter), partial(_gradient, parameter)
+                )
+            holder, _, last = name.rpartition(".")
+            for expert in range(experts):
+                yield ParamPoint(
+                    f"{holder}.{expert}.{last}",
+                    parameter,
+                    counted,
+                    partial(_itself, parameter, expert),
+                    partial(_gradient, parameter, expert),
+                )
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
         first = self._place.tp == 0
         for name, module in body.named_modules():
             if not _projects(module):
                 continue
-            canonical = _canonical(name)
+            canonical = self._name(name)
             yield SitePoint(
                 canonical,
                 module,
@@ -91,7 +129,7 @@ class TorchMoments:
 
     def _residuals(self, body: nn.Module) -> Iterator[ResidualPoint]:
         layers = self._layers()
-        names = {module: _canonical(name) for name, module in body.named_modules()}
+        names = {module: self._name(name) for name, module in body.named_modules()}
         first = self._place.tp == 0
         for number, (module, cut) in enumerate(layers):
             name = names[module]
@@ -138,9 +176,38 @@ def _counts(parameter: Tensor, place: Place) -> bool:
     return (spans_tp or place.tp == 0) and (spans_dp or place.dp == 0)
 
 
-def _itself(parameter: Tensor) -> Tensor:
-    return parameter
+def _says(layer: str, number: int) -> bool:
+    name = parse_name(f"{layer}.weight")
+    return name.layer == number and name.item_type == "weight"
 
 
-def _gradient(parameter: Tensor) -> Tensor | None:
-    return parameter.grad
+def _measurable(parameter: Tensor) -> bool:
+    return parameter.is_floating_point() and parameter.element_size() > 1
+
+
+def _quantised(names: Sequence[str]) -> str | None:
+    if not names:
+        return None
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"Quantised weights are no numbers that could be measured, and are left out: {', '.join(names[:3])}{more}. "
+        "What goes into their modules and comes out of them is measured."
+    )
+
+
+def _experts(body: nn.Module, own: str, parameter: Tensor) -> int:
+    """Return how many experts one parameter holds, each of which is then a tensor by itself; 0 where it is of one module, or where other processes have some of them."""
+    holder = own.rpartition(".")[0]
+    if "experts" not in holder.rpartition(".")[2].split("_") or hasattr(parameter, "device_mesh"):
+        return 0
+    count = stacked_experts(body.get_submodule(holder))
+    return count if count and parameter.ndim > 1 and parameter.shape[0] == count else 0
+
+
+def _itself(parameter: Tensor, expert: int | None = None) -> Tensor:
+    return parameter if expert is None else parameter.detach()[expert]
+
+
+def _gradient(parameter: Tensor, expert: int | None = None) -> Tensor | None:
+    gradient = parameter.grad
+    return gradient if expert is None or gradient is None else gradient[expert]

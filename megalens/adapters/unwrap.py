@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["INNER_NAMES", "unwrapped"]
+__all__ = ["INNER_NAMES", "bare", "unwrapped"]
 
 INNER_NAMES = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
 """What stands in a name only because something wraps another module: torch.compile, checkpoint wrappers, torch's FSDP."""
@@ -31,3 +31,12 @@ def unwrapped(model: nn.Module) -> nn.Module:
         if not isinstance(inner, nn.Module):
             return model
         model = inner
+
+
+def bare(module: nn.Module) -> nn.Module:
+    """Return the module inside of what only wraps it: a checkpoint wrapper, torch's FSDP."""
+    while True:
+        inner = [child for name, child in module.named_children() if name in INNER_NAMES]
+        if not inner:
+            return module
+        module = inner[0]

@@ -15,6 +15,7 @@ from ..protocol import Compressor, Streams, shown_text
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
 from .controls import Controls
 from .errors import ClientError
+from .experts import with_experts
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
 from .run_words import run_words, unknown_flag
@@ -183,7 +184,7 @@ class Run(Controls):
         Returns
         -------
         pyarrow.Table
-            Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()`` works on it.
+            Rows of the stream ``tensors``; ``values`` is flat float32 of shape ``shape``. ``.to_pandas()`` works on it. Where parts are of the experts of a mixture, a column ``expert`` has their numbers.
 
         Raises
         ------
@@ -197,7 +198,7 @@ class Run(Controls):
                 field="flag",
             )
         query = Query.of(flag=flag, layer=layer, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank)
-        return self._read("tensors", query)
+        return with_experts(self._read("tensors", query))
 
     def scalars(self, name: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
         """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``, ``unit``.

@@ -13,6 +13,7 @@ from . import (
     contract,
     disturbance,
     errors,
+    experts,
     messages,
     outside_file,
     pace,
@@ -26,6 +27,7 @@ from .budget_limit import *
 from .contract import *
 from .disturbance import *
 from .errors import *
+from .experts import *
 from .messages import *
 from .outside_file import *
 from .pace import *
@@ -42,6 +44,7 @@ __all__ += budget_limit.__all__
 __all__ += contract.__all__
 __all__ += disturbance.__all__
 __all__ += errors.__all__
+__all__ += experts.__all__
 __all__ += messages.__all__
 __all__ += outside_file.__all__
 __all__ += pace.__all__

@@ -280,6 +280,7 @@ class FlagInfo(TypedDict):
     layers: list[int]
     """Layers where it exists, from 0; -1 alone for what is at the embedding; empty when the model has no such point."""
     parts: list[str]
+    """Named parts of the tensor; expert0, expert1 and so on are those of the experts of a mixture."""
     axes: list[str]
     """Axis names of one sample after the batch axis, such as ['position', 'feature'] or ['head', 'query', 'key']."""
     features: NotRequired[int | None]

@@ -51,7 +51,7 @@ def announcement(
         "rank": points.place.rank,
         "model": points.model,
         "layout": _layout(points.place, places),
-        "flags": [_flag_info(points, flag, positions) for flag in FLAGS],
+        "flags": [_flag_info(points, flag, positions) for flag in FLAGS if flag in points.flags],
         "compressors": compressor_infos(),
         "config": config,
         "versions": {
@@ -80,7 +80,7 @@ def _flag_info(points: ModelPoints, name: str, positions: int | None) -> FlagInf
             nbytes = None if heads is None else 4 * heads * positions * positions
         elif kind.exact:
             nbytes = 4 * positions * len(here.parts)
-        elif here.features is not None:
+        elif here.features is not None and kind.axes[0] == "position":
             nbytes = 4 * positions * here.features
     info: FlagInfo = {
         "name": name,

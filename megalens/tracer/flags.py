@@ -23,6 +23,8 @@ class FlagKind:
         Whether the values name something (token ids), so that they cannot be averaged.
     signed : bool
         Whether values of both signs are usual, so that their mean says little of how large they are.
+    gradient : bool
+        Whether the model itself computes it, so that it has a gradient.
     """
 
     title: str
@@ -30,6 +32,7 @@ class FlagKind:
     axes: tuple[str, ...] = ("position", "feature")
     exact: bool = False
     signed: bool = True
+    gradient: bool = True
 
 
 FLAGS: dict[str, FlagKind] = {
@@ -42,5 +45,11 @@ FLAGS: dict[str, FlagKind] = {
     "MLP2_mat_mul": FlagKind("MLP2 output"),
     "AttentionOutput_mat_mul": FlagKind("Attention output"),
     "HiddenStates": FlagKind("Hidden states"),
-    "InputTokens": FlagKind("Input tokens", parts=("ids", "positions"), axes=("position",), exact=True),
+    "RouterProbabilities": FlagKind(
+        "Router probabilities", axes=("position", "expert"), signed=False, gradient=False
+    ),
+    "ExpertOutputs": FlagKind("Expert outputs", axes=("token", "feature"), gradient=False),
+    "InputTokens": FlagKind(
+        "Input tokens", parts=("ids", "positions"), axes=("position",), exact=True, gradient=False
+    ),
 }

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..protocol.messages_generated import Model
 from .place import Place
 
-__all__ = ["FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
+__all__ = ["NO_EXPERTS", "FlagPoints", "IAdapter", "ModelPoints", "Shards", "SitePoints", "Source"]
 
 Shards = Literal["none", "features", "uneven", "sequence", "heads"]
 """Along which axis of the ``[B, S, *]`` tensor each tensor-parallel rank holds a piece; ``none`` where every rank holds all of it."""
@@ -43,6 +43,12 @@ class Source:
         Whether the framework's own layout is ``[S, B, *]``.
     like_ids : bool
         Whether the tensor has one row for all samples and is to be repeated for each (position ids).
+    rows_of : torch.nn.Module, optional
+        A module of which the first tensor that it is given says batch and sequence ``[B, S, …]`` (in the framework's order), where this one may come with other axes for them, such as all tokens in one row.
+    computed : callable, optional
+        Makes the tensor of what the module gives, or of what it is given (as ``(args, kwargs)``), without gradients; None where there is nothing this time. Where it is absent the tensor is there.
+    sparse : bool
+        Whether it is usual that there is nothing to see in a step, such as for an expert to which no token was routed. A tensor of two axes then has its tokens in the first.
     shards : Shards or callable
         How the tensor is cut over the tensor-parallel ranks, the pieces being in the order of ``Place.tp``; or a function of this rank's tensor ``[B, S, *]`` (before
         ``split``) where only the tensor itself tells. ``features`` and ``uneven`` hold of each part by itself, after ``split``; ``uneven`` are features of which ranks hold
@@ -59,6 +65,9 @@ class Source:
     features: tuple[int | None, ...] = (None,)
     sequence_first: bool = False
     like_ids: bool = False
+    rows_of: nn.Module | None = None
+    computed: Callable[[Any], Tensor | None] | None = None
+    sparse: bool = False
     shards: Shards | Callable[[Tensor], Shards] = "none"
 
 
@@ -86,6 +95,10 @@ class FlagPoints:
         first = next(iter(self.layers.values()), ())
         sizes = [size for source in first for size in source.features]
         return None if not sizes or None in sizes else tuple(size for size in sizes if size is not None)
+
+
+NO_EXPERTS = FlagPoints(reason="This model has no mixture of experts that is known here.")
+"""Of the flags that an adapter need not speak of."""
 
 
 @dataclass(frozen=True)

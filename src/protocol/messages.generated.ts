@@ -204,6 +204,9 @@ export interface FlagInfo {
    * Layers where it exists, from 0; -1 alone for what is at the embedding; empty when the model has no such point.
    */
   layers: number[];
+  /**
+   * Named parts of the tensor; expert0, expert1 and so on are those of the experts of a mixture.
+   */
   parts: string[];
   /**
    * Axis names of one sample after the batch axis, such as ['position', 'feature'] or ['head', 'query', 'key'].
@@ -1145,11 +1148,15 @@ export const MESSAGES_SCHEMA: ISchema = {
           items: { type: 'integer', minimum: -1, maximum: 2147483647 },
           maxItems: 65536
         },
-        parts: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 100 },
+        parts: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 4096 },
         axes: { type: 'array', items: { type: 'string', maxLength: 500 }, maxItems: 16 },
         features: { type: ['integer', 'null'], minimum: -9007199254740991, maximum: 9007199254740991 },
         bytes_per_layer: { type: ['number', 'null'] },
-        widths: { type: 'array', items: { type: 'integer', minimum: 0, maximum: 2147483647 }, maxItems: 100 },
+        widths: {
+          type: 'array',
+          items: { type: 'integer', minimum: 0, maximum: 2147483647 },
+          maxItems: 4096
+        },
         compressor: { $ref: '#/$defs/CompressorSetting' },
         reason: { type: 'string', maxLength: 500 }
       }

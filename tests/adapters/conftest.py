@@ -3,10 +3,13 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+import megalens
 from megalens.adapters import find_adapter
+from megalens.client import Run
 from megalens.tracer.tensors.batch import Batch
 from megalens.tracer.tensors.capture import Capture
 from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
+from tests.live_run import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +50,20 @@ def capture_all() -> Iterator[Callable]:
     yield run
     for capture in captures:
         capture.release()
+
+
+@pytest.fixture
+def recorded(tmp_path, monkeypatch) -> Callable[[], Run]:
+    """Open the one recording in the test's folder, once its hub has closed it."""
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "rt"))
+
+    def open_it() -> Run:
+        def whole() -> bool:
+            files = list((tmp_path / "runs").glob("*/run.json"))
+            return bool(files) and '"finished"' in files[0].read_text(encoding="utf-8")
+
+        eventually(whole, "the end of the recording")
+        (folder,) = (tmp_path / "runs").iterdir()
+        return megalens.open(folder)
+
+    return open_it

@@ -155,17 +155,75 @@ def test_a_sequence_first_model_is_reported_batch_first_with_grouped_queries_in_
     }
 
 
-def test_an_unknown_model_is_answered_with_its_modules_and_the_table_to_fill_in() -> None:
+def test_an_unknown_model_is_answered_with_its_modules_and_a_table_that_is_filled_in_and_works(
+    capture_all,
+) -> None:
+    model = SequenceFirst()
     with pytest.raises(TracerError) as caught:
-        find_adapter(SequenceFirst())
+        find_adapter(model)
     text = str(caught.value)
     assert "words: Embedding" in text
     assert "0 to 1: SequenceFirstBlock" in text
     assert "    qkv: Linear" in text
-    assert "Adapter(" in text
+    # As a user pastes it, with what only they know.
+    pasted: dict = {}
+    exec(text[text.index("from megalens") :].replace("# heads=4, kv_heads=4", "heads=4, kv_heads=2"), pasted)
+    table = pasted["adapter"]
+    found = {name: getattr(table, name) for name in ("layer", "qkv", "gate_up", "fc2", "tokens")}
+    assert found == {"layer": "layers.{i}", "qkv": "qkv", "gate_up": "fc1", "fc2": "fc2", "tokens": "words"}
+    traced, _, _ = capture_all(model, lambda: model(torch.randint(0, 30, (7, 7))), table)
+    assert {flag for flag, _, _ in traced} == {
+        "QKV_mat_mul",
+        "MLP1_mat_mul",
+        "MLP2_mat_mul",
+        "HiddenStates",
+        "InputTokens",
+    }
     many = nn.Sequential(*[m for _ in range(100) for m in (nn.Linear(2, 2), nn.ReLU())])
     with pytest.raises(TracerError, match=r"and 140 more"):
         find_adapter(many)
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({"layer": "stack"}, r"layer=….* with \{i\} for its number, such as \"blocks\.\{i\}\"; got 'stack'"),
+        ({"layer": "{n}"}, r"layer=….*got '\{n\}'"),
+        ({"layer": "a.{i}.b.{i}"}, r"layer=….*got 'a"),
+        ({"layer": 3}, r"layer=….*got 3"),
+        ({"qkv": "x[x]"}, r"qkv=….*a dotted path of names.*got 'x\[x\]'"),
+        ({"qkv": "attn[1]"}, r"qkv=…"),
+        ({"fc1": ""}, r"fc1=…"),
+        ({"probabilities": "attn[one]"}, r"probabilities=….*second value"),
+        ({"layout": "BHS"}, r"layout=….*'BSH' or 'SBH'; got 'BHS'"),
+        ({"qkv_order": "mixed"}, r"qkv_order=….*'concatenated' or 'grouped'"),
+        ({"heads": 0}, r"heads=….*a whole number from 1; got 0"),
+        ({"gate": "mlp.gate"}, r"up=….*gate='mlp\.gate'"),
+    ],
+)
+def test_a_table_that_can_fit_nothing_is_refused_with_a_right_one(entries: dict, expected: str) -> None:
+    with pytest.raises(TracerError, match=expected) as caught:
+        Adapter(**{"layer": "blocks.{i}", **entries})
+    text = str(caught.value)
+    exec(text[text.index("Adapter(layer=", 20) :].rstrip("."), {"Adapter": Adapter})
+
+
+def test_a_model_that_answers_to_every_name_has_as_many_layers_as_it_has() -> None:
+    class Answers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.only = nn.Linear(2, 2)
+
+        def __getattr__(self, name: str):
+            return super().__getattr__("only" if name.startswith("layer") else name)
+
+    assert Adapter(layer="layer{i}").points(Answers()).layers == 1
+
+
+def test_a_layer_without_what_the_others_have_is_named(gpt: GPT) -> None:
+    del gpt.blocks[1].mlp.fc2
+    with pytest.raises(TracerError, match=r"layer 1 has no mlp\.fc2\. It has norm1"):
+        Adapter(layer="blocks.{i}", fc2="mlp.fc2").points(gpt)
 
 
 def test_a_list_of_models_that_are_no_stages_is_refused_by_name(gpt: GPT) -> None:

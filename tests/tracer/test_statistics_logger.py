@@ -124,9 +124,9 @@ def test_a_model_that_no_adapter_knows_has_everything_but_the_residual_stream(tm
         model(torch.ones(2, 3))
     (file,) = tmp_path.rglob("rank0.jsonl")
     assert sorted(json.loads(file.read_text())["values"]) == [
-        "0/output0",
-        "1/output0",
-        "2/output0",
+        "layers.0/output0",
+        "layers.1/output0",
+        "layers.2/output0",
         "layers/input0",
     ]
 

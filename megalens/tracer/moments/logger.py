@@ -130,6 +130,8 @@ class StatisticsLogger(Instrument):
         if tracer.instrument(self.name) is not None:
             raise TracerError("Statistics of this tracer are logged already; close that logger first.")
         tracer.attach(self)
+        if points.left_out:
+            tracer.warn(points.left_out)
 
     # Around the training.
 

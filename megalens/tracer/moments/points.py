@@ -102,6 +102,8 @@ class MomentPoints:
         Pipeline stage of this process; -1 where there are none.
     unavailable : mapping
         By statistic (``param``, …): why this model cannot have it. Asking for it is refused with these words.
+    left_out : str or None
+        What of the model cannot be measured while the rest is, as a sentence for the user.
     gradients_ready : callable or None
         Where the gradients are ready (reduced, unscaled, not clipped) at another moment than right before ``optimizer.step``: is given what to call at that moment, and returns what takes it away again.
         It does not call in a step that is skipped because of infinite gradients.
@@ -114,6 +116,7 @@ class MomentPoints:
     residuals: Sequence[ResidualPoint] = field(default_factory=tuple)
     stage: int = -1
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    left_out: str | None = None
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
 

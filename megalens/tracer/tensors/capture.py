@@ -20,7 +20,7 @@ from .joining.pieces import Cut, cut_of
 from .plan import TracingPlan
 from .probes import TensorProbe, install_probes
 from .staging import StagePool
-from .values import errors_of, local_piece, moments_of, parts_of
+from .values import errors_of, in_rows, local_piece, moments_of, parts_of
 
 __all__ = ["Capture"]
 
@@ -132,7 +132,7 @@ class Capture(MicroBatches):
         missing: list[str] = []
         scope = self.scope
         for probe in self.probes:
-            if probe.flag.active:
+            if probe.flag.active and (probe.scope >= scope or not probe.source.sparse):
                 expected += 1
                 # A later scope is a phase inside of this step.
                 if probe.scope >= scope:
@@ -204,13 +204,13 @@ class Capture(MicroBatches):
 
     def add(self, probe: TensorProbe, tensor: Any) -> None:
         """Keep what one probe saw. Never raises: an error is counted and said once."""
-        if not isinstance(tensor, Tensor):
+        if not isinstance(tensor, Tensor) and probe.source.computed is None:
             self._warn(f"{probe.label} gave no tensor{_hint(probe)}.")
             return
         if probe.flag.backward:
             self._await_gradient(probe, tensor, self.unproven or Unproven(self.micro_batch))
         if probe.flag.forward:
-            self._keep(probe, tensor, self.micro_batch, "forward")
+            self._keep(probe, tensor, self.micro_batch, "forward", probe.rows)
 
     def recomputed(self, probe: TensorProbe, tensor: Any) -> None:
         """Wait for the gradient of a tensor that activation checkpointing computes again: only the second one is part of the graph."""
@@ -221,19 +221,26 @@ class Capture(MicroBatches):
         # Without a graph being built a tensor can say that it needs a gradient and be no part of one: what checkpointing computes the first time.
         if not (tensor.requires_grad and torch.is_grad_enabled()):
             return
-        scope = self.scope
+        scope, rows = self.scope, probe.rows
 
         def arrived(gradient: Tensor) -> None:
             # A gradient of an earlier step or of another phase is not what was asked for.
             if probe.flag.active and self.scope == scope:
-                self._keep(probe, gradient, of.number, "backward")
+                self._keep(probe, gradient, of.number, "backward", rows)
 
         tensor.register_hook(arrived)  # type: ignore[no-untyped-call]
 
-    def _keep(self, probe: TensorProbe, tensor: Tensor, micro_batch: int, side: str) -> None:
+    def _keep(
+        self, probe: TensorProbe, seen: Any, micro_batch: int, side: str, rows: tuple[int, int] | None
+    ) -> None:
         started = _clock()
         try:
-            self._add(probe, tensor, micro_batch, side)
+            compute = probe.source.computed
+            if compute is not None:
+                with torch.no_grad():
+                    seen = compute(seen)
+            if seen is not None:
+                self._add(probe, in_rows(seen, rows), micro_batch, side)
         except Exception as error:  # A tracer's fault must not end a training step.
             self.errors += 1
             self._warn(f"{probe.label} could not be traced: {str(error)[:300] or type(error).__name__}")
@@ -242,6 +249,8 @@ class Capture(MicroBatches):
     def _add(self, probe: TensorProbe, tensor: Tensor, micro_batch: int, side: str) -> None:
         source, flag = probe.source, probe.flag
         data, known = local_piece(tensor.detach())
+        if source.sparse and data.ndim == 2:
+            data = data.unsqueeze(0)
         if data.ndim < 2 and not source.like_ids:
             # Ids of one sample; else one number, for all samples or for each.
             data = data.reshape(1, -1) if flag.name == "InputTokens" else data.reshape(-1, 1, 1)
@@ -255,12 +264,14 @@ class Capture(MicroBatches):
         kept = data if flag.samples is None or flag.samples >= samples else data[: flag.samples]
         cuts = probe.cuts.get(data.shape)
         if cuts is None:
+            if len(probe.cuts) >= _MOST_METAS:
+                probe.cuts.clear()
             cuts = probe.cuts[data.shape] = self._cuts(probe, data, kept, known)
         probe.scope = self.scope
         if not self._place.leads and all(cut.join is None for cut in cuts):
             # The leader has all of it.
             return
-        if self.positions is None and side == "forward":
+        if self.positions is None and side == "forward" and not source.sparse:
             self.positions = data.shape[2 if data.ndim == 4 else 1] * (
                 cuts[0].ranks if cuts[0].axis == 1 and data.ndim == 3 else 1
             )
@@ -357,6 +368,9 @@ class Capture(MicroBatches):
             return data
         if data.ndim == 1:
             data = data.unsqueeze(0)
+        elif data.ndim == 3:
+            # In time, height and width, as models that see have them.
+            data = data[0]
         return data.expand(self._samples_in_batch, -1) if data.shape[0] == 1 else data
 
 

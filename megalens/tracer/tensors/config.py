@@ -20,7 +20,7 @@ from ...protocol import (
 )
 from ...protocol.messages_generated import FlagSetting, Perturb
 from ..flags import FLAGS
-from ..points import FlagPoints, ModelPoints
+from ..points import NO_EXPERTS, FlagPoints, ModelPoints
 from .compressing.compression_error import CompressionError
 from .compressing.compressors import make_kernel
 from .compressing.suited import suited_compressor
@@ -207,7 +207,7 @@ def _flag_plan(
     features: Callable[[str], Sequence[int | None]] | None,
     where: str,
 ) -> FlagPlan:
-    here = points.flags[name]
+    here = points.flags.get(name, NO_EXPERTS)
     elsewhere = points.place.pp_size > 1 and here.reason is None
     if not here.layers and not elsewhere:
         raise ProtocolError(
@@ -233,10 +233,13 @@ def _flag_plan(
         )
     vectors = None
     passes = tuple(side for side in PASSES if side in setting.get("passes", ("forward",)))
-    if FLAGS[name].exact and "backward" in passes:
+    if not FLAGS[name].gradient and "backward" in passes:
+        holds = (
+            "holds token ids, which have" if FLAGS[name].exact else "is computed beside the model, and has"
+        )
         raise ProtocolError(
             "bad-parameter",
-            f"{name} holds token ids, which have no gradient. Trace its forward pass only.",
+            f"{name} {holds} no gradient. Trace its forward pass only.",
             field=f"{where}.passes",
             expected="forward",
             got="backward",

@@ -33,15 +33,18 @@ class TensorProbe:
         What its rows are of, by micro-batch, phase, pass and shape: made once, used again every step.
     cuts : dict
         What is done with this rank's piece of each part, by its shape.
+    rows : tuple of int or None
+        The first two axes that its tensor has, in the forward pass that goes on; None where the tensor says so itself.
     """
 
-    __slots__ = ("cuts", "flag", "label", "layer", "metas", "scope", "source")
+    __slots__ = ("cuts", "flag", "label", "layer", "metas", "rows", "scope", "source")
 
     def __init__(self, flag: FlagPlan, layer: int, source: Source, alone: bool) -> None:
         self.flag = flag
         self.layer = layer
         self.source = source
         self.scope = -1
+        self.rows: tuple[int, int] | None = None
         self.metas: dict[Any, list[RowMeta]] = {}
         self.cuts: dict[Any, list[Cut]] = {}
         part = "" if alone else f" {'/'.join(source.parts)}"
@@ -83,6 +86,8 @@ def install_probes(
                 sources = points[flag.name].layers[layer]
                 probes.extend(TensorProbe(flag, layer, source, len(sources) == 1) for source in sources)
         for probe in probes:
+            if probe.source.rows_of is not None:
+                yield _hook_rows(probe, probe.source.rows_of)
             yield _hook(probe, sink)
 
     handles = hook_passes(roots, sink, put_on)
@@ -93,6 +98,16 @@ def install_probes(
         handles.clear()
 
     return probes, remove
+
+
+def _hook_rows(probe: TensorProbe, module: nn.Module) -> Any:
+    def before(module: nn.Module, args: Any, kwargs: Any) -> None:
+        if probe.flag.active and not _is_compiling():
+            given = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+            shape = next((value.shape for value in given), ())
+            probe.rows = (shape[0], shape[1]) if len(shape) > 2 else None
+
+    return module.register_forward_pre_hook(OwnHook(before), with_kwargs=True)
 
 
 def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
@@ -109,7 +124,9 @@ def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
     def after(module: nn.Module, args: Any, output: Any) -> None:
         if not flag.active or _is_compiling():
             return
-        if isinstance(output, Tensor):
+        if source.computed is not None:
+            see(output)
+        elif isinstance(output, Tensor):
             see(output if item == 0 else None)
         else:
             see(output[item] if isinstance(output, (tuple, list)) and len(output) > item else None)
@@ -117,7 +134,9 @@ def _hook(probe: TensorProbe, sink: IProbeSink) -> Any:
     def before(module: nn.Module, args: Any, kwargs: Any) -> None:
         if not flag.active or _is_compiling():
             return
-        if keyword is not None and keyword in kwargs:
+        if source.computed is not None:
+            see((args, kwargs))
+        elif keyword is not None and keyword in kwargs:
             see(kwargs[keyword])
         elif len(args) > item:
             see(args[item])

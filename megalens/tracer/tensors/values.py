@@ -14,7 +14,7 @@ from .batch import unknown_moments
 from .joining.pieces import Cut
 from .probes import TensorProbe
 
-__all__ = ["errors_of", "local_piece", "moments_of", "parts_of"]
+__all__ = ["errors_of", "in_rows", "local_piece", "moments_of", "parts_of"]
 
 _MEASURED_VALUES = 1 << 20
 
@@ -32,6 +32,13 @@ def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
     if axes[-1] == whole - 1:
         return local, "features"
     return local, "heads" if whole == 4 else "sequence"
+
+
+def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
+    """Return a tensor with batch and sequence as its first two axes, where ``rows`` says how many there are and the tensor has as many features for each."""
+    if rows is None or tuple(tensor.shape[:2]) == rows or tensor.numel() % max(1, rows[0] * rows[1]):
+        return tensor
+    return tensor.reshape(*rows, -1)
 
 
 def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:

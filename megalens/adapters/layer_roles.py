@@ -1,0 +1,296 @@
+"""Which module of a transformer layer is what, told by how its modules fit together."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from torch import nn
+
+from .sizes import input_features, output_features
+
+__all__ = ["LayerRoles", "Mixture", "layer_roles", "mixture_of", "projections", "stacked_experts"]
+
+_TAIL = r"(_?(proj|projection|lin|linear|layer))?"
+_NAMES = {
+    "q": re.compile(rf"(to_?|w_?)?q(uery|ueries)?(_?(b|up))?{_TAIL}"),
+    "k": re.compile(rf"(to_?|w_?)?k(ey|eys)?{_TAIL}"),
+    "v": re.compile(rf"(to_?|w_?)?v(alue|alues)?{_TAIL}"),
+    "kv": re.compile(rf"kv_?(b|up){_TAIL}"),
+    "qkv": re.compile(rf"(c_attn|query_key_value|att_proj|([wc]_?|fused_?|linear_?)?qkv){_TAIL}"),
+}
+"""Queries, keys and values have one shape, so that only names tell them apart."""
+_CONTEXT = re.compile(r"([wc]_?)?(o|out|proj|projection|dense)\d?(_?(proj|projection|dense))?|.*\.dense")
+_GATE = re.compile(r".*gate.*|w1|wi_0|wg|.*_g")
+_DOWN = re.compile(r".*(down|out|4h_to_h|c_proj).*|(fc|w|lin|linear|dense)_?2|wo")
+_BLOCKED = {
+    "CodeGenAttention": "lies in four blocks of queries, values and keys",
+}
+_PER_HEAD = frozenset(("query_key_value",))
+"""Fused layers of this name have queries, keys and values of each head, or of each group of heads, side by side, as Megatron-LM lays them out."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of experts below a layer; paths are relative to the layer.
+
+    Attributes
+    ----------
+    block : str
+        What holds router and experts; its output is that of all of them together. Empty where it is the layer itself.
+    experts : str
+        The experts: a list of modules, or one module whose weights have the expert as their first axis.
+    count : int
+        How many experts there are.
+    router : str or None
+        What gives each token a number for each expert.
+    """
+
+    block: str
+    experts: str
+    count: int
+    router: str | None
+
+
+@dataclass(frozen=True)
+class LayerRoles:
+    """Paths of what is in a layer, as the fields of ``Adapter`` of the same names; ``missing`` says why there is none of a flag."""
+
+    attention: str | None = None
+    qkv: str | None = None
+    qkv_order: Literal["concatenated", "grouped"] = "concatenated"
+    q: str | None = None
+    k: str | None = None
+    v: str | None = None
+    kv: str | None = None
+    context: str | None = None
+    probabilities: str | None = None
+    fc1: str | None = None
+    gate_up: str | None = None
+    gate: str | None = None
+    up: str | None = None
+    fc2: str | None = None
+    mixture: Mixture | None = None
+    missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_transformer(self) -> bool:
+        """Whether there is an attention with its output, and something that follows it."""
+        return self.context is not None and (self.fc2 is not None or self.mixture is not None)
+
+    def paths(self) -> dict[str, Any]:
+        """Return the fields that an ``Adapter`` has too, where there is something."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "missing"}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def projections(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Give what maps features to features, by path: ``nn.Linear``, Hugging Face's ``Conv1D``, quantised and LoRA-wrapped ones. What is inside of one is its own business."""
+    for name, child in module.named_children():
+        path = f"{prefix}{name}"
+        if output_features(child) is not None and input_features(child) is not None:
+            yield path, child
+        else:
+            yield from projections(child, f"{path}.")
+
+
+def layer_roles(layer: nn.Module, hidden: int | None) -> LayerRoles:
+    """Return what the modules of ``layer`` are.
+
+    Parameters
+    ----------
+    layer : torch.nn.Module
+        One layer.
+    hidden : int, optional
+        Width of the residual stream, where it is known.
+    """
+    mixture = mixture_of(layer)
+    inside = f"{mixture.block or mixture.experts}." if mixture else None
+    linears = {
+        path: module
+        for path, module in projections(layer)
+        if inside is None or not path.startswith(inside)
+        if mixture is None or path != mixture.router
+    }
+    roles, taken = _attention(layer, linears, hidden)
+    rest = {path: module for path, module in linears.items() if path not in taken}
+    mlp = {} if mixture and mixture.block else _mlp(rest, hidden)
+    return replace(roles, mixture=mixture, **mlp)
+
+
+def mixture_of(layer: nn.Module) -> Mixture | None:
+    """Return the mixture of experts below ``layer``: several like modules with weights in a list, or weights with one more axis, and a router with a row for each."""
+    for path, module in layer.named_modules():
+        count = _experts(module)
+        if not path or not count:
+            continue
+        # What peft wraps has the name of its wrapper.
+        path = path.partition(".base_layer")[0]
+        block = path.rpartition(".")[0]
+        holder = layer.get_submodule(block) if block else layer
+        router = next(
+            (
+                f"{block}.{name}" if block else name
+                for name, child in holder.named_modules()
+                if _rows(child) == count and not f"{block}.{name}".lstrip(".").startswith(path)
+            ),
+            None,
+        )
+        if router is not None:
+            return Mixture("" if _contains(holder) else block, path, count, router)
+    return None
+
+
+def _experts(module: nn.Module) -> int:
+    """Return how many experts ``module`` holds; 0 where it is none that does."""
+    if isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        children = list(module.children())
+        alike = len(children) > 1 and len({type(child) for child in children}) == 1
+        return len(children) if alike and any(projections(children[0])) else 0
+    return stacked_experts(module)
+
+
+def stacked_experts(module: nn.Module) -> int:
+    """Return of how many experts ``module`` has the weights, each weight with the expert as its first axis; 0 where it has none of that kind."""
+    stacked = [parameter.shape[0] for parameter in module.parameters(recurse=False) if parameter.ndim == 3]
+    return stacked[0] if len(stacked) > 1 and len(set(stacked)) == 1 and stacked[0] > 1 else 0
+
+
+def _rows(module: nn.Module) -> int | None:
+    """Return how many outputs a router has: of a linear layer, or of a module with a matrix of its own."""
+    weight = module._parameters.get("weight")
+    if weight is not None and weight.ndim == 2 and output_features(module) is None:
+        return int(weight.shape[0])
+    return output_features(module)
+
+
+def _attention(
+    layer: nn.Module, linears: Mapping[str, nn.Module], hidden: int | None
+) -> tuple[LayerRoles, set[str]]:
+    """Return the attention's part of the roles, and the linear layers that are of it or of another attention."""
+    found: dict[str, dict[str, str]] = {}
+    for path in linears:
+        holder, _, name = path.rpartition(".")
+        for role, pattern in _NAMES.items():
+            if pattern.fullmatch(name.lower()):
+                found.setdefault(holder, {})[role] = path
+    partial = LayerRoles(), set[str]()
+    for holder, parts in found.items():
+        if "cross" in holder or not (
+            "qkv" in parts or {"q", "k", "v"} <= set(parts) or {"q", "kv"} <= set(parts)
+        ):
+            continue
+        context = _context(linears, holder, set(parts.values()), hidden)
+        below = f"{holder}." if holder else None
+        own = {path for path in linears if below and path.startswith(below)} | set(parts.values())
+        outside = {
+            path
+            for other in found
+            if other != holder and other
+            for path in linears
+            if path.startswith(f"{other}.")
+        }
+        # Nobody calls a container.
+        module = layer.get_submodule(holder) if holder else None
+        if module is not None and _contains(module):
+            module = None
+        roles = LayerRoles() if module is None else LayerRoles(attention=holder, probabilities=f"{holder}[1]")
+        if "qkv" in parts:
+            roles = _fused(roles, parts["qkv"], module)
+        else:
+            own_kv = None if "k" in parts else parts["kv"]
+            roles = replace(roles, q=parts["q"], k=parts.get("k"), v=parts.get("v"), kv=own_kv)
+        if context is None:
+            partial = roles, own | outside
+            continue
+        # What adds the residual stream itself does not give the attention's own output; nor does one whose output projection stands elsewhere.
+        whole = module is not None and context.startswith(f"{holder}.") and not _adds_residual(module)
+        roles = replace(roles, context=context, attention=holder if whole else context)
+        width, queries = input_features(linears[context]), output_features(linears.get(roles.q or "", layer))
+        if roles.k is not None and queries == 2 * (width or 0):
+            says = f"{roles.q} gives a gate of the attention beside its queries, in an order that is not known here."
+            roles = replace(roles, q=None, k=None, v=None, missing={"QKV_mat_mul": says})
+        return roles, own | outside | {context}
+    return partial
+
+
+def _fused(roles: LayerRoles, path: str, attention: nn.Module | None) -> LayerRoles:
+    kind = type(attention).__name__
+    if kind in _BLOCKED:
+        return replace(
+            roles,
+            missing={
+                "QKV_mat_mul": f"What the fused layer {path} of {kind} gives {_BLOCKED[kind]}, an order that is not known here."
+            },
+        )
+    # BigCode has one key and value for all heads, or those of each head beside its queries.
+    per_head = path.rpartition(".")[2] in _PER_HEAD or hasattr(attention, "multi_query")
+    return replace(roles, qkv=path, qkv_order="grouped" if per_head else "concatenated")
+
+
+def _context(
+    linears: Mapping[str, nn.Module], holder: str, taken: set[str], hidden: int | None
+) -> str | None:
+    """Return the output projection of the attention in ``holder``: below it, or beside it."""
+    outer = holder.rpartition(".")[0]
+    for below in dict.fromkeys((holder, outer)):
+        inside = [
+            path for path in linears if path not in taken and (not below or path.startswith(f"{below}."))
+        ]
+        fitting = [path for path in inside if hidden is None or output_features(linears[path]) == hidden]
+        named = [path for path in fitting if _CONTEXT.fullmatch(path[len(below) :].lstrip(".").lower())]
+        if named or (below and len(fitting) == 1):
+            return (named or fitting)[0]
+    return None
+
+
+def _contains(module: nn.Module) -> bool:
+    return isinstance(module, (nn.ModuleList, nn.ModuleDict))
+
+
+def _adds_residual(module: nn.Module) -> bool:
+    return "residual" in inspect.signature(module.forward).parameters
+
+
+def _mlp(linears: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]:
+    """Return the paths of the MLP among ``linears``: those of one holder, or all of them together."""
+    holders: dict[str, dict[str, nn.Module]] = {}
+    for path, module in linears.items():
+        holders.setdefault(path.rpartition(".")[0], {})[path] = module
+    for group in (*holders.values(), dict(linears)):
+        found = _fits_mlp(group, hidden)
+        if found:
+            return found
+    return {}
+
+
+def _fits_mlp(group: Mapping[str, nn.Module], hidden: int | None) -> dict[str, Any]:
+    if len(group) not in (2, 3):
+        return {}
+    paths = list(group)
+    sizes = {path: (input_features(module), output_features(module)) for path, module in group.items()}
+    # Where the width is that of the stream, only the name tells which way a layer goes; else the order in which they were made.
+    downs = [
+        path
+        for path in paths
+        if all(
+            sizes[path][::-1] in (sizes[other], (sizes[other][0], (sizes[other][1] or 0) // 2))
+            for other in paths
+            if other != path
+        )
+        and hidden in (None, sizes[path][1])
+    ]
+    if not downs:
+        return {}
+    down = next((path for path in downs if _DOWN.fullmatch(path.rpartition(".")[2].lower())), downs[-1])
+    ups = [path for path in paths if path != down]
+    if len(ups) == 1:
+        twice = sizes[ups[0]][1] == 2 * (sizes[down][0] or 0)
+        return {"gate_up" if twice else "fc1": ups[0], "fc2": down}
+    gates = [path for path in ups if _GATE.fullmatch(path.rpartition(".")[2].lower())]
+    if len(gates) != 1:
+        return {"fc2": down}
+    return {"gate": gates[0], "up": next(path for path in ups if path != gates[0]), "fc2": down}

@@ -1,0 +1,179 @@
+"""Models that are recognised by how they are built: a stack of layers with attention and MLP, above it the embedding."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from ..tracer import ModelPoints, TracerError
+from .adapter import Adapter
+from .layer_roles import LayerRoles, layer_roles
+from .paths import find
+from .sizes import hidden_size, text_config
+from .unwrap import bare, unwrapped
+
+__all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of"]
+
+_KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "num_key_value_heads")
+
+
+def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
+    """Say why attention probabilities cannot be seen: only the eager implementation returns them."""
+    if flag != "RawAttentionScore_mat_mul":
+        return None
+    kind = getattr(text_config(model), "_attn_implementation", None)
+    if kind in (None, "eager"):
+        return None
+    return (
+        f"This model computes attention with {kind}, which gives no probabilities. "
+        "Load it with attn_implementation='eager', or call model.set_attn_implementation('eager') before tracing."
+    )
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What was found of a model.
+
+    Attributes
+    ----------
+    stack : str
+        Path of the list of layers.
+    layers : mapping
+        Layers by number, each with its roles.
+    tokens, positions : str or None
+        As in ``Adapter``.
+    """
+
+    stack: str
+    layers: Mapping[int, tuple[nn.Module, LayerRoles]]
+    tokens: str | None
+    positions: str | None
+
+    @property
+    def first(self) -> LayerRoles:
+        """Roles of the first layer that has attention and MLP."""
+        return next(roles for _, roles in self.layers.values() if roles.is_transformer)
+
+
+class StructureAdapter:
+    """Adapter of every model of which the structure tells where its trace points are: GPT-2, GPT-J, GPT-NeoX, OPT, Bloom, Falcon, Phi, Llama and its many relatives, mixtures of experts; also
+    wrapped by peft, and the language part of models that see or hear.
+    """
+
+    name = "structure"
+
+    def fits(self, model: nn.Module) -> bool:
+        """Return whether the structure of ``model`` tells enough."""
+        return structure_of(unwrapped(model)) is not None
+
+    def points(self, model: nn.Module) -> ModelPoints:
+        """Return the trace points of ``model``.
+
+        Raises
+        ------
+        TracerError
+            When its structure does not tell where they are.
+        """
+        body = unwrapped(model)
+        found = structure_of(body)
+        if found is None:
+            raise TracerError(
+                f"The structure of {type(body).__name__} does not tell where its trace points are."
+            )
+        returns_probabilities = hasattr(text_config(body), "_attn_implementation")
+        kv_heads = _kv_heads(found)
+        layers: dict[int, tuple[nn.Module, Adapter]] = {}
+        for number, (layer, roles) in found.layers.items():
+            paths = roles.paths()
+            if not returns_probabilities:
+                paths.pop("probabilities", None)
+            layers[number] = layer, Adapter(layer=f"{found.stack}.{{i}}", name=self.name, **paths)
+        missing = dict(found.first.missing)
+        table = Adapter(
+            layer=f"{found.stack}.{{i}}",
+            name=self.name,
+            tokens=found.tokens,
+            positions=found.positions,
+            kv_heads=kv_heads,
+            missing=lambda body, flag: missing.get(flag) or _probabilities_missing(body, flag),
+        )
+        return table.points_of(model, layers)
+
+
+def structure_of(body: nn.Module) -> Structure | None:
+    """Return how ``body`` is built, or None where that does not tell enough."""
+    found: list[Structure] = []
+    hidden = hidden_size(body)
+    for path, stack in body.named_modules():
+        if (
+            not path
+            or not isinstance(stack, (nn.ModuleList, nn.Sequential))
+            or any(path.startswith(f"{other.stack}.") for other in found)
+        ):
+            continue
+        children = dict(stack.named_children())
+        if not children or not all(name.isdecimal() for name in children):
+            continue
+        layers = {}
+        for name, child in children.items():
+            layer = bare(child)
+            layers[int(name)] = layer, layer_roles(layer, hidden)
+        if not any(roles.is_transformer for _, roles in layers.values()):
+            continue
+        tokens, positions = embeddings_of(body, path, layers[0][0])
+        found.append(Structure(path, layers, tokens, positions))
+    # What sees or hears has layers too, but no tokens.
+    reading = [each for each in found if each.tokens is not None]
+    if len(found) > 1:
+        found = reading
+    return found[0] if len(found) == 1 else None
+
+
+def embeddings_of(body: nn.Module, stack: str, layer: nn.Module) -> tuple[str | None, str | None]:
+    """Return the paths of the token embedding and of what is given the position ids: what stands nearest to the stack."""
+    owner = stack.rpartition(".")[0]
+    found = list(_tables(body, owner, stack))
+    vocabulary = getattr(text_config(body), "vocab_size", None)
+    tokens = next((path for path, rows in found if rows == vocabulary), None)
+    if tokens is None and found and (vocabulary is None or found[0][1] > vocabulary):
+        tokens = found[0][0]
+    positions = next((path for path, _ in found if path != tokens and _is_position(path)), None)
+    if positions is not None:
+        return tokens, f"{positions}[{_place(body.get_submodule(positions), 'position_ids')}]"
+    rotary = f"{owner}.rotary_emb" if owner else "rotary_emb"
+    if "mrope_section" in (getattr(text_config(body), "rope_parameters", None) or {}) and find(body, rotary):
+        # Models that place pictures too give each token several positions, and the layers none.
+        return tokens, f"{rotary}[{_place(body.get_submodule(rotary), 'position_ids')}]"
+    place = _place(layer, "position_ids", -1)
+    return tokens, f"{stack}.0[{place}]" if place >= 0 else None
+
+
+def _tables(body: nn.Module, owner: str, stack: str) -> Iterator[tuple[str, int]]:
+    holder = body.get_submodule(owner)
+    for name, module in holder.named_modules(prefix=owner):
+        rows = getattr(module, "num_embeddings", None)
+        if isinstance(rows, int) and not name.startswith(f"{stack}."):
+            yield name, rows
+
+
+def _is_position(path: str) -> bool:
+    name = path.rpartition(".")[2].lower()
+    return "pos" in name or name == "wpe"
+
+
+def _place(module: nn.Module, argument: str, default: int = 0) -> int:
+    names = list(inspect.signature(module.forward).parameters)
+    return names.index(argument) if argument in names else default
+
+
+def _kv_heads(found: Structure) -> int | None:
+    """Return the key-value heads, where the attention itself says how many: a config may name a number that is not used."""
+    layer = next(layer for layer, roles in found.layers.values() if roles.is_transformer)
+    holder = (found.first.probabilities or "").partition("[")[0]
+    attention: Any = layer.get_submodule(holder) if holder else None
+    numbers = [getattr(attention, name, None) for name in _KEY_VALUE_HEADS]
+    return next((number for number in numbers if isinstance(number, int) and number > 0), None)

@@ -1,0 +1,178 @@
+"""Mixtures of experts: what the router gives, and what each expert gives."""
+
+from collections import defaultdict
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import megalens
+from megalens import NoOp
+from megalens.adapters import find_adapter
+from megalens.protocol import ProtocolError
+from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
+from tests.adapters.model_zoo import LAYERS, MODELS, tiny_model
+
+IDS = torch.randint(3, 60, (2, 9), generator=torch.Generator().manual_seed(5))
+MIXTURES = [name for name, (_, _, layout) in MODELS.items() if layout.router is not None]
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_whole(
+    name: str, capture_all
+) -> None:
+    model, layout = tiny_model(name, "eager").eval(), MODELS[name][2]
+    seen: dict[int, dict[str, tuple]] = defaultdict(dict)
+    for number in range(layout.dense, LAYERS):
+        path, _ = layout.router
+        layer = model.get_submodule(f"{layout.stack}.{number}")
+        layer.get_submodule(path).register_forward_hook(
+            lambda module, args, output, number=number: seen[number].update(router=output)
+        )
+        experts = layer.get_submodule(f"{path.partition('.')[0]}.experts")
+        experts.register_forward_hook(
+            lambda module, args, output, number=number: seen[number].update(args=args, output=output)
+        )
+    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS))
+    assert sorted(seen) == list(range(layout.dense, LAYERS))
+    for number, here in seen.items():
+        logits = here["router"][layout.router[1]].reshape(2, 9, 4).float()
+        expected = logits.sigmoid() if layout.sigmoid else logits.softmax(-1)
+        assert torch.equal(traced["RouterProbabilities", number, ""], expected)
+        if name == "llama 4":
+            continue
+        _, index, weights = here["args"]
+        outputs = {
+            part: values
+            for (flag, at, part), values in traced.items()
+            if (flag, at) == ("ExpertOutputs", number)
+        }
+        assert set(outputs) == {f"expert{expert}" for expert in set(index.flatten().tolist())}
+        total = torch.zeros_like(here["output"])
+        for part, values in outputs.items():
+            tokens, places = torch.where(index == int(part.removeprefix("expert")))
+            assert values.shape == (1, len(tokens), 32)
+            total.index_add_(0, tokens, values[0] * weights[tokens, places, None])
+        torch.testing.assert_close(total, here["output"])
+
+
+def test_the_output_of_an_expert_is_what_its_weights_give(capture_all) -> None:
+    model = tiny_model("mixtral", "eager").eval()
+    mixture = model.model.layers[1].mlp
+    given: list[tuple[Tensor, ...]] = []
+    mixture.experts.register_forward_pre_hook(lambda module, args: given.append(args))
+    traced, _, _ = capture_all(model, lambda: model(input_ids=IDS))
+    ((hidden, index, _),) = given
+    for expert in sorted(set(index.flatten().tolist())):
+        tokens = hidden[(index == expert).any(-1)]
+        gate, up = (tokens @ mixture.experts.gate_up_proj[expert].T).chunk(2, -1)
+        output = (functional.silu(gate) * up) @ mixture.experts.down_proj[expert].T
+        torch.testing.assert_close(traced["ExpertOutputs", 1, f"expert{expert}"][0], output)
+
+
+class Mixture(nn.Module):
+    """Experts in a list, of which one is never chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(8, 3)
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Linear(12, 8)) for _ in range(3)
+        )
+        nn.init.constant_(self.router.bias, 0.0)
+        self.router.bias.data[2] = -1e4
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.reshape(-1, x.shape[-1])
+        chosen = self.router(flat).argmax(-1)
+        out = torch.zeros_like(flat)
+        for number, expert in enumerate(self.experts):
+            mine = chosen == number
+            if mine.any():
+                out[mine] = expert(flat[mine])
+        return out.view_as(x)
+
+
+class MixtureBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.ModuleDict({name: nn.Linear(8, 8) for name in ("query", "key", "value", "out")})
+        self.moe = Mixture()
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (self.attention[name](x) for name in ("query", "key", "value"))
+        x = x + self.attention["out"]((q @ k.transpose(-1, -2)).softmax(-1) @ v)
+        return x + self.moe(x)
+
+
+class MixtureModel(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(60, 8)
+        self.stages = nn.ModuleList([MixtureBlock(), MixtureBlock()])
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.words(ids)
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+
+def test_experts_that_are_modules_are_seen_one_by_one_and_an_idle_one_is_not_missed(capture_all) -> None:
+    model = MixtureModel()
+    seen: dict[int, Tensor] = {}
+    for number, expert in enumerate(model.stages[1].moe.experts):
+        expert.register_forward_hook(
+            lambda module, args, output, number=number: seen.update({number: output})
+        )
+    traced, _, _ = capture_all(model, lambda: model(IDS))
+    parts = {
+        part: values
+        for (flag, layer, part), values in traced.items()
+        if (flag, layer) == ("ExpertOutputs", 1)
+    }
+    assert sorted(parts) == [f"expert{number}" for number in sorted(seen)]
+    assert "expert2" not in parts
+    for number, output in seen.items():
+        assert torch.equal(parts[f"expert{number}"][0], output)
+    assert traced["RouterProbabilities", 0, ""].shape == (2, 9, 3)
+
+
+def test_what_is_computed_beside_the_model_has_no_gradient_to_ask_for() -> None:
+    points = find_adapter(MixtureModel()).points(MixtureModel())
+    for flag in ("RouterProbabilities", "ExpertOutputs"):
+        with pytest.raises(ProtocolError, match="no gradient"):
+            change_plan(
+                TracingPlan(),
+                settings_from({flag: {"compressor": {"name": "NoOp"}, "passes": ["backward"]}}),
+                points,
+            )
+
+
+def test_a_model_without_experts_speaks_of_none() -> None:
+    model = tiny_model("llama", "eager")
+    points = find_adapter(model).points(model)
+    assert "ExpertOutputs" not in points.flags
+    with pytest.raises(ProtocolError, match="no mixture of experts"):
+        change_plan(TracingPlan(), settings_from(["ExpertOutputs"]), points)
+
+
+@pytest.mark.slow
+def test_a_recording_has_the_experts_as_a_column(tmp_path, recorded) -> None:
+    model = MixtureModel()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    flags = {"ExpertOutputs": NoOp(), "HiddenStates": NoOp()}
+    with megalens.trace(model, flags=flags, samples=None, record=tmp_path / "runs", linger=0.1) as tracer:
+        assert tracer.connected(30)
+        for _ in range(2):
+            with tracer.step():
+                model(IDS).sum().backward()
+                optimizer.step()
+    with recorded() as run:
+        table = run.tensors("ExpertOutputs").to_pandas()
+        assert run.flags["ExpertOutputs"]["parts"] == ["expert0", "expert1", "expert2"]
+        assert "expert" not in run.tensors("HiddenStates").column_names
+    assert set(table["expert"]) == {0, 1}
+    tokens = table["shape"].map(lambda shape: int(shape[1])).groupby([table["step"], table["layer"]]).sum()
+    assert set(tokens) == {18}

@@ -1,0 +1,74 @@
+"""Traced values of many models of Hugging Face against plain hooks, in every way in which they are trained."""
+
+import logging
+
+import pytest
+import torch
+import transformers
+
+from megalens.adapters import find_adapter
+from tests.adapters.model_zoo import LANGUAGE, MODELS, SEEING, WAYS, tiny_model
+from tests.adapters.traced_and_hooked import check
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_traced_is_what_plain_hooks_see(name: str) -> None:
+    model = tiny_model(name, "eager").eval()
+    check(MODELS[name][2], model, model, "eager", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "attention"), WAYS)
+def test_it_is_the_same_over_micro_batches_and_with_checkpointing(name: str, attention: str) -> None:
+    model = tiny_model(name, attention).train()
+    check(MODELS[name][2], model, model, attention, 2, gradients=True)
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    check(MODELS[name][2], model, model, attention, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEEING)
+def test_of_a_model_that_sees_the_language_part_is_traced(name: str) -> None:
+    model = SEEING[name]().train()
+    check(LANGUAGE, model, model, "eager", 2, gradients=True)
+    sizes = find_adapter(model).points(model).model
+    assert [sizes[each] for each in ("layers", "hidden", "heads", "kv_heads", "vocabulary")] == [
+        2,
+        32,
+        4,
+        2,
+        64,
+    ]
+
+
+@pytest.mark.slow
+def test_a_picture_among_the_words_is_no_row_of_its_own(capture_all) -> None:
+    model = SEEING["llava"]().eval()
+    seen: list[torch.Tensor] = []
+    model.model.language_model.layers[1].register_forward_hook(
+        lambda module, args, output: seen.append(output)
+    )
+    ids = torch.tensor([[7, 5, 5, 5, 5, 8, 9]])
+    traced, _, _ = capture_all(model, lambda: model(input_ids=ids, pixel_values=torch.ones(1, 3, 8, 8)))
+    assert torch.equal(traced["HiddenStates", 1, ""], seen[0])
+    assert traced["InputTokens", -1, "ids"].tolist() == ids.tolist()
+    assert {layer for _, layer, _ in traced} == {-1, 0, 1}
+
+
+def test_what_the_structure_does_not_tell_is_said_and_not_guessed() -> None:
+    kinds = {"layer_types": ["full_attention"] * 2, "shared_expert_intermediate_size": 16}
+    gated = transformers.Qwen3NextForCausalLM(
+        transformers.Qwen3NextConfig(**{**MODELS["qwen3-moe"][1], **kinds})
+    )
+    for model, reason in (
+        (gated, "gives a gate"),
+        (tiny_model("codegen", "eager"), "order that is not known"),
+    ):
+        flag = find_adapter(model).points(model).flags["QKV_mat_mul"]
+        assert not flag.layers
+        assert reason in (flag.reason or "")

@@ -1,0 +1,20 @@
+"""Models that peft has wrapped, and those that it has merged."""
+
+import peft
+import pytest
+
+from tests.adapters.model_zoo import MODELS, WAYS, tiny_model
+from tests.adapters.traced_and_hooked import check
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "attention"), WAYS)
+def test_what_peft_wraps_is_found_and_traced_with_what_it_adds(name: str, attention: str) -> None:
+    model = tiny_model(name, attention)
+    wrapped = peft.get_peft_model(
+        model,
+        peft.LoraConfig(target_modules="all-linear", exclude_modules=["router"], init_lora_weights=False),
+    )
+    check(MODELS[name][2], wrapped.train(), model, attention, 2)
+    merged = wrapped.merge_and_unload()
+    check(MODELS[name][2], merged.eval(), merged, attention, 1)

@@ -1,0 +1,77 @@
+"""One training step of a tiny model, traced and seen by plain hooks."""
+
+import torch
+from torch import nn
+
+from megalens.adapters import find_adapter
+from megalens.tracer.tensors.capture import Capture
+from megalens.tracer.tensors.config import TracingPlan, change_plan, settings_from
+from tests.adapters.model_zoo import Layout
+from tests.adapters.plain_hooks import plain_hooks
+
+IDS = torch.randint(3, 60, (2, 2, 9), generator=torch.Generator().manual_seed(5))
+
+
+def check(
+    layout: Layout,
+    model: nn.Module,
+    bare: nn.Module,
+    attention: str,
+    micro_batches: int,
+    *,
+    gradients: bool = False,
+) -> None:
+    points = find_adapter(model).points(model)
+    warnings: list[str] = []
+    capture = Capture(points, warnings.append, hand_over=lambda: None)
+    passes = ["forward", "backward"] if gradients else ["forward"]
+    settings = {
+        flag: {
+            "compressor": {"name": "NoOp"},
+            "samples": None,
+            "passes": ["forward"]
+            if flag in ("InputTokens", "RouterProbabilities", "ExpertOutputs")
+            else passes,
+        }
+        for flag, here in points.flags.items()
+        if here.layers
+    }
+    capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
+    capture.begin(1, "train")
+    with plain_hooks(bare, layout, attention == "eager") as (seen, expected_gradients):
+        for ids in IDS[:micro_batches]:
+            output = model(input_ids=ids, labels=ids)
+            if model.training:
+                output.loss.backward()
+    fired, expected, missing = capture.fired() or (0, 1, [])
+    batch = capture.take()
+    capture.release()
+    assert (fired, missing, warnings) == (expected, [], []), (missing, warnings)
+    traced: dict = {}
+    for row in batch.rows:
+        key = (row.meta.flag, row.meta.layer, row.meta.part)
+        traced.setdefault((row.meta.side, *key), {})[row.meta.micro_batch] = row.values
+    found = {key[1:]: values for key, values in traced.items() if key[0] == "forward"}
+    others = {key for key in found if key not in seen}
+    assert {key[0] for key in others} <= {"RouterProbabilities", "ExpertOutputs", "InputTokens"}
+    assert set(seen) <= set(found)
+    for key, values in seen.items():
+        assert len(values) == micro_batches == len(found[key])
+        for number, value in enumerate(values):
+            assert torch.equal(found[key][number], value.float()), (key, number)
+    assert found["InputTokens", -1, "positions"][0].tolist() == [list(range(9))] * 2
+    if gradients:
+        backward = {key[1:]: values for key, values in traced.items() if key[0] == "backward"}
+        for key, values in expected_gradients.items():
+            for number, value in enumerate(values):
+                assert torch.equal(backward[key][number], value.float()), ("gradient", key, number)
+    if attention == "eager" and ("QKV_mat_mul", 1, "v") in found:
+        # What attention is, whatever the layout: the context is the values, weighted by the probabilities.
+        probabilities, v = found["RawAttentionScore_mat_mul", 1, ""][0], found["QKV_mat_mul", 1, "v"][0]
+        heads = v.view(2, 9, -1, found["ContextLayer_mat_mul", 1, ""][0].shape[-1] // 4).transpose(1, 2)
+        context = probabilities @ heads.repeat_interleave(4 // heads.shape[1], dim=1)
+        torch.testing.assert_close(
+            found["ContextLayer_mat_mul", 1, ""][0], context.transpose(1, 2).flatten(2)
+        )
+    elif attention != "eager":
+        assert "attn_implementation='eager'" in (points.flags["RawAttentionScore_mat_mul"].reason or "")
