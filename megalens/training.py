@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .adapters.find import find_adapter
+from .protocol import is_whole
 from .protocol.messages_generated import Model
 from .tracer.budget.budget import parse_budget
 from .tracer.errors import TracerError
@@ -32,10 +33,10 @@ def trace(
     *,
     name: str | None = None,
     flags: Mapping[str, Any] | Iterable[str] | None = None,
-    layers: str | int | Sequence[int] = "all",
+    layers: str | int | Iterable[int] = "all",
     every: int = 1,
     phases: Sequence[str] | str = ("train",),
-    samples: int | None = 1,
+    samples: int | str | None = 1,
     record: str | Path | None = None,
     record_bytes: int | None = None,
     hub: Any = "spawn",
@@ -60,10 +61,10 @@ def trace(
     name : str, optional
         Name of the run.
     flags : mapping, iterable of str, optional
-        What to trace from the first step on: ``{"MLP1_mat_mul": Tile(96)}``, or complete ``FlagSetting`` mappings, or just names. Nothing, and no hook, when absent:
-        viewers can switch flags on at any time.
+        What to trace from the first step on: by name a compressor such as ``Tile(96)``, ``True`` (what suits it), ``False`` or ``None`` (off), or a ``FlagSetting`` mapping; or just
+        names, which are on. Nothing, and no hook, when absent: viewers can switch flags on at any time.
     layers, every, phases, samples
-        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (None for all), where a
+        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (``"all"`` or None for all), where a
         flag does not say its own.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
@@ -114,10 +115,8 @@ def trace(
     unknown = sorted(set(allow) - set(CONTROLS))
     if unknown or isinstance(allow, str):
         raise TracerError(f"allow must be a list out of {', '.join(CONTROLS)}, got {allow!r:.100}.")
-    if not isinstance(first_step, int) or first_step < 1:
-        raise TracerError(f"first_step must be a whole number from 1, got {first_step!r:.100}.")
-    if record_bytes is not None and (not isinstance(record_bytes, int) or record_bytes < 1):
-        raise TracerError(f"record_bytes must be a whole number from 1, got {record_bytes!r:.100}.")
+    first_step = _whole("first_step", first_step)
+    record_bytes = None if record_bytes is None else _whole("record_bytes", record_bytes)
     others = instruments_from(instruments)
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults, points.flags)
@@ -206,6 +205,12 @@ def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) ->
         return find_adapter(model).points(model)  # type: ignore[arg-type]
     points: ModelPoints = adapter.points(model)
     return points
+
+
+def _whole(argument: str, value: Any) -> int:
+    if not is_whole(value, 1):
+        raise TracerError(f"{argument}=… must be a whole number from 1, got {value!r:.100}.")
+    return int(value)
 
 
 def _decoder(tokenizer: Any) -> Callable[[int], str] | None:

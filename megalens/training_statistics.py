@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from .adapters.find import find_moments
+from .protocol import is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
 from .tracer.moments.intervals import Intervals
@@ -158,8 +159,8 @@ def _samples(given: Any) -> Callable[[int], int]:
         return lambda step: -1
     if callable(given):
         return lambda step: given()
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return lambda step: step * given
+    if is_whole(given):
+        return lambda step: step * int(given)
     raise TracerError(
         f"samples must be how many one step has, or a function that gives how many were consumed, got {given!r:.50}."
     )

@@ -7,13 +7,14 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
 
+from ..protocol import COMMON_SETTINGS, named_flags
 from ..protocol.messages_generated import Config, Control, Status
 from .coordinator import Coordinator
 from .errors import TracerError, said
@@ -286,15 +287,17 @@ class Tracer:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
         return self._coordinator.schedule.accepted.config
 
-    def configure(self, patch: Mapping[str, Any]) -> int:
-        """Change what is traced, from the next step on.
+    def configure(self, patch: Mapping[str, Any] | Iterable[str] | None = None, /, **flags: Any) -> int:
+        """Change what is traced, from the next step on: ``tracer.configure(HiddenStates=True, every=10)``.
 
         In a job of several processes rank 0 asks all of them to change at one step; what is called on the others is checked and left to rank 0.
 
         Parameters
         ----------
-        patch : mapping
-            Flag names with a compressor, a ``FlagSetting`` or None for off. Other flags stay.
+        patch : mapping, iterable of str, optional
+            By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a ``FlagSetting``; or names, which are switched on. Other flags stay.
+        **flags
+            The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas`` of the flags that are named and do not say their own.
 
         Returns
         -------
@@ -306,7 +309,10 @@ class Tracer:
         ProtocolError
             With the field at fault; then nothing has changed.
         """
-        return self._coordinator.change(settings_from(patch, points=self.points.flags))
+        common = {name: flags.pop(name) for name in COMMON_SETTINGS if name in flags}
+        asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
+        now = self._coordinator.schedule.accepted.config["flags"]
+        return self._coordinator.change(settings_from(asked, common, self.points.flags, now))
 
     def connected(self, timeout: float = 0.0) -> bool:
         """Return whether a hub has this run, waiting up to ``timeout`` seconds for it."""

@@ -23,7 +23,7 @@ def test_the_newest_live_run_is_found_and_what_it_did_before_is_there(live, atta
     assert isinstance(run, Run)
     assert (run.id, run.name, run.live, run.step) == (newer.id, "newer", True, 5)
     assert run.scalars("loss")["value"].to_pylist() == [4 / step for step in range(1, 6)]
-    assert run.tensors("HiddenStates", layer="2-3", steps=(4, None))["step"].to_pylist() == [4, 4, 5, 5]
+    assert run.tensors("HiddenStates", layers="2-3", steps=slice(4, None))["step"].to_pylist() == [4, 4, 5, 5]
 
 
 def test_a_run_is_found_by_name_id_and_address(live, attach):

@@ -167,7 +167,7 @@ def test_a_kernel_sees_a_live_run_and_says_that_it_is_a_replay(tmp_path):
             replay.wait(WAIT)
             run.wait(6, timeout=WAIT)
             assert run.name == "gpt-demo (replay)"
-            table = run.tensors("MLP1_mat_mul", layer=1)
+            table = run.tensors("MLP1_mat_mul", layers=1)
             assert table["step"].to_pylist() == [1, 2, 3, 4, 5, 6]
             was = RunFolder(folder).read("tensors")
             mask = pc.and_(pc.equal(was["flag"], "MLP1_mat_mul"), pc.equal(was["layer"], 1))
