@@ -26,8 +26,8 @@ def run(tmp_path_factory):
         ({"stat": "kurtosis", "by": ["layer", "kind"]}, ("grad", ["layer", "kind"], {})),
         ({"stat": "param", "statistic": "max", "by": []}, ("param", [], {})),
         (
-            {"stat": "activation", "by": "role", "where": {"layer": range(2)}, "steps": (10, 20)},
-            ("activation", ["role"], {"where": {"layer": "0-1"}, "steps": (10, 20)}),
+            {"stat": "activation", "by": "role", "where": {"layer": range(2)}, "steps": range(10, 21)},
+            ("activation", ["role"], {"where": {"layer": "0-1"}, "steps": range(10, 21)}),
         ),
         (
             {"stat": "activation", "mixed": True, "kind": "table"},
