@@ -110,13 +110,24 @@ def trace(
     ProtocolError
         When a flag setting is wrong, with the field at fault.
     """
+    words = isinstance(allow, Iterable) and not isinstance(allow, str)
+    for argument, value, fits, expected in (
+        ("name", name, name is None or isinstance(name, str), "text"),
+        ("adapter", adapter, adapter is None or hasattr(adapter, "points"), "an Adapter, as of megalens.adapters"),
+        ("place", place, place is None or isinstance(place, Place), "a megalens.tracer.Place"),
+        ("record", record, record is None or isinstance(record, (str, Path)), "a folder"),
+        ("record_bytes", record_bytes, record_bytes is None or is_whole(record_bytes, 1), "a whole number from 1"),
+        ("vectors_folders", vectors_folders, not isinstance(vectors_folders, (str, Path)), "a list of folders"),
+        ("allow", allow, words and not {*allow} - {*CONTROLS}, f"a list out of {', '.join(CONTROLS)}"),
+        ("first_step", first_step, is_whole(first_step, 1), "a whole number from 1"),
+        ("linger", linger, isinstance(linger, (int, float)) and linger >= 0, "seconds from 0"),
+        ("hub_host", hub_host, isinstance(hub_host, str), "an address such as '127.0.0.1'"),
+        ("hub_port", hub_port, is_whole(hub_port) and hub_port < 65536, "a port from 0 to 65535"),
+    ):  # fmt: skip
+        if not fits:
+            raise TracerError(f"{argument}=… must be {expected}, got {value!r:.100}.")
     points = _placed(_points(model, adapter), place)
     folders = [Path(folder) for folder in vectors_folders]
-    unknown = sorted(set(allow) - set(CONTROLS))
-    if unknown or isinstance(allow, str):
-        raise TracerError(f"allow must be a list out of {', '.join(CONTROLS)}, got {allow!r:.100}.")
-    first_step = _whole("first_step", first_step)
-    record_bytes = None if record_bytes is None else _whole("record_bytes", record_bytes)
     others = instruments_from(instruments)
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults, points.flags)
@@ -128,7 +139,7 @@ def trace(
     leads = points.place.rank == 0
     if record is not None and not (isinstance(hub, str) and hub == "spawn"):
         raise TracerError(
-            "record= is written by a hub that this call starts. Give the folder to the hub instead."
+            f"record={str(record)!r:.100} needs hub='spawn': it is the hub that this call starts which records. One that runs already was told where when it was started."
         )
     if not leads:
         pass
@@ -150,7 +161,7 @@ def trace(
         folders=folders,
         decode=_decoder(tokenizer),
         controls=[control for control in CONTROLS if control in allow],
-        first_step=first_step,
+        first_step=int(first_step),
     )
     try:
         # Without a hub nothing is watched, as nothing is traced.
@@ -205,12 +216,6 @@ def _points(model: nn.Module | Sequence[nn.Module], adapter: IAdapter | None) ->
         return find_adapter(model).points(model)  # type: ignore[arg-type]
     points: ModelPoints = adapter.points(model)
     return points
-
-
-def _whole(argument: str, value: Any) -> int:
-    if not is_whole(value, 1):
-        raise TracerError(f"{argument}=… must be a whole number from 1, got {value!r:.100}.")
-    return int(value)
 
 
 def _decoder(tokenizer: Any) -> Callable[[int], str] | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ..protocol import Streams, is_whole
 from .arguments import bad_argument
+from .errors import ClientError
 from .query import Query, StepChoice
 
 __all__ = ["Tables"]
@@ -56,7 +57,11 @@ class Tables:
         }
         for column, value in where.items():
             if column not in known:
-                raise bad_argument(column, f"of one of the columns {', '.join(known)}", value)
+                raise ClientError(
+                    f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has {', '.join(known)}.",
+                    code="bad-parameter",
+                    field=column,
+                )
             if not (isinstance(value, str) if known[column] is str else is_whole(value, -(2**63))):
                 raise bad_argument(column, "text" if known[column] is str else "a whole number", value)
         return self._read(stream, replace(Query.of(steps=steps), where=tuple(where.items())))

@@ -101,9 +101,11 @@ def read_setting(given: Mapping[str, Any], of: str = "", prefix: str = "") -> di
     for name, value in given.items():
         where, field = f"{of}[{name!r}]" if of else f"{name}=…", f"{prefix}{name}"
         if name == "compressor":
-            if not isinstance(value, (Compressor, Mapping)):
-                raise _bad(where, "a compressor such as Tile(96)", value, field)
-            value = value.to_setting() if isinstance(value, Compressor) else dict(value)
+            value = value.to_setting() if isinstance(value, Compressor) else value
+            named = isinstance(value, Mapping) and isinstance(value.get("name"), str)
+            if not named or not isinstance(value.get("params", {}), Mapping) or {*value} - {"name", "params"}:
+                expected = "a compressor such as Tile(96), or {'name': 'Tile', 'params': {'tiles': 96}}"
+                raise _bad(where, expected, value, field)
         elif name == "layers":
             value = layers_text(value, where, field)
         elif name == "samples" and (value is None or value == "all"):
@@ -119,7 +121,14 @@ def read_setting(given: Mapping[str, Any], of: str = "", prefix: str = "") -> di
             if not isinstance(value, str) or value not in _REPLICAS:
                 raise _bad(where, "first or all", value, field)
         else:
-            raise _bad(where, f"one of {', '.join(('compressor', *COMMON_SETTINGS))}", name, field)
+            known = ", ".join(("compressor", *COMMON_SETTINGS))
+            raise ProtocolError(
+                "bad-parameter",
+                f"{of or 'A flag'} has no setting {name!r:.100}. It takes {known}.",
+                field=field,
+                expected=known,
+                got=f"{name!r:.100}",
+            )
         setting[name] = value
     return setting
 

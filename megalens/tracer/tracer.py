@@ -167,6 +167,10 @@ class Tracer:
         StepHandle
             Its ``remove()`` undoes it.
         """
+        if not hasattr(optimizer, "register_step_post_hook"):
+            raise TracerError(
+                f"wrap(…) must be given a torch.optim.Optimizer, got a {type(optimizer).__name__}."
+            )
 
         def stepped(*_: Any) -> None:
             if self._depth == 1 and not self._closed:
@@ -201,11 +205,13 @@ class Tracer:
             if not inside:
                 self._hand_in(0)
 
-    def log(self, *, unit: str = "", **values: Any) -> None:
-        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``.
+    def log(self, *several: Any, unit: str = "", **values: Any) -> None:
+        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``, ``tracer.log({"eval/loss": loss})``.
 
         Parameters
         ----------
+        *several : mapping
+            Numbers by names that are no words of Python. Anything else is not logged, and said.
         unit : str
             Unit of all of them.
         **values : float or torch.Tensor
@@ -215,6 +221,11 @@ class Tracer:
         if not self._logs:
             return
         started = _clock()
+        for each in several:
+            if isinstance(each, Mapping):
+                values = {**{str(name): value for name, value in each.items()}, **values}
+            else:
+                self.warn("What was logged without a name is left out. Write tracer.log(loss=loss).")
         for name, value in values.items():
             self._scalars.add(self._started, name, value, unit)
         self._spent_ns += _clock() - started
@@ -254,6 +265,8 @@ class Tracer:
         TracerError
             When there is one of its name, or with the instrument's own reason.
         """
+        if not isinstance(instrument, Instrument):
+            raise TracerError(f"attach(…) takes a megalens.tracer.Instrument, got {instrument!r:.100}.")
         self._coordinator.attach(instrument)
         self._passes.set(any(each.passes for each in self._instruments))
 
@@ -281,6 +294,12 @@ class Tracer:
     def hub_pid(self) -> int | None:
         """Process id of the hub, where this tracer started it."""
         return None if self._coordinator.worker is None else self._coordinator.worker.hub_pid
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine or process knows it."""
+        worker = self._coordinator.worker
+        return None if worker is None or worker.folder is None else Path(worker.folder)
 
     @property
     def config(self) -> Config:
@@ -311,6 +330,10 @@ class Tracer:
         """
         common = {name: flags.pop(name) for name in COMMON_SETTINGS if name in flags}
         asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
+        if common and not asked:
+            raise TracerError(
+                f"{', '.join(common)} are settings of flags, and none was named: tracer.configure(HiddenStates=True, …)."
+            )
         now = self._coordinator.schedule.accepted.config["flags"]
         return self._coordinator.change(settings_from(asked, common, self.points.flags, now))
 

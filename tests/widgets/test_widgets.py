@@ -246,8 +246,13 @@ def test_a_folder_below_the_notebook_is_named_relative_to_it(run, folder, monkey
 def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
     bundle = run.heatmap("HiddenStates")._repr_mimebundle_()
     assert "This run holds no train step of Layer output." in bundle["text/html"]
-    unknown = run.heatmap("NoSuchFlag")._repr_mimebundle_()
-    assert "no flag &#x27;NoSuchFlag&#x27;. It has MLP1_mat_mul, " in unknown["text/html"]
+
+
+def test_a_flag_that_the_run_does_not_have_is_refused_at_the_call(run):
+    for call in (run.heatmap, run.trend, run.history, lambda flag: run.view("heatmap", flag=flag)):
+        with pytest.raises(WidgetError, match="no flag 'NoSuchFlag'. It has MLP1_mat_mul, ") as caught:
+            call("NoSuchFlag")
+        assert caught.value.field == "flag"
 
 
 def test_the_run_in_the_notebook_is_the_run_with_views(run):
@@ -299,7 +304,8 @@ def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(
     ("views", "field", "says"),
     [
         (lambda run: [run.scalars_view(), run.view("weight_norms")], "views[1].view", "got 'weight_norms'"),
-        (lambda run: ["scalars"], "views[0].view", "There is no view"),
+        (lambda run: ["scalar"], "views[0].view", "one of heatmap, trend, scalars, history, moments"),
+        (lambda run: ["scalars", "heatmap"], "views[1].flag", "heatmap needs flag"),
         (lambda run: run.scalars_view(), "views", "must be a list of views"),
         (lambda run: {"view": "scalars"}, "views", "must be a list of views"),
     ],
