@@ -131,6 +131,9 @@ def log_statistics(
             tracer = trace(model, adapter=_Known(points), **options)
     if files is not None:
         files.warn = tracer.warn
+    # What wraps an optimizer may have parameters of its own.
+    if isinstance(optimizer, Optimizer) and not _updates(optimizer, points.roots):
+        tracer.warn("The optimizer that log_statistics was given updates no parameter of this model.")
     return StatisticsLogger(
         tracer,
         measured,
@@ -167,6 +170,11 @@ def _optimizers(given: Any) -> list[Optimizer]:
         elif each is not None and not hasattr(each, "step"):
             raise TracerError(f"optimizer must be what updates the model, got a {type(each).__name__}.")
     return found
+
+
+def _updates(optimizer: Optimizer, roots: Iterable[nn.Module]) -> bool:
+    own = {id(each) for root in roots for each in root.parameters()}
+    return any(id(each) in own for group in optimizer.param_groups for each in group["params"])
 
 
 def _samples(given: Any) -> Callable[[int], int]:

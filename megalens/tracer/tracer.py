@@ -112,6 +112,7 @@ class Tracer:
         self._name = name
         self._handles: list[StepHandle] = []
         self._scope = _StepScope(self._begin_step, self._end_step)
+        self._wrapped = False
         self._depth = 0
         self._started = first_step - 1
         self._began_ns = self._spent_ns = 0
@@ -157,6 +158,13 @@ class Tracer:
 
     def step(self) -> _StepScope:
         """Return a context manager around one optimizer step. Forward passes inside are its micro-batches, counted from 0."""
+        if self._wrapped:
+            self.warn(
+                "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
+            )
+            return _StepScope(lambda: None, lambda: None)
+        if self._closed:
+            self.warn("The tracer is closed: steps from here on are not traced.")
         return self._scope
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> StepHandle:
@@ -167,9 +175,15 @@ class Tracer:
         StepHandle
             Its ``remove()`` undoes it.
         """
-        if not hasattr(optimizer, "register_step_post_hook"):
+        # What only wraps an optimizer, as accelerate does, has no hooks of its own.
+        inner = getattr(optimizer, "optimizer", optimizer)
+        if not hasattr(inner, "register_step_post_hook"):
             raise TracerError(
                 f"wrap(…) must be given a torch.optim.Optimizer, got a {type(optimizer).__name__}."
+            )
+        if self._wrapped:
+            raise TracerError(
+                "An optimizer ends the steps already. Call remove() of what the first wrap(…) gave."
             )
 
         def stepped(*_: Any) -> None:
@@ -177,16 +191,18 @@ class Tracer:
                 self._end_step()
                 self._begin_step()
 
-        hook = optimizer.register_step_post_hook(stepped)
+        hook = inner.register_step_post_hook(stepped)
 
         def undo() -> None:
             hook.remove()
+            self._wrapped = False
             if self._depth:
                 self._abandon_step()
 
         handle = StepHandle(undo)
         self._handles.append(handle)
         self._begin_step()
+        self._wrapped = True
         return handle
 
     @contextlib.contextmanager
@@ -327,7 +343,11 @@ class Tracer:
         ------
         ProtocolError
             With the field at fault; then nothing has changed.
+        TracerError
+            When settings come without a flag, or the tracer is closed.
         """
+        if self._closed:
+            raise TracerError("The tracer is closed, so nothing of it can be changed.")
         common = {name: flags.pop(name) for name in COMMON_SETTINGS if name in flags}
         asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
         if common and not asked:
