@@ -50,4 +50,6 @@ def build_patch(
                 code="bad-parameter",
             )
         given = {name: value for name, value in common.items() if value is not None}
-        return read_flags(asked, now=config, suited=suited, common=read_setting(given), spell="{}=…")
+        return read_flags(
+            asked, now=config, suited=suited, common=read_setting(given), spell="{}=…", prefix=""
+        )

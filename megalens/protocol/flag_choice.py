@@ -42,6 +42,7 @@ def read_flags(
     suited: Callable[[str], Mapping[str, Any]],
     common: Mapping[str, Any],
     spell: str = "flags[{!r}]",
+    prefix: str = "flags.",
 ) -> dict[str, Any]:
     """Return a ``FlagSetting``, or None for off, by flag name.
 
@@ -57,6 +58,8 @@ def read_flags(
         Settings of all flags that are switched on, as :func:`read_setting` gives them; a flag's own are put over them.
     spell : str
         How the call names a flag.
+    prefix : str
+        Dotted path put before a flag's name in an error's ``field``.
 
     Raises
     ------
@@ -65,7 +68,7 @@ def read_flags(
     """
     settings: dict[str, Any] = {}
     for name, choice in asked.items():
-        where, field = spell.format(name), f"flags.{name}"
+        where, field = spell.format(name), f"{prefix}{name}"
         kept = {**now.get(name, {"compressor": suited(name)}), **common}
         if choice is None or choice is False:
             settings[name] = None

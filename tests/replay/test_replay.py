@@ -25,6 +25,7 @@ from megalens.hub.discovery import find_hub, live_hubs
 from megalens.hub.options import HubOptions
 from megalens.protocol import decode_message, encode_message, stream_schema
 from megalens.replay import Replayer, serve
+from megalens.replay.replayer import read_speed
 from megalens.replay.timeline import Timeline
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,14 @@ def test_a_replay_may_begin_in_the_middle(tmp_path):
     after = rerecord(tmp_path, folder, first=7)
     assert set(after.read("tensors")["step"].to_pylist()) == {7, 8, 9, 10}
     assert min(after.read("scalars")["step"].to_pylist()) == 7
+
+
+def test_a_speed_of_0_is_as_fast_as_possible_as_on_the_command_line(tmp_path):
+    folder = write_run(tmp_path / "run", steps=3, layers=1)
+    with serve(folder, speed=0) as replay, megalens.connect(replay.id) as run:
+        replay.wait(30)
+        assert "speed" not in run.origin
+    assert [read_speed(each) for each in (None, 0, 0.0, 2, np.float32(0.5))] == [None, None, None, 2.0, 0.5]
 
 
 def test_a_recording_that_was_cut_short_is_replayed_up_to_the_cut(tmp_path):

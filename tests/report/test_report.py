@@ -245,8 +245,10 @@ def test_a_name_with_another_ending_and_a_folder_that_is_not_there_are_refused(r
     with pytest.raises(ReportError, match=r"must end in \.html or \.ipynb"):
         write_report(run, tmp_path / "report.pdf", FOUR)
     told = []
-    with pytest.raises(ReportError, match="There is no folder 'nowhere' to write report.html into"):
-        write_report(run, tmp_path / "nowhere" / "report.html", FOUR[:1], progress=lambda *at: told.append(at))
+    with pytest.raises(ReportError, match=r"There is no folder 'nowhere' to write report\.html into"):
+        write_report(
+            run, tmp_path / "nowhere" / "report.html", FOUR[:1], progress=lambda *at: told.append(at)
+        )
     assert told == []
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from recorded_run import RUN_ID, write_run
 
+import megalens
+from megalens.client import Run
 from megalens.protocol import LAST_STEP, option_name, python_name, view_defaults, view_fields
 from megalens.widgets import VIEW_MIME, Heatmap, History, Moments, Scalars, Trend, WidgetError
 
@@ -250,9 +252,25 @@ def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
 
 def test_a_flag_that_the_run_does_not_have_is_refused_at_the_call(run):
     for call in (run.heatmap, run.trend, run.history, lambda flag: run.view("heatmap", flag=flag)):
-        with pytest.raises(WidgetError, match="no flag 'NoSuchFlag'. It has MLP1_mat_mul, ") as caught:
+        with pytest.raises(WidgetError, match=r"no flag 'NoSuchFlag'\. It has MLP1_mat_mul, ") as caught:
             call("NoSuchFlag")
         assert caught.value.field == "flag"
+
+
+def test_completion_offers_what_is_public_and_nothing_else(run):
+    from IPython.core.completer import Completer
+
+    completer = Completer(namespace={"run": run, "megalens": megalens})
+
+    def offered(text):
+        found = (each.rpartition(".")[2] for each in completer.attr_matches(text))
+        return {name for name in found if not name.startswith("_")}
+
+    public = {name for kind in (type(run), Run) for name in dir(kind) if not name.startswith("_")}
+    assert offered("run.") == public
+    assert {"array", "configure", "folder", "heatmap", "moments", "report", "table"} <= public
+    assert offered("megalens.") == {*megalens.__all__} - {"__version__"}
+    assert "tensors" in run.table._ipython_key_completions_()
 
 
 def test_the_run_in_the_notebook_is_the_run_with_views(run):
