@@ -183,7 +183,7 @@ OF_A_RUN = [
     ),
     (
         lambda run: run.report("r.html", views="heatmap"),
-        "views must be a list of views, such as ['scalars', run.heat",
+        "views must be a list of views, such as [run.heatmap(…), run",
     ),
     (
         lambda run: run.report("r.html", views=[5]),

@@ -23,7 +23,7 @@ def check_views(run: Run, views: Any) -> list[dict[str, Any]]:
     """
     if isinstance(views, Mapping | str) or not hasattr(views, "__iter__"):
         raise ReportError(
-            f"views must be a list of views, such as ['scalars', run.heatmap(…)], got {views!r:.100}.",
+            f"views must be a list of views, such as [run.heatmap(…), run.trend(…)], got {views!r:.100}.",
             field="views",
         )
     return [_check_view(run, options, f"views[{place}]") for place, options in enumerate(views)]
