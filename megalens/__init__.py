@@ -10,13 +10,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import adapters
+    from .client.errors import ClientError
+    from .engine.errors import EngineError
+    from .hub.errors import HubError
+    from .launch import add_arguments, trace_from
     from .notebook import NotebookRun, connect, open, open_all
-    from .protocol import BitFlip, Empty, Noise1, Noise2, NoOp, Offset, Projection, ProtocolError, Tile
+    from .protocol import (
+        BitFlip,
+        Empty,
+        MegalensError,
+        Noise1,
+        Noise2,
+        NoOp,
+        Offset,
+        Projection,
+        ProtocolError,
+        Tile,
+    )
+    from .report.errors import ReportError
     from .tracer import Tracer
+    from .tracer.errors import TracerError
     from .training import trace
     from .training_statistics import log_statistics
+    from .widgets.errors import WidgetError
 
 __all__ = [
+    "WidgetError",
+    "TracerError",
+    "ReportError",
+    "MegalensError",
+    "HubError",
+    "EngineError",
+    "ClientError",
     "BitFlip",
     "Empty",
     "NoOp",
@@ -43,6 +68,7 @@ _HOMES = {
     ".protocol": (
         "BitFlip",
         "Empty",
+        "MegalensError",
         "NoOp",
         "Noise1",
         "Noise2",
@@ -51,6 +77,12 @@ _HOMES = {
         "ProtocolError",
         "Tile",
     ),
+    ".client.errors": ("ClientError",),
+    ".engine.errors": ("EngineError",),
+    ".hub.errors": ("HubError",),
+    ".report.errors": ("ReportError",),
+    ".tracer.errors": ("TracerError",),
+    ".widgets.errors": ("WidgetError",),
     ".notebook": ("NotebookRun", "connect", "open", "open_all"),
     ".tracer": ("Tracer",),
     ".training": ("trace",),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .client import Run, open_all_runs, open_run
 from .client import connect as connect_run
+from .client.run_words import unknown_flag
 from .notebook_generated import NotebookViews
 
 if TYPE_CHECKING:
@@ -142,7 +143,13 @@ class NotebookRun(NotebookViews):
         return self._show(kind, options)
 
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:
-        return kind(self._reference(), kind.read(options), self._paint, self._frame)
+        shown = kind(self._reference(), kind.read(options), self._paint, self._frame)
+        flag = shown.options.get("flag")
+        if flag is not None and self._run.flags and flag not in self._run.flags:
+            from .widgets import WidgetError
+
+            raise WidgetError(unknown_flag(flag, self._run.flags), "flag")
+        return shown
 
     def report(
         self,

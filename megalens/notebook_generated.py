@@ -16,6 +16,7 @@ __all__ = ["NotebookViews"]
 
 Layers = str | int | Iterable[int]
 Positions = str | int | Iterable[int]
+StepRange = str | int | slice | Iterable[int]
 Pass = Literal["forward", "backward"]
 Phase = Literal["train", "eval", "generate"]
 Compare = Literal["overlay", "difference", "ratio"]
@@ -136,7 +137,7 @@ class NotebookViews(ABC):
         layers: Layers = "all",
         statistic: Statistic = "rms",
         kind: Literal["lines", "heatmap"] = "lines",
-        steps: Sequence[int] | None = None,
+        steps: StepRange | None = None,
         transform: Transform = "linear",
         color_range: Sequence[float] | None = None,
         phase: Phase = "train",
@@ -168,8 +169,9 @@ class NotebookViews(ABC):
             ``kept_min``, ``kept_max``, ``kept_abs_mean``.
         kind : {"lines", "heatmap"}
             A line for each layer, or layer × step cells.
-        steps : (int, int), optional
-            First and last step, both included; all steps when absent.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
         transform : {"linear", "log"}
             Scale of the values; log is symmetric about zero for signed values.
         color_range : (float, float), optional
@@ -242,7 +244,7 @@ class NotebookViews(ABC):
         layer: int | None = None,
         step: int | None = None,
         statistic: Statistic = "rms",
-        steps: Sequence[int] | None = None,
+        steps: StepRange | None = None,
         sample: int = 0,
         head: int = 0,
         transform: Transform = "linear",
@@ -271,8 +273,9 @@ class NotebookViews(ABC):
             others. One of ``mean``, ``std``, ``rms``, ``min``, ``max``, ``skewness``, ``kurtosis``,
             ``nonfinite``, ``kept_mean``, ``kept_std``, ``kept_rms``, ``kept_min``, ``kept_max``,
             ``kept_abs_mean``.
-        steps : (int, int), optional
-            First and last step of the map, both included; all when absent.
+        steps : int, range or slice, optional
+            First and last step of the map, both included; all when absent. In Python a step, ``range(10,
+            20)`` or ``slice(10, None)``, as everywhere there without the end.
         sample : int
             Sample of the batch, counted from 0.
         head : int
@@ -327,7 +330,7 @@ class NotebookViews(ABC):
         by: str | Sequence[str] = ("layer",),
         pattern: str | None = None,
         where: Mapping[str, Any] | None = None,
-        steps: Sequence[int] | None = None,
+        steps: StepRange | None = None,
         step: int | None = None,
         marks: Literal["lines", "bars"] = "lines",
         x: Literal["step", "samples"] = "step",
@@ -374,8 +377,9 @@ class NotebookViews(ABC):
         where : mapping, optional
             Which tensors take part, by the same columns, such as {'layer': '0-3', 'role': 'output', 'name':
             'mlp'}.
-        steps : (int, int), optional
-            First and last step, both included; all steps when absent.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
         step : int, optional
             Step of the layer chart; follows the newest when absent.
         marks : {"lines", "bars"}
@@ -455,7 +459,7 @@ class NotebookViews(ABC):
         self,
         names: str | Sequence[str] | None = None,
         *,
-        steps: Sequence[int] | None = None,
+        steps: StepRange | None = None,
         x: Literal["step", "time"] = "step",
         transform: Transform = "linear",
         smoothing: int = 0,
@@ -470,8 +474,9 @@ class NotebookViews(ABC):
         ----------
         names : str or sequence of str, optional
             Names to draw; when absent every name that has 'loss' in it, or else all.
-        steps : (int, int), optional
-            First and last step, both included; all steps when absent.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
         x : {"step", "time"}
             What the horizontal axis is.
         transform : {"linear", "log"}

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from .adapters.find import find_adapter
+from .protocol import is_whole
 from .protocol.messages_generated import Model
 from .tracer.budget.budget import parse_budget
 from .tracer.errors import TracerError
@@ -32,10 +33,10 @@ def trace(
     *,
     name: str | None = None,
     flags: Mapping[str, Any] | Iterable[str] | None = None,
-    layers: str | int | Sequence[int] = "all",
+    layers: str | int | Iterable[int] = "all",
     every: int = 1,
     phases: Sequence[str] | str = ("train",),
-    samples: int | None = 1,
+    samples: int | str | None = 1,
     record: str | Path | None = None,
     record_bytes: int | None = None,
     hub: Any = "spawn",
@@ -60,10 +61,10 @@ def trace(
     name : str, optional
         Name of the run.
     flags : mapping, iterable of str, optional
-        What to trace from the first step on: ``{"MLP1_mat_mul": Tile(96)}``, or complete ``FlagSetting`` mappings, or just names. Nothing, and no hook, when absent:
-        viewers can switch flags on at any time.
+        What to trace from the first step on: by name a compressor such as ``Tile(96)``, ``True`` (what suits it), ``False`` or ``None`` (off), or a ``FlagSetting`` mapping; or just
+        names, which are on. Nothing, and no hook, when absent: viewers can switch flags on at any time.
     layers, every, phases, samples
-        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (None for all), where a
+        Which layers (``"all"``, ``"0-3,7"``), which training steps (every n-th), in which phases, and how many first samples of each micro-batch (``"all"`` or None for all), where a
         flag does not say its own.
     record : str or Path, optional
         Folder into which the hub writes the run's own folder.
@@ -109,15 +110,24 @@ def trace(
     ProtocolError
         When a flag setting is wrong, with the field at fault.
     """
+    words = isinstance(allow, Iterable) and not isinstance(allow, str)
+    for argument, value, fits, expected in (
+        ("name", name, name is None or isinstance(name, str), "text"),
+        ("adapter", adapter, adapter is None or hasattr(adapter, "points"), "an Adapter, as of megalens.adapters"),
+        ("place", place, place is None or isinstance(place, Place), "a megalens.tracer.Place"),
+        ("record", record, record is None or isinstance(record, (str, Path)), "a folder"),
+        ("record_bytes", record_bytes, record_bytes is None or is_whole(record_bytes, 1), "a whole number from 1"),
+        ("vectors_folders", vectors_folders, not isinstance(vectors_folders, (str, Path)), "a list of folders"),
+        ("allow", allow, words and not {*allow} - {*CONTROLS}, f"a list out of {', '.join(CONTROLS)}"),
+        ("first_step", first_step, is_whole(first_step, 1), "a whole number from 1"),
+        ("linger", linger, isinstance(linger, (int, float)) and linger >= 0, "seconds from 0"),
+        ("hub_host", hub_host, isinstance(hub_host, str), "an address such as '127.0.0.1'"),
+        ("hub_port", hub_port, is_whole(hub_port) and hub_port < 65536, "a port from 0 to 65535"),
+    ):  # fmt: skip
+        if not fits:
+            raise TracerError(f"{argument}=… must be {expected}, got {value!r:.100}.")
     points = _placed(_points(model, adapter), place)
     folders = [Path(folder) for folder in vectors_folders]
-    unknown = sorted(set(allow) - set(CONTROLS))
-    if unknown or isinstance(allow, str):
-        raise TracerError(f"allow must be a list out of {', '.join(CONTROLS)}, got {allow!r:.100}.")
-    if not isinstance(first_step, int) or first_step < 1:
-        raise TracerError(f"first_step must be a whole number from 1, got {first_step!r:.100}.")
-    if record_bytes is not None and (not isinstance(record_bytes, int) or record_bytes < 1):
-        raise TracerError(f"record_bytes must be a whole number from 1, got {record_bytes!r:.100}.")
     others = instruments_from(instruments)
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults, points.flags)
@@ -129,7 +139,7 @@ def trace(
     leads = points.place.rank == 0
     if record is not None and not (isinstance(hub, str) and hub == "spawn"):
         raise TracerError(
-            "record= is written by a hub that this call starts. Give the folder to the hub instead."
+            f"record={str(record)!r:.100} needs hub='spawn': it is the hub that this call starts which records. One that runs already was told where when it was started."
         )
     if not leads:
         pass
@@ -151,7 +161,7 @@ def trace(
         folders=folders,
         decode=_decoder(tokenizer),
         controls=[control for control in CONTROLS if control in allow],
-        first_step=first_step,
+        first_step=int(first_step),
     )
     try:
         # Without a hub nothing is watched, as nothing is traced.

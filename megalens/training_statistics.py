@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from .adapters.find import find_moments
+from .protocol import is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
 from .tracer.moments.intervals import Intervals
@@ -28,12 +30,12 @@ def log_statistics(
     model: nn.Module | Sequence[nn.Module],
     optimizer: Any = None,
     *,
-    param: int | None = 0,
-    grad: int | None = 0,
-    activation: int | None = 0,
-    dgrad: int | None = 0,
-    residual: int | None = 0,
-    residual_dgrad: int | None = 0,
+    param: int | None = None,
+    grad: int | None = None,
+    activation: int | None = None,
+    dgrad: int | None = None,
+    residual: int | None = None,
+    residual_dgrad: int | None = None,
     tracer: Tracer | None = None,
     loss_scale: Any = None,
     samples: int | Callable[[], int] | None = None,
@@ -50,7 +52,7 @@ def log_statistics(
     optimizer : torch.optim.Optimizer or several, optional
         What updates it. Gradients are measured before its step at the latest.
     param, grad, activation, dgrad, residual, residual_dgrad : int or None
-        Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed.
+        Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed; one must be given.
         Parameters are those after the step's update; gradients of parameters are unscaled and before clipping; activations are inputs and outputs of projections and embeddings, dgrads the gradients
         there, and the residual stream is what goes from layer to layer.
     tracer : Tracer, optional
@@ -76,14 +78,20 @@ def log_statistics(
     TracerError
         When the model cannot have a statistic that was asked for, or an argument is wrong.
     """
-    intervals = Intervals.of(
-        param=param,
-        grad=grad,
-        activation=activation,
-        dgrad=dgrad,
-        residual=residual,
-        residual_dgrad=residual_dgrad,
-    )
+    for name in options:
+        if name not in signature(trace).parameters:
+            raise TypeError(f"log_statistics() got an unexpected keyword argument {name!r}")
+    if jsonl is not None and not isinstance(jsonl, (str, Path)):
+        raise TracerError(f"jsonl=… must be a folder, got {jsonl!r:.100}.")
+    asked = {
+        "param": param,
+        "grad": grad,
+        "activation": activation,
+        "dgrad": dgrad,
+        "residual": residual,
+        "residual_dgrad": residual_dgrad,
+    }
+    intervals = Intervals.of(**asked)
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
@@ -97,6 +105,14 @@ def log_statistics(
     if tracer is not None and options:
         raise TracerError(
             f"{', '.join(sorted(options))} are settings of a tracer; give them to megalens.trace, or leave tracer out."
+        )
+    if all(every is None for every in asked.values()):
+        raise TracerError(
+            f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
+        )
+    if tracer is None and jsonl is None and intervals and options.get("hub", "spawn") is None:
+        raise TracerError(
+            "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
         )
     files = None if jsonl is None or points.place.rank else JsonlFiles(Path(jsonl))
     owned = tracer is None
@@ -115,6 +131,9 @@ def log_statistics(
             tracer = trace(model, adapter=_Known(points), **options)
     if files is not None:
         files.warn = tracer.warn
+    # What wraps an optimizer may have parameters of its own.
+    if isinstance(optimizer, Optimizer) and not _updates(optimizer, points.roots):
+        tracer.warn("The optimizer that log_statistics was given updates no parameter of this model.")
     return StatisticsLogger(
         tracer,
         measured,
@@ -153,13 +172,18 @@ def _optimizers(given: Any) -> list[Optimizer]:
     return found
 
 
+def _updates(optimizer: Optimizer, roots: Iterable[nn.Module]) -> bool:
+    own = {id(each) for root in roots for each in root.parameters()}
+    return any(id(each) in own for group in optimizer.param_groups for each in group["params"])
+
+
 def _samples(given: Any) -> Callable[[int], int]:
     if given is None:
         return lambda step: -1
     if callable(given):
         return lambda step: given()
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return lambda step: step * given
+    if is_whole(given):
+        return lambda step: step * int(given)
     raise TracerError(
         f"samples must be how many one step has, or a function that gives how many were consumed, got {given!r:.50}."
     )

@@ -64,7 +64,7 @@ const elementOf = spec => (spec.items?.type === 'number' ? 'float' : 'int');
 
 const isPair = spec => kindOf(spec) === 'array' && spec.minItems === 2 && spec.maxItems === 2;
 const isAlias = ({ alias, spec }) =>
-  alias !== undefined && (spec.enum !== undefined || spec['x-input'] === 'ranges');
+  alias !== undefined && (spec.enum !== undefined || ['ranges', 'steps'].includes(spec['x-input']));
 const literal = values => `Literal[${values.map(value => JSON.stringify(value)).join(', ')}]`;
 
 /** Return the Python type of what a person may give for an option. */
@@ -84,6 +84,8 @@ function plainType(spec) {
   switch (spec['x-input']) {
     case 'ranges':
       return 'str | int | Iterable[int]';
+    case 'steps':
+      return 'str | int | slice | Iterable[int]';
     case 'words':
       return 'str | Sequence[str]';
     case 'runs':
@@ -103,6 +105,7 @@ function proseType({ spec }) {
   }
   const forms = {
     ranges: 'str, int or iterable of int',
+    steps: 'int, range or slice',
     words: 'str or sequence of str',
     runs: 'run, str or sequence of them'
   };

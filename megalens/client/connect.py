@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ..hub.discovery import HubEntry, find_hub, live_hubs, told_apart
@@ -23,7 +25,7 @@ def connect(
 ) -> Run:
     """Attach to a live run; one that has ended is opened from its recording.
 
-    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
+    Recordings are looked for by the run's id, then by its name (the newest), in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
 
     Parameters
     ----------
@@ -42,6 +44,12 @@ def connect(
         ``version-mismatch``.
     """
     wanted = name_or_id_or_address
+    if wanted is not None and not isinstance(wanted, str):
+        raise ClientError(
+            f"connect(…) takes a run's name, its id or a ws:// address, got {wanted!r:.100}. megalens.open(…) opens a folder.",
+            code="bad-parameter",
+            field="name",
+        )
     if wanted is not None and wanted.startswith(("ws://", "wss://")):
         return _by_address(wanted, token, timeout)
     entry = find_hub(wanted)
@@ -55,18 +63,26 @@ def connect(
     return run
 
 
-def _recording(run_id: str) -> RunFolder | None:
-    """Return the recording of a run that has ended."""
-    if Path(run_id).name != run_id:
-        return None
+def _recording(wanted: str) -> RunFolder | None:
+    """Return the recording of a run that has ended: by its id, else the newest of its name in the nearest folder that has one."""
     here = Path.cwd()
-    for home in (here, *here.parents):
-        place = home / _KNOWN_FOLDER / run_id
-        if (place / "run.json").is_file():
-            folder = RunFolder(place)
+    homes = [home / _KNOWN_FOLDER for home in (here, *here.parents)]
+    for home in homes if Path(wanted).name == wanted else ():
+        if (home / wanted / "run.json").is_file():
+            folder = RunFolder(home / wanted)
             # Somebody may have given the folder another run's name.
-            return folder if folder.id == run_id else None
+            return folder if folder.id == wanted else None
+    for home in homes:
+        named = [folder for folder in _readable(home) if folder.name == wanted]
+        if named:
+            return max(named, key=lambda folder: float(folder.header["run"]["started"]))
     return None
+
+
+def _readable(home: Path) -> Iterator[RunFolder]:
+    for file in home.glob("*/run.json"):
+        with suppress(ClientError):
+            yield RunFolder(file.parent)
 
 
 def _by_address(address: str, token: str | None, timeout: float) -> Run:

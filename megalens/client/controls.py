@@ -8,7 +8,7 @@ from typing import Any
 
 from ..protocol import Perturbation, parse_budget
 from ..protocol.messages_generated import ConfigPatch, Hello, Mode, Perturb, SiteInfo
-from .errors import ClientError
+from .arguments import bad_argument, whole
 from .perturb import build_perturb
 from .query import LayerChoice
 
@@ -69,20 +69,14 @@ class Controls(ABC):
         timeout : float
             Seconds to wait until the first begins.
         """
-        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-            raise ClientError(
-                f"steps=… must be a whole number from 1, got {steps!r:.100}.",
-                code="bad-parameter",
-                field="steps",
-            )
-        return self._configure({"flags": {}, "mode": {"paused": True, "steps": steps}}, timeout)
+        return self._configure(
+            {"flags": {}, "mode": {"paused": True, "steps": whole(steps, "steps", 1)}}, timeout
+        )
 
     def watched_only(self, on: bool = True, timeout: float = 30.0) -> int:
         """Let the training go on only while a viewer, such as this one, is attached; ``False`` ends that."""
         if not isinstance(on, bool):
-            raise ClientError(
-                f"on=… must be True or False, got {on!r:.100}.", code="bad-parameter", field="on"
-            )
+            raise bad_argument("on", "True or False", on)
         return self._configure({"flags": {}, "mode": {"while_watched": on}}, timeout)
 
     def perturb(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..protocol import MegalensError
+
 __all__ = ["ClientError"]
 
 
-class ClientError(RuntimeError):
+class ClientError(MegalensError, RuntimeError):
     """A run cannot be reached, read or asked that. The text says what was expected, what came and what to try.
 
     Parameters

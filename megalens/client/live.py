@@ -34,6 +34,7 @@ from ..protocol.messages_generated import (
     Status,
 )
 from ..protocol.version import own_version
+from .arguments import whole
 from .errors import ClientError
 from .link import LinkTarget, ViewerLink
 from .memory import StreamMemory
@@ -220,7 +221,7 @@ class LiveRun(Run):
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
         """Wait until the rows of a step have arrived; see :meth:`Run.wait`."""
         with self._changed:
-            wanted = self.step + 1 if step is None else step
+            wanted = self.step + 1 if step is None else whole(step, "step")
             self._changed.wait_for(lambda: self._arrived(wanted) or not self.live, timeout)
             if self._arrived(wanted) or (not self.live and self.step >= wanted):
                 return self.step

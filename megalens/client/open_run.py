@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..protocol import shown_text
+from .arguments import bad_argument
 from .errors import ClientError
 from .recorded import RecordedRun
 from .run import Run
@@ -41,7 +42,7 @@ def open_run(path: str | os.PathLike[str], progress: Progress | None = None) -> 
     ClientError
         When there is no run that this version can read; says what it is instead.
     """
-    chosen = Path(path).expanduser()
+    chosen = _path(path)
     folders = _recorded(chosen)
     if len(folders) == 1:
         return RecordedRun(RunFolder(folders[0]))
@@ -96,7 +97,7 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
     from .moments import find_trees
     from .statistics_run import StatisticsRun
 
-    chosen = Path(path).expanduser()
+    chosen = _path(path)
     runs: dict[str, Run] = {folder.name: RecordedRun(RunFolder(folder)) for folder in _recorded(chosen)}
     closed: list[OSError] = []
     try:
@@ -113,6 +114,12 @@ def open_all_runs(path: str | os.PathLike[str], progress: Progress | None = None
             label = f"{tree.label} #{again}"
         runs[label] = StatisticsRun(tree, progress)
     return runs
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise bad_argument("path", "the path of a folder or file", path)
+    return Path(path).expanduser()
 
 
 def _recorded(chosen: Path) -> list[Path]:

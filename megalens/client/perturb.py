@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..protocol import Perturbation, perturb_from_disturbance, perturbation_from_setting
+from ..protocol import (
+    Perturbation,
+    layers_text,
+    perturb_from_disturbance,
+    perturbation_from_setting,
+    some_of,
+)
 from ..protocol.disturbance import perturb_of
 from ..protocol.messages_generated import Perturb, PerturbSite
-from .errors import ClientError
-from .patch import check_phases, layers_text
+from .arguments import bad_argument, whole
 from .query import LayerChoice
 
 __all__ = ["build_perturb"]
@@ -35,15 +40,14 @@ def build_perturb(
         ``bad-parameter``, naming a kind's parameter or a key of ``disturbance_configs``.
     """
     if not isinstance(sites, Mapping) or not sites:
-        raise _bad("sites", "a dictionary such as {'system': Noise1(0.01)}", sites)
-    for argument, value, least in (("seed", seed, 0), ("steps", steps, 1)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise _bad(argument, f"a whole number from {least}", value)
+        raise bad_argument("sites", "a dictionary such as {'system': Noise1(0.01)}", sites)
+    seed = None if seed is None else whole(seed, "seed")
+    steps = None if steps is None else whole(steps, "steps", 1)
     extras: dict[str, Any] = {}
     if layers is not None:
         extras["layers"] = layers_text(layers)
     if phases is not None:
-        extras["phases"] = check_phases(phases)
+        extras["phases"] = some_of(phases)
     if any(isinstance(name, str) and _PEERS in name for name in sites):
         peers = perturb_from_disturbance(sites)
         if peers is None:
@@ -63,7 +67,7 @@ def _site(name: str, given: Any) -> PerturbSite:
     if isinstance(given, str):
         return {"kind": perturbation_from_setting({"name": given}, field).to_setting()}
     if not isinstance(given, Mapping):
-        raise _bad(field, "a kind such as Noise1(0.01), its name, or a dict with kind in it", given)
+        raise bad_argument(field, "a kind such as Noise1(0.01), its name, or a dict with kind in it", given)
     site: Any = {"kind": dict(given)} if "name" in given else dict(given)
     kind = site.get("kind")
     if isinstance(kind, Perturbation):
@@ -74,18 +78,14 @@ def _site(name: str, given: Any) -> PerturbSite:
         # Also what another version's training knows may be named: the hub checks that.
         site["kind"] = dict(kind)
     else:
-        raise _bad(field, "a dict with kind in it, such as {'kind': Noise1(0.01), 'layers': '2-3'}", given)
+        raise bad_argument(
+            field, "a dict with kind in it, such as {'kind': Noise1(0.01), 'layers': '2-3'}", given
+        )
     if "layers" in site:
         site["layers"] = layers_text(site["layers"])
     if "phases" in site:
-        site["phases"] = check_phases(site["phases"])
+        site["phases"] = some_of(site["phases"])
     unknown = sorted(set(site) - {"kind", "layers", "phases"})
     if unknown:
-        raise _bad(field, "a dict of kind, layers and phases", given)
+        raise bad_argument(field, "a dict of kind, layers and phases", given)
     return site  # type: ignore[no-any-return]
-
-
-def _bad(argument: str, expected: str, got: object) -> ClientError:
-    return ClientError(
-        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
-    )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..protocol import ProtocolError, Ranges, read_ranges
-from .errors import ClientError
+from ..protocol import LAST_STEP, Ranges, read_steps
+from .arguments import bad_argument, chosen_ranges, whole
 
-__all__ = ["LayerChoice", "Query", "StepChoice", "chosen_ranges"]
+__all__ = ["LayerChoice", "Query", "StepChoice"]
 
 LayerChoice = int | str | Iterable[int] | None
-StepChoice = int | range | Sequence[int | None] | None
+StepChoice = int | slice | str | Iterable[int] | None
 
 _PHASES = ("train", "eval", "generate")
 _PASSES = ("forward", "backward")
@@ -33,6 +33,8 @@ class Query:
         Inclusive ranges of layers.
     first, last : int or None
         Inclusive bounds of the step.
+    steps : tuple of (int, int) or None
+        Inclusive ranges of steps, where there is a gap between the bounds.
     pass_ : str or None
         ``forward`` or ``backward``.
     ranks : mapping of int to tuple of int, or None
@@ -54,17 +56,18 @@ class Query:
     ranks: tuple[tuple[int, tuple[int, ...] | None], ...] | None = None
     measured: bool = False
     where: tuple[tuple[str, str | int], ...] = ()
+    steps: Ranges | None = None
 
     @classmethod
     def of(
         cls,
         *,
         flag: str | None = None,
-        layer: LayerChoice = None,
+        layers: LayerChoice = None,
         part: str | None = None,
         steps: StepChoice = None,
         phase: str | None = None,
-        name: str | Iterable[str] | None = None,
+        names: str | Iterable[str] | None = None,
         pass_: str | None = None,
         rank: int | None = None,
     ) -> Query:
@@ -77,23 +80,30 @@ class Query:
         """
         for argument, value in (("flag", flag), ("part", part), ("phase", phase)):
             if value is not None and not isinstance(value, str):
-                raise _bad(argument, "text", value)
+                raise bad_argument(argument, "text", value)
         if phase is not None and phase not in _PHASES:
-            raise _bad("phase", "one of train, eval, generate", phase)
+            raise bad_argument("phase", "one of train, eval, generate", phase)
         if pass_ is not None and pass_ not in _PASSES:
-            raise _bad("pass_", "forward or backward", pass_)
-        if rank is not None and (not isinstance(rank, int) or isinstance(rank, bool) or rank < 0):
-            raise _bad("rank", "a whole number from 0", rank)
-        names: str | tuple[str, ...] | None
-        if name is None or isinstance(name, str):
-            names = name
-        else:
-            names = tuple(name)
-            if not all(isinstance(entry, str) for entry in names):
-                raise _bad("name", "text or a list of text", name)
-        first, last = _steps(steps)
-        ranks = None if rank is None else ((rank, None),)
-        return cls(flag, part, phase, names, chosen_ranges(layer, "layer"), first, last, pass_, ranks)
+            raise bad_argument("pass_", "forward or backward", pass_)
+        if names is not None and not isinstance(names, str):
+            several = tuple(names) if isinstance(names, Iterable) else (names,)
+            if not all(isinstance(name, str) for name in several):
+                raise bad_argument("names", "a name or a list of names", names)
+            names = several
+        chosen = chosen_ranges(steps, "steps", read_steps)
+        first, last = (None, None) if chosen is None else (chosen[0][0], chosen[-1][1]) if chosen else (0, -1)
+        return cls(
+            flag,
+            part,
+            phase,
+            names,
+            chosen_ranges(layers, "layers"),
+            first,
+            None if last == LAST_STEP else last,
+            pass_,
+            None if rank is None else ((whole(rank, "rank"), None),),
+            steps=chosen if chosen is not None and len(chosen) > 1 else None,
+        )
 
     def on_ranks(self, ranks: Mapping[int, int]) -> Query:
         """Return the same query of each layer on one rank only, so that data-parallel replicas never mix.
@@ -121,7 +131,7 @@ class Query:
             "layer": self.layers is not None or any(layers is not None for _, layers in self.ranks or ()),
             "compression_error": self.measured,
             "name": self.name is not None,
-            "step": self.first is not None or self.last is not None,
+            "step": (self.first, self.last, self.steps) != (None, None, None),
             **dict.fromkeys((column for column, _ in self.where), True),
         }
         return [column for column, is_asked in asked.items() if is_asked]
@@ -153,12 +163,13 @@ class Query:
             parts.append(pc.field("step") >= self.first)
         if self.last is not None:
             parts.append(pc.field("step") <= self.last)
-        if self.layers is not None:
-            column = pc.field("layer")
-            within: Any = pc.scalar(False)
-            for low, high in self.layers:
-                within = within | ((column >= low) & (column <= high))
-            parts.append(within)
+        for column, ranges in (("layer", self.layers), ("step", self.steps)):
+            if ranges is not None:
+                field = pc.field(column)
+                within: Any = pc.scalar(False)
+                for low, high in ranges:
+                    within = within | ((field >= low) & (field <= high))
+                parts.append(within)
         if not parts:
             return None
         whole = parts[0]
@@ -170,41 +181,3 @@ class Query:
         """Return the rows of ``table`` that match, in their order."""
         expression = self.expression()
         return table if expression is None else table.filter(expression)
-
-
-def chosen_ranges(choice: LayerChoice, field: str) -> Ranges | None:
-    """Return the inclusive ranges that a person chose, or None for all.
-
-    Raises
-    ------
-    ClientError
-        ``bad-parameter``, naming the field.
-    """
-    try:
-        return read_ranges(choice, field)
-    except ProtocolError as error:
-        raise ClientError(error.message, code=error.code, field=field) from error
-
-
-def _steps(choice: StepChoice) -> tuple[int | None, int | None]:
-    expected = "one step, (first, last), or a range with step 1"
-    if choice is None:
-        return None, None
-    if isinstance(choice, range):
-        if choice.step != 1:
-            raise _bad("steps", expected, choice)
-        return choice.start, choice.stop - 1
-    if isinstance(choice, int) and not isinstance(choice, bool):
-        return choice, choice
-    try:
-        first, last = choice  # type: ignore[misc]
-        bounds = tuple(None if bound is None else bound.__index__() for bound in (first, last))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise _bad("steps", expected, choice) from error
-    return bounds[0], bounds[1]
-
-
-def _bad(argument: str, expected: str, got: object) -> ClientError:
-    return ClientError(
-        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
-    )

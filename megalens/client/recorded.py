@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ..protocol import Streams
 from ..protocol.messages_generated import ConfigPatch, Status
+from .arguments import whole
 from .errors import ClientError
 from .query import Query
 from .run import Run
@@ -59,6 +60,7 @@ class RecordedRun(Run):
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
         """Return the newest step when the recording reaches ``step``."""
+        step = None if step is None else whole(step, "step")
         if step is not None and step <= self.step:
             return self.step
         wanted = "another step" if step is None else f"step {step}"

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ..protocol import Compressor, Streams, shown_text
+from ..protocol import Compressor, Streams, named_flags, renamed, shown_text
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
+from .arguments import as_arguments
 from .controls import Controls
 from .errors import ClientError
 from .experts import with_experts
 from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
-from .run_words import run_words, unknown_flag
+from .run_words import check_flag, run_words
 from .status import RunStatus
 from .tables import Tables
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pandas import DataFrame
 
     from .moments import MomentSource
@@ -152,10 +155,11 @@ class Run(Controls):
     def _read(self, stream: str, query: Query) -> pa.Table:
         """Return the rows of a stream that match, in the order in which they came."""
 
+    @renamed(layer="layers")
     def tensors(
         self,
         flag: str | None = None,
-        layer: LayerChoice = None,
+        layers: LayerChoice = None,
         part: str | None = None,
         steps: StepChoice = None,
         phase: str | None = None,
@@ -168,12 +172,12 @@ class Run(Controls):
         ----------
         flag : str, optional
             Trace point by name.
-        layer : int, iterable of int or str, optional
+        layers : int, iterable of int or str, optional
             A layer, several, or a range text such as ``"0-3,7"``.
         part : str, optional
             Named part, such as ``"q"``.
-        steps : int, (first, last) or range, optional
-            One step, inclusive bounds (``None`` leaves one side open), or a range.
+        steps : int, slice, range, iterable of int or str, optional
+            One step; ``slice(10, None)`` or ``range(10, 20)``, as everywhere in Python without the end; a list of steps; or a text such as ``"10-19,30"``.
         phase : str, optional
             ``train``, ``eval`` or ``generate``.
         pass_ : str, optional
@@ -191,31 +195,71 @@ class Run(Controls):
         ClientError
             ``bad-parameter``, naming the argument; a flag that this run does not have is one.
         """
-        if isinstance(flag, str) and self._hello["flags"] and flag not in self.flags:
-            raise ClientError(
-                unknown_flag(flag, self.flags),
-                code="bad-parameter",
-                field="flag",
-            )
-        query = Query.of(flag=flag, layer=layer, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank)
+        check_flag(self, flag)
+        query = Query.of(
+            flag=flag, layers=layers, part=part, steps=steps, phase=phase, pass_=pass_, rank=rank
+        )
         return with_experts(self._read("tensors", query))
 
-    def scalars(self, name: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
+    def array(
+        self,
+        flag: str,
+        layer: int | None = None,
+        step: int | None = None,
+        *,
+        part: str | None = None,
+        micro_batch: int | None = None,
+        phase: str = "train",
+        pass_: str = "forward",  # noqa: S107
+        rank: int | None = None,
+    ) -> NDArray[np.float32]:
+        """Return one traced tensor with its shape. Of a live run with a recording on this machine also what memory no longer has.
+
+        Parameters
+        ----------
+        flag : str
+            Trace point by name.
+        layer, step : int, optional
+            Layer, counted from 0, and step. Where they are absent the only layer there is, and the newest step.
+        part, micro_batch, rank : optional
+            Named part, forward pass of the step, global rank; the first that there is when absent.
+        phase, pass_ : str
+            As in :meth:`tensors`.
+
+        Returns
+        -------
+        numpy.ndarray
+            float32 ``[samples, …]``: the axes of ``run.flags[flag]["axes"]``, the last one as the compressor left it. A copy.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` or ``not-found``, naming the argument and what there is.
+        """
+        from .tensor_array import tensor_array
+
+        return tensor_array(
+            self, flag, phase, pass_, layer=layer, step=step, part=part, rank=rank, micro_batch=micro_batch
+        )
+
+    @renamed(name="names")
+    def scalars(self, names: str | Iterable[str] | None = None, steps: StepChoice = None) -> pa.Table:
         """Return scalars: ``step``, ``time`` (seconds since the epoch), ``rank``, ``name``, ``value``, ``unit``.
 
         Parameters
         ----------
-        name : str or iterable of str, optional
+        names : str or iterable of str, optional
             Such as ``"loss"``; every name when absent.
-        steps : int, (first, last) or range, optional
+        steps : optional
             As in :meth:`tensors`.
         """
-        return self._read("scalars", Query.of(name=name, steps=steps))
+        return self._read("scalars", Query.of(names=names, steps=steps))
 
+    @renamed(group_by="by")
     def moments(
         self,
         stat: str | Sequence[str] = "grad",
-        group_by: Any = ("layer",),
+        by: Any = ("layer",),
         steps: StepChoice = None,
         where: Any = None,
         mixed: bool = False,
@@ -226,10 +270,10 @@ class Run(Controls):
         ----------
         stat : str or sequence of str
             ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``.
-        group_by : sequence
+        by : str, function or sequence of them
             Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named
             ones become columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.
-        steps : int, (first, last) or range, optional
+        steps : optional
             As in :meth:`tensors`.
         where : mapping or callable, optional
             Which tensors take part, by the same columns: ``{"layer": 2, "role": "output"}``, ``{"layer": "0-3", "family": ["mlp"]}``,
@@ -252,7 +296,7 @@ class Run(Controls):
 
         source = self.moment_source
         source.refresh()
-        return moment_frame(source, stat, group_by, steps, where, mixed, live=self.live)
+        return moment_frame(source, stat, by, steps, where, mixed, live=self.live)
 
     @property
     @abstractmethod
@@ -277,6 +321,9 @@ class Run(Controls):
 
     def configure(
         self,
+        which: Mapping[str, Compressor | Mapping[str, Any] | bool | None] | Iterable[str] | None = None,
+        /,
+        *,
         layers: LayerChoice = None,
         every: int | None = None,
         samples: int | str | None = None,
@@ -290,8 +337,10 @@ class Run(Controls):
 
         Parameters
         ----------
+        which : mapping or iterable of str, optional
+            Flags by name as below, or names of flags, which are switched on: ``run.configure("HiddenStates")``.
         layers : int, iterable of int or str, optional
-            Layers for every flag named here; all when absent.
+            Layers for every flag named here that does not say its own; all when absent. So are the others up to ``replicas``.
         every : int, optional
             Trace every n-th step.
         samples : int or "all", optional
@@ -320,9 +369,11 @@ class Run(Controls):
         ClientError
             When an argument is wrong, the run is not live, or no answer came in time.
         """
+        with as_arguments():
+            asked = {**named_flags(which if which is not None else {}, "What to trace"), **flags}
         patch = build_patch(
             self.config,
-            flags,
+            asked,
             infos=self.flags,
             layers=layers,
             every=every,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from .errors import ClientError
+
 if TYPE_CHECKING:
     from ..protocol.messages_generated import FlagSetting, Perturb
     from .run import Run
 
-__all__ = ["lacking_words", "run_words", "unknown_flag"]
+__all__ = ["check_flag", "lacking_words", "run_words", "unknown_flag"]
 
 _MOST_FLAGS = 24
 
@@ -26,6 +28,12 @@ def unknown_flag(name: str, flags: Collection[str]) -> str:
     """Say which flags there are where one is named that is none; as the views say it."""
     more = f", and {len(flags) - _MOST_FLAGS} more" if len(flags) > _MOST_FLAGS else ""
     return f"This run has no flag {name!r:.100}. It has {', '.join(list(flags)[:_MOST_FLAGS])}{more}."
+
+
+def check_flag(run: Run, flag: object) -> None:
+    """Raise :class:`ClientError` where a run that says what its flags are has none of this name."""
+    if isinstance(flag, str) and run.flags and flag not in run.flags:
+        raise ClientError(unknown_flag(flag, run.flags), code="bad-parameter", field="flag")
 
 
 def run_words(run: Run) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ..protocol import STREAMS, Streams, empty_table
 from ..protocol.messages_generated import ConfigPatch, Status
+from .arguments import whole
 from .bare_hello import bare_hello
 from .errors import ClientError
 from .moments import JsonlRows, MomentSource, Progress, StatisticsTree
@@ -93,7 +94,7 @@ class StatisticsRun(Run):
 
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:
         """Look at the files until a step is in them; see :meth:`Run.wait`."""
-        wanted = self.step + 1 if step is None else step
+        wanted = self.step + 1 if step is None else whole(step, "step")
         end = None if timeout is None else time.monotonic() + timeout
         while self.step < wanted:
             if end is not None and time.monotonic() >= end:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from ..protocol import Streams
+from ..protocol import Streams, is_whole
+from .arguments import bad_argument
 from .errors import ClientError
 from .query import Query, StepChoice
 
@@ -15,7 +16,7 @@ __all__ = ["Tables"]
 
 
 class Tables:
-    """The streams of a run by name: ``run.table("weight_norms", steps=(10, 20), name="lm_head")``. ``run.table.`` completes their names.
+    """The streams of a run by name: ``run.table("weight_norms", steps=range(10, 20), name="lm_head")``. ``run.table.`` completes their names.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ class Tables:
         ----------
         stream : str
             Its name.
-        steps : int, (first, last) or range, optional
-            One step, inclusive bounds, or a range.
+        steps : optional
+            As for :meth:`Run.tensors`.
         **where
             Columns of text or whole numbers, and what they must equal.
 
@@ -47,7 +48,7 @@ class Tables:
             ``bad-parameter``, naming the argument.
         """
         if stream not in self._streams:
-            raise _bad("stream", f"one of {', '.join(self._streams)}", stream)
+            raise bad_argument("stream", f"one of {', '.join(self._streams)}", stream)
         schema = self._streams[stream].schema
         known = {
             field.name: str if pa.types.is_string(field.type) else int
@@ -56,9 +57,13 @@ class Tables:
         }
         for column, value in where.items():
             if column not in known:
-                raise _bad(column, f"of one of the columns {', '.join(known)}", value)
-            if type(value) is not known[column]:
-                raise _bad(column, "text" if known[column] is str else "a whole number", value)
+                raise ClientError(
+                    f"The stream {stream} has no column {column!r:.100} of text or whole numbers. It has {', '.join(known)}.",
+                    code="bad-parameter",
+                    field=column,
+                )
+            if not (isinstance(value, str) if known[column] is str else is_whole(value, -(2**63))):
+                raise bad_argument(column, "text" if known[column] is str else "a whole number", value)
         return self._read(stream, replace(Query.of(steps=steps), where=tuple(where.items())))
 
     def __getattr__(self, name: str) -> pa.Table:
@@ -76,9 +81,3 @@ class Tables:
 
     def __repr__(self) -> str:
         return f"Tables({', '.join(self._streams)})"
-
-
-def _bad(argument: str, expected: str, got: object) -> ClientError:
-    return ClientError(
-        f"{argument}=… must be {expected}, got {got!r:.100}.", code="bad-parameter", field=argument
-    )

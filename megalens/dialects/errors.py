@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..protocol import shown_text
+from ..protocol import MegalensError, shown_text
 
 __all__ = ["DialectError"]
 
 
-class DialectError(Exception):
+class DialectError(MegalensError):
     """A foreign hub cannot be reached, is not what it was said to be, or refused what it was asked.
 
     Parameters

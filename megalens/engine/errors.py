@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..protocol import MegalensError
+
 __all__ = ["EngineError"]
 
 
-class EngineError(RuntimeError):
+class EngineError(MegalensError, RuntimeError):
     """A job of the engine did not finish. The next one runs in a fresh engine.
 
     Parameters

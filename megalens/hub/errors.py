@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from ..protocol import MegalensError
+
 __all__ = ["HubError"]
 
 
-class HubError(RuntimeError):
+class HubError(MegalensError, RuntimeError):
     """The hub cannot do what it was asked. The text is one sentence or two for a person."""

@@ -42,6 +42,7 @@ from .open_files import count_places
 from .options import HubOptions
 from .process import process_runs
 from .recorder import Recorder
+from .run_id import new_run_id
 from .run_state import RunState
 from .session import Session
 from .warning_log import WarningLog
@@ -64,7 +65,7 @@ class Hub:
 
     def __init__(self, options: HubOptions) -> None:
         self.options = options
-        run_id = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(4)
+        run_id = new_run_id(options.name)
         limits: Limits = {
             "max_message_bytes": options.max_producer_bytes,
             "viewer_queue_bytes": options.viewer_queue_bytes,

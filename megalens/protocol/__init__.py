@@ -14,13 +14,16 @@ from . import (
     disturbance,
     errors,
     experts,
+    flag_choice,
     messages,
+    old_names,
     outside_file,
     pace,
     perturbations,
     plain_json,
     ranges,
     settings,
+    steps,
     views,
 )
 from .budget_limit import *
@@ -28,7 +31,9 @@ from .contract import *
 from .disturbance import *
 from .errors import *
 from .experts import *
+from .flag_choice import *
 from .messages import *
+from .old_names import *
 from .outside_file import *
 from .pace import *
 from .perturbations import *
@@ -37,6 +42,7 @@ from .ranges import *
 from .replace_file import replace_file
 from .settings import *
 from .shown_text import shown_text
+from .steps import *
 from .views import *
 
 __all__ = ["replace_file", "shown_text"]
@@ -45,13 +51,16 @@ __all__ += contract.__all__
 __all__ += disturbance.__all__
 __all__ += errors.__all__
 __all__ += experts.__all__
+__all__ += flag_choice.__all__
 __all__ += messages.__all__
+__all__ += old_names.__all__
 __all__ += outside_file.__all__
 __all__ += pace.__all__
 __all__ += perturbations.__all__
 __all__ += plain_json.__all__
 __all__ += ranges.__all__
 __all__ += settings.__all__
+__all__ += steps.__all__
 __all__ += views.__all__
 
 # What needs numpy and pyarrow is loaded on first use: `from megalens import Tile` is to cost nothing.

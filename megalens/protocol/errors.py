@@ -1,13 +1,17 @@
-"""The one error class of the protocol room."""
+"""The error class of the protocol room, and what all error classes of Megalens have in common."""
 
 from __future__ import annotations
 
 from .messages_generated import ErrorCode, ErrorMessage
 
-__all__ = ["ProtocolError"]
+__all__ = ["MegalensError", "ProtocolError"]
 
 
-class ProtocolError(ValueError):
+class MegalensError(Exception):
+    """What every error that Megalens raises on purpose is. Each room has one of its own: :class:`megalens.ProtocolError` and so on."""
+
+
+class ProtocolError(MegalensError, ValueError):
     """Something on the wire, or meant for it, is not what the protocol says.
 
     Parameters

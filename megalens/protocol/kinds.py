@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from .errors import ProtocolError
 from .messages_generated import CompressorSetting, ErrorCode, KindInfo
+from .ranges import is_whole
 
 __all__ = ["Kind", "kind_from_setting", "kind_infos", "number"]
 
@@ -35,7 +36,8 @@ class Kind:
 
     def to_setting(self) -> CompressorSetting:
         """Return it as it stands in a message: its name and all its parameters."""
-        return {"name": self.name, "params": asdict(self)}
+        params = {name: int(value) if is_whole(value) else value for name, value in asdict(self).items()}
+        return {"name": self.name, "params": params}
 
 
 def number(title: str, description: str, low: float, high: float, default: float) -> dict[str, Any]:
@@ -148,7 +150,7 @@ def _check(value: Any, spec: Mapping[str, Any]) -> tuple[bool, str]:
         return isinstance(value, str) and low <= len(value) <= high, f"text of {low} to {high} characters"
     low, high = spec["minimum"], spec["maximum"]
     if spec["type"] == "integer":
-        fits = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        fits = is_whole(value, low) and value <= high
         return fits, f"a whole number from {low} to {high}"
     fits = isinstance(value, (int, float)) and not isinstance(value, bool)
     # NaN compares as false; a whole number of 400 digits is no float, and compares all the same.

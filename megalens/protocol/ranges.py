@@ -6,6 +6,7 @@ Ranges stay pairs of bounds and are never written out as numbers, so that ``'0-9
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = [
     "EMBEDDING",
     "Ranges",
     "in_ranges",
+    "is_whole",
     "join_numbers",
     "layer_name",
     "parse_layers",
@@ -81,7 +83,9 @@ def join_numbers(numbers: int | Iterable[int]) -> Ranges:
         return ((numbers.start, numbers.stop - 1),) if numbers else ()
     if isinstance(numbers, bytes):
         raise TypeError("bytes are no numbers")
-    several = islice(numbers, _MOST_NUMBERS + 1) if isinstance(numbers, Iterable) else [numbers]
+    # An array without axes is iterable by its type only.
+    one = not isinstance(numbers, Iterable) or is_whole(numbers, -sys.maxsize)
+    several = [numbers] if one else islice(numbers, _MOST_NUMBERS + 1)  # type: ignore[arg-type]
     found = sorted({_whole(number) for number in several})
     if len(found) > _MOST_NUMBERS:
         raise ValueError(f"more than {_MOST_NUMBERS} numbers")
@@ -147,6 +151,14 @@ def _of_text(text: str) -> Ranges:
     if len(ranges) < len(matches) or any(low > high for low, high in ranges):
         raise ValueError(text)
     return ranges
+
+
+def is_whole(value: Any, least: int = 0) -> bool:
+    """Whether a value is a whole number of any kind, numpy's too, and not below ``least``."""
+    try:
+        return _whole(value) >= least
+    except (TypeError, ValueError, AttributeError):
+        return False
 
 
 def _whole(value: Any) -> int:

@@ -70,7 +70,7 @@ def serve(
     folder : str or path
         The run folder.
     speed : float, optional
-        Relative to the time when it was recorded; as fast as possible when absent.
+        Relative to the time when it was recorded; as fast as possible when absent or 0.
     loop, first, wait_for_viewer
         As for :class:`Replayer`.
 
@@ -80,6 +80,8 @@ def serve(
         When the folder cannot be read, or the hub cannot be started.
     """
     recording = RunFolder(folder)
+    # What is wrong with the arguments is said here, not in the thread.
+    Replayer(recording, speed, first=first)
     ready, sent, over = threading.Event(), threading.Event(), asyncio.Event()
     known: list[tuple[HubEntry, asyncio.AbstractEventLoop]] = []
     fault: list[BaseException] = []

@@ -5,20 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from numbers import Real
+from typing import Any
 
 import pyarrow as pa
 
 from ..client import RunFolder
+from ..client.arguments import bad_argument, whole
 from ..dialects.hosted_run import HostedRun
 from ..protocol import ProtocolError
 from ..protocol.messages_generated import Config, ConfigPatch, RunState, Status
 from .announcement import announcement
 from .timeline import Chunk, Timeline
 
-__all__ = ["Replayer"]
+__all__ = ["Replayer", "read_speed"]
 
 _STATUS_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
+MOST_SPEED = 1_000_000
+
+
+def read_speed(speed: Any) -> float | None:
+    """Return how many times as fast as it was recorded something is sent again; None is as fast as possible, and so is 0.
+
+    Raises
+    ------
+    ClientError
+        ``bad-parameter`` when it is no such number.
+    """
+    if speed is None:
+        return None
+    if isinstance(speed, bool) or not isinstance(speed, Real) or not 0 <= float(speed) < MOST_SPEED:
+        raise bad_argument("speed", f"a number from 0 (as fast as possible) below {MOST_SPEED:,}", speed)
+    return float(speed) or None
 
 
 class Replayer:
@@ -29,7 +48,7 @@ class Replayer:
     folder : RunFolder
         The recording.
     speed : float or None
-        Relative to the time when it was recorded; as fast as possible when None.
+        Relative to the time when it was recorded; as fast as possible when None or 0.
     loop : bool
         Whether to begin again at the end, with steps that go on from the last.
     first : int or None
@@ -48,9 +67,11 @@ class Replayer:
         wait_for_viewer: bool = False,
     ) -> None:
         self._folder = folder
-        self._speed = speed
+        self._speed = read_speed(speed)
         self._loop = loop
-        self._first = first
+        if first is not None and not 0 <= whole(first, "first") <= folder.step:
+            raise bad_argument("first", f"a step of the recording, at most {folder.step}", first)
+        self._first = None if first is None else int(first)
         self._wait_for_viewer = wait_for_viewer
         self._host: HostedRun | None = None
         self._warnings: list[str] = []

@@ -123,11 +123,18 @@ def write_report(
     ReportError
         When the name has another ending, the folder cannot be written, or a view is wrong.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ReportError(f"path must be the name of a file, got {path!r:.100}.", field="path")
     target = Path(path).expanduser()
     kind = target.suffix.removeprefix(".").lower()
     if kind not in _FORMATS:
         raise ReportError(
             f"A report's name must end in .html or .ipynb, got {target.name!r:.100}.", field="path"
+        )
+    if not target.parent.is_dir():
+        raise ReportError(
+            f"There is no folder {target.parent.name!r:.100} to write {target.name} into. Make it first.",
+            field="path",
         )
     data = build_report(
         run, views, title=title, format=kind, folder=_relative(run, target), progress=progress

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..protocol import MegalensError
+
 __all__ = ["ReportError"]
 
 
-class ReportError(ValueError):
+class ReportError(MegalensError, ValueError):
     """A report cannot be made as it was asked for.
 
     Parameters

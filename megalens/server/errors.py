@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..protocol import MegalensError
+
 __all__ = ["ServerError"]
 
 
-class ServerError(Exception):
+class ServerError(MegalensError):
     """A request is refused. It becomes the JSON answer ``{code, message, field?}``.
 
     Parameters

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..protocol import ProtocolError
+from ..protocol import MegalensError, ProtocolError
 
 __all__ = ["TracerError", "as_protocol_error", "plain_text", "said"]
 
 _LONGEST = 500
 
 
-class TracerError(RuntimeError):
+class TracerError(MegalensError, RuntimeError):
     """Tracing cannot start: what was expected, what came, what to try.
 
     Raised only where a person calls the tracer to set it up. Nothing of the tracer raises into a training step.

@@ -7,13 +7,14 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import torch
 
+from ..protocol import COMMON_SETTINGS, named_flags
 from ..protocol.messages_generated import Config, Control, Status
 from .coordinator import Coordinator
 from .errors import TracerError, said
@@ -85,6 +86,7 @@ class Tracer:
         self._name = name
         self._handles: list[StepHandle] = []
         self._scope = StepScope(self._begin_step, self._end_step)
+        self._wrapped = False
         self._depth = 0
         self._started = first_step - 1
         self._began_ns = self._spent_ns = 0
@@ -133,6 +135,13 @@ class Tracer:
 
     def step(self) -> StepScope:
         """Return a context manager around one optimizer step. Forward passes inside are its micro-batches, counted from 0."""
+        if self._wrapped:
+            self.warn(
+                "An optimizer ends the steps (tracer.wrap), so with tracer.step() does nothing. Use one of the two."
+            )
+            return StepScope(lambda: None, lambda: None)
+        if self._closed:
+            self.warn("The tracer is closed: steps from here on are not traced.")
         return self._scope
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> StepHandle:
@@ -143,23 +152,34 @@ class Tracer:
         StepHandle
             Its ``remove()`` undoes it.
         """
+        # What only wraps an optimizer, as accelerate does, has no hooks of its own.
+        inner = getattr(optimizer, "optimizer", optimizer)
+        if not hasattr(inner, "register_step_post_hook"):
+            raise TracerError(
+                f"wrap(…) must be given a torch.optim.Optimizer, got a {type(optimizer).__name__}."
+            )
+        if self._wrapped:
+            raise TracerError(
+                "An optimizer ends the steps already. Call remove() of what the first wrap(…) gave."
+            )
 
         def stepped(*_: Any) -> None:
             if self._depth == 1 and not self._closed:
                 self._end_step()
                 self._begin_step()
 
-        # What only wraps an optimizer, as accelerate does, has no hooks of its own.
-        hook = getattr(optimizer, "optimizer", optimizer).register_step_post_hook(stepped)
+        hook = inner.register_step_post_hook(stepped)
 
         def undo() -> None:
             hook.remove()
+            self._wrapped = False
             if self._depth:
                 self._abandon_step()
 
         handle = StepHandle(undo)
         self._handles.append(handle)
         self._begin_step()
+        self._wrapped = True
         return handle
 
     @contextlib.contextmanager
@@ -179,11 +199,13 @@ class Tracer:
             if not inside:
                 self._hand_in(0)
 
-    def log(self, *, unit: str = "", **values: Any) -> None:
-        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``.
+    def log(self, *several: Any, unit: str = "", **values: Any) -> None:
+        """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``, ``tracer.log({"eval/loss": loss})``.
 
         Parameters
         ----------
+        *several : mapping
+            Numbers by names that are no words of Python. Anything else is not logged, and said.
         unit : str
             Unit of all of them.
         **values : float or torch.Tensor
@@ -193,6 +215,11 @@ class Tracer:
         if not self._logs:
             return
         started = _clock()
+        for each in several:
+            if isinstance(each, Mapping):
+                values = {**{str(name): value for name, value in each.items()}, **values}
+            else:
+                self.warn("What was logged without a name is left out. Write tracer.log(loss=loss).")
         for name, value in values.items():
             self._scalars.add(self._started, name, value, unit)
         self._spent_ns += _clock() - started
@@ -232,6 +259,8 @@ class Tracer:
         TracerError
             When there is one of its name, or with the instrument's own reason.
         """
+        if not isinstance(instrument, Instrument):
+            raise TracerError(f"attach(…) takes a megalens.tracer.Instrument, got {instrument!r:.100}.")
         self._coordinator.attach(instrument)
         if instrument.settings() and not self._passes.begun:
             self._forgotten.open()
@@ -263,19 +292,27 @@ class Tracer:
         return None if self._coordinator.worker is None else self._coordinator.worker.hub_pid
 
     @property
+    def folder(self) -> Path | None:
+        """The run folder, which ``megalens.open`` takes; None without a recording, or where another machine or process knows it."""
+        worker = self._coordinator.worker
+        return None if worker is None or worker.folder is None else Path(worker.folder)
+
+    @property
     def config(self) -> Config:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
         return self._coordinator.schedule.accepted.config
 
-    def configure(self, patch: Mapping[str, Any]) -> int:
-        """Change what is traced, from the next step on.
+    def configure(self, patch: Mapping[str, Any] | Iterable[str] | None = None, /, **flags: Any) -> int:
+        """Change what is traced, from the next step on: ``tracer.configure(HiddenStates=True, every=10)``.
 
         In a job of several processes rank 0 asks all of them to change at one step; what is called on the others is checked and left to rank 0.
 
         Parameters
         ----------
-        patch : mapping
-            Flag names with a compressor, a ``FlagSetting`` or None for off. Other flags stay.
+        patch : mapping, iterable of str, optional
+            By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a ``FlagSetting``; or names, which are switched on. Other flags stay.
+        **flags
+            The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas`` of the flags that are named and do not say their own.
 
         Returns
         -------
@@ -286,8 +323,19 @@ class Tracer:
         ------
         ProtocolError
             With the field at fault; then nothing has changed.
+        TracerError
+            When settings come without a flag, or the tracer is closed.
         """
-        return self._coordinator.change(settings_from(patch, points=self.points.flags))
+        if self._closed:
+            raise TracerError("The tracer is closed, so nothing of it can be changed.")
+        common = {name: flags.pop(name) for name in COMMON_SETTINGS if name in flags}
+        asked = {**named_flags({} if patch is None else patch, "What to trace"), **flags}
+        if common and not asked:
+            raise TracerError(
+                f"{', '.join(common)} are settings of flags, and none was named: tracer.configure(HiddenStates=True, …)."
+            )
+        now = self._coordinator.schedule.accepted.config["flags"]
+        return self._coordinator.change(settings_from(asked, common, self.points.flags, now))
 
     def connected(self, timeout: float = 0.0) -> bool:
         """Return whether a hub has this run, waiting up to ``timeout`` seconds for it."""

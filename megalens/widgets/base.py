@@ -20,7 +20,7 @@ from ..protocol import (
 )
 from ..protocol.version import own_version
 from .errors import WidgetError
-from .option import plain_option
+from .option import plain_option, python_value
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -105,10 +105,11 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
             Naming the option at fault.
         """
         named = {option_name(name): value for name, value in changes.items()}
-        plain = {
-            name: plain_option(option_schema(self.view_name, name), value) for name, value in named.items()
-        }
         try:
+            plain = {
+                name: plain_option(option_schema(self.view_name, name), value)
+                for name, value in named.items()
+            }
             return check_view_options({**self._current(), **plain, "view": self.view_name})
         except ProtocolError as error:
             raise WidgetError(error.message, error.field or "options") from error
@@ -172,6 +173,8 @@ class View(DOMWidget):  # type: ignore[misc]  # ipywidgets has no types
         usual = view_defaults(self.view_name)
         given = {name: self.options[name] for name in view_fields(self.view_name)}
         shown = ", ".join(
-            f"{python_name(k)}={v!r}" for k, v in given.items() if k not in usual or v != usual[k]
+            f"{python_name(k)}={python_value(option_schema(self.view_name, k), v)!r}"
+            for k, v in given.items()
+            if k not in usual or v != usual[k]
         )
         return f"{type(self).__name__}({self.run.get('name') or self.run.get('id')}: {shown})"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ..protocol import MegalensError
+
 __all__ = ["WidgetError"]
 
 
-class WidgetError(ValueError):
+class WidgetError(MegalensError, ValueError):
     """An argument of a view is not what the view takes.
 
     Parameters

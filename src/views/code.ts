@@ -103,8 +103,20 @@ export function toCode(options: ViewOptions, run = 'run'): string {
       ([name, value]) => name !== 'view' && value !== undefined && !(name === 'flag' && flag.length > 0)
     )
     .filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(own(defaults, name)))
-    .map(([name, value]): [string, unknown] => [name === 'pass' ? 'pass_' : name, value]);
+    .map(([name, value]): [string, string] => [
+      name === 'pass' ? 'pass_' : name,
+      method === undefined ? python(value) : written(name, value)
+    ]);
   return method === undefined
-    ? pythonCall(`${run}.view`, [options.view], named)
-    : pythonCall(`${run}.${method}`, flag, named);
+    ? writtenCall(`${run}.view`, [python(options.view)], named)
+    : writtenCall(`${run}.${method}`, flag.map(python), named);
+}
+
+/** The value of an option of ours, as its Python argument is written: steps from one to another are a range, whose end Python leaves out. */
+function written(name: string, value: unknown): string {
+  if (name !== 'steps' || !Array.isArray(value)) {
+    return python(value);
+  }
+  const [first, last] = value.map(Number) as [number, number];
+  return last < Number.MAX_SAFE_INTEGER ? `range(${first}, ${last + 1})` : `slice(${first}, None)`;
 }

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from live_run import NO_OP, WAIT, eventually, scalars_frame
+from recorded_run import write_run
 from websockets.sync.server import serve
 
 from megalens.client import ClientError, Run, connect
@@ -23,7 +24,7 @@ def test_the_newest_live_run_is_found_and_what_it_did_before_is_there(live, atta
     assert isinstance(run, Run)
     assert (run.id, run.name, run.live, run.step) == (newer.id, "newer", True, 5)
     assert run.scalars("loss")["value"].to_pylist() == [4 / step for step in range(1, 6)]
-    assert run.tensors("HiddenStates", layer="2-3", steps=(4, None))["step"].to_pylist() == [4, 4, 5, 5]
+    assert run.tensors("HiddenStates", layers="2-3", steps=slice(4, None))["step"].to_pylist() == [4, 4, 5, 5]
 
 
 def test_a_run_is_found_by_name_id_and_address(live, attach):
@@ -231,6 +232,22 @@ def test_no_run_says_how_to_start_one_and_what_is_recorded(runtime, tmp_path):
     (tmp_path / "megalens-runs" / "run-7" / "run.json").write_text("{}")
     with pytest.raises(ClientError, match=r"megalens\.open\('megalens-runs/run-7'\)"):
         connect()
+
+
+def test_a_run_that_has_ended_is_found_by_its_name_the_newest_of_several(runtime, tmp_path, monkeypatch):
+    runs = tmp_path / "megalens-runs"
+    for at, name in enumerate(("gpt", "gpt", "llama")):
+        info = {"id": f"run-{at}", "name": name, "started": 1000.0 + at}
+        write_run(runs / f"run-{at}", steps=2, layers=1, run=info)
+    (runs / "broken").mkdir()
+    (runs / "broken" / "run.json").write_text("{")
+    deeper = tmp_path / "notebooks"
+    deeper.mkdir()
+    monkeypatch.chdir(deeper)
+    assert connect("gpt").id == "run-1"
+    assert connect("run-0").id == "run-0"
+    with pytest.raises(ClientError, match="No live run is called 'gp'"):
+        connect("gp")
 
 
 def test_an_unknown_name_lists_what_is_live(live):

@@ -111,7 +111,7 @@ def test_one_row_a_step_and_group_with_the_statistics_of_the_values(run):
 def test_several_stats_regular_expressions_and_functions_of_the_name(run):
     frame = run.moments(["grad", "param"], [], steps=2)
     assert frame[["stat", "step", "count"]].values.tolist() == [["grad", 2, 350.0], ["param", 2, 350.0]]
-    frame = run.moments(group_by=[r"layers\.(?P<depth>\d+)\..*\.(linear_\w+)\."], steps=1)
+    frame = run.moments(by=[r"layers\.(?P<depth>\d+)\..*\.(linear_\w+)\."], steps=1)
     assert frame[["depth", "capture_2"]].values.tolist() == [
         ["0", "linear_fc1"],
         ["2", "linear_fc1"],
@@ -121,16 +121,16 @@ def test_several_stats_regular_expressions_and_functions_of_the_name(run):
     def half(name):
         return "late" if ".10." in name else "early"
 
-    assert run.moments(group_by=[half, "expert"], steps=1)[["half", "count"]].values.tolist() == [
+    assert run.moments(by=[half, "expert"], steps=1)[["half", "count"]].values.tolist() == [
         ["early", 100.0],
         ["early", 150.0],
         ["late", 50.0],
         ["late", 50.0],
     ]
-    assert run.moments(group_by="name", where={"layer": 2}, steps=(3, None))["name"].tolist() == sorted(
+    assert run.moments(by="name", where={"layer": 2}, steps=slice(3, None))["name"].tolist() == sorted(
         name for name in NAMES if ".2." in name
     )
-    assert run.moments(group_by="name", where={"layer": 77}).empty
+    assert run.moments(by="name", where={"layer": 77}).empty
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_several_stats_regular_expressions_and_functions_of_the_name(run):
     [
         ({"stat": "weights"}, "param, grad, activation"),
         ({"stat": "dgrad"}, "It has param, grad"),
-        ({"group_by": ["colour"]}, "none of name, layer"),
+        ({"by": ["colour"]}, "none of name, layer"),
         ({"where": {"colour": 1}}, "It has name, layer"),
-        ({"steps": "x"}, r"one step, \(first, last\)"),
-        ({"group_by": 3}, "3 is none of name"),
+        ({"steps": "x"}, r"must be a step, slice\(10, 20\)"),
+        ({"by": 3}, "3 is none of name"),
     ],
 )
 def test_what_cannot_be_answered_says_what_could(run, arguments, said):

@@ -72,7 +72,7 @@ def test_a_restart_with_another_number_of_processes_lets_the_newer_writer_count(
     os.utime(new, (2000, 2000))
     run = open_run(home)
     assert steps_of(run, "param", ["name"]) == [step for step in range(1, 71) for _ in NAMES]
-    assert l2(run, "param", steps=(51, None)) == [expected(step, stat="param") for step in range(51, 71)]
+    assert l2(run, "param", steps=slice(51, None)) == [expected(step, stat="param") for step in range(51, 71)]
     assert run.warnings == [
         "param: rank7.jsonl was written to after rank3.jsonl and has the same tensors, so its rows count for steps 51 to 100. "
         "The job was probably restarted with another number of processes."

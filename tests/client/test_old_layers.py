@@ -62,9 +62,9 @@ def test_rows_have_the_model_s_own_numbers(folders):
     assert tensors(old).equals(tensors(now))
     assert set(old.tensors("InputTokens")["layer"].to_pylist()) == {-1}
     for choice in (0, [1, 3], "2-3", "all", -1, "-1"):
-        assert tensors(old, layer=choice).equals(tensors(now, layer=choice)), choice
-    assert old.tensors("MLP1_mat_mul", layer="0").num_rows == 3
-    assert old.tensors("MLP1_mat_mul", layer=4).num_rows == 0
+        assert tensors(old, layers=choice).equals(tensors(now, layers=choice)), choice
+    assert old.tensors("MLP1_mat_mul", layers="0").num_rows == 3
+    assert old.tensors("MLP1_mat_mul", layers=4).num_rows == 0
     lowest = Query(flag="MLP1_mat_mul", ranks=((0, (2,)),))
     assert RunFolder(folders[1]).read("tensors", lowest, ["layer"])["layer"].to_pylist() == [2, 2, 2]
 

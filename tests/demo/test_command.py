@@ -99,7 +99,7 @@ def test_the_demo_shows_every_system_and_ends_also_where_a_viewer_has_paused_it(
         assert time.monotonic() < end
         time.sleep(0.1)
     assert {row["stat"] for row in recorded.table("moments").to_pylist()} >= {"param", "grad", "residual"}
-    (row, *_) = recorded.tensors("HiddenStates", layer=1).to_pylist()
+    (row, *_) = recorded.tensors("HiddenStates", layers=1).to_pylist()
     assert (row["source_shape"][-1], row["shape"][-1]) == (128, 64)
 
 

@@ -186,8 +186,8 @@ def test_a_recording_is_replayed_served_in_the_dialect_and_recorded_again(tmp_pa
         gateway.communicate(timeout=WAIT)
         assert gateway.returncode == 0
     with megalens.open(folder) as first, megalens.open(tmp_path / "again") as again:
-        was = [row["values"] for row in first.tensors("MLP1_mat_mul", layer=1).to_pylist()]
-        now = [row["values"] for row in again.tensors("MLP1_mat_mul", layer=1).to_pylist()]
+        was = [row["values"] for row in first.tensors("MLP1_mat_mul", layers=1).to_pylist()]
+        now = [row["values"] for row in again.tensors("MLP1_mat_mul", layers=1).to_pylist()]
         assert 2 <= len(now) <= 3
         at = was.index(now[0])
         assert now == [was[(at + n) % len(was)] for n in range(len(now))]

@@ -46,7 +46,7 @@ def test_a_run_of_megatronapp_is_recorded_and_opened(tmp_path):
     assert out.said == ["The peer went away after step 2 and did not come back."]
     with megalens.open(out.run.path) as run:
         assert run.step == 2
-        assert run.tensors("MLP1_mat_mul", layer=0).num_rows == 2
+        assert run.tensors("MLP1_mat_mul", layers=0).num_rows == 2
     hello = out.run.header
     assert hello["origin"] == {"kind": "foreign", "name": "T1", "steps": "inferred"}
     assert hello["model"]["layers"] == LAYERS

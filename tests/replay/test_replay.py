@@ -25,6 +25,7 @@ from megalens.hub.discovery import find_hub, live_hubs
 from megalens.hub.options import HubOptions
 from megalens.protocol import decode_message, encode_message, stream_schema
 from megalens.replay import Replayer, serve
+from megalens.replay.replayer import read_speed
 from megalens.replay.timeline import Timeline
 
 ROOT = Path(__file__).parents[2]
@@ -115,6 +116,14 @@ def test_a_replay_may_begin_in_the_middle(tmp_path):
     assert min(after.read("scalars")["step"].to_pylist()) == 7
 
 
+def test_a_speed_of_0_is_as_fast_as_possible_as_on_the_command_line(tmp_path):
+    folder = write_run(tmp_path / "run", steps=3, layers=1)
+    with serve(folder, speed=0) as replay, megalens.connect(replay.id) as run:
+        replay.wait(30)
+        assert "speed" not in run.origin
+    assert [read_speed(each) for each in (None, 0, 0.0, 2, np.float32(0.5))] == [None, None, None, 2.0, 0.5]
+
+
 def test_a_recording_that_was_cut_short_is_replayed_up_to_the_cut(tmp_path):
     folder = write_run(tmp_path / "run", steps=8, layers=1, nonfinite_at=None)
     table = RunFolder(folder).read("tensors")
@@ -167,7 +176,7 @@ def test_a_kernel_sees_a_live_run_and_says_that_it_is_a_replay(tmp_path):
             replay.wait(WAIT)
             run.wait(6, timeout=WAIT)
             assert run.name == "gpt-demo (replay)"
-            table = run.tensors("MLP1_mat_mul", layer=1)
+            table = run.tensors("MLP1_mat_mul", layers=1)
             assert table["step"].to_pylist() == [1, 2, 3, 4, 5, 6]
             was = RunFolder(folder).read("tensors")
             mask = pc.and_(pc.equal(was["flag"], "MLP1_mat_mul"), pc.equal(was["layer"], 1))

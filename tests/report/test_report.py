@@ -244,8 +244,12 @@ def test_a_wrong_view_is_named_with_its_field(run, tmp_path, views, view, field,
 def test_a_name_with_another_ending_and_a_folder_that_is_not_there_are_refused(run, tmp_path):
     with pytest.raises(ReportError, match=r"must end in \.html or \.ipynb"):
         write_report(run, tmp_path / "report.pdf", FOUR)
-    with pytest.raises(ReportError, match="Could not write report"):
-        write_report(run, tmp_path / "nowhere" / "report.html", FOUR[:1])
+    told = []
+    with pytest.raises(ReportError, match=r"There is no folder 'nowhere' to write report\.html into"):
+        write_report(
+            run, tmp_path / "nowhere" / "report.html", FOUR[:1], progress=lambda *at: told.append(at)
+        )
+    assert told == []
 
 
 def test_progress_is_told_and_whatever_it_raises_leaves_no_file(run, tmp_path):

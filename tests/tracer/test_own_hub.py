@@ -42,7 +42,9 @@ def test_a_run_is_recorded_by_a_hub_of_its_own_that_then_ends(gpt, ids, tmp_path
     steps(tracer, gpt, ids, 5)
     process = tracer._coordinator.worker._hub._process
     tracer.close()
-    folder = tmp_path / "runs" / tracer.run_id
+    folder = tracer.folder
+    assert folder == tmp_path / "runs" / tracer.run_id
+    assert re.fullmatch(r"\d{8}-\d{6}-own-[0-9a-f]{8}", folder.name)
     until(lambda: not process.alive)
     found = state(folder)
     assert found["run"]["name"] == "own"

@@ -1,11 +1,14 @@
 """The reduction language gives what torch gives, and says where an expression is wrong."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from megalens.protocol import ProtocolError
+from megalens.client import trend
+from megalens.protocol import ProtocolError, read_moments
 from megalens.tracer import parse_reduction
 
 DATA = torch.randn(2, 5, 4, 7, generator=torch.Generator().manual_seed(3))
@@ -18,8 +21,8 @@ SAME = {
     "sum": DATA.sum(-1),
     "min": DATA.amin(-1),
     "max(data)": DATA.amax(-1),
-    "std": DATA.std(-1),
-    "data.var(dim=-1)": DATA.var(-1),
+    "std": torch.from_numpy(DATA.numpy().std(-1)),
+    "data.var(dim=-1)": torch.from_numpy(DATA.numpy().var(-1)),
     "median": DATA.median(-1).values,
     "norm": DATA.norm(dim=-1),
     "norm(data, 1)": DATA.abs().sum(-1),
@@ -110,6 +113,25 @@ def test_an_expression_is_bounded_in_length_depth_and_operations() -> None:
     ):
         with pytest.raises(ProtocolError, match=r"at most|deeper|more than"):
             parse_reduction(text)
+
+
+def test_the_standard_deviation_is_that_of_the_population_in_tiles_trends_and_statistics() -> None:
+    values = np.random.default_rng(1).normal(3, 2, 64).astype(np.float32)
+    expected = values.astype(np.float64).std()
+    assert float(parse_reduction("std")(torch.from_numpy(values))) == pytest.approx(expected, rel=1e-6)
+    rows = pa.table({"step": [1], "layer": [0], "values": [values.tolist()]})
+    assert trend(rows, "std")["value"].to_pylist() == [pytest.approx(expected, rel=1e-12)]
+    sums = pa.table({f"sum_{power}": [float((values.astype(np.float64) ** power).sum())] for power in (1, 2)})
+    variance = sums["sum_2"][0].as_py() / 64 - (sums["sum_1"][0].as_py() / 64) ** 2
+    merged = {"count": [64.0], "mean": [values.mean()], "m2": [variance * 64], "m3": [0.0], "m4": [0.0]}
+    extremes = {name: [0.0] for name in ("min", "max", "nan_count", "inf_count")}
+    found = read_moments({name: np.array(each) for name, each in {**merged, **extremes}.items()})
+    assert found["std"][0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_median_of_an_even_number_of_values_is_the_lower_of_the_two_in_the_middle() -> None:
+    assert float(parse_reduction("median")(torch.tensor([4.0, 1.0, 3.0, 2.0]))) == 2.0
+    assert float(parse_reduction("quantile(0.5)")(torch.tensor([4.0, 1.0, 3.0, 2.0]))) == 2.5
 
 
 def test_the_spread_of_a_single_value_is_zero_and_non_finite_values_stay() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from seen_statistics import ALL, same
@@ -101,10 +102,12 @@ def test_a_step_that_ends_with_the_optimizers_is_logged_too(gpt, ids, logged) ->
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"grad": 1.5}, "grad must be a number of steps"),
-        ({"param": True}, "param must be a number of steps"),
+        ({"grad": 1.5}, "grad=… must be a number of steps"),
+        ({"param": True}, "param=… must be a number of steps"),
         ({"loss_scale": "x"}, "loss_scale must be a GradScaler"),
         ({"samples": 1.5}, "samples must be how many"),
+        ({}, "was not told what to log: give any of param, grad"),
+        ({"grad": np.int64(1)}, "With hub=None statistics go to files only, and there are none: give jsonl="),
     ],
 )
 def test_a_wrong_argument_is_named(gpt, options: dict, words: str) -> None:

@@ -353,8 +353,8 @@ def test_without_a_hub_everything_can_be_called_and_nothing_is_hooked(gpt, ids) 
             "flags.MLP1_mat_mul.compressor.name",
         ),
         ({"InputTokens": Tile()}, "unknown-compressor", "flags.InputTokens.compressor.name"),
-        ({"MLP1_mat_mul": {"compressor": Tile(), "every": 0}}, "bad-message", None),
-        ({"MLP1_mat_mul": 3}, "bad-message", None),
+        ({"MLP1_mat_mul": {"compressor": Tile(), "every": 0}}, "bad-parameter", "flags.MLP1_mat_mul.every"),
+        ({"MLP1_mat_mul": 3}, "bad-parameter", "flags.MLP1_mat_mul"),
     ],
 )
 def test_a_wrong_setting_is_refused_with_its_field_and_changes_nothing(gpt, flags, code, field) -> None:

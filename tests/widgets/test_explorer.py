@@ -26,8 +26,8 @@ def run(tmp_path_factory):
         ({"stat": "kurtosis", "by": ["layer", "kind"]}, ("grad", ["layer", "kind"], {})),
         ({"stat": "param", "statistic": "max", "by": []}, ("param", [], {})),
         (
-            {"stat": "activation", "by": "role", "where": {"layer": range(2)}, "steps": (10, 20)},
-            ("activation", ["role"], {"where": {"layer": "0-1"}, "steps": (10, 20)}),
+            {"stat": "activation", "by": "role", "where": {"layer": range(2)}, "steps": range(10, 21)},
+            ("activation", ["role"], {"where": {"layer": "0-1"}, "steps": range(10, 21)}),
         ),
         (
             {"stat": "activation", "mixed": True, "kind": "table"},
@@ -59,7 +59,7 @@ def test_a_ratio_a_pattern_and_what_is_relative_are_columns_too(run):
     of_two = captured[captured["capture"] == "2"].set_index("step")["value"]
     name = "decoder.layers.2.mlp.linear_fc1.weight"
     assert of_two[7] == pytest.approx(np.sqrt((values_of_tensor("grad", name, 7) ** 2).mean()), rel=1e-12)
-    percent = run.explore("param", "std", show="percent", steps=(30, 40)).df
+    percent = run.explore("param", "std", show="percent", steps=range(30, 41)).df
     std = run.moments("param", ["layer"]).set_index(["step", "layer"])["std"]
     assert percent["step"].min() == 30
     first, last = (std[step, 3] for step in (1, 40))

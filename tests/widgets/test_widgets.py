@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from recorded_run import RUN_ID, write_run
 
-from megalens.protocol import option_name, python_name, view_defaults, view_fields
+import megalens
+from megalens.client import Run
+from megalens.protocol import LAST_STEP, option_name, python_name, view_defaults, view_fields
 from megalens.widgets import VIEW_MIME, Heatmap, History, Moments, Scalars, Trend, WidgetError
 
 RUN = {"id": "r1", "name": "gpt-demo", "folder": None}
@@ -62,15 +65,46 @@ def test_what_the_browser_changes_arrives_in_the_attributes():
     widget = Trend(RUN, {"flag": "MLP1_mat_mul"})
     widget.set_state({"options": {**widget.options, "statistic": "max", "steps": [3, 9]}})
     assert widget.statistic == "max"
-    assert widget.steps == [3, 9]
+    assert widget.steps == range(3, 10)
+    assert widget.options["steps"] == [3, 9]
     assert widget.get_state(["options"])["options"]["statistic"] == "max"
+
+
+@pytest.mark.parametrize(
+    ("steps", "held", "shown"),
+    [
+        (5, [5, 5], range(5, 6)),
+        (range(2, 9), [2, 8], range(2, 9)),
+        (slice(2, 9), [2, 8], range(2, 9)),
+        (slice(2, None), [2, LAST_STEP], slice(2, None)),
+        ([3, 4, 5], [3, 5], range(3, 6)),
+        (np.arange(3, 6), [3, 5], range(3, 6)),
+        (None, None, None),
+    ],
+)
+def test_steps_of_a_view_are_one_stretch_and_can_be_given_again(steps, held, shown):
+    widget = Trend(RUN, {"flag": "X", "steps": steps})
+    assert (widget.options["steps"], widget.steps) == (held, shown)
+    assert shown is None or f"steps={shown}" in repr(widget)
+    widget.steps = widget.steps
+    assert widget.options["steps"] == held
+
+
+def test_what_an_older_view_wrote_for_steps_is_read_with_a_warning():
+    for pair in ([2, 8], (2, 8)):
+        with pytest.warns(DeprecationWarning, match=r"slice\(2, 9\)"):
+            assert Trend(RUN, {"flag": "X", "steps": pair}).options["steps"] == [2, 8]
+    with pytest.raises(WidgetError, match="steps without a gap") as caught:
+        Trend(RUN, {"flag": "X", "steps": [2, 8, 9]})
+    assert caught.value.field == "steps"
 
 
 def test_people_may_write_layers_steps_and_names_in_their_own_way():
     assert Heatmap(RUN, {"flag": "X", "layers": 3}).layers == "3"
     assert Heatmap(RUN, {"flag": "X", "layers": range(1, 5)}).layers == "1-4"
     assert Heatmap(RUN, {"flag": "X", "layers": [7, 1, 2, 3]}).layers == "1-3,7"
-    assert Trend(RUN, {"flag": "X", "steps": (2, 8)}).steps == [2, 8]
+    assert Heatmap(RUN, {"flag": "X", "step": np.int64(3), "color_range": np.array([0, 1.5])}).step == 3
+    assert Heatmap(RUN, {"flag": "X", "layers": np.array([1, 2])}).layers == "1-2"
     assert Scalars(RUN, {"names": "loss"}).names == ["loss"]
     assert Trend(RUN, {"flag": "X", "positions": range(0, 16)}).positions == "0-15"
     assert Moments(RUN, {"by": "layer"}).by == ["layer"]
@@ -99,7 +133,7 @@ def test_the_pass_is_called_pass_with_an_underscore_where_python_keeps_the_word(
         (lambda: Heatmap(RUN, {"flag": None}), "flag", "must be text"),
         (lambda: Heatmap(RUN, {"flag": "X", "sample": -1}), "sample", "from 0"),
         (lambda: Trend(RUN, {"flag": "X", "statistic": "median"}), "statistic", "one of mean, std"),
-        (lambda: Trend(RUN, {"flag": "X", "steps": 5}), "steps", "two whole numbers"),
+        (lambda: Trend(RUN, {"flag": "X", "steps": 5.5}), "steps", "must be a step, slice"),
         (lambda: Scalars(RUN, {"smoothing": "much"}), "smoothing", "got 'much'"),
         (lambda: Scalars(RUN, {"colour": "red"}), "colour", "no option 'colour'"),
         (lambda: Moments(RUN, {"by": "laer"}), "by.0", r"at most 4 of name, layer.*got \['laer'\]"),
@@ -214,8 +248,29 @@ def test_a_folder_below_the_notebook_is_named_relative_to_it(run, folder, monkey
 def test_a_view_with_nothing_to_show_says_so_in_the_bundle(run):
     bundle = run.heatmap("HiddenStates")._repr_mimebundle_()
     assert "This run holds no train step of Layer output." in bundle["text/html"]
-    unknown = run.heatmap("NoSuchFlag")._repr_mimebundle_()
-    assert "no flag &#x27;NoSuchFlag&#x27;. It has MLP1_mat_mul, " in unknown["text/html"]
+
+
+def test_a_flag_that_the_run_does_not_have_is_refused_at_the_call(run):
+    for call in (run.heatmap, run.trend, run.history, lambda flag: run.view("heatmap", flag=flag)):
+        with pytest.raises(WidgetError, match=r"no flag 'NoSuchFlag'\. It has MLP1_mat_mul, ") as caught:
+            call("NoSuchFlag")
+        assert caught.value.field == "flag"
+
+
+def test_completion_offers_what_is_public_and_nothing_else(run):
+    from IPython.core.completer import Completer
+
+    completer = Completer(namespace={"run": run, "megalens": megalens})
+
+    def offered(text):
+        found = (each.rpartition(".")[2] for each in completer.attr_matches(text))
+        return {name for name in found if not name.startswith("_")}
+
+    public = {name for kind in (type(run), Run) for name in dir(kind) if not name.startswith("_")}
+    assert offered("run.") == public
+    assert {"array", "configure", "folder", "heatmap", "moments", "report", "table"} <= public
+    assert offered("megalens.") == {*megalens.__all__} - {"__version__"}
+    assert "tensors" in run.table._ipython_key_completions_()
 
 
 def test_the_run_in_the_notebook_is_the_run_with_views(run):
@@ -267,7 +322,8 @@ def test_a_view_of_another_package_is_a_widget_whose_options_the_browser_checks(
     ("views", "field", "says"),
     [
         (lambda run: [run.scalars_view(), run.view("weight_norms")], "views[1].view", "got 'weight_norms'"),
-        (lambda run: ["scalars"], "views[0].view", "There is no view"),
+        (lambda run: ["scalar"], "views[0].view", "one of heatmap, trend, scalars, history, moments"),
+        (lambda run: ["scalars", "heatmap"], "views[1].flag", "heatmap needs flag"),
         (lambda run: run.scalars_view(), "views", "must be a list of views"),
         (lambda run: {"view": "scalars"}, "views", "must be a list of views"),
     ],

@@ -88,10 +88,11 @@ class StreamQuery:
             flag=texts.get("flag"),
             part=texts.get("part"),
             phase=texts.get("phase"),
-            steps=(first, last),
         )
         query = replace(
             query,
+            first=first,
+            last=last,
             layers=read_ranges(texts.get("layers"), "layers"),
             measured=texts.get("measured") == "true",
             where=_where(texts.get("where", "{}"), stream),

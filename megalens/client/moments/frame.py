@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...protocol import MOMENT_STATISTICS, MOMENT_STATS, read_moments
+from ...protocol import MOMENT_STATISTICS, MOMENT_STATS, in_ranges, read_moments
 from ..errors import ClientError
 from ..query import Query, StepChoice
 from .grouping.answer import MomentGroups
@@ -32,7 +32,7 @@ consumed (-1 where nobody said), whether a loss scale that is not known may be i
 def moment_frame(
     source: MomentSource,
     stat: str | Sequence[str],
-    group_by: Any,
+    by: Any,
     steps: StepChoice,
     where: Where,
     mixed: bool,
@@ -47,20 +47,22 @@ def moment_frame(
         ``bad-parameter`` naming the argument, ``mixed``, or ``not-found`` when a run that gets no more rows has nothing of that stat.
     """
     bounds = Query.of(steps=steps)
-    if isinstance(group_by, str) or callable(group_by) or not hasattr(group_by, "__iter__"):
-        group_by = [group_by]
+    if isinstance(by, str) or callable(by) or not hasattr(by, "__iter__"):
+        by = [by]
     stats = [check_stat(one) for one in ([stat] if isinstance(stat, str) else stat)]
     queries = [
-        MomentQuery.of(one, "mean", list(group_by), None, where, bounds.first, bounds.last, mixed=mixed)
+        MomentQuery.of(one, "mean", list(by), None, where, bounds.first, bounds.last, mixed=mixed)
         for one in stats
     ]
     if not live:
         check_present(source, stats)
     frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
-    if len(frames) == 1:
-        return frames[0]
-    joined: DataFrame = _pandas().concat(frames, ignore_index=True)
-    return joined
+    joined: DataFrame = frames[0] if len(frames) == 1 else _pandas().concat(frames, ignore_index=True)
+    if bounds.steps is None:
+        return joined
+    # The steps between those that were asked for are grouped too, and left out here.
+    kept = joined["step"].map(lambda step: in_ranges(step, bounds.steps))
+    return joined[kept].reset_index(drop=True)
 
 
 def check_present(source: MomentSource, stats: Sequence[str]) -> None:

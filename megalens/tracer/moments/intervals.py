@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, fields
 
+from ...protocol import is_whole
 from ..errors import TracerError
 
 __all__ = ["Intervals"]
@@ -39,9 +41,9 @@ class Intervals:
         for stat, every in steps.items():
             if stat not in known:
                 raise TracerError(f"A statistic must be one of {', '.join(sorted(known))}, got {stat!r:.50}.")
-            if every is not None and (not isinstance(every, int) or isinstance(every, bool)):
-                raise TracerError(f"{stat} must be a number of steps, 0 for off, got {every!r:.50}.")
-        return cls(**{stat: max(0, every or 0) for stat, every in steps.items()})
+            if every is not None and not is_whole(every, -sys.maxsize):
+                raise TracerError(f"{stat}=… must be a number of steps, 0 for off, got {every!r:.50}.")
+        return cls(**{stat: max(0, int(every or 0)) for stat, every in steps.items()})
 
     def due(self, step: int) -> frozenset[str]:
         """Return the statistics that are logged at ``step``."""

@@ -83,6 +83,11 @@ class HubConnection:
         """Process of our own hub."""
         return None if self._process is None else self._process.pid
 
+    @property
+    def folder(self) -> str | None:
+        """The run folder, where the hub records on this machine."""
+        return None if self._address is None else self._address.record
+
     def last(self) -> None:
         """TracingPlan nothing more for the case that the connection is lost: the training is at its end."""
         self._last = True

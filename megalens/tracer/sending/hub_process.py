@@ -28,6 +28,7 @@ class HubAddress:
     url: str
     token: str = field(repr=False)
     run_id: str | None = None
+    record: str | None = None
 
 
 def address_from(hub: Any) -> HubAddress:
@@ -44,8 +45,8 @@ def address_from(hub: Any) -> HubAddress:
     if isinstance(hub, (str, os.PathLike)):
         return _read_runtime_file(Path(hub))
     raise TracerError(
-        "hub must be 'spawn', None, (address, token), or the path of a hub's runtime file, "
-        f"got a {type(hub).__name__}."
+        "hub=… must be 'spawn', None, (address, token), or the path of a hub's runtime file, "
+        f"got {hub!r:.50}."
     )
 
 
@@ -55,7 +56,11 @@ def _read_runtime_file(path: Path) -> HubAddress:
         check_definition("RuntimeFile", entry, path.name)
         host = entry["host"]
         host = f"[{host}]" if ":" in host else host
-        return HubAddress(f"ws://{host}:{entry['port']}", entry["token"], entry["id"])
+        return HubAddress(f"ws://{host}:{entry['port']}", entry["token"], entry["id"], entry.get("record"))
+    except FileNotFoundError:
+        raise TracerError(
+            f"hub={str(path)!r:.100} is neither 'spawn' nor the runtime file of a running hub: there is no such file."
+        ) from None
     except (OSError, ValueError, ProtocolError) as error:
         raise TracerError(
             f"Could not read the hub's runtime file {path.name} ({type(error).__name__}). "

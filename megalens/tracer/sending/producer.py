@@ -147,6 +147,11 @@ class Producer(Worker):
         """Process of our own hub."""
         return self._hub.pid
 
+    @property
+    def folder(self) -> str | None:
+        """The run folder, where the hub records on this machine."""
+        return self._hub.folder
+
     # Producer thread.
 
     def _leave(self) -> None:

@@ -146,6 +146,11 @@ class Worker:
         """Process of our own hub."""
         return None
 
+    @property
+    def folder(self) -> str | None:
+        """The run folder, where the hub records on this machine."""
+        return None
+
     # The thread.
 
     def _run(self) -> None:

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol import (
     EMBEDDING,
-    Compressor,
     Empty,
     NoOp,
     Projection,
     ProtocolError,
     check_message,
     compressor_from_setting,
+    named_flags,
     parse_layers,
+    read_flags,
+    read_setting,
 )
 from ...protocol.messages_generated import FlagSetting, Perturb
 from ..flags import FLAGS
@@ -39,66 +41,48 @@ _OTHERS = ("perturb", "mode", "budget")
 
 def settings_from(
     flags: Mapping[str, Any] | Iterable[str] | None,
-    defaults: Mapping[str, Any] | None = None,
+    common: Mapping[str, Any] | None = None,
     points: Mapping[str, FlagPoints] | None = None,
+    now: Mapping[str, FlagSetting] | None = None,
 ) -> dict[str, Any]:
     """Return a ``ConfigPatch`` from what people write.
 
     Parameters
     ----------
     flags : mapping, iterable of str, or None
-        Flag names with a compressor, a ``FlagSetting`` (whose compressor may be a :class:`Compressor`), or None for off; or just names, which take
-        what suits them. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
-    defaults : mapping, optional
-        ``layers``, ``every``, ``phases`` and ``samples`` where a flag does not say its own.
+        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
+    common : mapping, optional
+        ``layers``, ``every`` and so on where a flag does not say its own.
     points : mapping, optional
         Where each flag is, for what suits it.
+    now : mapping, optional
+        The settings in force.
 
     Raises
     ------
     ProtocolError
-        ``bad-message`` when it is none of these.
+        ``bad-parameter`` in the words of the call, ``bad-message`` for another part of a patch.
     """
     if flags is None:
         return {"flags": {}}
-    if isinstance(flags, str):
-        flags = [flags]
-    if not isinstance(flags, Mapping):
-        flags = {name: suited_compressor(name, (points or {}).get(name)) for name in flags}
     others: dict[str, Any] = {}
-    if "flags" in flags and set(flags) <= {"flags", *_OTHERS} and isinstance(flags["flags"], Mapping):
+    if (
+        isinstance(flags, Mapping)
+        and "flags" in flags
+        and set(flags) <= {"flags", *_OTHERS}
+        and isinstance(flags["flags"], Mapping)
+    ):
         others = {name: value for name, value in flags.items() if name != "flags"}
         flags = flags["flags"]
-    settings: dict[str, Any] = {}
-    for name, given in flags.items():
-        if given is None:
-            settings[name] = None
-            continue
-        setting = dict(defaults or {})
-        if isinstance(given, Mapping):
-            setting.update(given)
-        else:
-            setting["compressor"] = given
-        compressor = setting.get("compressor")
-        if isinstance(compressor, Compressor):
-            setting["compressor"] = compressor.to_setting()
-        if "phases" in setting:
-            phases = setting["phases"]
-            setting["phases"] = [phases] if isinstance(phases, str) else list(phases)
-        if "layers" in setting:
-            setting["layers"] = _layers_text(setting["layers"])
-        settings[name] = setting
+    settings = read_flags(
+        named_flags(flags, "flags=…"),
+        now=now or {},
+        suited=lambda name: suited_compressor(name, (points or {}).get(name)).to_setting(),
+        common=read_setting(common or {}),
+    )
     patch = {"flags": settings, **others}
     check_message({"type": "configure", "id": "local", "patch": patch})
     return patch
-
-
-def _layers_text(layers: Any) -> Any:
-    if isinstance(layers, int) and not isinstance(layers, bool):
-        return str(layers)
-    if isinstance(layers, Sequence) and not isinstance(layers, str):
-        return ",".join(str(layer) for layer in layers)
-    return layers
 
 
 def change_plan(

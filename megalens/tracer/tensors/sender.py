@@ -77,8 +77,8 @@ class TensorSender:
             self.probes = batch.probes
             if batch.probes[0] == 0 and batch.probes[1]:
                 self._host.warn(
-                    "No probe fired in a step that was to be traced. A compiled model (torch.compile) calls no hooks: "
-                    "run it uncompiled to see its tensors."
+                    "No probe fired in a step that was to be traced: the traced model was not called in it, or it is compiled. "
+                    "A compiled model (torch.compile) calls no hooks: run it uncompiled to see its tensors."
                 )
         stage = self._tiles.take()
         rows = finish_rows(batch.rows, stage, self._scratch)

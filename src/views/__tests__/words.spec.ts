@@ -79,7 +79,7 @@ it.each([
   ],
   [
     { view: 'trend', flag: 'HiddenStates', steps: [1, 9], kind: 'heatmap' } as const,
-    'run.trend("HiddenStates", steps=[1, 9], kind="heatmap")'
+    'run.trend("HiddenStates", steps=range(1, 10), kind="heatmap")'
   ],
   [{ view: 'scalars' } as const, 'run.scalars_view()'],
   [

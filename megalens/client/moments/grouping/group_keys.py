@@ -26,7 +26,7 @@ _Column = str | re.Pattern[str] | Callable[[str], Any]
 
 @dataclass(frozen=True)
 class _NameColumns:
-    """Columns that one entry of ``group_by`` makes, and what they are for each name; None leaves a name out."""
+    """Columns that one entry of ``by`` makes, and what they are for each name; None leaves a name out."""
 
     labels: tuple[str, ...]
     values: Callable[[Sequence[str]], list[Key | None]]
@@ -109,7 +109,7 @@ class Grouping:
             field = column
             return _NameColumns((field,), lambda names: [(value,) for value in name_values(names, field)])
         if isinstance(column, re.Pattern) or (isinstance(column, str) and "(" in column):
-            found = Pattern(column, "pattern in group_by")
+            found = Pattern(column, "pattern in by")
             if found.groups:
                 one = found.groups == 1
                 return _NameColumns(
@@ -148,5 +148,5 @@ def _bad(what: str) -> ClientError:
     return ClientError(
         f"Cannot group by that: {what}.",
         code="bad-parameter",
-        field="group_by",
+        field="by",
     )

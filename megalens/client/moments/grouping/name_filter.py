@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....protocol import Ranges, in_ranges, parse_name
+from ...arguments import chosen_ranges
 from ...errors import ClientError
-from ...query import chosen_ranges
 from .patterns import Pattern
 
 __all__ = ["NameFilter", "Where"]

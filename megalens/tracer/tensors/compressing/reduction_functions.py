@@ -34,13 +34,6 @@ class Reducer:
     check: Callable[[float], str | None] = lambda value: None
 
 
-def _spread(data: Tensor, root: bool) -> Tensor:
-    if data.shape[-1] == 1:
-        # Torch divides 0 by 0 here; one value has no spread. Times 0 keeps NaN and turns infinity into NaN, as the formula would.
-        return (data * 0).sum(-1)
-    return data.std(-1) if root else data.var(-1)
-
-
 def _between_0_and_1(value: float) -> str | None:
     return None if 0 <= value <= 1 else "a number from 0 to 1"
 
@@ -49,13 +42,14 @@ def _positive(value: float) -> str | None:
     return None if value > 0 else "a number above 0"
 
 
+# Of the population, as in the statistics of whole tensors; a median of an even number of values is the lower middle one, as torch's is.
 REDUCERS: Mapping[str, Reducer] = {
     "mean": Reducer(lambda data, _: data.mean(-1)),
     "sum": Reducer(lambda data, _: data.sum(-1)),
     "min": Reducer(lambda data, _: data.amin(-1)),
     "max": Reducer(lambda data, _: data.amax(-1)),
-    "std": Reducer(lambda data, _: _spread(data, True)),
-    "var": Reducer(lambda data, _: _spread(data, False)),
+    "std": Reducer(lambda data, _: data.std(-1, correction=0)),
+    "var": Reducer(lambda data, _: data.var(-1, correction=0)),
     "median": Reducer(lambda data, _: data.median(-1).values),
     "rms": Reducer(lambda data, _: torch.linalg.vector_norm(data, 2, -1) / math.sqrt(data.shape[-1])),
     "norm": Reducer(lambda data, p: torch.linalg.vector_norm(data, p, -1), "p", 2.0, _positive),

@@ -1,0 +1,98 @@
+"""One traced tensor as an array: ``run.array("HiddenStates", layer=3, step=10)``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..protocol import join_numbers, ranges_text
+from .arguments import whole
+from .errors import ClientError
+from .query import Query
+from .run_words import check_flag
+
+if TYPE_CHECKING:
+    from .run import Run
+
+__all__ = ["tensor_array"]
+
+_LEAST = {"layer": -1, "step": 0, "rank": 0, "micro_batch": 0}
+_ORDER = ("layer", "step", "part", "rank", "micro_batch")
+_MOST_NAMED = 200
+
+
+def tensor_array(run: Run, flag: str, phase: str, pass_: str, **asked: Any) -> npt.NDArray[np.float32]:
+    """Return the values of one row of the stream ``tensors``; see :meth:`Run.array`."""
+    from .answers import rows_of
+
+    check_flag(run, flag)
+    rows = rows_of(run)
+    wanted: dict[str, Any] = {
+        name: value if value is None or name == "part" else whole(value, name, _LEAST[name])
+        for name, value in asked.items()
+    }
+
+    def places(**only: Any) -> pa.Table:
+        query = Query.of(flag=flag, phase=phase, pass_=pass_, **only)
+        found = list(rows.batches("tensors", query, list(_ORDER)))
+        return pa.Table.from_batches(found) if found else None
+
+    # Steps that are not asked for are not read, and are told only where there is nothing else to tell.
+    left = places(layers=wanted["layer"], steps=wanted["step"])
+    left = places() if left is None else left
+    if left is None:
+        raise ClientError(
+            f"This run has no rows of {flag} (phase {phase}, {pass_} pass).",
+            field="flag",
+        )
+    for name in _ORDER:
+        here = left[name].unique().to_pylist()
+        value = wanted[name]
+        if value is None and name == "layer" and len(here) > 1:
+            raise ClientError(
+                f"array(…) is of one layer, and {flag} has {_several(here)}: give layer=….",
+                code="bad-parameter",
+                field="layer",
+            )
+        if value is not None and value not in here:
+            raise ClientError(
+                f"This run has no {flag} of {name} {value!r:.100}; it has {name} {_several(here)}.",
+                field=name,
+            )
+        chosen = (
+            value
+            if value is not None
+            else here[0]
+            if name == "part"
+            else (max if name == "step" else min)(here)
+        )
+        wanted[name] = chosen
+        left = left.filter(pa.compute.field(name) == chosen)
+    query = Query.of(
+        flag=flag, layers=wanted["layer"], steps=wanted["step"], part=wanted["part"], phase=phase, pass_=pass_, rank=wanted["rank"]
+    )  # fmt: skip
+    *_, row = (row for batch in rows.batches("tensors", query) for row in _rows(batch, wanted["micro_batch"]))
+    values: npt.NDArray[np.float32] = row["values"].values.to_numpy(zero_copy_only=False).astype(np.float32)
+    shape = row["shape"].as_py()
+    if values.size != np.prod(shape):
+        raise ClientError(
+            f"{flag} was traced with {row['compressor']}, which keeps no values of its shape {shape}.",
+            field="flag",
+        )
+    return values.reshape([int(size) for size in shape])
+
+
+def _rows(batch: pa.RecordBatch, micro_batch: int) -> Any:
+    kept = batch.filter(pa.compute.equal(batch["micro_batch"], micro_batch))
+    for at in range(kept.num_rows):
+        yield {name: kept[name][at] for name in ("values", "shape", "compressor")}
+
+
+def _several(values: list[Any]) -> str:
+    if all(isinstance(value, int) for value in values):
+        text = ranges_text(join_numbers(values))
+        return text if len(text) <= _MOST_NAMED else f"{text[:_MOST_NAMED]}…"
+    return ", ".join(repr(value) for value in values)
