@@ -57,7 +57,9 @@ def moment_frame(
     frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
     if len(frames) == 1:
         return frames[0]
-    joined: DataFrame = _pandas().concat(frames, ignore_index=True)
+    import pandas as pd
+
+    joined: DataFrame = pd.concat(frames, ignore_index=True)
     return joined
 
 
@@ -88,7 +90,8 @@ def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFr
     **more : ndarray
         Further columns, one entry for each row of the groups' table.
     """
-    pd = _pandas()
+    import pandas as pd
+
     table = groups.table
     merged = {name: table[name].to_numpy() for name in MERGED}
     read = read_moments(merged)
@@ -105,14 +108,3 @@ def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFr
     frame: DataFrame = pd.DataFrame(columns).sort_values("step", kind="stable", ignore_index=True)
     frame.insert(0, "stat", stat)
     return frame
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ClientError(
-            "run.moments gives a pandas.DataFrame, and pandas is not installed: pip install pandas. run.moment_source.groups gives Arrow tables.",
-            code="unreadable",
-        ) from error
-    return pandas
