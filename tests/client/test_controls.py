@@ -1,6 +1,5 @@
 """What a kernel asks of the training beyond looking, over a real hub."""
 
-
 import pytest
 from live_run import WAIT, eventually, tensors_frame
 
