@@ -29,6 +29,7 @@ NAMES = (
     "explorer",
     "rendering",
     "pictures",
+    "imports",
     "soak",
     "fuzz",
 )

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the wheel, install it in a clean venv with no Node on PATH, and see both extensions enabled.
+# Build the wheel, install it in clean venvs with no Node on PATH as README says, see both extensions enabled, and run the snippets of README and docs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -12,15 +12,27 @@ tar -c --exclude=./node_modules --exclude=./.venv --exclude=./.git --exclude=./m
 wheel=$(echo "$work"/dist/megalens-*.whl)
 [ -f "$wheel" ] || { echo "no wheel was built"; exit 1; }
 base=$PWD/.venv/bin/python
+root=$PWD
 compiler=$(command -v c++ || command -v g++ || command -v clang++ || true)
-"$base" -m venv --without-pip "$work/venv"
+# README's own lines, with this wheel in the place of the published one: the training's, then JupyterLab's.
+mapfile -t lines < <(sed -n 's/^pip install //p' README.md)
+[ ${#lines[@]} = 2 ] || { echo "README has ${#lines[@]} lines of pip install; 2 are known here"; exit 1; }
+# Our own pip fills the venvs; nothing of what it installs is imported often enough to be compiled first.
+install() {
+  local venv=$1 words
+  shift
+  eval "words=($*)"
+  "$base" -m venv --without-pip "$venv"
+  "$base" -m pip --python "$venv/bin/python" install --quiet --no-compile --disable-pip-version-check -c requirements.lock "${words[@]/#megalens/$wheel}" 2>&1 |
+    while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
+}
+install "$work/training" "${lines[0]}"
+install "$work/venv" "${lines[1]}" jupyterlab
 # Nothing but the venv and the system's shell tools: a wheel that needs Node fails here.
 mkdir "$work/bin"
 for tool in sh env uname cat tee rm; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done
 export PATH="$work/venv/bin:$work/bin"
 if command -v node >/dev/null; then echo "Node is still on PATH"; exit 1; fi
-# Our own pip fills it; nothing of what it installs is imported often enough to be compiled first.
-"$base" -m pip --python "$work/venv/bin/python" install --quiet --no-compile --disable-pip-version-check -c requirements.lock "$wheel" jupyterlab 2>&1 | while read -r line; do case $line in *WARNING:\ Location*) ;; *) echo "$line" ;; esac; done
 cd "$work"
 jupyter labextension list 2>&1 | tee labextensions.txt
 jupyter server extension list 2>&1 | tee serverextensions.txt
@@ -49,4 +61,6 @@ assert wheel.endswith("-py3-none-any.whl") != library.is_file(), wheel
 if library.is_file():
     assert ctypes.CDLL(str(library)).megalens_moments_level() in (0, 1, 2)
 P
+cd "$root"
+python -m scripts.snippets --training "$work/training/bin/python" --notebook "$work/venv/bin/python"
 echo "1 passed"

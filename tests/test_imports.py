@@ -139,21 +139,48 @@ def test_every_room_has_a_rule() -> None:
     assert folders == set(RULES)
 
 
-def test_megalens_and_what_describes_a_trace_pull_in_no_heavy_package() -> None:
-    code = (
-        "import sys; from megalens import NoOp, Noise1, ProtocolError, Tile; "
-        "heavy = {'torch', 'jupyter_server', 'ipywidgets', 'numpy', 'pandas', 'pyarrow', 'duckdb', 'jsonschema', 'py_mini_racer'}; "
-        "print(sorted(heavy & set(sys.modules)))"
-    )
+# What megalens or a room of it needs at some time, each worth a tenth of a second or more.
+HEAVY = {
+    "IPython",
+    "duckdb",
+    "ipywidgets",
+    "jsonschema",
+    "jupyter_server",
+    "numpy",
+    "pandas",
+    "py_mini_racer",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "torch",
+    "transformers",
+    "websockets",
+}
+
+
+def loaded(code: str, among: set[str]) -> set[str]:
+    """Return which of ``among`` a fresh process has imported after it ran ``code``."""
+    code += "; import sys; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert out.stdout.strip() == "[]"
+    return among & set(out.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "code", ["import megalens; dir(megalens)", "from megalens import NoOp, Noise1, ProtocolError, Tile"]
+)
+def test_megalens_and_what_describes_a_trace_pull_in_no_heavy_package(code: str) -> None:
+    assert loaded(code, HEAVY) == set()
+
+
+@pytest.mark.slow
+def test_tracing_pulls_in_only_torch_and_what_sends() -> None:
+    light = {"numpy", "pyarrow", "torch", "websockets"}
+    assert loaded("import megalens; megalens.trace; megalens.log_statistics", HEAVY) == light
 
 
 def test_no_message_and_no_options_need_a_library_of_schemas() -> None:
     code = (
-        "import sys, megalens.client, megalens.protocol as p; "
-        "p.check_message({'type': 'goodbye', 'reason': 'finished'}); p.check_view_options({'view': 'scalars'}); "
-        "print('jsonschema' in sys.modules)"
+        "import megalens.client, megalens.protocol as p; "
+        "p.check_message({'type': 'goodbye', 'reason': 'finished'}); p.check_view_options({'view': 'scalars'})"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert out.stdout.strip() == "False"
+    assert loaded(code, {"jsonschema"}) == set()

@@ -125,13 +125,8 @@ class Run(Controls):
     @property
     def ranks(self) -> Any:
         """Every training process that was heard of, as a ``pandas.DataFrame``: ``rank``, ``name``, ``state``, ``step``, and the ``seconds`` since a word of it."""
-        try:
-            from pandas import DataFrame
-        except ImportError as error:
-            raise ClientError(
-                "run.ranks is a pandas.DataFrame, and pandas is not installed: pip install pandas. run.status['ranks'] has the same as a list.",
-                code="unreadable",
-            ) from error
+        from pandas import DataFrame
+
         return DataFrame(self.status.get("ranks", []), columns=["rank", "name", "state", "step", "seconds"])
 
     @property

@@ -1,6 +1,7 @@
 """The native kernel is built where there is a compiler, loaded from nowhere but the package, and missed by nobody where there is none."""
 
 import importlib.util
+import mmap
 import os
 import shutil
 import subprocess
@@ -126,8 +127,9 @@ def test_the_number_of_threads_changes_no_bit(library) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("library", HERE, ids=["here"] * len(HERE))
 def test_more_values_than_an_int_counts(library) -> None:
-    # Zeros that the system hands out without memory behind them.
-    tensor = torch.zeros(2**31 + 5, dtype=torch.float16)
+    # Zeros that the system hands out without memory behind them; torch's own would be written.
+    memory = mmap.mmap(-1, 2 * (2**31 + 5), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    tensor = torch.frombuffer(memory, dtype=torch.float16)
     tensor[-3], tensor[2**31 - 1] = 7, -2
     (row,) = measure([tensor])
     assert row[0] == 2**31 + 5

@@ -57,7 +57,9 @@ def moment_frame(
     if not live:
         check_present(source, stats)
     frames = [group_frame(one, source.groups(query)) for one, query in zip(stats, queries, strict=True)]
-    joined: DataFrame = frames[0] if len(frames) == 1 else _pandas().concat(frames, ignore_index=True)
+    import pandas as pd
+
+    joined: DataFrame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if bounds.steps is None:
         return joined
     # The steps between those that were asked for are grouped too, and left out here.
@@ -92,7 +94,8 @@ def group_frame(stat: str, groups: MomentGroups, **more: NDArray[Any]) -> DataFr
     **more : ndarray
         Further columns, one entry for each row of the groups' table.
     """
-    pd = _pandas()
+    import pandas as pd
+
     table = groups.table
     merged = {name: table[name].to_numpy() for name in MERGED}
     read = read_moments(merged)
@@ -116,14 +119,3 @@ def _plain(column: pa.ChunkedArray) -> NDArray[Any]:
         column = column.cast(pa.utf8())
     plain: NDArray[Any] = column.to_numpy()
     return plain
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ClientError(
-            "run.moments gives a pandas.DataFrame, and pandas is not installed: pip install pandas. run.moment_source.groups gives Arrow tables.",
-            code="unreadable",
-        ) from error
-    return pandas

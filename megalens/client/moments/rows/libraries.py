@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 __all__ = ["load_libraries"]
 
 
 def load_libraries() -> None:
     """Import what the first question would import: a quarter of a second that nobody has to wait for who is about to ask. DuckDB is loaded where a question needs it."""
+    # pyarrow looks for pandas when it is given values.
+    import pandas  # noqa: F401
     import pyarrow.parquet  # noqa: F401
-
-    with suppress(ImportError):
-        # pyarrow looks for it when it is given values.
-        import pandas  # noqa: F401

@@ -1,0 +1,59 @@
+"""What importing costs: ``import megalens``, what describes a trace, and ``megalens.trace`` over torch's own import.
+
+Run ``python -m bench.imports`` (``--quick`` for few rounds, which prove only that it works).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+
+from bench.common import Row, ratio, write_results
+
+__all__ = ["main"]
+
+# What is timed, what must be imported before, and the seconds that it may take.
+_CASES = (
+    ("import megalens", "", "import megalens", 0.15),
+    ("from megalens import Tile", "", "from megalens import Tile", 0.15),
+    ("megalens.trace, over torch's import", "import torch", "import megalens; megalens.trace", 0.3),
+)
+_TORCH = ("", "import torch")
+
+
+def main() -> int:
+    """Measure, write ``results/imports.*`` and return 0."""
+    parser = argparse.ArgumentParser(prog="python -m bench.imports", description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    rounds = 3 if parser.parse_args().quick else 15
+    load = os.getloadavg()[0]
+    # In turn, so that whatever else the machine does meets all of them; the first round fills the system's cache of files.
+    found = [
+        [_seconds(*pair) for pair in (_TORCH, *(case[1:3] for case in _CASES))] for _ in range(rounds + 1)
+    ][1:]
+    torch, *ours = zip(*found, strict=True)
+    rows = [Row("import torch", statistics.median(torch), "s", note="for comparison")]
+    for (what, _, _, most), seconds in zip(_CASES, ours, strict=True):
+        middle = statistics.median(seconds)
+        part = ratio(seconds, torch, middle=statistics.median)
+        rows.append(Row(what, middle, "s", min(seconds), max(seconds), f"≤ {most:g}", middle <= most))
+        rows.append(Row(f"{what} ÷ import torch", part.value, "×", part.low, part.high))
+    how = (
+        f"Each of {rounds} rounds times each line in a fresh process, in turn. Seconds are medians, with the least and most in the place of an interval; "
+        f"intervals of ratios: 95 % bootstrap over rounds. Before it began, {load:.1f} processes on average wanted a processor."
+    )
+    print(write_results("imports", "What importing costs", rows, how=how, quick=rounds == 3).read_text())
+    return 0
+
+
+def _seconds(before: str, code: str) -> float:
+    timed = f"import time; {before or 'pass'}; began = time.perf_counter(); {code}; print(time.perf_counter() - began)"
+    done = subprocess.run([sys.executable, "-c", timed], capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""The code of README and docs, run as a reader runs it."""
