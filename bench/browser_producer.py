@@ -23,6 +23,9 @@ def main() -> None:
     parser.add_argument("--flags", required=True, help="flags, separated by commas")
     parser.add_argument("--ahead", type=int, default=0, help="first steps, which are not paced")
     parser.add_argument(
+        "--hurry", type=int, default=0, help="steps before the pace, made eight times as fast after those"
+    )
+    parser.add_argument(
         "--statistics", action="store_true", help="train, and log statistics of parameters and gradients"
     )
     options = parser.parse_args()
@@ -52,7 +55,8 @@ def main() -> None:
             steps += 1
             if steps <= options.ahead:
                 continue
-            due = max(due + 1 / options.rate, time.monotonic() - 1)
+            rate = options.rate * (8 if steps <= options.hurry else 1)
+            due = max(due + 1 / rate, time.monotonic() - 1)
             ended.wait(max(0.0, due - time.monotonic()))
 
 

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { browserSession, pageSession, prepared, withChromium } from './bare-page.mjs';
 import { openLab } from './lab-page.mjs';
 
-const { url, run, flag, seconds, settle, profile, screenshot } = JSON.parse(process.env.BENCH_PAGE);
+const { url, run, flag, seconds, settle, stepsBefore, profile, screenshot } = JSON.parse(process.env.BENCH_PAGE);
 const VIEWS = [
   ['megalens:open-heatmap', { flag, layers: 'all' }],
   ['megalens:open-trend', { flag }],
@@ -27,6 +27,9 @@ await withChromium(async endpoint => {
     return result.value;
   };
   const found = {};
+  while ((await evaluate('benchStep()')) < stepsBefore) {
+    await sleep(1000);
+  }
   for (const [name, change] of [
     ['heatmap, trend and statistics', ''],
     ['heatmap and trend', 'benchViews.pop().dispose()'],
@@ -95,6 +98,8 @@ async function prepare(page) {
     tabs.slice(1).forEach((tab, at) => shell.add(tab, 'main', { mode: 'split-right', ref: tabs[at].id }));
     shell.collapseLeft?.();
     window.benchViews = tabs;
+    window.benchStep = () =>
+      Number(tabs[0].node.querySelector('.jp-MegalensSteps-text').textContent.replace(/\D/g, ''));
     window.benchHide = async () => {
       const other = await window.jupyterapp.commands.execute('launcher:create');
       tabs.forEach(tab => !tab.isDisposed && shell.add(tab, 'main', { mode: 'tab-after', ref: other.id }));

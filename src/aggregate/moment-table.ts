@@ -123,8 +123,8 @@ export class MomentTable {
     if (length <= this.nameId.length) {
       return;
     }
-    // Exactly what is needed at first, for most tables never grow; then by a half.
-    const room = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.5));
+    // Exactly what is needed at first, for most tables never grow; then by an eighth.
+    const room = this._length === 0 ? length : Math.max(length, Math.ceil(this.nameId.length * 1.125));
     this.nameId = grown(this.nameId, new Int32Array(room));
     this.stepCode = grown(this.stepCode, new Int32Array(room));
     this.rank = grown(this.rank, new Int32Array(room));

@@ -1,6 +1,7 @@
-import type { ILayerLine, ITrendAnswer, ITrendQuery, ITrendTensor } from '../store/line-data';
+import type { ILayerLine, ITrendAnswer, ITrendQuery } from '../store/line-data';
 import type { IRunSource, ITensorResult, ITensorRow } from '../store/source';
 import { thinLine } from './decimate';
+import { FollowedTrends, type ITrendRead } from './followed-trend';
 import { gapStarts, joinStarts, placeAt } from './line-gaps';
 import { isSelective } from './selection';
 import { byLayer, mapLine, trendOf } from './trend';
@@ -14,7 +15,19 @@ export async function readTrend(
   if (source.trend) {
     return source.trend(query, signal);
   }
-  const { statistic: _, selection, points, ...of } = query;
+  // A few steps in full are asked for once, where somebody points.
+  const isPart = query.points === undefined && query.steps !== undefined;
+  const whole = (): Promise<ITrendRead> => readWhole(source, query, signal);
+  return isPart ? (await whole()).answer : FollowedTrends.of(source).read(query, whole);
+}
+
+/** Make lines of all rows that are here, behind what only the recording has. */
+async function readWhole(
+  source: IRunSource,
+  query: ITrendQuery,
+  signal: AbortSignal | undefined
+): Promise<ITrendRead> {
+  const { statistic, selection, points: _, ...of } = query;
   const result = await source.tensors({ ...of, reduced: true }, signal);
   // What is only remembered of a tensor is of its whole.
   const selective = selection && result.rows.some(row => isSelective(row, selection));
@@ -25,11 +38,17 @@ export async function readTrend(
   const before = upTo > 0 ? await source.trendBefore?.(query, upTo, signal) : null;
   const rows = before ? result.rows.filter(row => row.step > upTo) : result.rows;
   // What memory gave up is in the recording: nothing that is left here has holes of its own.
-  const answer = before
-    ? await trendOfRows({ ...result, rows, evictedRows: 0 }, { ...query, points: undefined })
-    : await trendOfRows(result, query);
+  const answer = await trendOfRows(before ? { ...result, rows, evictedRows: 0 } : result, {
+    statistic,
+    selection
+  });
   signal?.throwIfAborted();
-  return before ? thinTrend(joinTrends(before, answer, rows[0] ?? null), points) : answer;
+  if (!before) {
+    return { answer, rows };
+  }
+  // The earlier points may be thinned out: only the later ones say how far apart steps are.
+  const joint: ILineJoint = { changed: isOther(before.newest, rows[0]), distance: NaN };
+  return { answer: { ...joinTrends(before, answer, () => joint), evictedRows: 0 }, rows };
 }
 
 /** Make the lines of a trend of tensors that are at hand. */
@@ -69,20 +88,28 @@ export async function trendOfRows(
   };
 }
 
+/** What is known of the place where a line is put behind an earlier one. */
+export interface ILineJoint {
+  /** Whether the later tensors were made in another way than the earlier ones. */
+  readonly changed: boolean;
+  /** Steps between the earlier line's last two tensors; NaN where that is not known. */
+  readonly distance: number;
+}
+
 /**
  * Put lines behind earlier ones.
  *
- * @param first - The first row of the later ones; null where there is none.
+ * @param jointOf - By layer.
  */
-function joinTrends(before: ITrendAnswer, later: ITrendAnswer, first: ITrendTensor | null): ITrendAnswer {
-  const changed =
-    first !== null &&
-    before.newest !== null &&
-    (first.compressor !== before.newest.compressor || first.shape[0] !== before.newest.shape[0]);
+export function joinTrends(
+  before: ITrendAnswer,
+  later: ITrendAnswer,
+  jointOf: (layer: number) => ILineJoint
+): ITrendAnswer {
   const layers = new Map(before.lines.map(line => [line.layer, line]));
   for (const line of later.lines) {
     const old = layers.get(line.layer);
-    layers.set(line.layer, old ? joinLines(old, line, changed) : line);
+    layers.set(line.layer, old ? joinLines(old, line, jointOf(line.layer)) : line);
   }
   const { memory: _, ...rest } = later;
   return {
@@ -94,25 +121,26 @@ function joinTrends(before: ITrendAnswer, later: ITrendAnswer, first: ITrendTens
     compressors: [...new Set([...before.compressors, ...later.compressors])],
     ranks: [...new Set([...before.ranks, ...later.ranks])].sort((a, b) => a - b),
     newest: later.newest ?? before.newest,
-    units: later.newest ? later.units : before.units,
-    evictedRows: 0
+    units: later.newest ? later.units : before.units
   };
 }
 
-function joinLines(old: ILayerLine, line: ILayerLine, changed: boolean): ILayerLine {
+function joinLines(old: ILayerLine, line: ILayerLine, { changed, distance }: ILineJoint): ILayerLine {
   const length = old.steps.length;
-  const joined = (name: 'steps' | 'values' | 'nonFinite'): Float64Array =>
-    Float64Array.from([...old[name], ...line[name]]);
-  const steps = joined('steps');
-  // The earlier points may be thinned out: only the later ones say how far apart steps are.
-  const gap = gapStarts(steps.subarray(Math.max(0, length - 1))).includes(1);
-  const half = old.half && line.half ? { half: Float64Array.from([...old.half, ...line.half]) } : {};
+  const joined = (before: Float64Array, later: Float64Array): Float64Array => {
+    const all = new Float64Array(length + later.length);
+    all.set(before);
+    all.set(later, length);
+    return all;
+  };
+  const last = old.steps[length - 1] ?? NaN;
+  const gap = gapStarts([last - distance, last, ...line.steps.subarray(0, 2)]).includes(2);
   return {
     layer: line.layer,
-    steps,
-    values: joined('values'),
-    nonFinite: joined('nonFinite'),
-    ...half,
+    steps: joined(old.steps, line.steps),
+    values: joined(old.values, line.values),
+    nonFinite: joined(old.nonFinite, line.nonFinite),
+    ...(old.half && line.half ? { half: joined(old.half, line.half) } : {}),
     starts: [
       ...old.starts,
       ...(length > 0 && (gap || changed) ? [length] : []),
@@ -143,7 +171,8 @@ function thin(line: ILayerLine, points: number | undefined): ILayerLine {
   return mapLine(line, column => Float64Array.from(kept, at => column[at] ?? NaN), starts);
 }
 
-function thinTrend(answer: ITrendAnswer, points: number | undefined): ITrendAnswer {
+/** The same lines with about as many points as are wanted. */
+export function thinTrend(answer: ITrendAnswer, points: number | undefined): ITrendAnswer {
   return { ...answer, lines: answer.lines.map(line => thin(line, points)) };
 }
 
@@ -154,10 +183,19 @@ function changesOf(rows: readonly ITensorRow[]): Map<number, Set<number>> {
   for (const row of rows) {
     const last = before.get(row.layer);
     before.set(row.layer, row);
-    const samples = (each: ITensorRow): number => (each.reduced ? NaN : (each.shape[0] ?? NaN));
-    if (last && (last.compressor !== row.compressor || Math.abs(samples(last) - samples(row)) > 0)) {
+    if (isOther(last, row)) {
       changes.set(row.layer, (changes.get(row.layer) ?? new Set()).add(row.step));
     }
   }
   return changes;
 }
+
+/** Whether two tensors were made in different ways: by another compressor, or of another number of samples. */
+export function isOther(one: ITrendMade | null | undefined, other: ITrendMade | undefined): boolean {
+  const samples = ({ reduced, shape }: ITrendMade): number => (reduced ? NaN : (shape[0] ?? NaN));
+  return (
+    !!one && !!other && (one.compressor !== other.compressor || Math.abs(samples(one) - samples(other)) > 0)
+  );
+}
+
+type ITrendMade = Pick<ITensorRow, 'compressor' | 'shape'> & Partial<Pick<ITensorRow, 'reduced'>>;

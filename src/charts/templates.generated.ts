@@ -156,6 +156,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               title: '$xTitle',
               axis: {
                 labelExpr: '$xLabel',
+                values: { expr: '$xTicks' },
                 tickMinStep: 1,
                 labelOverlap: true,
                 labelSeparation: 8,
@@ -375,6 +376,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$xTitle',
             axis: {
               labelExpr: '$xLabel',
+              values: { expr: '$xTicks' },
               tickMinStep: 1,
               labelOverlap: true,
               labelSeparation: 8,

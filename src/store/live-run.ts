@@ -1,6 +1,6 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import { HubConnection, type HubEvent, type IHubConnectionOptions } from '../client/hub-connection';
-import { BIT_CAUGHT_UP, type IFrame } from '../protocol/frame';
+import { BIT_CAUGHT_UP, releaseFrame, type IFrame } from '../protocol/frame';
 import { frameTable } from '../protocol/frame-table';
 import { STREAMS } from '../protocol/streams.generated';
 import { pageBytes } from '../protocol/streams';
@@ -366,6 +366,7 @@ export class LiveRun implements IRunSource {
       const rows = tensorRows(frameTable(frame));
       rows.forEach(row => this.tensorStore.add(row));
       const steps = rows.map(row => row.step);
+      releaseFrame(frame);
       if (this.past.isEmpty && steps.length > 0) {
         this.past.join(Math.min(...steps));
       }

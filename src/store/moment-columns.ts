@@ -34,7 +34,8 @@ export class MomentColumns {
   /** Put a row in behind those that are there; `sort` brings it to its step. */
   push(row: (name: MomentNumber) => number): void {
     if (this._length === this.whole.nameId.length) {
-      this.resize(Math.max(1024, Math.ceil(this._length * 1.5)));
+      // A little at a time: there may be a hundred megabytes, of which half would lie idle.
+      this.resize(Math.max(1024, Math.ceil(this._length * 1.125)));
     }
     const at = this._length;
     for (const name of WHOLE) {

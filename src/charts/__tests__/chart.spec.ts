@@ -15,7 +15,14 @@ jest.setTimeout(30_000);
 
 const LINES: IRecipe = {
   template: 'lines',
-  texts: { xTitle: 'step', xLabel: 'datum.label', yTitle: 'rms', colorTitle: 'layer', yScale: 'linear' },
+  texts: {
+    xTitle: 'step',
+    xLabel: 'datum.label',
+    xTicks: 'null',
+    yTitle: 'rms',
+    colorTitle: 'layer',
+    yScale: 'linear'
+  },
   params: { x0: 0, x1: 10, y0: 0, y1: 1 },
   datasets: {
     rows: [1, 2].flatMap(line => [0, 5, 10].map(x => ({ x, line, value: x / 20 + line / 10 }))),
@@ -29,7 +36,8 @@ const TEXTS = {
   colorTitle: 'c',
   legendTitle: 'v',
   yScale: 'linear',
-  xLabel: 'datum.label'
+  xLabel: 'datum.label',
+  xTicks: 'null'
 };
 
 let chart: Chart | null = null;

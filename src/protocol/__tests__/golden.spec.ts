@@ -2,6 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { STREAMS, decodeFrame, decodeMessage, encodeFrame, encodeMessage, frameTable } from '..';
+import { releaseFrame } from '../frame';
 
 const fixtures = join(__dirname, '../../../protocol/fixtures');
 const frames = readdirSync(join(fixtures, 'frames')).filter(name => name.endsWith('.frame'));
@@ -64,6 +65,18 @@ describe('golden frames', () => {
     const values: unknown = frameTable(decodeFrame(data)).getChild('values')?.at(0);
     expect(values).toBeInstanceOf(Float32Array);
     expect((values as Float32Array).buffer).toBe(data.buffer);
+  });
+
+  it('give the memory of a message back, and of a buffer with other things in it nothing', () => {
+    const data = readFrame('tensors-plain.frame');
+    const given: number[] = [];
+    for (const before of [0, 4096]) {
+      const buffer = new ArrayBuffer(before + data.byteLength);
+      new Uint8Array(buffer).set(data, before);
+      Object.defineProperty(buffer, 'transfer', { value: () => given.push(before) });
+      releaseFrame(decodeFrame(new Uint8Array(buffer, before)));
+    }
+    expect(given).toEqual([0]);
   });
 
   it('decode from any place in a buffer', () => {

@@ -9,10 +9,22 @@ import type { ILine } from '../shared/lines/line';
 import { lineRecipe } from '../shared/lines/line-recipe';
 import { cellsOf } from '../moments/map-cells';
 import { movesOf } from '../moments/moves-pane';
-import { shortName } from '../shared/short-name';
+import { middleCut, shortName, shortNames } from '../shared/short-name';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 
 describe('short names', () => {
+  it('are told apart where several would be shortened to the same text', () => {
+    const names = ['wide', 'tall', 'deep'].map(
+      way => `encoder_of_${way}_pictures_with_many_layers_of_attention`
+    );
+    expect(new Set(names.map(name => middleCut(name, 16))).size).toBe(1);
+    const short = shortNames([...names, 'loss'], 16, middleCut);
+    expect(short).toEqual(['…_of_wide_pictu…', '…_of_tall_pictu…', '…_of_deep_pictu…', 'loss']);
+    expect(shortNames([names[0] ?? '', names[0] ?? ''], 16, middleCut)).toEqual(
+      Array(2).fill(middleCut(names[0] ?? '', 16))
+    );
+  });
+
   it('keep their end and the numbers of layers and experts, which tell them apart', () => {
     const short = (name: string): string => shortName(name, 28);
     expect(short('decoder.layers.0.mlp.weight')).toBe('decoder.layers.0.mlp.weight');

@@ -1,6 +1,6 @@
 import { own } from '../../protocol/own';
 import { onlyShown, toggled, type ILegend, type ILegendEntry } from '../shared/lines/legend';
-import { shortName } from '../shared/short-name';
+import { shortName, shortNames } from '../shared/short-name';
 import type { Translate } from '../shared/translate';
 import { element } from './dom';
 
@@ -41,10 +41,15 @@ export class Legend {
     this.node.setAttribute('aria-label', legend.title);
     const kept = new Map(this._buttons);
     this._buttons.clear();
-    for (const entry of legend.entries) {
+    const names = shortNames(
+      legend.entries.map(({ name }) => name),
+      MOST_LETTERS,
+      shortName
+    );
+    for (const [at, entry] of legend.entries.entries()) {
       const button = kept.get(entry.id) ?? this._buttonOf(entry.id);
       this._buttons.set(entry.id, button);
-      write(button, entry, this._t);
+      write(button, entry, names[at] ?? '', this._t);
       button.disabled = legend.entries.length < 2;
     }
     const hidden = legend.entries.filter(each => each.isHidden);
@@ -117,10 +122,15 @@ export class Legend {
   private readonly _buttons = new Map<string, HTMLButtonElement>();
 }
 
-function write(button: HTMLElement, { name, color, isHidden }: ILegendEntry, t: Translate): void {
+function write(
+  button: HTMLElement,
+  { name, color, isHidden }: ILegendEntry,
+  shown: string,
+  t: Translate
+): void {
   const line = element('span', { class: 'jp-MegalensLegend-line', 'aria-hidden': 'true' });
   line.style.background = color;
-  button.replaceChildren(line, shortName(name, MOST_LETTERS));
+  button.replaceChildren(line, shown);
   button.setAttribute('aria-pressed', String(!isHidden));
   button.title = t(isHidden ? '%1: show' : '%1: hide; twice, or with Alt: show only this', name);
 }

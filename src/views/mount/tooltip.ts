@@ -1,5 +1,5 @@
 import type { ITip } from '../shared/tip';
-import { middleCut } from '../shared/short-name';
+import { middleCut, shortNames } from '../shared/short-name';
 import { element } from './dom';
 
 /** About how wide a character is, and what stands beside the text, pixels. */
@@ -22,8 +22,13 @@ export class Tooltip {
   show(tip: ITip, left: number, top: number): void {
     const { columns } = tip;
     const letters = lettersOf(tip, this._stage.clientWidth);
-    const cells = tip.lines.flatMap(line => {
-      const name = element('span', { class: 'jp-MegalensTooltip-name' }, middleCut(line.name, letters));
+    const names = shortNames(
+      tip.lines.map(line => line.name),
+      letters,
+      middleCut
+    );
+    const cells = tip.lines.flatMap((line, at) => {
+      const name = element('span', { class: 'jp-MegalensTooltip-name' }, names[at] ?? '');
       if (line.color) {
         const swatch = element('span', { class: 'jp-MegalensSwatch' });
         swatch.style.background = line.color;

@@ -1,3 +1,5 @@
+import { firstPlace } from '../../protocol/first-place';
+
 /**
  * Shorten a name with dots in it. Numbers of layers and experts stay, and as much of its end as there is room for: these tell names apart.
  *
@@ -23,3 +25,29 @@ export function middleCut(text: string, most: number): string {
   const [head, tail] = [Math.floor((most - 1) / 3), Math.ceil((2 * (most - 1)) / 3)];
   return text.length <= most ? text : `${text.slice(0, head)}…${text.slice(-tail)}`;
 }
+
+/**
+ * Shorten names that stand together: where several would become the same text, each is shown from where it differs.
+ *
+ * @param cut Shortens one of them.
+ */
+export function shortNames(
+  names: readonly string[],
+  most: number,
+  cut: (name: string, most: number) => string
+): string[] {
+  const texts = names.map(name => cut(name, most));
+  return texts.map((text, at) => {
+    const name = names[at] ?? '';
+    const same = names.filter((other, place) => other !== name && texts[place] === text);
+    const common = same.map(other =>
+      firstPlace(name.length, place => !other.startsWith(name.slice(0, place + 1)))
+    );
+    const from = Math.max(0, Math.max(...common) - BEFORE);
+    const end = from + most - 2;
+    return same.length === 0 ? text : `…${name.slice(from, end)}${end < name.length ? '…' : ''}`;
+  });
+}
+
+/** Characters that are shown before the first one that differs. */
+const BEFORE = 4;

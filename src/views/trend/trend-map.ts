@@ -223,7 +223,10 @@ function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
   if ((last - first) / spacing + 1 > MOST_COLUMNS) {
     spacing = (last - first) / (MOST_COLUMNS - 1);
     caption.push(
-      t('One column stands for about %1 steps; the last of them is drawn.', formatInteger(spacing))
+      t(
+        'One column stands for about %1 steps; of their values the one farthest from 0 is drawn.',
+        formatInteger(spacing)
+      )
     );
   }
   const columns = Math.round((last - first) / spacing) + 1;
@@ -233,7 +236,14 @@ function trendHeatmap(wish: ITrendWish, t: Translate): ITrendPicture {
   for (const each of series) {
     each.steps.forEach((step, at) => {
       const cell = (each.layer - top) * columns + Math.round((step - first) / spacing);
-      values[cell] = each.values[at] ?? NaN;
+      const value = each.values[at] ?? NaN;
+      // A spike stays, and so does what is not finite.
+      if (
+        missing[cell] === 1 ||
+        !(Math.abs(value) <= Math.abs(values[cell] ?? NaN) || Number.isNaN(values[cell]))
+      ) {
+        values[cell] = value;
+      }
       missing[cell] = 0;
     });
   }

@@ -160,7 +160,16 @@ export class TrendView extends LinesView<Required<TrendOptions>> {
     // Only the middle of a scale of both signs is another in the dark.
     const printed = (dark = false): IRecipe => this.map.recipe({ ...wish, look: { dark, range } });
     const series = answer.lines.map(({ layer, steps, values }) => ({ layer, steps, values }));
-    const words = trendWords(this._subject, answer, series, caption);
+    const { align, runs } = this.options;
+    const ofLines =
+      align === 'step' && runs.length === 0
+        ? []
+        : [
+            this.t(
+              'A map is of this run alone, by step: other runs, and an axis of time or tokens, are for lines.'
+            )
+          ];
+    const words = trendWords(this._subject, answer, series, [...caption, ...ofLines]);
     return { content: { recipe, ...(signed ? { printed } : {}), extent, ...words } };
   }
 

@@ -28,6 +28,8 @@ export interface ILinesWish {
     readonly yScale: string;
     /** Vega expression for the labels of the x axis; whole numbers when absent. */
     readonly xLabel?: string;
+    /** Vega expression for where they stand; at round numbers when absent. */
+    readonly xTicks?: string;
   };
   /** What stands over each panel, where there are several. */
   readonly headers?: readonly string[];
@@ -52,7 +54,7 @@ export const scaleWords = (scale: string, t: Translate): string[] =>
 /** Return the chart of lines. `pictures` instead of rows where the page paints them itself. */
 export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): IRecipe {
   const { lines, colors, bad, x, ys, headers = [] } = wish;
-  const texts = { xLabel: WHOLE_NUMBERS, ...wish.texts };
+  const texts = { xLabel: WHOLE_NUMBERS, xTicks: 'null', ...wish.texts };
   const nonfinite = bad.map(each => ({ ...each, color: COLORS.nonfinite[0] }));
   const key = legendOf(lines, colors);
   const rows = pictures ? [] : lines.flatMap((line, at) => rowsOf(line, at, colors[at] ?? '#000'));
@@ -65,7 +67,7 @@ export function lineRecipe(wish: ILinesWish, pictures: readonly Row[] | null): I
     });
     return {
       template: 'line-panels',
-      texts: { xTitle: texts.xTitle, xLabel: texts.xLabel, yScale: texts.yScale },
+      texts: { xTitle: texts.xTitle, xLabel: texts.xLabel, xTicks: texts.xTicks, yScale: texts.yScale },
       params: { x0: x[0], x1: x[1], ys, headers: { ...headers }, keyColors },
       datasets: { rows: [...rows, ...marks] },
       height: HEIGHTS[Math.min(headers.length, HEIGHTS.length) - 1] ?? HEIGHTS[0]
