@@ -57,7 +57,7 @@ class PeerRows:
         self._pixels = {flag: tile.tiles for flag, tile in compressors.items() if isinstance(tile, Tile)}
         self._missing = dict.fromkeys(config["flags"])
         self._heard: set[int] = set()
-        self._batch = len(plan.prompts) if dialect.generates else None
+        self._batch: int | None = None
         self.started = self.done = False
         self.layers = 0
 
@@ -142,7 +142,7 @@ class PeerRows:
             return None
         tiles = row.values.shape[-1] if row.values.ndim else 0
         text = "Unknown()"
-        if self.dialect.full_shape or self._batch is not None:
+        if self.dialect.full_shape or self.dialect.generates or self._batch is not None:
             text = compressor_text(self.dialect, row.flag, self.standing.config, tiles)
         else:
             self._left_out.note(
