@@ -12,9 +12,7 @@ __all__ = ["announcement"]
 _WAITING = "The peer has not said yet how many layers its model has."
 
 
-def announcement(
-    name: str, dialect: Dialect | None, *, layers: int, config: Config, origin_name: str
-) -> Announce:
+def announcement(name: str, dialect: Dialect | None, *, layers: int, config: Config) -> Announce:
     """Return the ``announce`` message.
 
     Parameters
@@ -27,8 +25,6 @@ def announcement(
         Transformer layers; 0 while they are not known.
     config : dict
         The ``Config`` in force.
-    origin_name : str
-        What to call the peer.
     """
     flags: list[FlagInfo] = []
     for flag, facts in (dialect.flags if dialect else {}).items():
@@ -55,5 +51,9 @@ def announcement(
         "compressors": compressor_infos(),
         "config": config,
         "versions": {"megalens": own_version()},
-        "origin": {"kind": "foreign", "name": origin_name, "steps": "inferred"},
+        "origin": {
+            "kind": "foreign",
+            "name": dialect.name if dialect else "not known yet",
+            "steps": "inferred",
+        },
     }

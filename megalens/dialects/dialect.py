@@ -60,7 +60,6 @@ _MEGATRONAPP_NUMBERS = {
     4: "MLP1_mat_mul",
     5: "MLP2_mat_mul",
 }
-_ORDER = tuple(_MEGATRONAPP)
 
 
 @dataclass(frozen=True)
@@ -73,10 +72,8 @@ class Dialect:
         As a person chooses it, and in words.
     numbers : mapping
         Flag names by ``update_type``.
-    order : tuple of str
-        Flags in the order in which one layer's forward pass sends them.
     flags : mapping
-        What each flag is.
+        What each flag is, in the order in which one layer's forward pass sends them.
     full_shape : bool
         Whether ``args`` is the whole shape of the payload.
     by_layer : bool
@@ -96,7 +93,6 @@ class Dialect:
     name: str
     title: str
     numbers: Mapping[int, str] = field(default_factory=lambda: _MEGATRONAPP_NUMBERS)
-    order: tuple[str, ...] = _ORDER
     flags: Mapping[str, FlagFacts] = field(default_factory=lambda: _MEGATRONAPP)
     full_shape: bool = False
     by_layer: bool = False
@@ -105,6 +101,11 @@ class Dialect:
     most_requests: int = 1_000_000
     generates: bool = False
     config: Mapping[str, CompressorSetting] = field(default_factory=dict)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The flags as one layer's forward pass sends them."""
+        return tuple(self.flags)
 
     @property
     def phase(self) -> Phase:
@@ -137,25 +138,16 @@ DIALECTS: dict[str, Dialect] = {
                 7: "HiddenStates",
                 8: "InputTokens",
             },
-            order=(
-                "InputTokens",
-                "QKV_mat_mul",
-                "ContextLayer_mat_mul",
-                "AttentionOutput_mat_mul",
-                "MLP1_mat_mul",
-                "MLP2_mat_mul",
-                "HiddenStates",
-            ),
             flags={
-                "QKV_mat_mul": _QKV,
-                "ContextLayer_mat_mul": FlagFacts("Attention context"),
-                "MLP1_mat_mul": FlagFacts("MLP1 output"),
-                "MLP2_mat_mul": FlagFacts("MLP2 output"),
-                "AttentionOutput_mat_mul": FlagFacts("Attention output"),
-                "HiddenStates": FlagFacts("Hidden states"),
                 "InputTokens": FlagFacts(
                     "Input tokens", axes=("position",), parts=("ids", "positions"), always=True
                 ),
+                "QKV_mat_mul": _QKV,
+                "ContextLayer_mat_mul": FlagFacts("Attention context"),
+                "AttentionOutput_mat_mul": FlagFacts("Attention output"),
+                "MLP1_mat_mul": FlagFacts("MLP1 output"),
+                "MLP2_mat_mul": FlagFacts("MLP2 output"),
+                "HiddenStates": FlagFacts("Hidden states"),
             },
             full_shape=True,
             by_layer=True,

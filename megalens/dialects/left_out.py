@@ -19,13 +19,13 @@ class LeftOut:
         self._notes: dict[str, None] = {}
         self.rows = 0
 
-    def leave_out(self, reason: str, count: int = 1, *, lost: bool = True) -> None:
-        """Count messages that were left out. Those that are ``lost`` would have been rows; a repeat is not."""
+    def leave_out(self, reason: str, *, lost: bool = True) -> None:
+        """Count a message that was left out. One that is ``lost`` would have been rows; a repeat is not."""
         reason = shown_text(reason)
         if reason not in self._left_out and len(self._left_out) >= _MOST_REASONS:
             reason = "messages of other kinds"
-        self._left_out[reason] += count
-        self.rows += count if lost else 0
+        self._left_out[reason] += 1
+        self.rows += lost
 
     def note(self, sentence: str) -> None:
         """Add a sentence, once."""

@@ -37,6 +37,7 @@ class PassCounter:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
+        self._order = dialect.order
         self._last: tuple[int, int] = (-1, -1)
         self._values: dict[tuple[int, str], _Values] = {}
         # The last repeat of this pass, where its blocks of recomputed layers began, whether that is proved, and where they began in others.
@@ -48,7 +49,7 @@ class PassCounter:
 
     def place(self, layer: int, flag: str, values: _Values) -> int | None:
         """Return the pass of an update, or None for the repeat of one."""
-        at = (layer, self._dialect.order.index(flag))
+        at = (layer, self._order.index(flag))
         if self._dialect.recomputes and self._repeats(at, flag, values):
             return None
         ended = self._last == _ENDED if self._dialect.generates else at <= self._last

@@ -47,7 +47,7 @@ class PeerRows:
                 "bad-parameter", "An inference hub sends nothing unless it generates: give --prompt."
             )
         self.standing = StandingConfig(dialect, config, asked)
-        self._dialect = dialect
+        self.dialect = dialect
         self._plan = plan
         self._left_out = left_out
         self._counter = StageCounter(dialect, config["flags"]) if dialect.by_layer else PassCounter(dialect)
@@ -57,7 +57,7 @@ class PeerRows:
         self._pixels = {flag: tile.tiles for flag, tile in compressors.items() if isinstance(tile, Tile)}
         self._missing = dict.fromkeys(config["flags"])
         self._heard: set[int] = set()
-        self._batch = len(plan.prompts) if dialect.generates else None
+        self._batch: int | None = None
         self.started = self.done = False
         self.layers = 0
 
@@ -96,7 +96,7 @@ class PeerRows:
             raise BadMessage("start messages without a number of layers")
         self.started = True
         self.layers = max(self.layers, layers)
-        if self._dialect.generates:
+        if self.dialect.generates:
             row = read_prompts(message.get("prompts"), len(self._plan.prompts))
             self._missing.pop(row.flag, None)
             return [(row, 1, 0)]
@@ -113,7 +113,7 @@ class PeerRows:
         BadMessage
             When it is not what the dialect says, or nobody asked for it.
         """
-        rows = read_update(self._dialect, message, self._pixels, self._batch)
+        rows = read_update(self.dialect, message, self._pixels, self._batch)
         first = rows[0]
         if self.started and first.layer >= self.layers:
             raise BadMessage("updates of a layer that the model does not have")
@@ -142,13 +142,13 @@ class PeerRows:
             return None
         tiles = row.values.shape[-1] if row.values.ndim else 0
         text = "Unknown()"
-        if self._dialect.full_shape or self._batch is not None:
-            text = compressor_text(self._dialect, row.flag, self.standing.config, tiles)
+        if self.dialect.full_shape or self.dialect.generates or self._batch is not None:
+            text = compressor_text(self.dialect, row.flag, self.standing.config, tiles)
         else:
             self._left_out.note(
                 "No start with a batch size came, so someone else's request is in force: with how many tiles is not known, and shapes are a guess."
             )
-        return PlacedRow(kept, step, micro_batch, self._dialect.phase, text, tuple(row.values.shape))
+        return PlacedRow(kept, step, micro_batch, self.dialect.phase, text, tuple(row.values.shape))
 
     def _place(self, row: TensorRow) -> int | None:
         if isinstance(self._counter, PassCounter):

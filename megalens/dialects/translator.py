@@ -10,9 +10,8 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from ..protocol import ProtocolError, shown_text
-from ..protocol.messages_generated import Config, ConfigPatch, Status
+from ..protocol.messages_generated import ConfigPatch, Status
 from .announcement import announcement
-from .dialect import Dialect
 from .errors import DialectError
 from .hosted_run import HostedRun
 from .left_out import LeftOut
@@ -44,10 +43,9 @@ class Translator:
     def __init__(self, plan: Translation) -> None:
         self._plan = plan
         self._host: HostedRun | None = None
-        self._dialect = plan.dialect
-        self._peer: PeerRows | None = None
         self._announced_layers = 0
         self._left_out = LeftOut()
+        self._peer = PeerRows(plan.dialect, plan, self._left_out) if plan.dialect is not None else None
         self._rows: list[PlacedRow] = []
         self._waiting_bytes = 0
         self._requests = 0
@@ -57,8 +55,14 @@ class Translator:
         self.step = 0
         self.sent_rows = 0
         self.text: list[str] = []
-        if self._dialect is not None:
-            self._settle(self._dialect)
+
+    @property
+    def _started(self) -> bool:
+        return self._peer is not None and self._peer.started
+
+    @property
+    def _generates(self) -> bool:
+        return self._peer is not None and self._peer.dialect.generates
 
     # -- what is told ----------------------------------------------------------------------------------------------
 
@@ -87,11 +91,7 @@ class Translator:
 
     def _waiting(self) -> str:
         seconds = time.monotonic() - self._began
-        what = (
-            "for the peer's first tensors"
-            if self._peer is not None and self._peer.started
-            else "for the peer to start"
-        )
+        what = "for the peer's first tensors" if self._started else "for the peer to start"
         if not self._requests:
             what = f"for {self._plan.address}"
         return f"Waiting {what} for {seconds:.0f} s."
@@ -127,7 +127,7 @@ class Translator:
         assert self._host is not None
         if self._peer is None:
             raise ProtocolError("refused", "The peer is not known yet. Try again when it has started.")
-        if self._dialect is not None and self._dialect.generates:
+        if self._generates:
             raise ProtocolError("refused", "An inference hub reads its configuration when generation starts.")
         after = self._peer.standing.plan(change, patch)
         await self._host.say(
@@ -148,7 +148,7 @@ class Translator:
                 if time.monotonic() - heard_at < self._plan.wait_seconds:
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
-                if self.step or (self._peer is not None and self._peer.started):
+                if self.step or self._started:
                     self._end = f"The peer went away after step {self.step} and did not come back."
                     return
                 raise DialectError(
@@ -173,35 +173,31 @@ class Translator:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _talk(self, connection: ClientConnection) -> None:
-        if self._dialect is None:
-            self._dialect, others = await detect(connection)
-            self._settle(self._dialect)
+        if self._peer is None:
+            dialect, others = await detect(connection)
+            self._peer = PeerRows(dialect, self._plan, self._left_out)
             await self._announce()
             for data in others:
                 await self._take(data)
-        await self._ask(connection, self._dialect)
+        await self._ask(connection, self._peer)
         while not self._done:
             await self._take(await connection.recv())
 
-    def _settle(self, dialect: Dialect) -> None:
-        self._peer = PeerRows(dialect, self._plan, self._left_out)
-
-    async def _ask(self, connection: ClientConnection, dialect: Dialect) -> None:
-        assert self._peer is not None
+    async def _ask(self, connection: ClientConnection, peer: PeerRows) -> None:
         if self._requests:
-            self._peer.interrupt()
+            peer.interrupt()
             self._left_out.note(
                 "The connection to the peer broke and was made again; what it sent meanwhile is lost and not counted."
             )
-        if self._peer.started and not dialect.claims:
+        if peer.started and not peer.dialect.claims:
             return
-        if self._requests >= dialect.most_requests:
+        if self._requests >= peer.dialect.most_requests:
             self._left_out.note(
                 f"The peer was asked to start {self._requests} times and must not be asked again."
             )
             return
-        request = self._peer.request
-        if dialect.generates:
+        request = peer.request
+        if peer.dialect.generates:
             if self._requests:
                 raise DialectError("refused", "The connection broke before the generation was done.")
             request = {
@@ -216,13 +212,12 @@ class Translator:
         await connection.send(json.dumps(request))
 
     def _broke(self, end: ConnectionClosed) -> None:
-        assert self._dialect is not None or not self._requests
         close = end.rcvd or end.sent
         code, reason = (close.code, close.reason) if close else (1006, "")
         why = f"close {code}{f' ({reason[:100]})' if reason else ''}"
         if end.sent is not None and end.sent.code == 1009:
             self._left_out.leave_out(f"messages larger than {MOST_BYTES >> 20} MiB")
-        if self._dialect is not None and self._dialect.generates:
+        if self._generates:
             hint = " Such a hub ends so on a request that it does not expect." if code == 1011 else ""
             raise DialectError("refused", f"The peer ended the generation: {why}.{hint}")
         self._last_end = why
@@ -232,7 +227,6 @@ class Translator:
     # -- what comes ------------------------------------------------------------------------------------------------
 
     async def _take(self, data: str | bytes) -> None:
-        assert self._dialect is not None
         assert self._peer is not None
         self._heard = time.monotonic()
         try:
@@ -248,7 +242,7 @@ class Translator:
                 rows = self._peer.start(message)
                 await self._announce()
                 await self._put(rows)
-            elif kind == "finish" and self._dialect.generates:
+            elif kind == "finish" and self._generates:
                 said = message.get("text")
                 texts = said if isinstance(said, list) else []
                 self.text = [shown_text(text) for text in texts if isinstance(text, str)]
@@ -264,8 +258,7 @@ class Translator:
 
     def _said_plainly(self, text: str) -> None:
         """Peers say errors as plain text."""
-        assert self._dialect is not None
-        if self._dialect.generates:
+        if self._generates:
             raise DialectError("refused", f"The peer refused the request: {text[:300]}")
         self._left_out.note(f"The peer says: {text[:200]}")
 
@@ -297,11 +290,15 @@ class Translator:
 
     async def _announce(self) -> None:
         assert self._host is not None
-        layers = self._announced_layers = self._peer.layers if self._peer is not None else 0
-        config: Config = self._peer.standing.config if self._peer is not None else {"flags": {}}
-        origin = self._dialect.name if self._dialect is not None else "not known yet"
+        peer = self._peer
+        layers = self._announced_layers = peer.layers if peer is not None else 0
         await self._host.say(
-            announcement(self._plan.name, self._dialect, layers=layers, config=config, origin_name=origin)
+            announcement(
+                self._plan.name,
+                peer.dialect if peer is not None else None,
+                layers=layers,
+                config=peer.standing.config if peer is not None else {"flags": {}},
+            )
         )
 
     async def _flush(self) -> None:

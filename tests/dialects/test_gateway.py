@@ -67,7 +67,7 @@ async def served(**options):
     training.config = {"flags": {"MLP1_mat_mul": {"compressor": {"name": "Tile", "params": {"tiles": 6}}}}}
     async with HostedRun(HubOptions(linger=0), "tracer", training.configure) as host:
         training.host = host
-        told = announcement("ours", DIALECTS["3606"], layers=2, config=training.config, origin_name="x")
+        told = announcement("ours", DIALECTS["3606"], layers=2, config=training.config)
         await host.say({key: value for key, value in told.items() if key != "origin"})
         gateway = Gateway(host.entry, 0, **options)
         ready = asyncio.get_running_loop().create_future()

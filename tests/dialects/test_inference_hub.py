@@ -180,6 +180,7 @@ def test_what_the_hub_refuses_is_said(tmp_path, code):
     assert isinstance(out.error, DialectError)
     assert out.error.code == "refused"
     assert ("temperature must be" if code is None else "error in fragmented message") in str(out.error)
+    assert out.audit("end") == [{"reason": str(out.error)}]
     assert out.run.closed
 
 

@@ -140,7 +140,7 @@ def hubs(tmp_path, dialect, scripts, **changes):
             return await translate(tmp_path / str(number), asked)
 
     async def run():
-        free = asyncio.Semaphore(40)
+        free = asyncio.Semaphore(16)
         outs = [one(number, script, free) for number, script in enumerate(scripts.values())]
         return dict(zip(scripts, await asyncio.gather(*outs), strict=True))
 

@@ -220,6 +220,13 @@ def test_stages_of_a_pipeline_keep_their_own_count(tmp_path):
     }
 
 
+def test_what_the_hub_always_sends_is_neither_shown_nor_complained_of(tmp_path):
+    out = record(tmp_path, "3606", [start(layers=1), input_tokens(0), *tracer_layer(0, 1)])
+    assert "InputTokens" not in {row["flag"] for row in out.rows()}
+    assert out.said == ["The peer went away after step 1 and did not come back."]
+    assert out.audit("drop") == []
+
+
 def test_a_worker_that_lost_an_update_is_told_of(tmp_path):
     order = [
         *tracer_layer(0, 1),
