@@ -24,6 +24,10 @@ __all__ = ["Adapter"]
 
 _LINEARS = ("qkv", "q", "k", "v", "kv", "context", "fc1", "gate_up", "gate", "up", "fc2")
 """Entries of the table that are modules with weights, below a layer."""
+_MIXED = {
+    "MLP1_mat_mul": "Every layer is a mixture of experts, whose first linear layers see other tokens each, so that there is no one tensor; ExpertOutputs has what each gives.",
+    "ExpertOutputs": "The experts of this model compute all tokens in one product, where their outputs cannot be told apart.",
+}
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class Adapter:
             reason = self.missing(body, flag) if self.missing else None
             found = {} if reason else {i: tuple(make(here)) for i, here in sources.items()}
             found = {i: made for i, made in found.items() if made}
-            flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag)))
+            flags[flag] = FlagPoints(found, reason or (None if found else self._unnamed(flag, mixed)))
         tokens = self._input_tokens(body)
         flags["InputTokens"] = FlagPoints({EMBEDDING: tokens} if tokens else {}, self._unnamed("InputTokens"))
         described = sizes.to_message(type(body).__name__, self.name, len(layers))
@@ -177,7 +181,9 @@ class Adapter:
                 return f"layer {number} has no {', '.join(absent)}. It has {names}"
         return None
 
-    def _unnamed(self, flag: str) -> str:
+    def _unnamed(self, flag: str, mixed: bool = False) -> str:
+        if mixed and flag in _MIXED:
+            return _MIXED[flag]
         return f"The adapter {self.name!r} names no module for {flag}."
 
 

@@ -52,9 +52,8 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
     if len(lines) > _LINES:
         lines = [*lines[:_LINES], f"  … and {len(lines) - _LINES} more"]
     names = "\n".join(lines) or "  (no submodules)"
-    known = ", ".join(adapter.name for adapter in ADAPTERS)
     raise TracerError(
-        f"Megalens does not know where the trace points of {type(model).__name__} are (it knows {known}). Its modules are:\n"
+        f"Megalens does not know where the trace points of {type(model).__name__} are: its structure does not tell. Its modules are:\n"
         f"{names}\n"
         "Pass where they are as megalens.trace(model, adapter=adapter). This is what can be told; fill in the comments as far as the model has such modules:\n"
         f"{sketch(unwrapped(model))}"

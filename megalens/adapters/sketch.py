@@ -28,8 +28,8 @@ _INSTEAD = {"qkv": ("q", "k", "v"), "fc1": ("gate_up", "gate", "up")}
 
 def sketch(body: nn.Module) -> str:
     """Return Python that makes an ``Adapter``. It is complete as it stands: what was not found is a comment."""
-    stack, layer, roles = _most_likely(body)
-    tokens = embeddings_of(body, stack, layer)[0] if stack and layer is not None else None
+    stack, roles = _most_likely(body)
+    tokens = embeddings_of(body, stack, "")[0] if stack else None
     path = f"{stack}.{{i}}" if stack else "blocks.{i}"
     lines = [_line("layer", path, "path of layer i; its output is HiddenStates")]
     for entry, example, says in _ENTRIES:
@@ -66,17 +66,16 @@ def _line(entry: str, value: str, says: str, *, known: bool = True) -> str:
     return f'    {"" if known else "# "}{entry}="{value}",  # {says}'
 
 
-def _most_likely(body: nn.Module) -> tuple[str, nn.Module | None, LayerRoles]:
-    """Return the path of the list that most probably holds the layers, its first layer, and what was found there."""
-    best: tuple[int, str, nn.Module | None, LayerRoles] = (0, "", None, LayerRoles())
+def _most_likely(body: nn.Module) -> tuple[str, LayerRoles]:
+    """Return the path of the list that most probably holds the layers, and what was found in the first."""
+    best: tuple[int, str, LayerRoles] = (0, "", LayerRoles())
     for path, stack in body.named_modules():
         if not path or not isinstance(stack, (nn.ModuleList, nn.Sequential)) or not len(stack):
             continue
-        layer = bare(stack[0])
-        roles = layer_roles(layer, hidden_size(body))
+        roles = layer_roles(bare(stack[0]), hidden_size(body))
         alike = sum(type(child) is type(stack[0]) for child in stack)
         # Of lists in lists the outer one comes first.
         score = 100 * len(roles.paths()) + alike
         if alike > 1 and score > best[0]:
-            best = (score, path, layer, roles)
+            best = (score, path, roles)
     return best[1:]

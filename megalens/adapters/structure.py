@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -18,7 +18,8 @@ from .unwrap import bare, unwrapped
 
 __all__ = ["Structure", "StructureAdapter", "embeddings_of", "structure_of"]
 
-_KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "num_key_value_heads")
+_HEADS = ("num_heads", "num_attention_heads", "n_head", "n_heads", "heads")
+_KEY_VALUE_HEADS = ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads")
 
 
 def _probabilities_missing(model: nn.Module, flag: str) -> str | None:
@@ -84,8 +85,7 @@ class StructureAdapter:
             raise TracerError(
                 f"The structure of {type(body).__name__} does not tell where its trace points are."
             )
-        returns_probabilities = hasattr(text_config(body), "_attn_implementation")
-        kv_heads = _kv_heads(found)
+        returns_probabilities = _is_huggingface(body)
         layers: dict[int, tuple[nn.Module, Adapter]] = {}
         for number, (layer, roles) in found.layers.items():
             paths = roles.paths()
@@ -98,7 +98,8 @@ class StructureAdapter:
             name=self.name,
             tokens=found.tokens,
             positions=found.positions,
-            kv_heads=kv_heads,
+            heads=None if returns_probabilities else _said_by_attention(found, _HEADS),
+            kv_heads=_said_by_attention(found, _KEY_VALUE_HEADS),
             missing=lambda body, flag: missing.get(flag) or _probabilities_missing(body, flag),
         )
         return table.points_of(model, layers)
@@ -124,23 +125,28 @@ def structure_of(body: nn.Module) -> Structure | None:
             layers[int(name)] = layer, layer_roles(layer, hidden)
         if not any(roles.is_transformer for _, roles in layers.values()):
             continue
-        tokens, positions = embeddings_of(body, path, layers[0][0])
-        found.append(Structure(path, layers, tokens, positions))
+        found.append(Structure(path, layers, *embeddings_of(body, path, path.rpartition(".")[0])))
     # What sees or hears has layers too, but no tokens.
     reading = [each for each in found if each.tokens is not None]
     if len(found) > 1:
         found = reading
-    return found[0] if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    (only,) = found
+    if only.tokens is None:
+        # Where there is one list of layers, every embedding is before it.
+        return replace(only, tokens=embeddings_of(body, only.stack, "")[0])
+    return only
 
 
-def embeddings_of(body: nn.Module, stack: str, layer: nn.Module) -> tuple[str | None, str | None]:
-    """Return the paths of the token embedding and of what is given the position ids: what stands nearest to the stack."""
-    owner = stack.rpartition(".")[0]
+def embeddings_of(body: nn.Module, stack: str, owner: str) -> tuple[str | None, str | None]:
+    """Return the paths of the token embedding and of what is given the position ids, below ``owner`` and outside of the list of layers."""
     found = list(_tables(body, owner, stack))
     vocabulary = getattr(text_config(body), "vocab_size", None)
     tokens = next((path for path, rows in found if rows == vocabulary), None)
-    if tokens is None and found and (vocabulary is None or found[0][1] > vocabulary):
-        tokens = found[0][0]
+    words = [path for path, rows in found if not _is_position(path) and rows > (vocabulary or 0)]
+    if tokens is None and words:
+        tokens = words[0]
     positions = next((path for path, _ in found if path != tokens and _is_position(path)), None)
     if positions is not None:
         return tokens, f"{positions}[{_place(body.get_submodule(positions), 'position_ids')}]"
@@ -148,8 +154,14 @@ def embeddings_of(body: nn.Module, stack: str, layer: nn.Module) -> tuple[str | 
     if "mrope_section" in (getattr(text_config(body), "rope_parameters", None) or {}) and find(body, rotary):
         # Models that place pictures too give each token several positions, and the layers none.
         return tokens, f"{rotary}[{_place(body.get_submodule(rotary), 'position_ids')}]"
-    place = _place(layer, "position_ids", -1)
-    return tokens, f"{stack}.0[{place}]" if place >= 0 else None
+    first, layer = next(body.get_submodule(stack).named_children())
+    place = _place(bare(layer), "position_ids", -1) if _is_huggingface(body) else -1
+    return tokens, f"{stack}.{first}[{place}]" if place >= 0 else None
+
+
+def _is_huggingface(body: nn.Module) -> bool:
+    """Return whether layers are given the positions, and an attention that is computed eagerly gives its probabilities, as Hugging Face's do."""
+    return hasattr(text_config(body), "_attn_implementation")
 
 
 def _tables(body: nn.Module, owner: str, stack: str) -> Iterator[tuple[str, int]]:
@@ -170,10 +182,10 @@ def _place(module: nn.Module, argument: str, default: int = 0) -> int:
     return names.index(argument) if argument in names else default
 
 
-def _kv_heads(found: Structure) -> int | None:
-    """Return the key-value heads, where the attention itself says how many: a config may name a number that is not used."""
+def _said_by_attention(found: Structure, names: Sequence[str]) -> int | None:
+    """Return a number of heads, where the attention itself says how many: a config may name a number that is not used."""
     layer = next(layer for layer, roles in found.layers.values() if roles.is_transformer)
     holder = (found.first.probabilities or "").partition("[")[0]
     attention: Any = layer.get_submodule(holder) if holder else None
-    numbers = [getattr(attention, name, None) for name in _KEY_VALUE_HEADS]
+    numbers = [getattr(attention, name, None) for name in names]
     return next((number for number in numbers if isinstance(number, int) and number > 0), None)

@@ -36,11 +36,16 @@ def test_probabilities_are_those_of_all_experts_and_their_outputs_make_up_the_wh
         )
     traced, _, _ = capture_all(model, lambda: model(input_ids=IDS))
     assert sorted(seen) == list(range(layout.dense, LAYERS))
+    if not layout.dense:
+        reason = find_adapter(model).points(model).flags["MLP1_mat_mul"].reason
+        assert "Every layer is a mixture of experts" in (reason or "")
     for number, here in seen.items():
         logits = here["router"][layout.router[1]].reshape(2, 9, 4).float()
         expected = logits.sigmoid() if layout.sigmoid else logits.softmax(-1)
         assert torch.equal(traced["RouterProbabilities", number, ""], expected)
         if name == "llama 4":
+            reason = find_adapter(model).points(model).flags["ExpertOutputs"].reason
+            assert "cannot be told apart" in (reason or "")
             continue
         _, index, weights = here["args"]
         outputs = {
@@ -170,6 +175,8 @@ def test_a_recording_has_the_experts_as_a_column(tmp_path, recorded) -> None:
                 model(IDS).sum().backward()
                 optimizer.step()
     with recorded() as run:
+        caption = run.heatmap("ExpertOutputs", part="expert1").draw()
+        assert caption.startswith("Expert outputs, part expert1, every value")
         table = run.tensors("ExpertOutputs").to_pandas()
         assert run.flags["ExpertOutputs"]["parts"] == ["expert0", "expert1", "expert2"]
         assert "expert" not in run.tensors("HiddenStates").column_names

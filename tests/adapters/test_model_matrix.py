@@ -27,8 +27,9 @@ def test_what_is_traced_is_what_plain_hooks_see(name: str) -> None:
 def test_it_is_the_same_over_micro_batches_and_with_checkpointing(name: str, attention: str) -> None:
     model = tiny_model(name, attention).train()
     check(MODELS[name][2], model, model, attention, 2, gradients=True)
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    check(MODELS[name][2], model, model, attention, 2)
+    for reentrant in (False, True):
+        model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+        check(MODELS[name][2], model, model, attention, 2, gradients=True)
 
 
 @pytest.mark.slow

@@ -62,7 +62,9 @@ def check(
     assert found["InputTokens", -1, "positions"][0].tolist() == [list(range(9))] * 2
     if gradients:
         backward = {key[1:]: values for key, values in traced.items() if key[0] == "backward"}
+        assert set(expected_gradients) == {key for key in seen if key[0] != "InputTokens"}
         for key, values in expected_gradients.items():
+            assert len(values) == micro_batches
             for number, value in enumerate(values):
                 assert torch.equal(backward[key][number], value.float()), ("gradient", key, number)
     if attention == "eager" and ("QKV_mat_mul", 1, "v") in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,10 +36,10 @@ def local_piece(data: Tensor) -> tuple[Tensor, Shards | None]:
 
 
 def in_rows(tensor: Tensor, rows: tuple[int, int] | None) -> Tensor:
-    """Return a tensor with batch and sequence as its first two axes, where ``rows`` says how many there are and the tensor has as many features for each."""
-    if rows is None or tuple(tensor.shape[:2]) == rows or tensor.numel() % max(1, rows[0] * rows[1]):
+    """Return a tensor with batch and sequence as its first two axes, where ``rows`` says how many there are and the tensor has them in other axes before its last."""
+    if rows is None or tensor.ndim == 3 or math.prod(tensor.shape[:-1]) != math.prod(rows):
         return tensor
-    return tensor.reshape(*rows, -1)
+    return tensor.reshape(*rows, tensor.shape[-1])
 
 
 def parts_of(source: Source, data: Tensor) -> Sequence[Tensor]:
