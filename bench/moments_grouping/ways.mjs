@@ -27,6 +27,7 @@ function sourceOf(columns, names) {
       samples: filled(-1),
       rank: new Int32Array(steps.length).fill(-1),
       stage: new Int32Array(steps.length).fill(-1),
+      gradientStage: new Int32Array(steps.length),
       ...Object.fromEntries(floats.map(name => [name, columns[name].slice()])),
       nanCount: filled(0),
       infCount: filled(0),

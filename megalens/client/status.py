@@ -28,7 +28,13 @@ class RunStatus(dict[str, Any]):
                 f"probes: {probes['fired']} of {probes['expected']} fired{f'; not {missing}' if missing else ''}"
             )
         if self.get("overhead"):
-            lines.append(f"tracing costs {_interval(self['overhead'])} of step time, by its own clock")
+            parts = [
+                (name, self["overhead"].get(name)) for name in ("training", "producer", "hub", "recorder")
+            ]
+            split = ", ".join(f"{name} {percent:.2g}" for name, percent in parts if percent is not None)
+            lines.append(
+                f"tracing costs {_interval(self['overhead'])} of step time, by its own clocks{f' ({split})' if split else ''}"
+            )
         if self.get("budget"):
             lines += _budget(self["budget"])
         if self.get("bytes_per_step"):

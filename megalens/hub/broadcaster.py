@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..protocol import check_message, encode_message
 from ..protocol.messages_generated import Dropped, Hello, HelloResumed
+from .hub_cost import HubCost
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -54,12 +55,14 @@ class Broadcaster:
         self._viewers = viewers
         self._leaders = leaders
         self._recorder = recorder
+        self.cost = HubCost(lambda: 0.0 if (recorder := self._recorder()) is None else recorder.cpu_seconds)
+        """What this process costs."""
         self._hello: tuple[int, str] = (-1, "")
         self._short_hello: tuple[float, str] = (float("-inf"), "")
         self._hello_due = False
         self._hello_told = float("-inf")
         self._status_told = float("-inf")
-        self._producers_told = float("-inf")
+        self._producers_told = self._cost_read = float("-inf")
         self._viewers_told = -1
 
     def hello(self, resumed: HelloResumed | None = None) -> str:
@@ -105,6 +108,9 @@ class Broadcaster:
         if viewers != self._viewers_told or now - self._producers_told >= _MOST_SECONDS:
             self._viewers_told, self._producers_told = viewers, now
             self._tell_producers()
+        if now - self._cost_read >= _MOST_SECONDS:
+            self._cost_read = now
+            self.cost.sample()
         # What a thousand processes do is a hundred kB.
         many = len(self._state.attached) > _MANY_RANKS
         least = 2 * _LEAST_SECONDS if many else _LEAST_SECONDS
@@ -121,6 +127,8 @@ class Broadcaster:
         recorder = self._recorder()
         status = self._state.status()
         status["viewers"] = len(self._viewers)
+        if "overhead" in status:
+            status["overhead"] = self.cost.added_to(status["overhead"])
         status["recording"] = recorder.status() if recorder else {"state": "off"}
         dropped: Dropped = {
             "viewer": _OWN_NUMBER,

@@ -61,6 +61,8 @@ class Recorder:
     ) -> None:
         self.state: Literal["on", "failed", "closed"] = "on"
         self.message: str | None = None
+        self.cpu_seconds = 0.0
+        """CPU time of the thread that records."""
         self._queue_bytes = queue_bytes
         self._limit = limit_bytes
         self._description = description
@@ -180,6 +182,7 @@ class Recorder:
                 self._work.extend(self._queue)
                 self._queue.clear()
             late = time.monotonic() >= due
+            self.cpu_seconds = time.thread_time()
             if self.state == "on" or late:
                 self._write_all(describe=late)
             if late:

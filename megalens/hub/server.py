@@ -50,7 +50,6 @@ from .warning_log import WarningLog
 __all__ = ["Hub"]
 
 _LOST_GRACE_SECONDS = 2.0
-_LAST_GOODBYE_SECONDS = 2.0
 _STOOD_STILL_SECONDS = 1.0
 
 
@@ -302,10 +301,7 @@ class Hub:
 
     async def whole(self, session: Session) -> None:
         """Wait until the recording is whole, where the training is over, and tell a producer that said goodbye meanwhile that it is being written."""
-        deadline = time.monotonic() + _LAST_GOODBYE_SECONDS
-        while not self.state.done and time.monotonic() < deadline:
-            # The processes of a job leave one after the other.
-            await asyncio.sleep(0.05)
+        # Of the processes of a job the last to leave: rank 0 waits for the others.
         if self.state.done and self.state.state == "finished":
             self._enter(self.state.run["name"], self.state.ended)
             self._close_recording()

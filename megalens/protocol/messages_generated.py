@@ -401,11 +401,19 @@ class Probes(TypedDict):
 
 
 class Overhead(TypedDict):
-    """What the tracer measured of its own cost, as per cent of step time, with a 95 % interval."""
+    """What tracing costs by its own clocks, as per cent of step time, with a 95 % interval: in the training process and in the hub's. Processor time of the hub and of the thread that sends need not make a step longer."""
 
     percent: float
     low: float
     high: float
+    training: NotRequired[float]
+    """Part of percent: time that the training thread spent inside of the tracer."""
+    producer: NotRequired[float]
+    """Part of percent: CPU time of the thread that sends."""
+    hub: NotRequired[float]
+    """Part of percent: CPU time of the hub's process, without what records. Absent where no hub adds it."""
+    recorder: NotRequired[float]
+    """Part of percent: CPU time of the thread that records. Absent where no hub adds it."""
 
 
 class NonFiniteFirst(TypedDict):

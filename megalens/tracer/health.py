@@ -64,10 +64,10 @@ class Health:
         self.warn(f"{what} met an error of the tracer's own. Tracing goes on. {said(error)}")
         log.debug("%s", what, exc_info=error)
 
-    def step_ended(self, cost_ns: int, wall_ns: int) -> None:
-        """Note that the training is alive, and what a step of ``wall_ns`` has cost."""
+    def step_ended(self, training_ns: int, producer_ns: int, wall_ns: int) -> None:
+        """Note that the training is alive, and what a step of ``wall_ns`` has cost in its thread and in the one that sends."""
         self._step_at = time.monotonic()
-        self.overhead.add(cost_ns, wall_ns)
+        self.overhead.add(training_ns, producer_ns, wall_ns)
 
     def sent(self, step: int, nbytes: int) -> None:
         """Note the size of a frame of a step."""

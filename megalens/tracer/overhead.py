@@ -17,22 +17,22 @@ class OverheadMeter:
 
     The cost of a step is the time that the training thread spent inside the tracer, plus all CPU time of the producer thread: the
     two run in one process, so this is what the step would gain at most. Not in it are the few microseconds that torch itself takes to call each
-    hook, and the hub, which is another process.
+    hook. What the hub's process costs is added by the hub.
     """
 
     def __init__(self) -> None:
-        self._percents: deque[float] = deque(maxlen=_STEPS)
+        self._percents: deque[tuple[float, float]] = deque(maxlen=_STEPS)
 
-    def add(self, cost_ns: int, wall_ns: int) -> None:
+    def add(self, training_ns: int, producer_ns: int, wall_ns: int) -> None:
         """Count one step of ``wall_ns``."""
         if wall_ns > 0:
-            self._percents.append(100.0 * cost_ns / wall_ns)
+            self._percents.append((100.0 * training_ns / wall_ns, 100.0 * producer_ns / wall_ns))
 
     @property
     def percent(self) -> float | None:
         """Mean over the recent steps; None before the second one."""
         recent = list(self._percents)
-        return sum(recent) / len(recent) if len(recent) > 1 else None
+        return sum(map(sum, recent)) / len(recent) if len(recent) > 1 else None
 
     def to_status(self) -> Overhead | None:
         """Return the ``Overhead`` object of ``status``, with a 95 % interval of the mean; None before the second step."""
@@ -41,6 +41,13 @@ class OverheadMeter:
         n = len(recent)
         if n < 2:
             return None
-        mean = sum(recent) / n
-        half = 1.96 * math.sqrt(sum((percent - mean) ** 2 for percent in recent) / (n - 1) / n)
-        return {"percent": mean, "low": max(0.0, mean - half), "high": mean + half}
+        training, producer = (sum(part) / n for part in zip(*recent, strict=True))
+        mean = training + producer
+        half = 1.96 * math.sqrt(sum((sum(parts) - mean) ** 2 for parts in recent) / (n - 1) / n)
+        return {
+            "percent": mean,
+            "low": max(0.0, mean - half),
+            "high": mean + half,
+            "training": training,
+            "producer": producer,
+        }

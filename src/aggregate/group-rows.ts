@@ -86,7 +86,7 @@ function layOut(
   return { answer, ends };
 }
 
-/** 1 for each cell that has a row whose loss scale is not known. */
+/** What is doubtful of the rows of each cell, added up. */
 function scaledCells(table: MomentTable, { first, group }: IRowGroups, cells: ICells): Uint8Array {
   const rows = table.scaled.subarray(first, first + group.length);
   if (cells.cell === null) {
@@ -94,8 +94,8 @@ function scaledCells(table: MomentTable, { first, group }: IRowGroups, cells: IC
   }
   const scaled = new Uint8Array(cells.cells);
   cells.cell.forEach((to, row) => {
-    if (to >= 0 && rows[row] === 1) {
-      scaled[to] = 1;
+    if (to >= 0) {
+      (scaled[to] as number) |= rows[row] as number;
     }
   });
   return scaled;

@@ -1,7 +1,8 @@
 import { byName } from '../protocol/by-name';
 import { parseName, type ITensorName } from '../protocol/tensor-name';
 import { lowerBound } from '../store/moment-columns';
-import type { IMomentRows, MomentStat } from '../store/moment-source';
+import { PRE_STEP } from '../store/moment-row';
+import { CLIPPED, SCALED, type IMomentRows, type MomentStat } from '../store/moment-source';
 import { MERGED } from './moment-merge';
 
 type Numbers = Float64Array | Int32Array | Uint8Array;
@@ -29,14 +30,14 @@ export class MomentTable {
   present = new Uint8Array(0);
   /** Number of them: what is made of the names alone is as good as long as it stays. */
   named = 0;
-  /** Whether any row has rounding, non-finite values or an unknown loss scale: passes over what is 0 everywhere are left out. */
+  /** Whether any row has rounding, non-finite values an unknown loss scale or clipping: passes over what is 0 everywhere are left out. */
   readonly any = { rounding: false, nonFinite: false, scaled: false };
 
   nameId = new Int32Array(0);
   stepCode = new Int32Array(0);
   rank = new Int32Array(0);
   stage = new Int32Array(0);
-  /** 1 where gradients may hold a loss scale that is not known. */
+  /** `SCALED` and `CLIPPED`, added up. */
   scaled = new Uint8Array(0);
   readonly columns = byName(MERGED, () => new Float64Array(0));
 
@@ -85,8 +86,9 @@ export class MomentTable {
       this.any.nonFinite ||= bad !== 0;
       this.any.rounding ||= (rows.rounding[row] as number) > 0;
       const scale = rows.lossScale[row] as number;
-      this.scaled[from + row] = Number.isNaN(scale) ? 1 : 0;
-      this.any.scaled ||= Number.isNaN(scale);
+      const doubt = (Number.isNaN(scale) ? SCALED : 0) | (rows.gradientStage[row] === PRE_STEP ? CLIPPED : 0);
+      this.scaled[from + row] = doubt;
+      this.any.scaled ||= doubt !== 0;
       const id = ids[rows.nameId[row] as number] as number;
       this.nameId[from + row] = id;
       if (this.present[id] !== 1) {

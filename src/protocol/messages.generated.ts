@@ -735,12 +735,28 @@ export interface Probes {
 }
 
 /**
- * What the tracer measured of its own cost, as per cent of step time, with a 95 % interval.
+ * What tracing costs by its own clocks, as per cent of step time, with a 95 % interval: in the training process and in the hub's. Processor time of the hub and of the thread that sends need not make a step longer.
  */
 export interface Overhead {
   percent: number;
   low: number;
   high: number;
+  /**
+   * Part of percent: time that the training thread spent inside of the tracer.
+   */
+  training?: number;
+  /**
+   * Part of percent: CPU time of the thread that sends.
+   */
+  producer?: number;
+  /**
+   * Part of percent: CPU time of the hub's process, without what records. Absent where no hub adds it.
+   */
+  hub?: number;
+  /**
+   * Part of percent: CPU time of the thread that records. Absent where no hub adds it.
+   */
+  recorder?: number;
 }
 
 /**
@@ -1310,7 +1326,15 @@ export const MESSAGES_SCHEMA: ISchema = {
       type: 'object',
       additionalProperties: false,
       required: ['percent', 'low', 'high'],
-      properties: { percent: { type: 'number' }, low: { type: 'number' }, high: { type: 'number' } }
+      properties: {
+        percent: { type: 'number' },
+        low: { type: 'number' },
+        high: { type: 'number' },
+        training: { type: 'number', minimum: 0 },
+        producer: { type: 'number', minimum: 0 },
+        hub: { type: 'number', minimum: 0 },
+        recorder: { type: 'number', minimum: 0 }
+      }
     },
     NonFinite: {
       type: 'object',

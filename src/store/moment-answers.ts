@@ -1,6 +1,6 @@
 import { ArrowColumns } from '../protocol/arrow-columns';
 import { badFrame } from '../protocol/frame';
-import { numbersOf, streamName } from './moment-row';
+import { gradientStage, numbersOf, streamName } from './moment-row';
 import type { IMomentGroups, IMomentRows, MomentColumn, MomentKey, MomentStat } from './moment-source';
 import { MOMENT_STATS } from '../protocol/moment-statistics';
 
@@ -12,11 +12,17 @@ import { MOMENT_STATS } from '../protocol/moment-statistics';
 export function rowsOf(bytes: Uint8Array): IMomentRows {
   const columns = new ArrowColumns(bytes);
   const { codes, values: names } = columns.words('name');
+  const stages = columns.words('gradient_stage');
+  const stageOf = stages.values.map(gradientStage);
+  const whole = {
+    nameId: () => codes,
+    gradientStage: () => stages.codes.map(code => stageOf[code] ?? 0)
+  };
   return {
     stat: statsOf(columns),
     names,
     ...numbersOf(
-      name => (name === 'nameId' ? codes : columns.whole(streamName(name))),
+      name => (name in whole ? whole[name as keyof typeof whole]() : columns.whole(streamName(name))),
       name => columns.floats(streamName(name))
     )
   };

@@ -1,7 +1,7 @@
 import { byName } from '../protocol/by-name';
 
-/** Columns of whole numbers of the stream `moments`, and of float64. `nameId` is a name's place among the names. */
-export const WHOLE = ['nameId', 'rank', 'stage'] as const;
+/** Columns of the stream `moments` that are whole numbers here, and those of float64. `nameId` is a name's place among the names. */
+export const WHOLE = ['nameId', 'rank', 'stage', 'gradientStage'] as const;
 export const FLOAT = [
   'step',
   'samples',
@@ -17,6 +17,16 @@ export const FLOAT = [
   'rounding',
   'lossScale'
 ] as const;
+
+/** What a row says of when its gradients were measured; `gradientStage` is a place in here. */
+export const GRADIENT_STAGES = ['', 'pre_clip', 'backward', 'pre_step', 'backward_scaled'] as const;
+
+/** Gradients that the optimizer took: clipping may be in them. */
+export const PRE_STEP = GRADIENT_STAGES.indexOf('pre_step');
+
+/** The place of a word; that of none where it is not known. */
+export const gradientStage = (word: string): number =>
+  Math.max(0, (GRADIENT_STAGES as readonly string[]).indexOf(word));
 
 type Whole = (typeof WHOLE)[number];
 type Float = (typeof FLOAT)[number];

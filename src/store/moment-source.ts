@@ -43,12 +43,16 @@ export interface IMomentGroups {
   readonly nonFinite: Float64Array;
   /** How far the value may be off by the rounding of raw sums, in its own unit; 0 where it is exact. */
   readonly error: Float64Array;
-  /** 1 where gradients may hold a loss scale that is not known. */
+  /** `SCALED` where gradients may hold a loss scale that is not known, and `CLIPPED` where clipping may be in them, added up. */
   readonly scaled: Uint8Array;
   /** Groups and steps that there were before the largest were chosen and steps were left out. */
   readonly groupsTotal: number;
   readonly stepsTotal: number;
 }
+
+/** Bits of `scaled`. */
+export const SCALED = 1;
+export const CLIPPED = 2;
 
 /** The columns of an answer that are float64. */
 export const GROUP_FLOATS = ['step', 'samples', 'value', 'count', 'nonFinite', 'error'] as const;

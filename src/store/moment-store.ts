@@ -3,7 +3,7 @@ import { MOMENT_STATS } from '../protocol/moment-statistics';
 import { pageBytes } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
 import { joinRows, MomentColumns, MOMENT_ROW_BYTES } from './moment-columns';
-import { streamName, type MomentNumber } from './moment-row';
+import { gradientStage, streamName, type MomentNumber } from './moment-row';
 import type { IMomentIndex, IMomentRows, MomentStat } from './moment-source';
 import { thinSteps } from './moment-thinning';
 
@@ -56,7 +56,10 @@ export class MomentStore {
       if (stat === null) {
         continue;
       }
-      const read = (name: MomentNumber): number => Number(cell(streamName(name), row));
+      const read = (name: MomentNumber): number =>
+        name === 'gradientStage'
+          ? gradientStage(String(cell('gradient_stage', row)))
+          : Number(cell(streamName(name), row));
       const [nameId, rank, step] = [this.nameId(String(cell('name', row))), read('rank'), read('step')];
       const series = seriesOf(nameId, rank);
       if (again && step <= (stat.newest.get(series) ?? -Infinity)) {

@@ -209,7 +209,7 @@ def test_a_status_is_a_dictionary_that_reads_well():
         "state": "paused",
         "step": 1300,
         "probes": {"fired": 11, "expected": 12, "missing": ["MLP1_mat_mul layer 2"]},
-        "overhead": {"percent": 0.42, "low": 0.4, "high": 0.45},
+        "overhead": {"percent": 0.42, "low": 0.4, "high": 0.45, "training": 0.3, "hub": 0.12},
         "budget": {
             "limit": 1,
             "state": "inside",
@@ -244,7 +244,7 @@ def test_a_status_is_a_dictionary_that_reads_well():
     assert repr(status).splitlines() == [
         "paused at step 1\u202f300",
         "  probes: 11 of 12 fired; not MLP1_mat_mul layer 2",
-        "  tracing costs 0.42 % (0.4 to 0.45) of step time, by its own clock",
+        "  tracing costs 0.42 % (0.4 to 0.45) of step time, by its own clocks (training 0.3, hub 0.12)",
         "  budget of 1 %, inside: 0.81 % (0.5 to 1.1) over 400 steps",
         "    Only every second of the chosen steps is traced.",
         "  sends 48 KiB a step",

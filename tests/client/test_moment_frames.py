@@ -6,6 +6,7 @@ import pytest
 from recorded_run import write, write_run
 
 from megalens.client import ClientError, open_run
+from megalens.client.answers.moment_request import moment_groups
 from megalens.client.moments.grouping.query import MomentQuery
 from megalens.protocol import encode_frame, parse_name, stream_schema
 
@@ -204,3 +205,14 @@ def test_the_stage_of_a_group_of_gradients_is_the_weakest_of_its_tensors(tmp_pat
         assert source.groups(MomentQuery.of("grad", "mean", ratio="grad_to_param")).table[
             "gradient_stage"
         ].to_pylist() == ["pre_clip", "pre_step", ""]
+        asked = {"stat": "grad", "statistic": "l2", "by": ["name"]}
+        table, _, _ = moment_groups(asked)(source)
+        doubts = {
+            (table["name"][at].as_py(), int(step)): doubt
+            for at, (step, doubt) in enumerate(
+                zip(table["step"].to_pylist(), table["scaled"].to_pylist(), strict=True)
+            )
+            if doubt
+        }
+        # Clipping may be in it: what a picture says of it.
+        assert doubts == {(NAMES[1], 2): 2.0}

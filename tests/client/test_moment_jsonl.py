@@ -77,6 +77,17 @@ def test_gradients_of_layers_come_unscaled_where_the_scale_is_recorded_and_flagg
     assert {row["rounding"] for row in rows} == {2.0**-24}
 
 
+def test_a_record_keeps_the_stage_at_which_its_gradients_were_measured(home):
+    stages = ("pre_clip", "pre_step", None)
+    said = [
+        record(step, **({"gradient_stage": stage} if stage else {})) for step, stage in enumerate(stages, 1)
+    ]
+    write_lines(home, "grad", 0, said)
+    run = open_run(home)
+    # Writers that say nothing measure before clipping.
+    assert run.moments("grad", [])["gradient_stage"].tolist() == ["pre_clip", "pre_step", "pre_clip"]
+
+
 def test_old_and_odd_records_are_read_for_what_they_say(home):
     values = {
         "sum_0/старый.вес": {"sum_0": 4, "sum_1": 10, "sum_2": 30, "sum_3": 100, "sum_4": 354},

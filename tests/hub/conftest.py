@@ -34,7 +34,8 @@ def hub(start_hub):
 @pytest.fixture(scope="module")
 def shared_hub(tmp_path_factory):
     """One hub for the tests of a module that show that it stays up."""
-    hub = HubProcess(tmp_path_factory.mktemp("runtime") / "rt").wait_ready()
+    # Between two tests that use it others may start hubs of their own, which takes long on a busy machine.
+    hub = HubProcess(tmp_path_factory.mktemp("runtime") / "rt", "--linger", "600").wait_ready()
     yield hub
     hub.close()
 

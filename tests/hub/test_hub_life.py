@@ -105,10 +105,25 @@ def test_figures_of_all_ranks_come_together(hub):
         )
     status = viewer.wait("status", lambda m: m.get("probes", {}).get("expected") == 12)
     assert status["probes"] == {"fired": 10, "expected": 12, "missing": ["rank 0", "rank 1"]}
-    assert status["overhead"]["percent"] == 1.5
+    own = status["overhead"].get("hub", 0) + status["overhead"].get("recorder", 0)
+    assert status["overhead"]["percent"] - own == pytest.approx(1.5)
     assert status["dropped"]["producer"] == 20
     assert status["warnings"] == ["Something."]
     assert status["step"] == 4
+
+
+def test_what_the_hub_and_its_recorder_cost_is_part_of_the_overhead(start_hub, tmp_path):
+    hub = start_hub("--record", str(tmp_path))
+    viewer, producer = hub.viewer(), hub.producer()
+    told = {"percent": 1.25, "low": 1.0, "high": 1.5, "training": 0.75, "producer": 0.5}
+    producer.send({"type": "status", "state": "training", "step": 4, "overhead": told})
+    overhead = viewer.wait("status", lambda m: "hub" in m.get("overhead", {}))["overhead"]
+    assert (overhead["training"], overhead["producer"]) == (0.75, 0.5)
+    # Connections and messages cost something, and nothing was recorded but the audit.
+    assert overhead["hub"] > 0
+    assert overhead["recorder"] >= 0
+    for end, told_end in (("percent", 1.25), ("low", 1.0), ("high", 1.5)):
+        assert overhead[end] == pytest.approx(told_end + overhead["hub"] + overhead["recorder"])
 
 
 def test_non_finite_entries_are_counted_with_the_first_place(hub):

@@ -224,7 +224,8 @@ def test_the_tracer_reports_what_it_costs(gpt, ids, traced, small_hub) -> None:
     until(cost)
     overhead = cost()
     assert 0 <= overhead["low"] <= overhead["percent"] <= overhead["high"]
-    assert overhead["percent"] > 0
+    assert overhead["percent"] == pytest.approx(overhead["training"] + overhead["producer"])
+    assert min(overhead["training"], overhead["producer"]) > 0
 
     def reported() -> bool:
         cost()

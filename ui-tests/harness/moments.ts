@@ -72,6 +72,7 @@ export class SyntheticMoments implements IMomentSource {
       nameId: new Int32Array(length),
       rank: new Int32Array(length),
       stage: new Int32Array(length),
+      gradientStage: new Int32Array(length),
       step: column(),
       samples: column(),
       count: column().fill(262_144),

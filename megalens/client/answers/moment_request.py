@@ -127,6 +127,18 @@ def _narrow(table: pa.Table, source: MomentSource) -> pa.Table:
     return pa.table(columns)
 
 
+def _doubts(table: pa.Table) -> pa.Array:
+    """Return 1 where an unknown loss scale may be in the values, 2 where clipping may be, added up."""
+    # What is asked has loaded it; without a question it would only be slow.
+    from ..moments.rows.stages import STAGE
+
+    scaled = table.column("scaled").cast(pa.int8()).cast(pa.float64())
+    if STAGE not in table.column_names:
+        return scaled
+    clipped = pc.equal(table.column(STAGE).cast(pa.utf8()), "pre_step").cast(pa.int8()).cast(pa.float64())
+    return pc.add(scaled, pc.multiply(clipped, 2.0))
+
+
 def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
     """Return groups as they travel: keys with text as dictionaries, the number of each row's group, what a picture needs of it."""
     keys: dict[str, pa.Array] = {}
@@ -149,6 +161,6 @@ def _group_columns(table: pa.Table, by: list[str]) -> pa.Table:
             **numbers,
             "nonfinite": nonfinite.cast(pa.float64()),
             "error": table.column("error").cast(pa.float64()),
-            "scaled": table.column("scaled").cast(pa.int8()).cast(pa.float64()),
+            "scaled": _doubts(table),
         }
     )

@@ -196,5 +196,5 @@ class Worker:
         self.health.step = max(self.health.step, cost.step)
         if cost.wall_ns:
             cpu = time.thread_time_ns()
-            self.health.step_ended(cost.spent_ns + cpu - self._cpu_ns, cost.wall_ns)
+            self.health.step_ended(cost.spent_ns, cpu - self._cpu_ns, cost.wall_ns)
             self._cpu_ns = cpu

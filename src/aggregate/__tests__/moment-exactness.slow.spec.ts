@@ -91,6 +91,7 @@ function rowsOf(all: readonly ICase[]): IMomentRows {
     nameId: Int32Array.from(pieces, ({ name }) => ids.get(name) ?? -1),
     rank: Int32Array.from(pieces, ({ rank }) => rank),
     stage: Int32Array.from(pieces, ({ stage }) => stage),
+    gradientStage: new Int32Array(pieces.length),
     step: column(at => pieces[at]?.step ?? 0),
     samples: column(() => -1),
     count: moment(0),

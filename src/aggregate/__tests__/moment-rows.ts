@@ -8,6 +8,7 @@ export interface IRow {
   samples?: number;
   rank?: number;
   stage?: number;
+  gradientStage?: number;
   count?: number;
   mean?: number;
   m2?: number;
@@ -35,6 +36,7 @@ export function momentRows(rows: readonly IRow[]): IMomentRows {
     samples: floats('samples', -1),
     rank: Int32Array.from(rows, row => row.rank ?? -1),
     stage: Int32Array.from(rows, row => row.stage ?? -1),
+    gradientStage: Int32Array.from(rows, row => row.gradientStage ?? 0),
     count: floats('count', 1),
     mean: floats('mean', 0),
     m2: floats('m2', 0),

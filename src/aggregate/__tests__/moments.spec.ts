@@ -3,6 +3,8 @@ import type { IMomentQuery, MomentKey } from '../../store';
 import GROUPS from '../../../protocol/fixtures/moments/groups.json';
 import MERGE from '../../../protocol/fixtures/moments/merge.json';
 import { MOMENT_STATISTICS } from '../../protocol';
+import { gradientStage, PRE_STEP } from '../../store/moment-row';
+import { CLIPPED, SCALED } from '../../store/moment-source';
 import { AggregateError, groupMoments } from '..';
 import { RowSource, lines, type IRow } from './moment-rows';
 
@@ -147,6 +149,16 @@ describe('grouping', () => {
   it('marks gradients that may hold an unknown loss scale', async () => {
     const found = await ask([...rows, flat('layers.2.b', 1, { step: 3, lossScale: NaN })], {});
     expect(Array.from(found.scaled)).toEqual([0, 0, 1, 0, 0, 0]);
+  });
+
+  it('marks gradients that may be clipped, beside the scale', async () => {
+    const doubtful = [
+      flat('layers.2.b', 1, { step: 3, lossScale: NaN }),
+      flat('layers.2.c', 1, { step: 3, gradientStage: PRE_STEP }),
+      flat('layers.9.c', 1, { step: 3, gradientStage: gradientStage('pre_clip') })
+    ];
+    expect(Array.from((await ask(doubtful, { by: [] })).scaled)).toEqual([SCALED | CLIPPED]);
+    expect(Array.from((await ask(doubtful, { by: ['name'] })).scaled)).toEqual([SCALED, CLIPPED, 0]);
   });
 
   it.each([

@@ -23,16 +23,20 @@ export function CostTerm({ open, trans }: ICostProps): React.ReactElement | null
     return null;
   }
   const limit = source.status?.budget?.limit ?? control.config.budget ?? PROMISE;
-  const over = source.status?.budget?.state === 'over' || (measured !== null && measured.low > limit);
+  const over =
+    source.status?.budget?.state === 'over' ||
+    (measured !== null && measured.low - elsewhere(source.status) > limit);
   return (
     <button
       type="button"
       className={`jp-MegalensTerm jp-MegalensCost-term${over ? ' jp-mod-warn' : ''}`}
       aria-expanded={cost.open}
       aria-controls={BOX}
-      title={trans.__(
-        'Share of step time that tracing costs, measured in this run, with a 95 % interval. Opens to what costs and to its budget.'
-      )}
+      title={
+        trans.__(
+          'Share of step time that tracing costs, measured in this run, with a 95 % interval. Opens to what costs and to its budget.'
+        ) + splitText(source.status, trans)
+      }
       onClick={() => cost.toggle()}
     >
       <span className="jp-MegalensTerm-name">{trans.__('overhead')} </span>
@@ -172,6 +176,20 @@ function measuredOf(status: Status | null): IMeasured | null {
   return percent !== undefined && low !== undefined && high !== undefined
     ? { percent, low, high }
     : (status?.overhead ?? null);
+}
+
+/** What of the overhead other processes than the training's pay: it makes no step longer, so that it is no reason to warn. */
+function elsewhere(status: Status | null): number {
+  const { hub = 0, recorder = 0 } = (status?.budget?.percent === undefined && status?.overhead) || {};
+  return hub + recorder;
+}
+
+function splitText(status: Status | null, trans: TranslationBundle): string {
+  const { training, producer, hub, recorder } = status?.overhead ?? {};
+  const text = (percent = 0): string => percent.toFixed(1);
+  return training === undefined
+    ? ''
+    : ` ${trans.__('By their own clocks: training thread %1 %, producer %2 %, hub %3 %, recorder %4 %.', text(training), text(producer), text(hub), text(recorder))}`;
 }
 
 function half({ low, high }: IMeasured): number {

@@ -7,6 +7,7 @@ const rows: IMomentRows = {
   nameId: Int32Array.of(0),
   rank: Int32Array.of(0),
   stage: Int32Array.of(0),
+  gradientStage: Int32Array.of(0),
   ...byName(['step', 'samples', 'count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'], () => Float64Array.of(1)),
   ...byName(['nanCount', 'infCount', 'rounding', 'lossScale'], () => Float64Array.of(0))
 } as IMomentRows;

@@ -17,6 +17,7 @@ export interface IMomentRow {
   samples?: number;
   rank?: number;
   stage?: number;
+  gradientStage?: number;
   count?: number;
   mean?: number;
   std?: number;
@@ -83,6 +84,7 @@ export class MemoryMoments implements IMomentSource {
       samples: column(row => row.samples ?? -1),
       rank: whole(row => row.rank ?? 0),
       stage: whole(row => row.stage ?? 0),
+      gradientStage: whole(row => row.gradientStage ?? 0),
       count: column(row => row.count ?? 1000),
       mean: column(row => row.mean ?? 0),
       m2: column(row => spread(row, 2)),

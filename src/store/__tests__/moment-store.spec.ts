@@ -1,5 +1,6 @@
 import { decodeFrame, encodeFrame, frameTable, type StreamTable } from '../../protocol';
 import { MomentStore } from '..';
+import { GRADIENT_STAGES } from '../moment-row';
 
 interface IRow {
   step: number;
@@ -31,7 +32,7 @@ function frame(rows: readonly IRow[]): StreamTable {
     nan_count: rows.map(row => row.nans ?? 0),
     inf_count: rows.map(row => row.infs ?? 0),
     rounding: fill(2 ** -24),
-    gradient_stage: rows.map(() => ''),
+    gradient_stage: rows.map((_, at) => ['pre_step', 'a word of others'][at] ?? ''),
     loss_scale: fill(NaN)
   };
   return frameTable(decodeFrame(encodeFrame('moments', columns, { step: 1 })));
@@ -63,6 +64,7 @@ describe('the store of moments', () => {
       samples: Float64Array.of(-1, 64),
       rank: Int32Array.of(0, 0),
       stage: Int32Array.of(0, 0),
+      gradientStage: Int32Array.of(GRADIENT_STAGES.indexOf('pre_step'), 0),
       count: Float64Array.of(2, 2),
       mean: Float64Array.of(4, 4),
       m2: Float64Array.of(0.5, 0.5),

@@ -2,6 +2,7 @@ import type { IMomentGroups, MomentKey } from '../../store/moment-source';
 import { badStretches } from '../moments/captions';
 import { lineColors } from '../shared/lines/colors';
 import { compareLines } from '../shared/lines/compare';
+import { PRE_STEP } from '../../store/moment-row';
 import { rowFilter, rowsCsv } from '../moments/csv';
 import { groupTable, tableCsv } from '../../aggregate/group-table';
 import { Detail } from '../shared/lines/detail';
@@ -82,10 +83,13 @@ it('writes groups and rows with all their digits, and names with commas in quote
     'name,layer,step,samples,l2,count,nonfinite,error\n"a,""b""",3,1,10,0.1,5,0,0\n"a,""b""",3,2,20,nan,0,2,0\n'
   );
   const moments = new MemoryMoments();
-  moments.add({ step: 1, name: 'a.weight', std: 2, count: 10 }, { step: 1, name: 'b.weight' });
+  moments.add(
+    { step: 1, name: 'a.weight', std: 2, count: 10, gradientStage: PRE_STEP },
+    { step: 1, name: 'b.weight' }
+  );
   const rows = await moments.rows(['grad']);
   const written = rows && rowsCsv(rows, rowFilter(rows, { name: 'a.w', rank: '0' })).split('\n');
-  expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,1', '']);
+  expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,pre_step,1', '']);
 });
 
 it('takes the chosen steps where a source brings more than these', async () => {

@@ -1,6 +1,7 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { ClientError } from '../../client';
 import { StoreError } from '../../store';
+import { PRE_STEP } from '../../store/moment-row';
 import { tensorNames, type IMomentRow, type MemoryMoments } from '../../store/__tests__/memory-moments';
 import { grads, MomentsPage } from './moments-page';
 import { HELLO } from '../../store/__tests__/memory-run';
@@ -140,6 +141,13 @@ describe('lines', () => {
       /Made of raw sums in single precision: at worst the kurtosis is known to ± \d/
     );
     expect(page.caption()).toContain('may hold a loss scale that nobody recorded');
+    expect(page.caption()).not.toContain('clipping');
+  });
+
+  it('says that clipping may be in gradients that the optimizer took', async () => {
+    page.run.log(...grads(0, 3, at => ({ mean: 100, gradientStage: at === 1 ? PRE_STEP : 1 })));
+    await page.show({ by: [] });
+    expect(page.caption()).toContain('measured as the optimizer took them: clipping may be in them');
   });
 });
 

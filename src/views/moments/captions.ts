@@ -1,5 +1,5 @@
 import { formatInteger, formatNumber } from '../../charts';
-import type { IMomentGroups, IMomentIndex } from '../../store/moment-source';
+import { CLIPPED, SCALED, type IMomentGroups, type IMomentIndex } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
 import { placeNear } from '../shared/places';
 import { spans } from './line';
@@ -44,7 +44,13 @@ export function omittedWords(groups: IMomentGroups, unit: string, t: Translate):
 /** Say how sure the numbers are: an unknown loss scale, and what raw sums in single precision lost. */
 export function trustWords(groups: IMomentGroups, options: MomentOptions, t: Translate): string[] {
   const lines: string[] = [];
-  if (groups.scaled.includes(1)) {
+  const doubts = groups.scaled.reduce((all, each) => all | each, 0);
+  if (doubts & CLIPPED) {
+    lines.push(
+      t('Some of these gradients were measured as the optimizer took them: clipping may be in them.')
+    );
+  }
+  if (doubts & SCALED) {
     lines.push(
       t(
         'These gradients may hold a loss scale that nobody recorded: compare them with one another, not with others.'

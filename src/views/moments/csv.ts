@@ -1,7 +1,7 @@
 import { csvCell, nameFilter, rowFilter as placeFilter } from '../../aggregate';
 import { STREAMS } from '../../protocol/streams.generated';
 import { parseName } from '../../protocol/tensor-name';
-import { FLOAT, streamName, WHOLE } from '../../store/moment-row';
+import { FLOAT, GRADIENT_STAGES, streamName, WHOLE } from '../../store/moment-row';
 import type { MomentFilter, IMomentRows } from '../../store/moment-source';
 
 /**
@@ -29,7 +29,8 @@ export function rowsCsv(rows: IMomentRows, takes: (at: number) => boolean): stri
   const columns = new Map<string, (at: number) => string | number | undefined>([
     ['stat', at => rows.stat[at]],
     ['name', at => rows.names[rows.nameId[at] ?? 0]],
-    ...[...WHOLE, ...FLOAT].map(name => [streamName(name), (at: number) => rows[name][at]] as const)
+    ...[...WHOLE, ...FLOAT].map(name => [streamName(name), (at: number) => rows[name][at]] as const),
+    ['gradient_stage', at => GRADIENT_STAGES[rows.gradientStage[at] ?? 0]]
   ]);
   const fields = STREAMS.moments.fields.filter(({ name }) => columns.has(name)).map(({ name }) => name);
   const written = fields.map(name => columns.get(name) ?? (() => undefined));

@@ -41,7 +41,7 @@ class MomentGroups:
     ----------
     table : pyarrow.Table
         The columns of the group's key (null where a name does not have it), ``step``, ``samples``, ``value``, the merged moments with their errors, ``error`` (how far the value
-        may be off by the rounding of raw sums, in its own unit) ``scaled`` (whether a loss scale that is not known may be in it) and, unless the question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
+        may be off by the rounding of raw sums, in its own unit) ``scaled`` (whether a loss scale that is not known may be in it) and, of gradients of parameters or unless the question is lean, ``gradient_stage`` (the weakest of its rows). Ordered by group, then step.
     keys : list of tuple
         Keys of the groups that stayed, in order.
     groups_total, steps_total : int
@@ -167,7 +167,10 @@ class _Answer:
 
     def _merged(self) -> Iterator[Cells]:
         query = self._query
-        columns = (*wanted_columns(query.statistic if query.lean else None), *query.grouping.rows)
+        columns = (
+            *wanted_columns(query.statistic if query.lean else None, self._names),
+            *query.grouping.rows,
+        )
         first = None if query.shaped else query.first
         wanted = Wanted(self._names, columns, query.where.rows, first, query.last)
         chunks = self._until_stopped(read_ahead(self._rows.chunks(self._connect, wanted)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +72,9 @@ class Cells:
     across: int = 0
 
 
-def wanted_columns(statistic: str | None) -> tuple[str, ...]:
-    """Return the columns of rows that cells are merged of: those that a statistic needs, or all."""
-    more = (STAGE,) if statistic is None else ()
+def wanted_columns(statistic: str | None, stats: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the columns of rows that cells are merged of: those that a statistic needs, of what was measured, or all."""
+    more = (STAGE,) if statistic is None or "grad" in stats else ()
     return tuple(dict.fromkeys((*moment_columns(statistic), *_ALWAYS, *more)))
 
 

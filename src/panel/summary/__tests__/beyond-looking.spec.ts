@@ -213,6 +213,19 @@ describe('a job of many processes in the panel', () => {
 });
 
 describe('what tracing costs in the panel', () => {
+  it('shows the whole cost and its parts, and warns only of what makes steps longer', async () => {
+    const all = await job();
+    const term = () => all.find('.jp-MegalensCost-term') as HTMLElement;
+    const cost = { percent: 3, low: 2.8, high: 3.2, producer: 0.2, recorder: 0.5 };
+    report(all, { overhead: { ...cost, training: 0.3, hub: 2 } });
+    await until(() => term().textContent === 'overhead 3.0 % ± 0.2');
+    expect(term().classList).not.toContain('jp-mod-warn');
+    expect(term().title).toContain('training thread 0.3 %, producer 0.2 %, hub 2.0 %, recorder 0.5 %');
+    report(all, { overhead: { ...cost, training: 2.2, hub: 0.1 } });
+    await until(() => term().classList.contains('jp-mod-warn'));
+    all.panel.dispose();
+  });
+
   it('opens to what was given up, is amber past its budget, and the budget is set and cleared there', async () => {
     const all = await job();
     const { find, source } = all;
