@@ -31,7 +31,7 @@ OF_TRAINING = [
     ),
     (
         lambda: trace(flags={F: Tile}),
-        f"flags['{F}'] must be a compressor such as Tile(96), True, False, None or a dict of settings, got the class Tile. Write Tile(…).",
+        f"flags['{F}'] must be a compressor such as Tile(96), True, False, None or a dict of settings (Tile(…), not the class), got <class",
     ),
     (
         lambda: trace(flags=[Tile(96)]),
