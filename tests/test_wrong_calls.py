@@ -87,7 +87,7 @@ OF_TRAINING = [
     ),
     (
         lambda: trace(hub=5000),
-        "hub=… must be 'spawn', None, (address, token), or the path of a hub's runtime file, got 5000.",
+        "hub=… must be 'spawn', None, (address, token), or the path of a hub's runtime file, got a int.",
     ),
     (lambda: trace(hub_port="5000"), "hub_port=… must be a port from 0 to 65535, got '5000'."),
     (lambda: trace(hub_host=5), "hub_host=… must be an address such as '127.0.0.1', got 5."),
