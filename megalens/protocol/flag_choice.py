@@ -32,7 +32,7 @@ def named_flags(asked: Any, call: str) -> dict[str, Any]:
     names = [asked] if isinstance(asked, str) else [*asked] if isinstance(asked, Iterable) else [None]
     if isinstance(asked, (Mapping, Compressor)) or not all(isinstance(name, str) for name in names):
         raise must_be(call, "a dict such as {'MLP1_mat_mul': Tile(96)}, or names of flags", asked, "flags")
-    return dict.fromkeys(names, True)
+    return dict.fromkeys(map(str, names), True)
 
 
 def read_flags(
