@@ -31,7 +31,7 @@ OF_TRAINING = [
     ),
     (
         lambda: trace(flags={F: Tile}),
-        f"flags['{F}'] must be a compressor such as Tile(96), True, False, None or a dict of settings, got the class Tile. Write Tile(…).",
+        f"flags['{F}'] must be a compressor such as Tile(96), True, False, None or a dict of settings (Tile(…), not the class), got <class",
     ),
     (
         lambda: trace(flags=[Tile(96)]),
@@ -87,7 +87,7 @@ OF_TRAINING = [
     ),
     (
         lambda: trace(hub=5000),
-        "hub=… must be 'spawn', None, (address, token), or the path of a hub's runtime file, got 5000.",
+        "hub=… must be 'spawn', None, (address, token), or the path of a hub's runtime file, got a int.",
     ),
     (lambda: trace(hub_port="5000"), "hub_port=… must be a port from 0 to 65535, got '5000'."),
     (lambda: trace(hub_host=5), "hub_host=… must be an address such as '127.0.0.1', got 5."),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def connect(
 ) -> Run:
     """Attach to a live run; one that has ended is opened from its recording.
 
-    Recordings are looked for by the run's id, then by its name (the newest), in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
+    Recordings are looked for by the run's id in ``megalens-runs`` here and in the folders above, as where a notebook lies deeper than the training script.
 
     Parameters
     ----------
@@ -64,25 +64,29 @@ def connect(
 
 
 def _recording(wanted: str) -> RunFolder | None:
-    """Return the recording of a run that has ended: by its id, else the newest of its name in the nearest folder that has one."""
-    here = Path.cwd()
-    homes = [home / _KNOWN_FOLDER for home in (here, *here.parents)]
-    for home in homes if Path(wanted).name == wanted else ():
+    """Return the recording of a run that has ended, by its id: of a name there may be several, and the run that is meant may only be about to begin."""
+    for home in _homes() if Path(wanted).name == wanted else ():
         if (home / wanted / "run.json").is_file():
             folder = RunFolder(home / wanted)
             # Somebody may have given the folder another run's name.
             return folder if folder.id == wanted else None
-    for home in homes:
-        named = [folder for folder in _readable(home) if folder.name == wanted]
-        if named:
-            return max(named, key=lambda folder: float(folder.header["run"]["started"]))
     return None
 
 
-def _readable(home: Path) -> Iterator[RunFolder]:
-    for file in home.glob("*/run.json"):
+def _homes() -> list[Path]:
+    here = Path.cwd()
+    return [home / _KNOWN_FOLDER for home in (here, *here.parents)]
+
+
+def _named(wanted: str | None) -> str | None:
+    """Return the newest recording of a name, as it is opened from here."""
+    found: list[RunFolder] = []
+    for file in (file for home in _homes() for file in home.glob("*/run.json")) if wanted else ():
         with suppress(ClientError):
-            yield RunFolder(file.parent)
+            found.append(RunFolder(file.parent))
+    named = [folder for folder in found if folder.name == wanted]
+    newest = max(named, key=lambda folder: float(folder.header["run"]["started"]), default=None)
+    return None if newest is None else os.path.relpath(newest.path)
 
 
 def _by_address(address: str, token: str | None, timeout: float) -> Run:
@@ -149,6 +153,8 @@ def _no_run(wanted: str | None) -> ClientError:
         said = f"No live run is called {wanted!r:.100}. Live now: {', '.join(live[:10])}."
     else:
         said = f"No live run is called {wanted!r:.100}: none is live."
-    if recorded:
+    if (named := _named(wanted)) is not None:
+        said += f" The newest recording of that name is opened with megalens.open({named!r})."
+    elif recorded:
         said += f" Recorded in {_KNOWN_FOLDER}: {', '.join(recorded[:5])}; open one with megalens.open('{_KNOWN_FOLDER}/{recorded[0]}')."
     return ClientError(said)

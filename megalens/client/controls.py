@@ -1,14 +1,15 @@
-"""What can be asked of a live run beyond looking: waiting, perturbations, a budget."""
+"""What can be asked of a live run beyond looking: what is traced, waiting, perturbations, a budget."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..protocol import Perturbation, parse_budget
+from ..protocol import Compressor, Perturbation, named_flags, parse_budget
 from ..protocol.messages_generated import ConfigPatch, Hello, Mode, Perturb, SiteInfo
-from .arguments import bad_argument, whole
+from .arguments import as_arguments, bad_argument, whole
+from .patch import build_patch
 from .perturb import build_perturb
 from .query import LayerChoice
 
@@ -44,6 +45,71 @@ class Controls(ABC):
         """The armed perturbation, with the last step that it touches in ``until``; None when nothing is perturbed."""
         perturb = self._hello["config"].get("perturb")
         return None if perturb is None else {**perturb}
+
+    def configure(
+        self,
+        which: Mapping[str, Compressor | Mapping[str, Any] | bool | None] | Iterable[str] | None = None,
+        /,
+        *,
+        layers: LayerChoice = None,
+        every: int | None = None,
+        samples: int | str | None = None,
+        phases: str | Sequence[str] | None = None,
+        timeout: float = 30.0,
+        passes: str | Sequence[str] | None = None,
+        replicas: str | None = None,
+        **flags: Compressor | Mapping[str, Any] | bool | None,
+    ) -> int:
+        """Change what is traced, while training goes on.
+
+        Parameters
+        ----------
+        which : mapping or iterable of str, optional
+            Flags by name as below, or names of flags, which are switched on: ``run.configure("HiddenStates")``.
+        layers : int, iterable of int or str, optional
+            Layers for every flag named here that does not say its own; all when absent. So are the others up to ``replicas``.
+        every : int, optional
+            Trace every n-th step.
+        samples : int or "all", optional
+            How many samples of each micro-batch to keep.
+        phases : str or sequence of str, optional
+            ``train``, ``eval``, ``generate``.
+        timeout : float
+            Seconds to wait until it is applied.
+        passes : str or sequence of str, optional
+            ``forward``, ``backward`` (the gradient of the loss with respect to the same tensor), or both.
+        replicas : {"first", "all"}, optional
+            Whether every data-parallel replica is traced, or the first only.
+        **flags
+            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
+            ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
+
+        Returns
+        -------
+        int
+            The step at which it took effect.
+
+        Raises
+        ------
+        ProtocolError
+            The hub's or the tracer's refusal, with the field at fault. Nothing is changed then.
+        ClientError
+            When an argument is wrong, the run is not live, or no answer came in time.
+        """
+        with as_arguments():
+            asked = {**named_flags(which if which is not None else {}, "What to trace"), **flags}
+        patch = build_patch(
+            self._hello["config"]["flags"],
+            asked,
+            infos={info["name"]: info for info in self._hello["flags"]},
+            layers=layers,
+            every=every,
+            samples=samples,
+            phases=phases,
+            passes=passes,
+            replicas=replicas,
+        )
+        return self._configure({"flags": patch}, timeout)
 
     def pause(self, timeout: float = 30.0) -> int:
         """Let the training wait before its next step.

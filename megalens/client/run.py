@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from ..protocol import Compressor, Streams, named_flags, renamed, shown_text
+from ..protocol import Streams, renamed, shown_text
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
-from .arguments import as_arguments
 from .controls import Controls
 from .errors import ClientError
 from .experts import with_experts
-from .patch import build_patch
 from .query import LayerChoice, Query, StepChoice
 from .run_words import check_flag, run_words
 from .status import RunStatus
@@ -311,73 +309,6 @@ class Run(Controls):
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""
         return self._read("audit", Query())
-
-    # What can be asked of it
-
-    def configure(
-        self,
-        which: Mapping[str, Compressor | Mapping[str, Any] | bool | None] | Iterable[str] | None = None,
-        /,
-        *,
-        layers: LayerChoice = None,
-        every: int | None = None,
-        samples: int | str | None = None,
-        phases: str | Sequence[str] | None = None,
-        timeout: float = 30.0,
-        passes: str | Sequence[str] | None = None,
-        replicas: str | None = None,
-        **flags: Compressor | Mapping[str, Any] | bool | None,
-    ) -> int:
-        """Change what is traced, while training goes on.
-
-        Parameters
-        ----------
-        which : mapping or iterable of str, optional
-            Flags by name as below, or names of flags, which are switched on: ``run.configure("HiddenStates")``.
-        layers : int, iterable of int or str, optional
-            Layers for every flag named here that does not say its own; all when absent. So are the others up to ``replicas``.
-        every : int, optional
-            Trace every n-th step.
-        samples : int or "all", optional
-            How many samples of each micro-batch to keep.
-        phases : str or sequence of str, optional
-            ``train``, ``eval``, ``generate``.
-        timeout : float
-            Seconds to wait until it is applied.
-        passes : str or sequence of str, optional
-            ``forward``, ``backward`` (the gradient of the loss with respect to the same tensor), or both.
-        replicas : {"first", "all"}, optional
-            Whether every data-parallel replica is traced, or the first only.
-        **flags
-            Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
-            ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
-
-        Returns
-        -------
-        int
-            The step at which it took effect.
-
-        Raises
-        ------
-        ProtocolError
-            The hub's or the tracer's refusal, with the field at fault. Nothing is changed then.
-        ClientError
-            When an argument is wrong, the run is not live, or no answer came in time.
-        """
-        with as_arguments():
-            asked = {**named_flags(which if which is not None else {}, "What to trace"), **flags}
-        patch = build_patch(
-            self.config,
-            asked,
-            infos=self.flags,
-            layers=layers,
-            every=every,
-            samples=samples,
-            phases=phases,
-            passes=passes,
-            replicas=replicas,
-        )
-        return self._configure({"flags": patch}, timeout)
 
     @abstractmethod
     def wait(self, step: int | None = None, timeout: float | None = None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..protocol import COMPRESSORS, ProtocolError, compressor_from_setting, parse_layers
+from ..protocol import COMPRESSORS, ProtocolError, compressor_from_setting, no_such, parse_layers
 from ..protocol.messages_generated import CompressorInfo, CompressorSetting, ConfigPatch, FlagInfo
 
 __all__ = ["check_patch"]
@@ -48,12 +48,6 @@ def check_patch(patch: ConfigPatch, flags: list[FlagInfo], compressors: list[Com
 def _check_compressor(setting: CompressorSetting, compressors: list[CompressorInfo], field: str) -> None:
     names = [info["name"] for info in compressors]
     if setting["name"] not in names:
-        raise ProtocolError(
-            "unknown-compressor",
-            f"There is no compressor {setting['name']!r:.100}. Choose one of {', '.join(names)}.",
-            field=f"{field}.name",
-            expected=", ".join(names),
-            got=repr(setting["name"])[:200],
-        )
+        raise no_such("compressor", setting["name"], names, f"{field}.name", "unknown-compressor")
     if setting["name"] in COMPRESSORS:
         compressor_from_setting(setting, field)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..protocol import ProtocolError, parse_layers
+from ..protocol import ProtocolError, must_be, parse_layers
 from ..protocol.messages_generated import ConfigPatch, KindInfo, Perturb, SiteInfo
 
 __all__ = ["check_controls"]
@@ -92,13 +92,7 @@ def _check_params(kind: KindInfo, params: dict[str, Any], field: str) -> None:
             )
         wrong = _misfit(value, properties[name])
         if wrong:
-            raise ProtocolError(
-                "bad-parameter",
-                f"{kind['name']}({name}=…) must be {wrong}, got {value!r:.100}.",
-                field=f"{field}.{name}",
-                expected=wrong,
-                got=repr(value)[:200],
-            )
+            raise must_be(f"{kind['name']}({name}=…)", wrong, value, f"{field}.{name}")
 
 
 def _misfit(value: Any, schema: dict[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import ProtocolError
+from .errors import ProtocolError, must_be
 from .messages_generated import Perturb, PerturbSite, Phase
 
 __all__ = ["perturb_from_disturbance", "perturb_of"]
@@ -41,13 +41,7 @@ def perturb_from_disturbance(
         ``bad-parameter``, with a field such as ``disturbance_configs.weight_perturbation_coef``.
     """
     if not isinstance(configs, Mapping):
-        raise ProtocolError(
-            "bad-parameter",
-            f"{_FIELD} must be a dictionary, got {configs!r:.100}.",
-            field=_FIELD,
-            expected="a dictionary",
-            got=type(configs).__name__,
-        )
+        raise must_be(_FIELD, "a dictionary", configs, _FIELD)
     known = [f"{site}_perturbation{end}" for site in _SITES for end in ("", "_fn", "_coef")]
     for key in configs:
         if key not in known:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from .messages_generated import ErrorCode, ErrorMessage
 
-__all__ = ["MegalensError", "ProtocolError"]
+__all__ = ["MegalensError", "ProtocolError", "must_be", "no_such"]
 
 
 class MegalensError(Exception):
@@ -73,6 +75,23 @@ class ProtocolError(MegalensError, ValueError):
             expected=message.get("expected"),
             got=message.get("got"),
         )
+
+
+def must_be(
+    what: str, expected: str, got: object, field: str, code: ErrorCode = "bad-parameter"
+) -> ProtocolError:
+    """Return the error that says what must be what, and what came."""
+    message = f"{what} must be {expected}, got {got!r:.100}."
+    return ProtocolError(code, message, field=field, expected=expected, got=repr(got)[:200])
+
+
+def no_such(
+    kind: str, name: object, known: Iterable[str], field: str, code: ErrorCode = "bad-parameter"
+) -> ProtocolError:
+    """Return the error that says that there is no such thing, and what there is."""
+    names = ", ".join(known)
+    message = f"There is no {kind} {name!r:.100}. Choose one of {names}."
+    return ProtocolError(code, message, field=field, expected=names, got=repr(name)[:200])
 
 
 def _whole(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
-from .errors import ProtocolError
+from .errors import ProtocolError, must_be, no_such
 from .messages_generated import CompressorSetting, ErrorCode, KindInfo
 from .ranges import is_whole
 
@@ -96,14 +96,7 @@ def kind_from_setting(
     name = setting.get("name")
     kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
-        known = ", ".join(kinds)
-        raise ProtocolError(
-            unknown,
-            f"There is no {noun} {name!r:.100}. Choose one of {known}.",
-            field=f"{field}.name",
-            expected=known,
-            got=repr(name)[:200],
-        )
+        raise no_such(noun, name, kinds, f"{field}.name", unknown)
     values: dict[str, Any] = {}
     known = ", ".join(each.name for each in fields(kind)) or "none"
     for key, value in (setting.get("params") or {}).items():
@@ -129,13 +122,7 @@ def kind_from_setting(
 def _checked(what: str, value: Any, spec: Mapping[str, Any], field: str) -> Any:
     fits, expected = _check(value, spec)
     if not fits:
-        raise ProtocolError(
-            "bad-parameter",
-            f"{what} must be {expected}, got {value!r:.100}.",
-            field=field,
-            expected=expected,
-            got=repr(value)[:200],
-        )
+        raise must_be(what, expected, value, field)
     return float(value) if spec.get("type") == "number" else value
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from .errors import ProtocolError
+from .errors import ProtocolError, must_be
 from .messages_generated import ErrorCode
 
 __all__ = [
@@ -62,13 +62,7 @@ def read_ranges(value: Any, field: str, code: ErrorCode = "bad-parameter") -> Ra
         return _of_text(value) if isinstance(value, str) else join_numbers(value)
     except (ValueError, TypeError, AttributeError) as error:
         expected = _TEXTS if isinstance(value, str) else f"a number, several numbers, {_TEXTS}"
-        raise ProtocolError(
-            code,
-            f"{field} must be {expected}, got {value!r:.100}.",
-            field=field,
-            expected=expected,
-            got=repr(value)[:100],
-        ) from error
+        raise must_be(field, expected, value, field, code) from error
 
 
 def join_numbers(numbers: int | Iterable[int]) -> Ranges:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import ProtocolError
+from .errors import must_be
 from .old_names import warn_old
 from .ranges import Ranges, read_ranges
 
@@ -51,13 +51,7 @@ def read_steps(value: Any, field: str = "steps", pairs: Any = tuple) -> Ranges |
         return ranges
     except (ValueError, TypeError, AttributeError) as error:
         expected = "a step, slice(10, 20), range(10, 20), or a list of steps, all from 0"
-        raise ProtocolError(
-            "bad-parameter",
-            f"{field}=… must be {expected}, got {value!r:.100}.",
-            field=field,
-            expected=expected,
-            got=f"{value!r:.100}",
-        ) from error
+        raise must_be(f"{field}=…", expected, value, field) from error
 
 
 def _is_span(pair: Any) -> bool:

@@ -9,7 +9,7 @@ from keyword import iskeyword
 from typing import Any
 
 from .contract import contract_json
-from .errors import ProtocolError
+from .errors import ProtocolError, must_be, no_such
 from .schema_check import SchemaCheck, schema_check
 
 __all__ = [
@@ -80,14 +80,7 @@ def check_view_options(options: Mapping[str, Any], field: str = "") -> dict[str,
     prefix = f"{field}." if field else ""
     view = options.get("view") if isinstance(options, Mapping) else None
     if not isinstance(view, str) or view not in _DEFINITIONS:
-        known = ", ".join(VIEW_NAMES)
-        raise ProtocolError(
-            "bad-parameter",
-            f"There is no view {_short(view)}. Choose one of {known}.",
-            field=f"{prefix}view",
-            expected=known,
-            got=_short(view),
-        )
+        raise no_such("view", view, VIEW_NAMES, f"{prefix}view")
     filled = {"view": view, **view_defaults(view), **options}
     if filled.get("statistic") == "abs_mean":
         # What compressors kept was saved by its plain name before whole tensors had statistics.
@@ -106,13 +99,8 @@ def _check_whole(options: Mapping[str, Any], view: str, prefix: str) -> None:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError:
             expected = "whole text, without halves of surrogate pairs"
-            raise ProtocolError(
-                "bad-parameter",
-                f"{view_about(view)['method']}({python_name(name)}=…) must be {expected}, got {_short(value)}.",
-                field=f"{prefix}{name}",
-                expected=expected,
-                got=_short(value),
-            ) from None
+            what = f"{view_about(view)['method']}({python_name(name)}=…)"
+            raise must_be(what, expected, value, f"{prefix}{name}") from None
 
 
 def _properties(view: str) -> dict[str, dict[str, Any]]:
@@ -133,11 +121,8 @@ def _explain(path: list[str], view: str, options: Mapping[str, Any], prefix: str
         if isinstance(value, Mapping) and len(path) > 1 and path[1] in spec.get("properties", {}):
             name, value = f"{name}.{path[1]}", value[path[1]]
             spec = spec["properties"][path[1]]
-        expected = _expected(spec)
-        message = f"{view_about(view)['method']}({name}=…) must be {expected}, got {_short(value)}."
-        return ProtocolError(
-            "bad-parameter", message, field=prefix + ".".join(path), expected=expected, got=_short(value)
-        )
+        what = f"{view_about(view)['method']}({name}=…)"
+        return must_be(what, _expected(spec), value, prefix + ".".join(path))
     unknown = [name for name in options if name not in known and name != "view"]
     if unknown:
         message = f"{view} has no option {_short(unknown[0])}. It takes {', '.join(known)}."

@@ -9,9 +9,9 @@ from traitlets import TraitType
 
 from ..protocol import (
     LAST_STEP,
-    ProtocolError,
     is_whole,
     join_numbers,
+    must_be,
     option_name,
     option_schema,
     ranges_text,
@@ -79,9 +79,7 @@ def _plain_steps(value: Any) -> list[int] | None:
         return None
     if len(ranges) != 1:
         expected = "steps without a gap, such as range(10, 20)"
-        raise ProtocolError(
-            "bad-parameter", f"steps=… must be {expected}, got {value!r:.100}.", field="steps"
-        )
+        raise must_be("steps=…", expected, value, "steps")
     return list(ranges[0])
 
 

@@ -52,7 +52,8 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     needs: {
       streams: ['moments'],
       flag: false,
-      absent: 'No statistics are logged. In the training script: megalens.log_statistics(model, optimizer)'
+      absent:
+        'No statistics are logged. In the training script: megalens.log_statistics(model, optimizer, param=1, grad=1)'
     },
     first: { kind: 'overview' },
     report: { order: 2 }

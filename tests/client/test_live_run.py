@@ -234,7 +234,7 @@ def test_no_run_says_how_to_start_one_and_what_is_recorded(runtime, tmp_path):
         connect()
 
 
-def test_a_run_that_has_ended_is_found_by_its_name_the_newest_of_several(runtime, tmp_path, monkeypatch):
+def test_the_newest_recording_of_a_name_is_told_and_not_taken_for_a_live_run(runtime, tmp_path, monkeypatch):
     runs = tmp_path / "megalens-runs"
     for at, name in enumerate(("gpt", "gpt", "llama")):
         info = {"id": f"run-{at}", "name": name, "started": 1000.0 + at}
@@ -244,9 +244,10 @@ def test_a_run_that_has_ended_is_found_by_its_name_the_newest_of_several(runtime
     deeper = tmp_path / "notebooks"
     deeper.mkdir()
     monkeypatch.chdir(deeper)
-    assert connect("gpt").id == "run-1"
     assert connect("run-0").id == "run-0"
-    with pytest.raises(ClientError, match="No live run is called 'gp'"):
+    with pytest.raises(ClientError, match=r"none is live\. .*megalens\.open\('\.\./megalens-runs/run-1'\)"):
+        connect("gpt")
+    with pytest.raises(ClientError, match="No live run is called 'gp': none is live"):
         connect("gp")
 
 

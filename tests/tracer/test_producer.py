@@ -248,9 +248,11 @@ def test_a_hub_that_refuses_is_said_and_training_goes_on(gpt, ids, small_hub, ca
 
 
 def test_a_hub_that_is_none_is_refused(gpt, tmp_path) -> None:
-    with pytest.raises(TracerError, match="hub must be"):
+    with pytest.raises(TracerError, match="hub=… must be"):
         trace(gpt, hub=5)
-    with pytest.raises(TracerError, match=r"runtime file hub-x\.json"):
+    with pytest.raises(
+        TracerError, match=r"hub-x\.json' is neither 'spawn' nor the runtime file of a running hub"
+    ):
         trace(gpt, hub=tmp_path / "hub-x.json")
     with pytest.raises(TracerError, match="record="):
         trace(gpt, hub=None, record=tmp_path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...protocol import BitFlip, Perturbation, ProtocolError, parse_layers, perturbation_from_setting
+from ...protocol import BitFlip, Perturbation, ProtocolError, no_such, parse_layers, perturbation_from_setting
 from ...protocol.messages_generated import Perturb, PerturbSite, Phase
 from ..points import ModelPoints
 from .refusals import refused_layers
@@ -100,14 +100,7 @@ def perturb_plan(setting: Perturb, points: ModelPoints) -> PerturbPlan:
 def _site_plan(name: str, given: PerturbSite, points: ModelPoints) -> SitePlan:
     where = f"perturb.sites.{name}"
     if name not in SITES:
-        known = ", ".join(SITES)
-        raise ProtocolError(
-            "bad-parameter",
-            f"There is no site {name!r:.100}. Choose one of {known}.",
-            field=where[:300],
-            expected=known,
-            got=repr(name)[:200],
-        )
+        raise no_such("site", name, SITES, where[:300])
     kind = perturbation_from_setting(given["kind"], f"{where}.kind")
     here = points.sites.get(name)
     own = set() if here is None else set(here.layers)

@@ -46,7 +46,8 @@ def address_from(hub: Any) -> HubAddress:
         return _read_runtime_file(Path(hub))
     raise TracerError(
         "hub=… must be 'spawn', None, (address, token), or the path of a hub's runtime file, "
-        f"got {hub!r:.50}."
+        # Not what came: there may be a token in it.
+        f"got a {type(hub).__name__}."
     )
 
 

@@ -16,6 +16,7 @@ from ...protocol import (
     check_message,
     compressor_from_setting,
     named_flags,
+    no_such,
     parse_layers,
     read_flags,
     read_setting,
@@ -119,14 +120,7 @@ def change_plan(
     for name, setting in patch["flags"].items():
         where = f"flags.{name}"
         if name not in FLAGS:
-            known = ", ".join(FLAGS)
-            raise ProtocolError(
-                "unknown-flag",
-                f"There is no flag {name!r:.100}. Choose one of {known}.",
-                field=where,
-                expected=known,
-                got=str(name)[:200],
-            )
+            raise no_such("flag", name, FLAGS, where, "unknown-flag")
         if setting is None:
             asked.pop(name, None)
         else:

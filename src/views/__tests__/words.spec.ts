@@ -90,6 +90,14 @@ it.each([
   expect(toCode({ ...options, ...('steps' in options ? { steps: [1, 9] } : {}) } as never)).toBe(code);
 });
 
+it('writes steps that are open as a slice, and those of a view of others as they are', () => {
+  const open = { view: 'scalars', steps: [2, Number.MAX_SAFE_INTEGER] };
+  expect(toCode(open as never)).toBe('run.scalars_view(steps=slice(2, None))');
+  expect(toCode({ view: 'weight_norms', steps: [2, 5] } as never)).toBe(
+    'run.view("weight_norms", steps=[2, 5])'
+  );
+});
+
 it('names layers in words', () => {
   expect([[3], [3, 4], [1, 2, 3, 4], [1, 2, 3, 7], [1, 3, 5]].map(layerWords)).toEqual([
     'layer 3',

@@ -34,6 +34,11 @@ class Reducer:
     check: Callable[[float], str | None] = lambda value: None
 
 
+def _variance(data: Tensor) -> Tensor:
+    # One value has none; times 0 keeps NaN and turns infinity into it, and torch does not warn where there is no tile at all.
+    return (data * 0).sum(-1) if data.shape[-1] == 1 else data.var(-1, correction=0)
+
+
 def _between_0_and_1(value: float) -> str | None:
     return None if 0 <= value <= 1 else "a number from 0 to 1"
 
@@ -48,8 +53,8 @@ REDUCERS: Mapping[str, Reducer] = {
     "sum": Reducer(lambda data, _: data.sum(-1)),
     "min": Reducer(lambda data, _: data.amin(-1)),
     "max": Reducer(lambda data, _: data.amax(-1)),
-    "std": Reducer(lambda data, _: data.std(-1, correction=0)),
-    "var": Reducer(lambda data, _: data.var(-1, correction=0)),
+    "std": Reducer(lambda data, _: _variance(data).sqrt()),
+    "var": Reducer(lambda data, _: _variance(data)),
     "median": Reducer(lambda data, _: data.median(-1).values),
     "rms": Reducer(lambda data, _: torch.linalg.vector_norm(data, 2, -1) / math.sqrt(data.shape[-1])),
     "norm": Reducer(lambda data, p: torch.linalg.vector_norm(data, p, -1), "p", 2.0, _positive),

@@ -64,7 +64,9 @@ describe('statistics in the panel', () => {
   it('says how statistics come to be where there are none', async () => {
     const { panel, find } = await shown();
     await until(() => find('[data-view="moments"]') !== null);
-    expect(find('[data-view="moments"]')!.title).toContain('megalens.log_statistics(model, optimizer)');
+    expect(find('[data-view="moments"]')!.title).toContain(
+      'megalens.log_statistics(model, optimizer, param=1, grad=1)'
+    );
     expect(find('.jp-MegalensFigures-statistics')).toBeNull();
     panel.dispose();
   });
