@@ -50,8 +50,8 @@ class Check:
     again: tuple[str, ...] = ()
 
 
-# Most of the tests' time is waiting for processes to start. Jest alone would leave a core free.
-BOTH_CORES = ("-n", "2", "--dist", "worksteal", "--durations", "10")
+# Most of the tests' time is waiting for processes to start, all the more in those that are marked as slow. Jest alone would leave a core free.
+SHARED = ("--dist", "worksteal", "--durations", "10")
 JEST = ("jest", "--forceExit", "--maxWorkers", "2")
 AGAIN_JEST = ("--onlyFailures",)
 AGAIN_PYTEST = ("--last-failed", "--last-failed-no-failures", "none")
@@ -78,10 +78,17 @@ CHECKS = (
         suite=True,
         again=AGAIN_JEST,
     ),
-    Check("pytest", (PYTHON, "-m", "pytest", *BOTH_CORES), 1800, fast=False, suite=True, again=AGAIN_PYTEST),
+    Check(
+        "pytest",
+        (PYTHON, "-m", "pytest", "-n", "3", *SHARED),
+        1800,
+        fast=False,
+        suite=True,
+        again=AGAIN_PYTEST,
+    ),
     Check(
         "pytest, fast",
-        (PYTHON, "-m", "pytest", *BOTH_CORES, "-m", "not slow", "--hypothesis-profile", "fast"),
+        (PYTHON, "-m", "pytest", "-n", "2", *SHARED, "-m", "not slow", "--hypothesis-profile", "fast"),
         300,
         suite=True,
         again=AGAIN_PYTEST,

@@ -7,7 +7,8 @@ export default defineConfig<object, ILabOptions>({
   outputDir: 'test-results',
   timeout: 90_000,
   expect: { timeout: 15_000 },
-  workers: 1,
+  // Each has a JupyterLab of its own, and mostly waits for it.
+  workers: 2,
   // JupyterLab itself now and then swallows a key or a click while it settles; what needed a second try is reported.
   retries: 1,
   fullyParallel: false,

@@ -60,7 +60,6 @@ def test_updates(dialect, messages):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
 @given(st.one_of(st.binary(max_size=40), st.text(max_size=40)))
 def test_messages(data):
     try:
@@ -70,7 +69,6 @@ def test_messages(data):
     assert isinstance(message["type"], str)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.one_of(st.lists(TOKEN, max_size=6), st.lists(ODD, max_size=3), ODD), st.integers(1, 3))
 def test_prompts(prompts, sequences):
     try:

@@ -4,7 +4,8 @@ export default defineConfig({
   testDir: '.',
   testMatch: '*.spec.ts',
   timeout: 30_000,
-  workers: 1,
+  // A page mostly waits for its next frame.
+  workers: 3,
   reporter: 'line',
   outputDir: '../test-results/harness',
   use: {

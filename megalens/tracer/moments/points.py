@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-__all__ = ["IMomentAdapter", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
+__all__ = ["ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
 
 
 @dataclass(frozen=True)
@@ -119,12 +118,3 @@ class MomentPoints:
     left_out: str | None = None
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
-
-
-class IMomentAdapter(Protocol):
-    """Finds the points of a model."""
-
-    def statistics_points(
-        self, model: nn.Module | Sequence[nn.Module], optimizer: Any
-    ) -> MomentPoints | None:
-        """Return the points, or None where the model is not of this kind."""
