@@ -107,7 +107,7 @@ def _write(seen: Mapping[str, Any], produced: Mapping[int, float], rate: float, 
         f"{views} live heatmaps of all layers side by side. A delay runs from the end of the forward pass, by the training's clock, to the first animation "
         "frame after the view finished drawing that step, by the page's; both are this machine's. Training, hub, Jupyter, browser and benchmark share its cores. "
         "While it is watched the page has one bare debugging session with nothing enabled in it. The heap is measured after a forced collection, first when the "
-        "page has followed for a minute: the 64 MiB in which it keeps tensors are full after some five seconds."
+        "page has followed for a minute: the 32 MiB in which it keeps tensors are full after a few seconds."
     )
     facts = {"heaps": seen["heaps"], "p99_by_minute": _by_minute(timed)}
     return write_results("browser", "From tensor to pixel", rows, how=how, quick=quick, facts=facts)

@@ -5,7 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { browserSession, pageSession, prepared, withChromium } from './bare-page.mjs';
 import { openLab } from './lab-page.mjs';
 
-const { url, run, flag, seconds, settle, stepsBefore, profile, screenshot } = JSON.parse(process.env.BENCH_PAGE);
+const { url, run, flag, seconds, settle, stepsBefore, profile, screenshot } = JSON.parse(
+  process.env.BENCH_PAGE
+);
 const VIEWS = [
   ['megalens:open-heatmap', { flag, layers: 'all' }],
   ['megalens:open-trend', { flag }],

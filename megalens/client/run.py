@@ -14,7 +14,6 @@ import pyarrow as pa
 from ..protocol import Streams, renamed, shown_text
 from ..protocol.messages_generated import CompressorInfo, FlagInfo, FlagSetting, Hello, Layout, Model, Origin
 from .controls import Controls
-from .errors import ClientError
 from .experts import with_experts
 from .query import LayerChoice, Query, StepChoice
 from .run_words import check_flag, run_words

@@ -321,6 +321,8 @@ class RunRegistry:
         if folder is not None and folder.closed and (folder.state == "finished" or target.ended is not None):
             # Its hub is there for those who look on; who comes now reads the whole of it.
             return self._recorded_entry(folder)
+        # Its hub may record outside of the folders that are listed.
+        path = self._records.get(target.id)
         announced = self._announced.get(target.id)
         name = self._names.get(target.id) or target.shown(
             announced or (folder.name if folder else target.name)
@@ -336,7 +338,7 @@ class RunRegistry:
             "ended": target.ended or (folder.ended if folder else None) or self._ended.get(target.id),
             "step": max(steps, default=None),
             "folder": self._recordings.relative(folder.path) if folder else None,
-            **(self._written(folder) if folder else {}),
+            **(self._written(folder) if folder else {"bytes": recording_bytes(path)} if path else {}),
         }
 
     def _recorded_entry(self, folder: RunFolder) -> dict[str, Any]:

@@ -24,7 +24,8 @@ export async function readScalars(
     return source.scalarLines(query, signal);
   }
   const columns = await source.scalars(null);
-  return { lines: scalarLines(columns, query), units: columns.units, missing: [] };
+  const { thinned, units } = columns;
+  return { lines: scalarLines(columns, query), units, missing: [], ...(thinned ? { thinned } : {}) };
 }
 
 /** Scalars of a source as lines. */

@@ -161,7 +161,7 @@ export class HubConnection implements IDisposable {
       join.since = this.sequence.since;
       join.run = this.run;
     }
-    if (this.options.backlog !== undefined) {
+    if (this.options.backlog !== undefined && join.since === undefined) {
       join.backlog = this.options.backlog;
     }
     socket.send(encodeMessage(join));

@@ -1,3 +1,4 @@
+import { giveBack } from './give-back';
 import { ProtocolError, type IProtocolErrorDetails } from './protocol-error';
 
 /** Size of a frame's header in bytes. */
@@ -84,15 +85,11 @@ export function decodeFrame(data: ArrayBuffer | ArrayBufferView): IFrame {
   };
 }
 
-/**
- * Give back the memory of a frame whose rows were copied: at every step it is as much as the rows themselves, and what waits for a collection of
- * garbage brings on the next one.
- */
+/** Let go of a frame whose rows were copied: at every step it is as much as the rows themselves. */
 export function releaseFrame({ body }: IFrame): void {
-  const buffer: ArrayBufferLike & { transfer?: (bytes: number) => unknown } = body.buffer;
   // A small message of a socket outside the browser is a part of a buffer that others use.
-  if (buffer.byteLength - body.byteLength <= HEADER_BYTES) {
-    buffer.transfer?.(0);
+  if (body.buffer.byteLength - body.byteLength <= HEADER_BYTES) {
+    giveBack(body.buffer);
   }
 }
 

@@ -38,7 +38,7 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       identity: ['flag', 'part', 'layer', 'rank'],
       newer: 'step',
       memory_bytes: 536870912,
-      page_bytes: 67108864,
+      page_bytes: 33554432,
       row_bytes: 216,
       shape: 'shape',
       replay_order: 2,

@@ -101,4 +101,6 @@ export interface IScalarAnswer {
   /** Unit of every scalar of the run by its name. */
   readonly units: Readonly<Record<string, string>>;
   readonly missing: readonly IMissingSteps[];
+  /** Points between minima and maxima that nobody has any more; absent is none. */
+  readonly thinned?: number;
 }

@@ -1,4 +1,5 @@
 import { byName } from '../protocol/by-name';
+import { giveBack } from '../protocol/give-back';
 import { firstPlace } from '../protocol/first-place';
 import { FLOAT, numbersOf, WHOLE, type MomentNumber } from './moment-row';
 import type { IMomentRows, MomentStat } from './moment-source';
@@ -73,10 +74,10 @@ export class MomentColumns {
   take(order: Uint32Array): void {
     const room = Math.max(1024, order.length);
     for (const name of WHOLE) {
-      this.whole[name] = taken(this.whole[name], new Int32Array(room), order);
+      this.whole[name] = moved(this.whole[name], new Int32Array(room), order);
     }
     for (const name of FLOAT) {
-      this.floats[name] = taken(this.floats[name], new Float64Array(room), order);
+      this.floats[name] = moved(this.floats[name], new Float64Array(room), order);
     }
     this._length = order.length;
   }
@@ -148,6 +149,7 @@ export function joinRows(parts: readonly IMomentRows[]): IMomentRows {
 
 function grown<T extends Numbers>(old: T, room: T): T {
   room.set(old);
+  giveBack(old.buffer);
   return room;
 }
 
@@ -155,6 +157,13 @@ function taken<T extends Numbers>(old: T, room: T, order: Uint32Array): T {
   order.forEach((from, to) => {
     room[to] = old[from] ?? 0;
   });
+  return room;
+}
+
+/** As `taken`, of what is not needed any more. */
+function moved<T extends Numbers>(old: T, room: T, order: Uint32Array): T {
+  taken(old, room, order);
+  giveBack(old.buffer);
   return room;
 }
 

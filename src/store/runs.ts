@@ -30,6 +30,9 @@ export interface ILease extends IDisposable {
   readonly source: IRunSource;
 }
 
+/** Bytes of the newest frames that a hub sends of what is recorded as well: the recording answers for the rest when somebody asks. */
+const RECORDED_BACKLOG = 8 << 20;
+
 interface IShared {
   readonly source: Promise<IRunSource>;
   leases: number;
@@ -143,6 +146,7 @@ export class Runs implements IDisposable {
       const rows = new RecordingRows(id, api, () => answer.name, recorded);
       const diagnose = (): Promise<ClosedState | null> => this.diagnose(id);
       return new LiveRun({
+        ...(answer.bytes === undefined ? {} : { backlog: RECORDED_BACKLOG }),
         ...live,
         id,
         name: answer.name,

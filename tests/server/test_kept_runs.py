@@ -149,6 +149,18 @@ async def test_a_link_to_a_run_is_not_deleted(ask, run_folder, outside, jp_root_
     assert sorted(os.listdir(place)) == before
 
 
+async def test_a_live_run_that_is_recorded_says_so_wherever_its_folder_lies(ask, live, tmp_path):
+    bare, kept = live(), live("--record", tmp_path / "not-known")
+    kept.step(1)
+    assert "bytes" not in await entry(ask, bare.id)
+    for _ in range(100):
+        told = await entry(ask, kept.id)
+        if told.get("bytes"):
+            break
+        await asyncio.sleep(0.05)
+    assert (told["folder"], told["bytes"] > 0) == (None, True)
+
+
 async def test_a_run_outside_the_known_folders_is_not_deleted(ask, live, tmp_path):
     run = live("--record", tmp_path / "not-known")
     run.step(2)

@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { RealHub, RealProducer, until } from '../../client/__tests__/real-hub';
 import { ClientError, RunsApi } from '../../client';
 import { LiveRun, RecordedRun, Runs, StoreError } from '..';
+import type { IHubSocket } from '../../client/hub-socket';
+import { SUBPROTOCOL } from '../../protocol';
 import { RealJupyter } from './real-jupyter';
 
 jest.setTimeout(60_000);
@@ -95,6 +97,37 @@ describe('the runs of a Jupyter server', () => {
     const three = await runs.acquire(live);
     expect(three.source).not.toBe(two.source);
     three.dispose();
+  });
+
+  it('asks a hub for all that it keeps of a run which is not recorded, and for little of one that is', async () => {
+    const joins: { backlog?: number }[] = [];
+    for (const recording of [{}, { bytes: 4096 }]) {
+      const entry = { id: 'a', name: 'a', state: 'live', started: 1, ended: null, step: 1, folder: null };
+      const socket: IHubSocket & { protocol: string } = {
+        ...{
+          protocol: SUBPROTOCOL,
+          binaryType: '',
+          onopen: null,
+          onmessage: null,
+          onclose: null,
+          onerror: null
+        },
+        send: text => void joins.push(JSON.parse(text)),
+        close: () => undefined
+      };
+      const own = new Runs({
+        api: new RunsApi({
+          baseUrl: '',
+          fetch: async () => new Response(JSON.stringify({ ...entry, ...recording }))
+        }),
+        openSocket: () => () => socket,
+        peer: { name: 'jest', version: '0.1.0' }
+      });
+      await own.acquire('a');
+      socket.onopen?.({} as never);
+      own.dispose();
+    }
+    expect(joins.map(({ backlog }) => backlog)).toEqual([undefined, 8 << 20]);
   });
 
   it('refuses a run that there is not', async () => {

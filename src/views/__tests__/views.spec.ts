@@ -1,4 +1,5 @@
 import { Chart } from '../../charts';
+import { fewScalars } from '../../report/page-data';
 import type { ViewOptions } from '../../protocol/views.generated';
 import { mountView } from '../registry';
 import type { IView } from '../view';
@@ -201,6 +202,21 @@ describe('scalars', () => {
     await show({ view: 'scalars' });
     expect(text('.jp-MegalensView-title')).toBe('loss, held_out_loss, steps 1 to 4');
     expect(view?.summary()).toContain('loss fell from 5 to 2 nats/byte between step 1 and 4.');
+  });
+
+  it('says how many points were left out of a file or of memory', async () => {
+    run.numbers = Array.from({ length: 30_000 }, (_, at) => ({
+      step: at + 1,
+      name: 'loss',
+      value: Math.sin(at)
+    }));
+    const few = fewScalars(await run.scalars());
+    jest.spyOn(run, 'scalars').mockImplementation(() => Promise.resolve(few ?? run.scalars()));
+    await show({ view: 'scalars' });
+    const left = 30_000 - (few?.step.length ?? 0);
+    expect(left).toBeGreaterThan(1000);
+    const words = text('.jp-MegalensView-caption').replace(/(\d)[^\w.](?=\d)/g, '$1');
+    expect(words).toContain(`left out to stay within memory: ${left}.`);
   });
 
   it('gives each unit a panel of its own', async () => {

@@ -132,7 +132,8 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
       ...(steps ? { steps } : {}),
       ...(points === undefined ? {} : { points })
     };
-    const { lines } = await readScalars(source, asked, signal);
+    const { lines, thinned = 0 } = await readScalars(source, asked, signal);
+    this._thinned = run === 0 ? thinned : this._thinned;
     return lines.map(({ name, unit, steps: step, times, values, starts, total }) => ({
       key: name,
       ...named(name, lines.length),
@@ -169,6 +170,14 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
         ...(nonFinite > 0
           ? [t('Values that are not finite: %1; marks along the top show where.', formatInteger(nonFinite))]
           : []),
+        ...(this._thinned > 0
+          ? [
+              t(
+                'Points between minima and maxima that were left out to stay within memory: %1. Where a tip says “measured last”, a later one may be among them.',
+                formatInteger(this._thinned)
+              )
+            ]
+          : []),
         ...this.lineWords(found)
       ],
       summary: lines.map(line => scalarWords(line.name, line.step, line.value, line.unit ?? '', t)).join(' ')
@@ -196,4 +205,5 @@ export class ScalarsView extends LinesView<Required<ScalarsOptions>> {
   }
 
   private _known: readonly string[] = [];
+  private _thinned = 0;
 }
