@@ -224,7 +224,8 @@ def test_a_view_with_nothing_to_show_says_so_in_the_page(run):
         ),
         ([{"view": "heatmap"}], "views[0]", "views[0].flag", "needs flag"),
         ([{"view": "heatmap", "flag": "Nope"}], "views[0]", "views[0].flag", "no flag 'Nope'"),
-        (["scalars"], "views[0]", "views[0].view", "no view"),
+        (["heatmap"], "views[0]", "views[0].flag", "Write run.heatmap(…) in its place"),
+        ([5], "views[0]", "views[0]", "must be a widget such as run.heatmap"),
         (
             [{"view": "scalars"}, {"view": "weight_norms", "relative": True}],
             "views[1]",
