@@ -34,7 +34,7 @@ from .watch import Watch
 __all__ = ["Coordinator"]
 
 _MOST_WARNINGS = 20
-_GOODBYE_SECONDS = 3.0
+_GOODBYE_SECONDS = 6.0
 
 OWN = ""
 """Id of a change that no ``configure`` message asked for."""

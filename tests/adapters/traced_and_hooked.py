@@ -23,7 +23,7 @@ def check(
 ) -> None:
     points = find_adapter(model).points(model)
     warnings: list[str] = []
-    capture = Capture(points, warnings.append, hand_over=lambda: None)
+    capture = Capture(points, warnings.append, hand_over=lambda batch: None)
     passes = ["forward", "backward"] if gradients else ["forward"]
     settings = {
         flag: {
@@ -37,11 +37,15 @@ def check(
         if here.layers
     }
     capture.follow(change_plan(TracingPlan(), settings_from(settings), points))
+    trains = model.training
+    # Training mode of the model itself is all that tells a pass of training; what is inside may stay without dropout.
+    for root in points.roots:
+        root.training = True
     capture.begin(1, "train")
     with plain_hooks(bare, layout, attention == "eager") as (seen, expected_gradients):
         for ids in IDS[:micro_batches]:
             output = model(input_ids=ids, labels=ids)
-            if model.training:
+            if trains:
                 output.loss.backward()
     fired, expected, missing = capture.fired() or (0, 1, [])
     batch = capture.take()

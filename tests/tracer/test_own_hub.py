@@ -127,6 +127,8 @@ def test_a_connection_that_broke_names_the_steps_that_may_be_missing(gpt, ids, t
         run = tracer.run_id
         own_hub.add(tracer.hub_pid)
         steps(tracer, gpt, ids, 3)
+        # What was not sent yet cannot be missing.
+        until(lambda: tracer.status()["step"] == 3)
         tracer._coordinator.worker._hub.abort()
 
         def named() -> str:

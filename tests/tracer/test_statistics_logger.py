@@ -24,7 +24,7 @@ def test_nothing_is_installed_while_everything_is_off(gpt, ids, logged) -> None:
         return of_modules + sum(len(p._post_accumulate_grad_hooks or ()) for p in gpt.parameters())
 
     optimizer = torch.optim.SGD(gpt.parameters(), 0.1)
-    logger = logged(gpt, optimizer)
+    logger = logged(gpt, optimizer, param=0)
     assert (hooks(), len(optimizer._optimizer_step_pre_hooks)) == (0, 0)
     with logger.step():
         gpt.loss(ids).backward()

@@ -27,7 +27,7 @@ def test_a_training_that_goes_on_counts_on(gpt, ids, traced, small_hub) -> None:
         with tracer.step():
             gpt(ids)
     assert small_hub.next_rows(1)[0]["step"] == 1210
-    tracer.configure({"HiddenStates": {"compressor": Tile(2), "layers": "0"}})
+    tracer.configure({"HiddenStates": {"compressor": Tile(2), "layers": "0", "every": 1}})
     with tracer.step():
         gpt(ids)
     assert small_hub.next_rows(1)[0]["step"] == 1211

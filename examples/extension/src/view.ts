@@ -46,7 +46,8 @@ class NormsView extends ViewModel<INormsOptions> {
       line.map(([x, value]) => ({ x, value, name, line: name, color: '#1f77b4', opacity: 1, dash: [1, 0] }))
     );
     const yTitle = this.options.relative ? 'relative norm' : 'norm';
-    const texts = { xTitle: 'step', xLabel: 'datum.label', yTitle, colorTitle: 'weight', yScale: 'linear' };
+    const axis = { xTitle: 'step', xLabel: 'datum.label', xTicks: 'null' };
+    const texts = { ...axis, yTitle, colorTitle: 'weight', yScale: 'linear' };
     const values = rows.map(({ value }) => value);
     const [y0, y1] = [Math.min(...values), Math.max(...values)];
     const params = { x0, x1, y0, y1 };

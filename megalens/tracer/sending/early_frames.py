@@ -27,6 +27,11 @@ class EarlyFrames:
         """Whether another frame is kept."""
         return self._frames is not None and self._nbytes < _BYTES
 
+    @property
+    def kept(self) -> bool:
+        """Whether frames wait to be taken."""
+        return bool(self._frames)
+
     def keep(self, frame: bytes) -> None:
         """Keep a frame, where there is room."""
         if self._frames is not None:

@@ -112,6 +112,11 @@ class HubConnection:
             return None
         return max(0.0, self._retry_at - time.monotonic())
 
+    @property
+    def awaited(self) -> bool:
+        """Whether frames wait for somebody to say where the hub is."""
+        return self._early.kept and self._link is None and not self._over
+
     def move(self, address: HubAddress) -> None:
         """Use the hub that is there from the next try on, which is due at once."""
         self._address, self._retry_at = address, 0.0

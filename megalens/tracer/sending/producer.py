@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import queue
@@ -29,6 +30,7 @@ log = logging.getLogger("megalens")
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
 _LAST_SECONDS = 2.0
+_HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
 _WHOLE_SECONDS = 120.0
 """How long a training waits at its end for its recording to be packed."""
@@ -174,7 +176,7 @@ class Producer(Worker):
             if time.monotonic() - self._status_at >= _STATUS_SECONDS:
                 with self._unharmed():
                     self._send_status()
-        for last in (self._send_last, self._send_scalars, self._send_status):
+        for last in (self._await_hub, self._send_last, self._send_scalars, self._send_status):
             with self._unharmed():
                 last()
         if self._finished:
@@ -201,6 +203,16 @@ class Producer(Worker):
             self._hub.move(item)
         elif item == ():
             self._status_at = 0.0
+
+    def _await_hub(self) -> None:
+        """Wait a moment to be told where the hub is: a training may be over before."""
+        deadline = time.monotonic() + _HUB_SECONDS
+        while self._hub.awaited and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(queue.Empty):
+                item = self._queue.get(timeout=min(left, 0.1))
+                if item is not None:
+                    self._take(item)
+            self._hub.open()
 
     def _send_last(self) -> None:
         """Wait a moment for what other processes have of the last step."""
