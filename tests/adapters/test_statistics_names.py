@@ -75,7 +75,7 @@ def test_statistics_are_grouped_by_layers_that_have_a_name_of_their_own(tmp_path
         model(torch.arange(6).view(1, 6)).backward()
         optimizer.step()
     with recorded() as run:
-        groups = run.moments("param", group_by=["layer"])
+        groups = run.moments("param", by=["layer"])
     of_layers = groups[groups["layer"].notna()]
     assert sorted(of_layers["layer"]) == [0, 1, 2]
     for row in of_layers.to_dict("records"):
