@@ -225,7 +225,7 @@ def run(check: Check) -> Outcome:
     output, code = executed(check, (), check.limit)
     passed, failed = counted(output, code)
     flaky = re.search(r"^\s+(\d+) flaky((?:\n +\[.*)*)", output, re.M)
-    second = [line.strip() for line in flaky[2].splitlines()] if flaky else []
+    second = [line.strip() for line in flaky[2].splitlines() if line.strip()] if flaky else []
     if failed:
         print(output.rstrip()[-20_000:])
     if check.again and code != 124 and 0 < failed <= MOST_AGAIN and len(first := named(output)) == failed:

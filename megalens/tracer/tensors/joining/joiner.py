@@ -21,7 +21,7 @@ from .pieces import join_pieces
 
 __all__ = ["Joiner", "Waiting", "pack_pieces"]
 
-_PATIENCE_SECONDS = 3.0
+_PATIENCE_SECONDS = 5.0
 _FIRST_PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _MOST_EARLY = 256
