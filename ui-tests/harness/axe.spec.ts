@@ -4,16 +4,12 @@ import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ConnectionState } from '../../src/store/source';
 import { violations } from '../axe.cjs';
 import { serve, type IHarness } from './serve';
+import { SMALL_RUN } from './small-run';
 import type { ISyntheticShape } from './source';
 import { bundled, SHOTS, showWidget } from './widget-page';
 
 const SHAPE: ISyntheticShape = {
-  layers: 4,
-  positions: 64,
-  tiles: 48,
-  steps: 120,
-  nonFinite: true,
-  moments: { layers: 6, steps: 400, spike: 233, bad: 320 },
+  ...SMALL_RUN,
   events: [
     { kind: 'pause', first: 30, last: 30, text: 'paused by ada' },
     { kind: 'perturbation', first: 55, last: 70, text: 'Gaussian noise on layers 1 to 2' }

@@ -1,18 +1,13 @@
 import { expect, test } from '@playwright/test';
-import { mkdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ISyntheticShape } from './source';
 import { serve, type IHarness } from './serve';
+import { SMALL_RUN } from './small-run';
+import { SHOTS } from './widget-page';
 
-const SHOTS = resolve(__dirname, '../screenshots');
 const SMALL: ISyntheticShape = {
-  layers: 4,
-  positions: 64,
-  tiles: 48,
-  steps: 120,
-  nonFinite: true,
-  moments: { layers: 6, steps: 400, spike: 233, bad: 320 },
+  ...SMALL_RUN,
   events: [
     { kind: 'settings', first: 10, last: 10, text: 'Tile(96) → Tile(48), by ada' },
     { kind: 'pause', first: 30, last: 30, text: 'paused by ada' },
@@ -64,7 +59,6 @@ const PICTURES: Record<string, ViewOptions> = {
 
 let harness: IHarness;
 test.beforeAll(async () => {
-  mkdirSync(SHOTS, { recursive: true });
   harness = await serve();
 });
 test.afterAll(() => harness.close());

@@ -1,16 +1,13 @@
 import { expect, test, type Page } from '@playwright/test';
-import { mkdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { MomentsOptions, ViewOptions } from '../../src/protocol/views.generated';
 import type { IMomentShape } from './moments';
 import { serve, type IHarness } from './serve';
 import type { ISyntheticShape } from './source';
-
-const SHOTS = resolve(__dirname, '../screenshots');
+import { SHOTS } from './widget-page';
 
 let harness: IHarness;
 test.beforeAll(async () => {
-  mkdirSync(SHOTS, { recursive: true });
   harness = await serve();
 });
 test.afterAll(() => harness.close());

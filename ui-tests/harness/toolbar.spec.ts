@@ -1,11 +1,10 @@
 import { expect, test } from '@playwright/test';
-import { mkdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import { serve, type IHarness } from './serve';
 import type { ISyntheticShape } from './source';
+import { SHOTS } from './widget-page';
 
-const SHOTS = resolve(__dirname, '../screenshots');
 const SHAPE: ISyntheticShape = { layers: 4, positions: 64, tiles: 48, steps: 20 };
 const VIEWS: ViewOptions[] = [
   { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '0' },
@@ -15,7 +14,6 @@ const VIEWS: ViewOptions[] = [
 
 let harness: IHarness;
 test.beforeAll(async () => {
-  mkdirSync(SHOTS, { recursive: true });
   harness = await serve();
 });
 test.afterAll(() => harness.close());
