@@ -143,6 +143,30 @@ def frame_cases() -> dict[str, tuple[str, list[dict[str, object]], dict[str, int
             ],
             {"seq": 11, "step": 20},
         ),
+        "alarms": (
+            "alarms",
+            [
+                {
+                    "step": 20,
+                    "time": 1.79e9,
+                    "rank": 1,
+                    "stage": -1,
+                    "micro_batch": 0,
+                    "rule": "nonfinite",
+                    "severity": "critical",
+                    "direction": "forward",
+                    "stat": "activation",
+                    "name": "decoder.layers.3.mlp.linear_fc1/output0",
+                    "statistic": "inf_count",
+                    "value": INF,
+                    "expected": 0.0,
+                    "sentence": "12 of 4,096 values are infinite.",
+                    "place": 17,
+                    "samples": "[640, 641]",
+                }
+            ],
+            {"seq": 13, "step": 20},
+        ),
         "audit": (
             "audit",
             [

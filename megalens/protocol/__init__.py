@@ -72,6 +72,7 @@ _LATER = (
     "hub_reader",
     "moments",
     "moment_index",
+    "readings",
     "tensor_name",
 )
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         hub_reader,
         moment_index,
         moments,
+        readings,
         streams,
         tensor_name,
     )
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
     from .hub_reader import *
     from .moment_index import *
     from .moments import *
+    from .readings import *
     from .streams import *
     from .tensor_name import *
 
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
     __all__ += hub_reader.__all__
     __all__ += moment_index.__all__
     __all__ += moments.__all__
+    __all__ += readings.__all__
     __all__ += streams.__all__
     __all__ += tensor_name.__all__
 

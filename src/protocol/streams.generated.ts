@@ -7,7 +7,7 @@ export type FieldType =
   'int64' | 'int32' | 'utf8' | 'list<int32>' | 'list<float32>' | 'list<utf8>' | 'float64';
 
 /** Name of a stream that this version knows. */
-export type StreamName = 'tensors' | 'moments' | 'scalars' | 'audit';
+export type StreamName = 'tensors' | 'moments' | 'scalars' | 'alarms' | 'audit';
 
 /** One column of a stream. */
 export interface IStreamField {
@@ -269,6 +269,83 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       },
       { name: 'value', type: 'float64', doc: 'The number. Non-finite values are data.' },
       { name: 'unit', type: 'utf8', doc: 'Unit as shown on an axis (nats/byte, 1/s, %), or empty.' }
+    ]
+  },
+  alarms: {
+    title: 'Alarms',
+    doc: 'One row is one finding of a rule: what was wrong in which tensor, where and when, and what it should have been.',
+    instrument: 'monitor',
+    policy: {
+      keep: 'all',
+      identity: ['rule', 'rank', 'micro_batch', 'stat', 'name', 'statistic'],
+      newer: 'step',
+      memory_bytes: 67108864,
+      page_bytes: 33554432,
+      row_bytes: 400,
+      replay_order: 5,
+      marks_step: false,
+      ask: { rule: 'equal', severity: 'equal', rank: 'equal' },
+      packing: {
+        dictionary: ['rule', 'severity', 'direction', 'stat', 'name', 'statistic', 'sentence', 'samples']
+      }
+    },
+    fields: [
+      { name: 'step', type: 'int64', doc: 'Training step in which it was wrong, counted from 1.' },
+      {
+        name: 'time',
+        type: 'float64',
+        doc: 'Wall clock of the process that judged, seconds since the epoch.'
+      },
+      {
+        name: 'rank',
+        type: 'int32',
+        doc: 'Global rank on which it was wrong; -1 where it is of no single rank.'
+      },
+      { name: 'stage', type: 'int32', doc: 'Pipeline stage of that rank; -1 where there are none.' },
+      {
+        name: 'micro_batch',
+        type: 'int32',
+        doc: 'Micro-batch in which it was wrong, counted from 0; -1 where it is of the whole step.'
+      },
+      { name: 'rule', type: 'utf8', doc: 'Name of the rule, such as nonfinite, jump or dead.' },
+      {
+        name: 'severity',
+        type: 'utf8',
+        doc: 'critical (values are lost: the step is spoilt), warning (the training is likely to suffer), or note.'
+      },
+      {
+        name: 'direction',
+        type: 'utf8',
+        doc: 'Part of the step: parameters, forward, loss, backward, reduction, optimizer or update.'
+      },
+      {
+        name: 'stat',
+        type: 'utf8',
+        doc: 'What was measured, as in the stream moments (grad, activation, ...); scalar where it is a number of the stream scalars.'
+      },
+      { name: 'name', type: 'utf8', doc: 'Canonical name of the tensor, or the name of the scalar.' },
+      {
+        name: 'statistic',
+        type: 'utf8',
+        doc: 'What of it was wrong: rms, nan_count, max_exponent, value, ...'
+      },
+      { name: 'value', type: 'float64', doc: 'The number that was found. Non-finite values are data.' },
+      {
+        name: 'expected',
+        type: 'float64',
+        doc: 'What it should have been, or the limit that it passed; NaN where no number says it.'
+      },
+      { name: 'sentence', type: 'utf8', doc: 'What it means, for people.' },
+      {
+        name: 'place',
+        type: 'int64',
+        doc: 'Place in the order in which the computation of the step ran, over all ranks, stages and micro-batches: of the alarms of one step the lowest came first.'
+      },
+      {
+        name: 'samples',
+        type: 'utf8',
+        doc: 'Ids of the training samples of that step as JSON, where the training script said them; else empty.'
+      }
     ]
   },
   audit: {

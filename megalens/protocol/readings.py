@@ -1,0 +1,73 @@
+"""Rows of statistics of one step, as they were measured: what rules judge and what writes files is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Readings", "StepReadings"]
+
+
+@dataclass(frozen=True)
+class Readings:
+    """What one process measured of one statistic, in the order in which it was measured.
+
+    Attributes
+    ----------
+    stat : str
+        Which statistic, as in the stream ``moments``.
+    rank, stage, micro_batch : int
+        As there; -1 where it is none.
+    names : sequence of str
+        Canonical names. Those of activations come in the order in which their modules ran, those of their gradients in the order of the backward pass.
+    rows : ndarray
+        float64 ``[n, k]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`, one row a name.
+    shapes, dtypes : sequence of str
+        Of the local tensor, such as ``[64, 256]`` and ``bfloat16``; empty texts where they are not known.
+    counted : bool
+        False for a replica of values that another process counts: judged, but in no recording.
+    gradient_stage : str
+        As in the stream.
+    loss_scale : float
+        As in the stream.
+    """
+
+    stat: str
+    rank: int
+    names: Sequence[str]
+    rows: NDArray[np.float64]
+    shapes: Sequence[str] = ()
+    dtypes: Sequence[str] = ()
+    stage: int = -1
+    micro_batch: int = -1
+    counted: bool = True
+    gradient_stage: str = ""
+    loss_scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class StepReadings:
+    """All readings of one step.
+
+    Attributes
+    ----------
+    step : int
+        Its number.
+    samples : int
+        Samples consumed up to and with it; -1 where nobody said.
+    readings : sequence of Readings
+        Of every process that was heard, by rank.
+    scalars : mapping
+        Numbers of the stream ``scalars`` of this step: loss, lr, grad_norm, …
+    sample_ids : str
+        Ids of the step's training samples as JSON; empty where the script did not say them.
+    """
+
+    step: int
+    samples: int
+    readings: Sequence[Readings]
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    sample_ids: str = ""
