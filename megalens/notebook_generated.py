@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from .widgets import Heatmap, History, Moments, Scalars, Trend, View
+    from .widgets import Health, Heatmap, History, Moments, Scalars, Trend, View
 
 __all__ = ["NotebookViews"]
 
@@ -513,6 +513,47 @@ class NotebookViews(ABC):
             "hidden": hidden,
         }
         return self._show(Scalars, options)
+
+    def health(
+        self,
+        *,
+        severity: Literal["all", "critical", "warning", "note"] = "all",
+        rule: str | None = None,
+        steps: StepRange | None = None,
+        name: str | None = None,
+        step: int | None = None,
+    ) -> Health:
+        """Show whether a training is healthy: its first anomaly, what that reached next, and all alarms.
+
+        Parameters
+        ----------
+        severity : str
+            Alarms of this severity only. One of ``all``, ``critical``, ``warning``, ``note``.
+        rule : str, optional
+            Alarms of this rule only; of all when absent.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
+        name : str, optional
+            Tensor or scalar whose line is drawn around an alarm; that of the first anomaly when absent.
+        step : int, optional
+            Step of that alarm; the first one of the tensor when absent.
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Health
+
+        options = {
+            "severity": severity,
+            "rule": rule,
+            "steps": steps,
+            "name": name,
+            "step": step,
+        }
+        return self._show(Health, options)
 
     @abstractmethod
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:

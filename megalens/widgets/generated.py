@@ -12,7 +12,7 @@ from .base import View
 from .explorer import Explorer
 from .option import Option
 
-__all__ = ["VIEW_CLASSES", "Heatmap", "History", "Moments", "Scalars", "Trend"]
+__all__ = ["VIEW_CLASSES", "Health", "Heatmap", "History", "Moments", "Scalars", "Trend"]
 
 
 @register
@@ -286,11 +286,35 @@ class Scalars(View):
     )(View._option_changed)
 
 
+@register
+class Health(View):
+    """Health. The first thing that went wrong, and all alarms."""
+
+    view_name: ClassVar[str] = "health"
+
+    severity = Option(help="Alarms of this severity only.")
+    rule = Option(help="Alarms of this rule only; of all when absent.")
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    name = Option(
+        help="Tensor or scalar whose line is drawn around an alarm; that of the first anomaly when absent."
+    )
+    step = Option(help="Step of that alarm; the first one of the tensor when absent.")
+
+    _sync = observe(
+        "severity",
+        "rule",
+        "steps",
+        "name",
+        "step",
+    )(View._option_changed)
+
+
 VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
     "history": History,
     "moments": Moments,
     "scalars": Scalars,
+    "health": Health,
 }
 """Every view's class by the view's name."""

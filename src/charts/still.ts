@@ -66,7 +66,8 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
   'trend-heatmap': { all: 150 },
   lines: { all: 230 },
   'line-panels': { all: 70 },
-  'moment-map': { all: 250 }
+  'moment-map': { all: 250 },
+  'alarm-marks': { all: 90 }
 };
 
 /**

@@ -1,10 +1,103 @@
 // Generated from protocol/charts/*.vl.json by scripts/generate-protocol.mjs. Do not edit: run `npm run generate`.
 
 /** Name of a chart template. */
-export type TemplateName = 'heatmap' | 'line-panels' | 'lines' | 'moment-map' | 'trend-heatmap';
+export type TemplateName =
+  'alarm-marks' | 'heatmap' | 'line-panels' | 'lines' | 'moment-map' | 'trend-heatmap';
 
 /** Vega-Lite templates by name. Not to be changed: copy before filling. */
 export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, unknown>>>> = {
+  'alarm-marks': {
+    description: 'Marks at steps and layers: alarms by severity.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'y0', value: 0 },
+      { name: 'y1', value: 1 },
+      { name: 'rowNames', value: {} },
+      { name: 'eventSpace', value: 0 }
+    ],
+    datasets: { marks: [], events: [] },
+    width: 600,
+    height: 200,
+    layer: [
+      {
+        name: 'marks',
+        data: { name: 'marks' },
+        mark: { type: 'point', filled: true, clip: true, opacity: 0.9 },
+        encoding: {
+          x: {
+            field: 'x',
+            type: 'quantitative',
+            scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+            title: '$xTitle',
+            axis: {
+              grid: false,
+              labelExpr: "datum.value % 1 === 0 ? join(split(format(datum.value, ',d'), ','), ' ') : ''",
+              tickMinStep: 1,
+              labelSeparation: 8,
+              tickCount: 10,
+              offset: { expr: 'eventSpace' }
+            }
+          },
+          y: {
+            field: 'y',
+            type: 'quantitative',
+            scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+            title: '$yTitle',
+            axis: {
+              grid: true,
+              labelExpr:
+                "datum.value % 1 !== 0 ? '' : isDefined(rowNames[datum.value]) ? rowNames[datum.value] : ''",
+              tickMinStep: 1,
+              minExtent: 62
+            }
+          },
+          size: { field: 'size', type: 'quantitative', scale: null },
+          color: { field: 'color', type: 'nominal', scale: null },
+          shape: { field: 'shape', type: 'nominal', scale: null },
+          tooltip: [{ field: 'text', title: 'alarms' }],
+          description: { field: 'text' }
+        }
+      },
+      {
+        name: 'event-spans',
+        data: { name: 'events' },
+        transform: [
+          { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+          { calculate: 'max(datum.x, x0)', as: 'from' },
+          { calculate: 'min(datum.x2, x1)', as: 'to' }
+        ],
+        mark: { type: 'rule', aria: false, strokeWidth: 3, opacity: 0.6, clip: false, yOffset: 6 },
+        encoding: {
+          x: { field: 'from', type: 'quantitative' },
+          x2: { field: 'to' },
+          y: { value: 'height' },
+          color: { field: 'color', type: 'nominal', scale: null }
+        }
+      },
+      {
+        name: 'events',
+        data: { name: 'events' },
+        transform: [
+          { filter: 'datum.x2 >= x0 && datum.x <= x1' },
+          { calculate: 'max(datum.x, x0)', as: 'from' },
+          { calculate: 'min(datum.x2, x1)', as: 'to' }
+        ],
+        mark: { type: 'point', filled: true, size: 34, opacity: 1, clip: false, yOffset: 6 },
+        encoding: {
+          x: { field: 'from', type: 'quantitative' },
+          y: { value: 'height' },
+          color: { field: 'color', type: 'nominal', scale: null },
+          shape: { field: 'shape', type: 'nominal', scale: null },
+          tooltip: [{ field: 'text', title: 'event' }],
+          description: { field: 'text' }
+        }
+      }
+    ]
+  },
   heatmap: {
     description:
       'One flag as position by tile: a picture for each layer in a wrapping grid, and the colour scale.',

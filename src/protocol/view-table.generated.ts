@@ -69,5 +69,21 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
     offer: ['panel', 'palette'],
     needs: { streams: ['scalars'], flag: false },
     report: { order: 1 }
+  },
+  health: {
+    name: 'health',
+    method: 'health',
+    title: 'Health',
+    summary: 'The first thing that went wrong, and all alarms',
+    label: 'Open Health of a Training',
+    command: 'megalens:open-health',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: {
+      streams: ['alarms'],
+      flag: false,
+      absent: 'No alarms are judged. In the training script: megalens.monitor(model, optimizer)'
+    },
+    report: { order: 0 }
   }
 };

@@ -5,7 +5,8 @@ import type { ISchema } from './schema-check';
 /**
  * Options of a view, and all that is known of a view before its code is loaded. The same options object is the Python widget's arguments, the saved state of a tab and a report's recipe.
  */
-export type ViewOptions = HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions | MomentsOptions;
+export type ViewOptions =
+  HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions | MomentsOptions | HealthOptions;
 /**
  * 'all' or ranges such as '0-3,7'.
  */
@@ -342,6 +343,30 @@ export type MomentFilter = {
   role?: ('input' | 'output')[];
 };
 
+/**
+ * Show whether a training is healthy: its first anomaly, what that reached next, and all alarms.
+ */
+export interface HealthOptions {
+  view: 'health';
+  /**
+   * Alarms of this severity only.
+   */
+  severity?: 'all' | 'critical' | 'warning' | 'note';
+  /**
+   * Alarms of this rule only; of all when absent.
+   */
+  rule?: string | null;
+  steps?: StepRange;
+  /**
+   * Tensor or scalar whose line is drawn around an alarm; that of the first anomaly when absent.
+   */
+  name?: string | null;
+  /**
+   * Step of that alarm; the first one of the tensor when absent.
+   */
+  step?: number | null;
+}
+
 /** protocol/views.schema.json, as a validator takes it, without its prose. */
 export const VIEWS_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -351,7 +376,8 @@ export const VIEWS_SCHEMA: ISchema = {
     { $ref: '#/$defs/Trend' },
     { $ref: '#/$defs/Scalars' },
     { $ref: '#/$defs/History' },
-    { $ref: '#/$defs/Moments' }
+    { $ref: '#/$defs/Moments' },
+    { $ref: '#/$defs/Health' }
   ],
   $defs: {
     Layers: {
@@ -562,6 +588,19 @@ export const VIEWS_SCHEMA: ISchema = {
         compare: { $ref: '#/$defs/Compare', default: 'overlay' },
         align: { $ref: '#/$defs/Align', default: 'step' },
         hidden: { $ref: '#/$defs/Hidden', default: [] }
+      }
+    },
+    Health: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'health' },
+        severity: { enum: ['all', 'critical', 'warning', 'note'], default: 'all' },
+        rule: { type: ['string', 'null'], default: null },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        name: { type: ['string', 'null'], default: null },
+        step: { type: ['integer', 'null'], default: null }
       }
     }
   }

@@ -1,3 +1,4 @@
+export * from './alarms';
 export * from './line-data';
 export * from './live-moments';
 export * from './live-run';

@@ -16,6 +16,7 @@ import { LiveMoments } from './live-moments';
 import { LivePast } from './live-past';
 import { MomentStore } from './moment-store';
 import { ascending, shapeIn, stepsIn, type RecordingRows } from './recording';
+import { AlarmReader, withAlarms } from './alarms';
 import { runEvents, type IRunEvent } from './run-events';
 import { RowStore, type IRowsQuery, type IStreamRows } from './row-store';
 import { RunLink } from './run-link';
@@ -173,7 +174,11 @@ export class LiveRun implements IRunSource {
 
   async events(): Promise<readonly IRunEvent[]> {
     const { past, auditLog, _status: status } = this.alive();
-    return runEvents(auditLog.rows, past.missing(0, Infinity, status), status, this._hello);
+    const events = runEvents(auditLog.rows, past.missing(0, Infinity, status), status, this._hello);
+    // The hub keeps them all and sends them to whoever comes later.
+    const table = (): Promise<IStreamRows> =>
+      Promise.resolve((this.rowStores.get('alarms') ?? new RowStore(STREAMS.alarms)).rows());
+    return withAlarms(events, await this.alarmReader.read({ hello: this._hello, table }));
   }
 
   async scalars(names?: readonly string[] | null): Promise<IScalarColumns> {
@@ -267,6 +272,7 @@ export class LiveRun implements IRunSource {
         this.moments.clear();
         this.auditLog.clear();
         this.rowStores.clear();
+        this.alarmReader.renew();
         this.past.clear();
         this._status = null;
       }
@@ -297,6 +303,9 @@ export class LiveRun implements IRunSource {
       this._unreadable += 1;
     }
     if (span !== null) {
+      if (frame.stream === 'alarms') {
+        this.alarmReader.renew();
+      }
       this.gate.note(frame.stream, ...span);
     }
   }
@@ -360,6 +369,7 @@ export class LiveRun implements IRunSource {
   private readonly hub: HubConnection;
   private readonly gate: ChangeGate;
   private readonly auditLog = new AuditLog();
+  private readonly alarmReader = new AlarmReader();
   /** Streams that are kept for what their views ask; every other one is kept row by row. */
   private readonly stores: Readonly<Partial<Record<string, Append>>> = {
     tensors: frame => {

@@ -9,6 +9,7 @@ import type { Configured, Hello, Phase, Status } from '../protocol/messages.gene
 import type { IScalarAnswer, IScalarLine, ITrendAnswer, ITrendQuery } from './line-data';
 import { RecordingRows, shapeIn, stepsIn, type IRecordingOptions } from './recording';
 import type { IRowsQuery, IStreamRows } from './row-store';
+import { AlarmReader, withAlarms } from './alarms';
 import { runEvents, type IRunAudit, type IRunEvent } from './run-events';
 import { RunLink } from './run-link';
 import { ScalarStore } from './scalar-store';
@@ -133,7 +134,9 @@ export class RecordedRun implements IRunSource {
         this.auditRows = null;
         throw error;
       });
-    return runEvents(await this.auditRows, missing, this.status, this.hello);
+    const events = runEvents(await this.auditRows, missing, this.status, this.hello);
+    // A picture without marks of alarms is better than none.
+    return withAlarms(events, await this.alarmRows.read(this).catch(() => []));
   }
 
   configure(): Promise<Configured> {
@@ -184,6 +187,7 @@ export class RecordedRun implements IRunSource {
   /** Where its rows are asked for. */
   protected readonly recording: RecordingRows;
   private scalarRows: Promise<Pick<ScalarStore, 'columns'>> | null = null;
+  private readonly alarmRows = new AlarmReader();
   private auditRows: Promise<readonly IRunAudit[]> | null = null;
   private _isDisposed = false;
 }

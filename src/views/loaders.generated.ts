@@ -6,5 +6,6 @@ export const LOADERS = {
   trend: () => import('./trend'),
   history: () => import('./history'),
   moments: () => import('./moments'),
-  scalars: () => import('./scalars')
+  scalars: () => import('./scalars'),
+  health: () => import('./health')
 } as const;

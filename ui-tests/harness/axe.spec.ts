@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ConnectionState } from '../../src/store/source';
 import { violations } from '../axe.cjs';
+import { syntheticAlarms } from './alarms';
 import { serve, type IHarness } from './serve';
 import { SMALL_RUN } from './small-run';
 import type { ISyntheticShape } from './source';
@@ -10,6 +11,7 @@ import { bundled, SHOTS, showWidget } from './widget-page';
 
 const SHAPE: ISyntheticShape = {
   ...SMALL_RUN,
+  alarms: syntheticAlarms(),
   events: [
     { kind: 'pause', first: 30, last: 30, text: 'paused by ada' },
     { kind: 'perturbation', first: 55, last: 70, text: 'Gaussian noise on layers 1 to 2' }
@@ -25,6 +27,7 @@ const VIEWS: readonly ViewOptions[] = [
   { view: 'history', flag: 'MLP1_mat_mul', layer: 2, step: 62 },
   { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm'], smoothing: 20 },
   { view: 'moments', kind: 'overview' },
+  { view: 'health' },
   { view: 'moments', kind: 'lines', by: ['layer'], statistic: 'kurtosis' },
   { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
   { view: 'moments', kind: 'layer_map', statistic: 'rms' },

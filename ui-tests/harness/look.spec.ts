@@ -2,20 +2,21 @@ import { expect, test } from '@playwright/test';
 import { join } from 'node:path';
 import type { ViewOptions } from '../../src/protocol/views.generated';
 import type { ISyntheticShape } from './source';
+import { syntheticAlarms } from './alarms';
 import { serve, type IHarness } from './serve';
 import { SMALL_RUN } from './small-run';
 import { SHOTS } from './widget-page';
 
 const SMALL: ISyntheticShape = {
   ...SMALL_RUN,
+  alarms: syntheticAlarms(),
   events: [
     { kind: 'settings', first: 10, last: 10, text: 'Tile(96) → Tile(48), by ada' },
     { kind: 'pause', first: 30, last: 30, text: 'paused by ada' },
     { kind: 'lost', first: 50, last: 62, text: '13 steps did not arrive' },
     { kind: 'perturbation', first: 75, last: 75, text: 'noise on 5 weights, by bob' },
     { kind: 'nonfinite', first: 80, last: 80, text: 'NaN in MLP1 output' },
-    { kind: 'checkpoint', first: 100, last: 100, text: 'Checkpoint saved: checkpoint-100' },
-    { kind: 'alarm', first: 110, last: 110, text: 'loss is not finite' }
+    { kind: 'checkpoint', first: 100, last: 100, text: 'Checkpoint saved: checkpoint-100' }
   ]
 };
 
@@ -53,6 +54,8 @@ const PICTURES: Record<string, ViewOptions> = {
   },
   'moments-table': { view: 'moments', kind: 'table', statistic: 'std' },
   'moments-gain': { view: 'moments', stat: 'activation', ratio: 'gain', statistic: 'rms', by: ['layer'] },
+  health: { view: 'health' },
+  'health-rule': { view: 'health', rule: 'jump' },
   'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };

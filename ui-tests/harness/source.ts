@@ -2,6 +2,8 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
 import { SyntheticMoments, type IMomentShape } from './moments';
 import type { IRunEvent } from '../../src/store/run-events';
+import { withAlarms, type IAlarm } from '../../src/store/alarms';
+import { alarmRows } from '../../src/store/__tests__/memory-run';
 import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,
@@ -23,6 +25,8 @@ export interface ISyntheticShape {
   nonFinite?: boolean;
   /** What happened to it. */
   events?: readonly IRunEvent[];
+  /** What rules found. */
+  alarms?: readonly IAlarm[];
   /** Statistics; absent where nothing logs them. */
   moments?: IMomentShape;
 }
@@ -118,12 +122,14 @@ export class SyntheticRun implements IRunSource {
     };
   }
 
-  table(): ReturnType<IRunSource['table']> {
-    return Promise.reject(new Error('this run has no other streams'));
+  table(stream: string): ReturnType<IRunSource['table']> {
+    return stream === 'alarms'
+      ? Promise.resolve(alarmRows(this._shape.alarms ?? []))
+      : Promise.reject(new Error('this run has no other streams'));
   }
 
   events(): Promise<readonly IRunEvent[]> {
-    return Promise.resolve(this._shape.events ?? []);
+    return Promise.resolve(withAlarms(this._shape.events ?? [], this._shape.alarms ?? []));
   }
 
   configure(_patch: ConfigPatch): Promise<Configured> {

@@ -1,3 +1,10 @@
+import { byName } from '../../protocol/by-name';
+import { encodeFrame } from '../../protocol/encode-frame';
+import { HEADER_BYTES } from '../../protocol/frame';
+import { streamTable } from '../../protocol/frame-table';
+import { STREAMS } from '../../protocol/streams.generated';
+import type { IAlarm } from '../alarms';
+import { RowStore, type IStreamRows } from '../row-store';
 import { Signal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../protocol/messages.generated';
 import type {
@@ -28,6 +35,7 @@ export class MemoryRun implements IRunSource {
   rows: ITensorRow[] = [];
   numbers: { step: number; name: string; value: number }[] = [];
   units: Record<string, string> = {};
+  alarms: IAlarm[] = [];
   evictedRows = 0;
   limitBytes = 1 << 24;
   sampledEvery = 1;
@@ -97,8 +105,17 @@ export class MemoryRun implements IRunSource {
     });
   }
 
-  table(): ReturnType<IRunSource['table']> {
-    return Promise.reject(new Error('this run has no other streams'));
+  table(stream?: string): ReturnType<IRunSource['table']> {
+    return stream === 'alarms'
+      ? Promise.resolve(alarmRows(this.alarms))
+      : Promise.reject(new Error('this run has no other streams'));
+  }
+
+  /** Let alarms arrive. */
+  alarm(...rows: Partial<IAlarm>[]): void {
+    this.alarms.push(...rows.map(alarmRow));
+    const last = this.alarms[this.alarms.length - 1]?.step ?? 0;
+    this.changed.emit({ kind: 'rows', stream: 'alarms', firstStep: last, lastStep: last });
   }
 
   configure(patch: ConfigPatch, _accepted?: (message: Configured) => void): Promise<Configured> {
@@ -110,6 +127,42 @@ export class MemoryRun implements IRunSource {
     this.isDisposed = true;
     Signal.clearData(this);
   }
+}
+
+/** A jump of the gradient of a weight of layer 1 at step 1 on rank 0, unless told. */
+export function alarmRow(row: Partial<IAlarm>): IAlarm {
+  return {
+    step: 1,
+    rank: 0,
+    microBatch: -1,
+    rule: 'jump',
+    severity: 'warning',
+    direction: 'backward',
+    stat: 'grad',
+    name: 'decoder.layers.1.mlp.linear_fc1.weight',
+    statistic: 'rms',
+    value: 8,
+    expected: 2,
+    sentence: 'It is far above its usual level.',
+    place: 0,
+    samples: '',
+    ...row
+  };
+}
+
+/** Alarms as the rows of their stream. */
+export function alarmRows(alarms: readonly IAlarm[]): IStreamRows {
+  const store = new RowStore(STREAMS.alarms);
+  const column = <K extends keyof IAlarm>(name: K): IAlarm[K][] => alarms.map(each => each[name]);
+  const zeros = new Float64Array(alarms.length);
+  const { microBatch: micro_batch, ...columns } = {
+    ...byName(Object.keys(alarmRow({})) as (keyof IAlarm)[], column),
+    time: zeros,
+    stage: zeros.map(() => -1)
+  };
+  const bytes = encodeFrame('alarms', { ...columns, micro_batch }, { step: -1 }).slice(HEADER_BYTES);
+  store.append(streamTable('alarms', bytes), false);
+  return store.rows();
 }
 
 /** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer (1 unless told) + 10 × position + tile unless told. */

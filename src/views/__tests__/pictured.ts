@@ -1,6 +1,6 @@
 import type { ViewOptions } from '../../protocol/views.generated';
 import { grads } from './moments-page';
-import { MemoryRun } from '../../store/__tests__/memory-run';
+import { alarmRow, MemoryRun } from '../../store/__tests__/memory-run';
 
 /** Every view and kind, by a name. */
 export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
@@ -13,6 +13,7 @@ export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
   ...(['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'] as const).map(
     (kind): [string, ViewOptions] => [`moments as ${kind}`, { view: 'moments', kind, by: ['family'] }]
   ),
+  ['health', { view: 'health' }],
   ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }]
 ];
 
@@ -33,5 +34,6 @@ export function fullRun(): MemoryRun {
   }
   run.units = { loss: 'nats', lr: '' };
   run.log(...grads(3, 5, (step, layer) => (step === 3 && layer === 1 ? { nan: 2 } : {})));
+  run.alarm(alarmRow({ step: 3 }), alarmRow({ step: 3, name: 'decoder.layers.0.mlp.linear_fc1.weight', place: 5 }));
   return run;
 }

@@ -1,0 +1,220 @@
+import { alarmEvents, isMuted, reachedFrom } from '../../store/alarms';
+import { alarmRow, MemoryRun } from '../../store/__tests__/memory-run';
+import type { HealthOptions } from '../../protocol/views.generated';
+import { groupAlarms } from '../health/alarm-groups';
+import { mountView } from '../registry';
+import type { IView } from '../view';
+import { grads } from './moments-page';
+
+// The first test also loads and transforms Vega.
+jest.setTimeout(30_000);
+
+let run: MemoryRun;
+let view: IView;
+
+beforeEach(() => {
+  run = new MemoryRun();
+});
+
+afterEach(() => {
+  view?.dispose();
+  document.body.replaceChildren();
+});
+
+async function show(options: Partial<HealthOptions> = {}): Promise<void> {
+  const node = document.createElement('div');
+  document.body.append(node);
+  view = await mountView(node, run, { view: 'health', ...options }, { renderer: 'svg' });
+  await settled();
+}
+
+async function settled(): Promise<void> {
+  for (let turn = 0; turn < 3; turn += 1) {
+    await view.settled();
+    await new Promise<void>(done => setTimeout(done));
+  }
+  await view.settled();
+}
+
+const plain = (text: string): string => text.replace(/[\u2009\u202f]/g, ' ').replace(/\u2212/g, '-');
+const texts = (selector: string): string[] =>
+  [...document.querySelectorAll(selector)].map(each => plain(each.textContent ?? ''));
+const titles = (): string[] => texts('.jp-MegalensView-title').filter(Boolean);
+const rows = (table: number): string[][] =>
+  [
+    ...([...document.querySelectorAll('.jp-MegalensTable table')][table]?.querySelectorAll('tbody tr') ?? [])
+  ].map(row => [...row.querySelectorAll('td')].map(cell => plain(cell.textContent ?? '')));
+
+/** A NaN in the forward pass of layer 1, rank 1, that goes through the rest of the step; before it a note. */
+const BROKEN = [
+  alarmRow({ step: 2, severity: 'note', rule: 'drift', place: 3 }),
+  alarmRow({ step: 4, place: 9, direction: 'backward', rank: 1, rule: 'nonfinite', severity: 'critical' }),
+  alarmRow({
+    step: 4,
+    place: 7,
+    direction: 'loss',
+    stat: 'scalar',
+    name: 'loss',
+    statistic: 'value',
+    value: NaN
+  }),
+  alarmRow({
+    step: 4,
+    place: 2,
+    direction: 'forward',
+    stat: 'activation',
+    name: 'decoder.layers.1.mlp.linear_fc1/output0',
+    statistic: 'nan_count',
+    value: 12,
+    expected: 0,
+    rank: 1,
+    microBatch: 1,
+    rule: 'nonfinite',
+    severity: 'critical',
+    sentence: 'Values are lost.',
+    samples: '["a1","a2"]'
+  })
+];
+
+it('says which line judges a run that nobody judges', async () => {
+  await show();
+  expect(texts('.jp-MegalensState p')[0]).toBe('No alarms are judged. In the training script:');
+  expect(texts('.jp-MegalensState pre')[0]).toBe('monitor = megalens.monitor(model, optimizer)');
+});
+
+it('says for how many steps a judged run is healthy', async () => {
+  run.status = { type: 'status', step: 4120, state: 'training', instruments: { monitor: {} } } as never;
+  await show();
+  expect(texts('.jp-MegalensState p')[0]).toBe('Healthy for 4 120 steps.');
+  run.alarm(...BROKEN.slice(0, 1));
+  await settled();
+  expect(titles()[0]).toBe('Healthy for 4 120 steps');
+});
+
+it('names the first anomaly in the order of the computation, what it should have been, what it reached next, and the samples', async () => {
+  run.alarm(...BROKEN);
+  await show();
+  expect(titles()[0]).toBe(
+    'First anomaly at step 4: forward pass of decoder.layers.1.mlp.linear_fc1, rank 1, micro-batch 1'
+  );
+  expect(texts('.jp-MegalensView-caption')[0]).toBe(
+    'Values are lost. nan_count of decoder.layers.1.mlp.linear_fc1/output0: 12, expected 0. ' +
+      'Next it reached loss on rank 0, then backward pass of decoder.layers.1.mlp.linear_fc1. Samples of that step: a1, a2. Alarms that lie close together are one mark, the larger the more they are.'
+  );
+  expect(rows(0).map(row => row.slice(0, 3))).toEqual([
+    ['4', 'forward pass', 'decoder.layers.1.mlp.linear_fc1/output0'],
+    ['4', 'loss', 'loss'],
+    ['4', 'backward pass', 'decoder.layers.1.mlp.linear_fc1.weight']
+  ]);
+});
+
+it('draws the tensor of an alarm over the steps around it, and that of another one that is clicked at', async () => {
+  run.log(...grads(3, 6));
+  run.alarm(
+    alarmRow({ step: 4 }),
+    alarmRow({ step: 5, name: 'decoder.layers.2.mlp.linear_fc1.weight', place: 4 })
+  );
+  await show();
+  expect(titles().join()).toContain('decoder.layers.1.mlp.linear_fc1.weight');
+  const [, second] = [...document.querySelectorAll<HTMLButtonElement>('.jp-MegalensTable td button')].filter(
+    each => each.textContent === 'decoder.layers.2.mlp.linear_fc1.weight'
+  );
+  (
+    second ??
+    document.querySelectorAll<HTMLButtonElement>('.jp-MegalensTable tbody tr:nth-child(2) td button')[0]
+  )?.click();
+  await settled();
+  expect(view.options).toMatchObject({ name: 'decoder.layers.2.mlp.linear_fc1.weight', step: 5 });
+  expect(titles().join()).toContain('decoder.layers.2.mlp.linear_fc1.weight');
+});
+
+it('draws a mark for each layer and step, with a shape of its own for each severity', async () => {
+  run.alarm(...BROKEN);
+  await show();
+  expect(
+    document.querySelectorAll(
+      '.jp-MegalensPlot .mark-symbol[aria-roledescription] path, .jp-MegalensPlot .mark-symbol path'
+    ).length
+  ).toBeGreaterThanOrEqual(3);
+  expect(view.summary()).toContain('2 critical, 1 warning, 1 note, steps 2 to 4.');
+});
+
+it('groups ten thousand alarms by rule and module, the gravest first', async () => {
+  const many = Array.from({ length: 10_000 }, (_, at) =>
+    alarmRow({
+      step: 1 + Math.floor(at / 20),
+      place: at,
+      rule: at % 2 === 0 ? 'jump' : 'drift',
+      severity: at === 5001 ? 'critical' : 'warning',
+      name: `decoder.layers.${at % 4}.mlp.linear_fc1.weight`
+    })
+  );
+  run.alarm(...many);
+  await show();
+  expect(rows(1).map(row => [...row.slice(0, 3), row[3]])).toEqual([
+    ['critical', 'drift', 'decoder.layers.1.mlp.linear_fc1', '2 500'],
+    ['warning', 'jump', 'decoder.layers.0.mlp.linear_fc1', '2 500'],
+    ['warning', 'jump', 'decoder.layers.2.mlp.linear_fc1', '2 500'],
+    ['warning', 'drift', 'decoder.layers.3.mlp.linear_fc1', '2 500']
+  ]);
+  expect(document.querySelectorAll('.jp-MegalensPlot .mark-symbol path').length).toBeLessThan(1500);
+});
+
+it('leaves muted alarms out, and says how many', async () => {
+  const monitor = { settings: { muted: [{ rule: 'non*' }, { rule: 'jump', name: 'loss' }] } };
+  run.status = { type: 'status', step: 9, state: 'training', instruments: { monitor } } as never;
+  run.alarm(...BROKEN);
+  await show();
+  expect(titles()[0]).toBe('Healthy for 9 steps, muted alarms left out');
+  expect(texts('.jp-MegalensView-caption')[0]).toBe('Muted alarms that are not shown: 3.');
+});
+
+it('shows a rule alone, and all again', async () => {
+  run.alarm(...BROKEN);
+  await show({ rule: 'drift' });
+  expect(texts('.jp-MegalensNote span')[0]).toBe('1 of 4 alarms are chosen.');
+  document.querySelector<HTMLButtonElement>('.jp-MegalensNote button')?.click();
+  await settled();
+  expect(view.options).toMatchObject({ rule: null });
+  expect(document.querySelector('.jp-MegalensNote')).toBeNull();
+});
+
+it('shows an alarm that arrives', async () => {
+  await show();
+  run.alarm(...BROKEN);
+  await settled();
+  expect(titles()[0]).toContain('First anomaly at step 4');
+  expect(rows(0)).toHaveLength(3);
+});
+
+it('follows an anomaly through other parts, modules and ranks, each once', () => {
+  const alarms = [...BROKEN].sort((a, b) => a.step - b.step || a.place - b.place);
+  const first = alarms[1] ?? alarmRow({});
+  expect(reachedFrom([...alarms, ...alarms], first).map(each => each.direction)).toEqual([
+    'loss',
+    'backward'
+  ]);
+});
+
+it('makes one event of the alarms of a step that are as grave', () => {
+  expect(alarmEvents(BROKEN).map(({ kind, first, text }) => [kind, first, text])).toEqual([
+    [
+      'alarm',
+      4,
+      'nonfinite, decoder.layers.1.mlp.linear_fc1.weight: It is far above its usual level. And 1 more of this step.'
+    ],
+    ['alarm', 4, 'jump, loss: It is far above its usual level.']
+  ]);
+});
+
+it('mutes by patterns as the monitor does', () => {
+  const alarm = { rule: 'dead', name: 'layers.0.attn.bias' };
+  expect(isMuted(alarm, [{ rule: 'dead' }])).toBe(true);
+  expect(isMuted(alarm, [{ name: '*bias' }])).toBe(true);
+  expect(isMuted(alarm, [{ rule: 'dead', name: 'layers.?.mlp*' }])).toBe(false);
+  expect(isMuted(alarm, [{ name: 'layers.0.attn' }])).toBe(false);
+});
+
+it('groups no alarms into no groups', () => {
+  expect(groupAlarms([])).toEqual([]);
+});

@@ -1,0 +1,162 @@
+import { fullViewOptions } from '../../protocol/view-options';
+import type { MomentsOptions, ScalarsOptions, ViewOptions } from '../../protocol/views.generated';
+import { SEVERITIES, type IAlarm } from '../../store/alarms';
+import type { IRunSource } from '../../store/source';
+import { oneTensor } from '../moments/one-tensor';
+import { STATISTICS, STATS } from '../moments/words';
+import { ScalarsView } from '../scalars/scalars-view';
+import type { Control } from '../shared/control';
+import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared/definition';
+import { OtherRuns } from '../shared/lines/other-runs';
+import { selectControl } from '../shared/select-control';
+import type { IViewEnvironment } from '../shared/view-model';
+import { AroundPane } from './around-pane';
+import { HealthReader, type HealthChoice } from './health-facts';
+import type { HealthPane } from './health-pane';
+import { severityWords } from './health-words';
+import { ListPane, WayPane } from './list-pane';
+import { MarksPane } from './marks-pane';
+
+/** Steps that are drawn before and after an alarm. */
+const BEFORE = 20;
+const AFTER = 10;
+
+type Pane = new (source: IRunSource, env: IViewEnvironment, reader: HealthReader) => HealthPane;
+
+/** Whether a training is healthy: the first anomaly, marks over step × layer, the tensor's line around it, and all alarms. */
+export class HealthView implements IComposition {
+  constructor(
+    private readonly _source: IRunSource,
+    private readonly _env: ICompositionEnvironment<HealthChoice>
+  ) {
+    this._reader = new HealthReader(_source);
+    this._others = new OtherRuns(null, 'moments', () => undefined);
+  }
+
+  readonly className = 'jp-MegalensMoments jp-MegalensHealth';
+  readonly zoomed = 'marks';
+  readonly unpictured = '';
+
+  async prepare(): Promise<void> {
+    const { alarms, shown } = await this._reader
+      .facts(this._env.options)
+      .catch(() => ({ alarms: [], shown: null }));
+    this._shown = shown;
+    this._rules = [...new Set(alarms.map(each => each.rule))].sort();
+  }
+
+  layout(): readonly IViewPart[] {
+    const { options } = this._env;
+    const className = 'jp-MegalensMoments-pane';
+    const part = (key: string, pane: Pane, unpictured: boolean): IViewPart => ({
+      key,
+      className,
+      unpictured,
+      options: options as Required<ViewOptions>,
+      create: (source, env) => new pane(source, env, this._reader)
+    });
+    const around = this._shown && aroundOf(this._shown);
+    return [
+      part('marks', MarksPane, false),
+      ...(this._shown ? [part('way', WayPane, true)] : []),
+      ...(around
+        ? [
+            {
+              key: around.view,
+              className,
+              options: fullViewOptions(around),
+              create: (source: IRunSource, env: IViewEnvironment) =>
+                around.view === 'moments'
+                  ? new AroundPane(
+                      source,
+                      env as IViewEnvironment<MomentsOptions>,
+                      this._others,
+                      () => this._shown
+                    )
+                  : new ScalarsView(source, env as IViewEnvironment<Required<ScalarsOptions>>)
+            }
+          ]
+        : []),
+      ...(this._shown ? [part('list', ListPane, true)] : [])
+    ];
+  }
+
+  shows(key: string, isDrawn: (key: string) => boolean): boolean {
+    return key === 'marks' || isDrawn(key);
+  }
+
+  heard(_key: string, options: Partial<ViewOptions>): Partial<HealthChoice> {
+    const { options: own } = this._env;
+    // The lines' own options, such as their scale, are not the whole's.
+    return Object.fromEntries(
+      Object.entries(options).filter(([name]) => Object.hasOwn(own, name) && name !== 'view')
+    ) as Partial<HealthChoice>;
+  }
+
+  drawn(key: string): void {
+    if (key === 'marks') {
+      void this._reader.facts(this._env.options).then(
+        ({ shown }) => {
+          if (shown !== this._shown) {
+            this._env.relayout();
+          }
+        },
+        () => undefined
+      );
+    }
+  }
+
+  controls(): { main: readonly Control[] } {
+    const { options, t, choose } = this._env;
+    const severities = SEVERITIES.map(value => ({ value: value as string, text: severityWords(value, t) }));
+    return {
+      main: [
+        { kind: 'name', id: 'run', text: this._source.name },
+        selectControl(
+          'severity',
+          t('Severity'),
+          options.severity as string,
+          [{ value: 'all', text: t('all') }, ...severities],
+          severity => choose({ severity: severity as HealthChoice['severity'] })
+        ),
+        selectControl(
+          'rule',
+          t('Rule'),
+          options.rule ?? '',
+          [
+            { value: '', text: t('all') },
+            ...[...new Set([...this._rules, ...(options.rule ? [options.rule] : [])])].map(value => ({
+              value,
+              text: value
+            }))
+          ],
+          rule => choose({ rule: rule || null })
+        )
+      ]
+    };
+  }
+
+  dispose(): void {
+    this._others.dispose();
+  }
+
+  private readonly _reader: HealthReader;
+  private readonly _others: OtherRuns;
+  private _shown: IAlarm | null = null;
+  private _rules: readonly string[] = [];
+}
+
+/** What draws the tensor or number of an alarm over the steps around it; null where it is of no line. */
+export function aroundOf(alarm: IAlarm): MomentsOptions | ScalarsOptions | null {
+  const steps: [number, number] = [Math.max(0, alarm.step - BEFORE), alarm.step + AFTER];
+  if (alarm.stat === 'scalar') {
+    return { view: 'scalars', names: [alarm.name], steps };
+  }
+  const stat = STATS.find(each => each === alarm.stat);
+  const statistic =
+    STATISTICS.find(each => each === alarm.statistic) ??
+    (/nan|inf|finite/.test(alarm.statistic) ? 'nonfinite' : /exponent/.test(alarm.statistic) ? 'max' : 'rms');
+  return stat === undefined
+    ? null
+    : { view: 'moments', stat, statistic, step: alarm.step, steps, ...oneTensor(alarm.name) };
+}
