@@ -17,6 +17,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'y0', value: 0 },
       { name: 'y1', value: 1 },
       { name: 'rowNames', value: {} },
+      { name: 'rowTicks', value: [] },
       { name: 'eventSpace', value: 0 }
     ],
     datasets: { marks: [], events: [] },
@@ -49,10 +50,10 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$yTitle',
             axis: {
               grid: true,
-              labelExpr:
-                "datum.value % 1 !== 0 ? '' : isDefined(rowNames[datum.value]) ? rowNames[datum.value] : ''",
-              tickMinStep: 1,
-              minExtent: 62
+              values: { expr: 'rowTicks' },
+              labelExpr: 'rowNames[datum.value]',
+              labelOverlap: 'greedy',
+              minExtent: 52
             }
           },
           size: { field: 'size', type: 'quantitative', scale: null },

@@ -1,7 +1,9 @@
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { IStateDB } from '@jupyterlab/statedb';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { ITranslator, nullTranslator, type TranslationBundle } from '@jupyterlab/translation';
+import type { Title, Widget } from '@lumino/widgets';
+import { formatCount } from '../charts/format';
 import { megalensIcon } from '../panel/shell/icon';
 import { LazyPanel } from '../panel/shell/lazy-panel';
 import { faultSentence } from '../views/shared/fault-text';
@@ -31,14 +33,23 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
     const panel = new LazyPanel(
       async () => {
         const { createPanel } = await import('../panel/shell/create-panel');
-        return createPanel({ commands: app.commands, runs, views, trans, state, settings: await settings });
+        const made = await createPanel({
+          commands: app.commands,
+          runs,
+          views,
+          trans,
+          state,
+          settings: await settings
+        });
+        made.model.changed.connect(({ open }) => badge(panel.title, open?.alarms.alarms.length ?? 0, trans));
+        return made;
       },
       reason => trans.__('The panel could not be loaded: %1. Reload the page.', faultSentence(reason)),
       { again: trans.__('Try again'), copy: trans.__('Copy details') }
     );
     panel.id = 'megalens-panel';
     panel.title.icon = megalensIcon;
-    panel.title.caption = trans.__('Megalens: training runs');
+    badge(panel.title, 0, trans);
     panel.node.setAttribute('role', 'region');
     panel.node.setAttribute('aria-label', trans.__('Megalens'));
     app.shell.add(panel, 'left', { rank: 450, type: 'Megalens' });
@@ -52,3 +63,15 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
     return { reveal, model: async () => (await panel.content()).model };
   }
 };
+
+/** Say beside the icon how many alarms the chosen run has. */
+function badge(title: Title<Widget>, alarms: number, trans: TranslationBundle): void {
+  const shown: Record<string, string> = alarms === 0 ? {} : { alarms: formatCount(alarms) };
+  if (JSON.stringify(title.dataset) !== JSON.stringify(shown) || title.caption === '') {
+    title.dataset = shown;
+    title.caption =
+      alarms === 0
+        ? trans.__('Megalens: training runs')
+        : trans._n('Megalens: %1 alarm', 'Megalens: %1 alarms', alarms);
+  }
+}

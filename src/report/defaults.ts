@@ -17,7 +17,12 @@ export async function defaultViews(run: IRunSource, traced: readonly ITraced[]):
   const has = new Set(traced.map(({ flag }) => flag).filter(flag => flag !== TOKENS));
   const first = flags.find(({ name }) => has.has(name)) ?? [...has].map(name => ({ name, layers: [] }))[0];
   const layers = first?.layers ?? [];
-  const counts = { moments: logged, scalars: !logged || scalars.step.length > 0 };
+  const alarms = await run.table('alarms').catch(() => null);
+  const counts = {
+    alarms: (alarms?.length ?? 0) > 0,
+    moments: logged,
+    scalars: !logged || scalars.step.length > 0
+  };
   const views = reportViews(
     stream => counts[stream as keyof typeof counts] ?? true,
     first === undefined ? [] : [first.name]

@@ -2,7 +2,10 @@ import type { IRunDetail } from '../client/runs-api';
 import type { IMomentsReader, IRunReader } from '../client/run-reader';
 import { ClientError } from '../client/client-error';
 import type { Phase } from '../protocol/messages.generated';
+import { streamTable } from '../protocol/frame-table';
+import { readableStreams } from '../protocol/streams';
 import { own } from '../protocol/own';
+import { RowStore, type IRowsQuery, type IStreamRows } from '../store/row-store';
 import { RecordedRun } from '../store/recorded-run';
 import type { IRunEvent } from '../store/run-events';
 import type {
@@ -27,6 +30,8 @@ export interface IHeldRun extends IHeldRows {
   readonly detail: IRunDetail;
   readonly scalars: IScalarColumns | null;
   readonly events?: readonly IRunEvent[];
+  /** Rows of other streams, as Arrow IPC streams. */
+  readonly tables?: ReadonlyMap<string, Uint8Array>;
   readonly moments: IMomentsReader;
   /** Trends of more rows than are held, as they were answered. */
   readonly trends?: readonly IHeldLines[];
@@ -46,6 +51,17 @@ export class HeldRun extends RecordedRun {
 
   override events(): Promise<readonly IRunEvent[]> {
     return Promise.resolve(this.held.events ?? []);
+  }
+
+  override async table(stream: string, query: IRowsQuery = {}): Promise<IStreamRows> {
+    const streams = readableStreams(this.hello.streams);
+    const [bytes, info] = [this.held.tables?.get(stream), streams.get(stream)];
+    if (bytes === undefined || info === undefined) {
+      return notHere();
+    }
+    const store = new RowStore(info);
+    store.append(streamTable(stream, bytes, streams), false);
+    return store.rows(query);
   }
 
   override async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {

@@ -70,6 +70,8 @@ export interface IPageRun {
   readonly scalars: string;
   /** What happened to the run. */
   readonly events: readonly PageEvent[];
+  /** Rows of other streams by name, as Arrow IPC streams. */
+  readonly tables: Readonly<Record<string, string>>;
   /** Points of scalars that were left out. */
   readonly thinned: number;
   readonly moments: {

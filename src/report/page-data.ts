@@ -60,6 +60,7 @@ export function writePageRun(
       ...each,
       last: Number.isFinite(each.last) ? each.last : null
     })),
+    tables: Object.fromEntries([...recorder.heldTables].map(([name, bytes]) => [name, packed(bytes)])),
     moments: moments && {
       index: moments.index,
       rows: Object.fromEntries([...moments.rows].map(([stat, rows]) => [stat, packed(shortMoments(rows))])),
@@ -89,8 +90,12 @@ export async function readPageRun(page: IPageRun): Promise<HeldRun> {
     )
   };
   const trends = page.trends.map(async each => ({ ...each, bytes: await unpack(each.bytes) }));
+  const tables = Object.entries(page.tables).map(
+    async ([stream, text]) => [stream, await unpack(text)] as const
+  );
   return new HeldRun({
     ...page,
+    tables: new Map(await Promise.all(tables)),
     events: page.events.map(each => ({ ...each, last: each.last ?? Infinity })),
     rows,
     trends: await Promise.all(trends),

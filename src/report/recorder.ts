@@ -2,8 +2,12 @@ import { byLayer, layoutOf, thinLine, trend, trendOfRows, type Statistic } from 
 import type { IRunDetail } from '../client/runs-api';
 import type { IRunReader } from '../client/run-reader';
 import type { Phase } from '../protocol/messages.generated';
+import { encodeFrame } from '../protocol/encode-frame';
+import { HEADER_BYTES } from '../protocol/frame';
+import { readableStreams } from '../protocol/streams';
 import { RecordedRun } from '../store/recorded-run';
 import { momentsOf, remember } from '../store/row-moments';
+import type { IRowsQuery, IStreamRows } from '../store/row-store';
 import type { IRunEvent } from '../store/run-events';
 import type {
   IScalarColumns,
@@ -214,6 +218,22 @@ export class Recorder extends RecordedRun {
   override async events(): Promise<readonly IRunEvent[]> {
     this._events = (await super.events()).map(each => ({ ...each, text: cleanPaths(each.text) }));
     return this._events;
+  }
+
+  /** Frames of other streams that were asked for whole, without their headers, by name. */
+  readonly heldTables = new Map<string, Uint8Array>();
+
+  override async table(stream: string, query: IRowsQuery = {}, signal?: AbortSignal): Promise<IStreamRows> {
+    const rows = await super.table(stream, query, signal);
+    const streams = readableStreams(this.hello.streams);
+    const columns = Object.entries(rows.columns).map(([name, cells]) => [
+      name,
+      Array.isArray(cells) ? cells.map(cell => (typeof cell === 'string' ? cleanPaths(cell) : cell)) : cells
+    ]);
+    const header = { step: -1, timeUs: 0 };
+    const frame = encodeFrame(stream, Object.fromEntries(columns), header, streams);
+    this.heldTables.set(stream, frame.slice(HEADER_BYTES));
+    return rows;
   }
 
   override async steps(flag: string, phase?: Phase, of: StepsQuery = {}): Promise<readonly number[]> {

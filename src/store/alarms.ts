@@ -132,6 +132,24 @@ function globbed(pattern: string): RegExp {
   return new RegExp(`^${escaped.replace(/\*/g, '.*').replace(/\?/g, '.')}$`, 's');
 }
 
+/** What an instrument's state says is muted. */
+export function mutesOf(state: unknown): IMuted[] {
+  const settings = memberOf(state, 'settings') ?? state;
+  const muted = memberOf(settings, 'muted');
+  return Array.isArray(muted) ? muted.filter(isMute) : [];
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null
+    ? own(value as Record<string, unknown>, name)
+    : undefined;
+}
+
+function isMute(value: unknown): value is IMuted {
+  const texts = [memberOf(value, 'rule') ?? '*', memberOf(value, 'name') ?? '*'];
+  return typeof value === 'object' && texts.every(text => typeof text === 'string');
+}
+
 /** Alarms as events of a run: one for each step and severity. */
 export function alarmEvents(alarms: readonly IAlarm[]): IRunEvent[] {
   const groups = new Map<string, IAlarm[]>();

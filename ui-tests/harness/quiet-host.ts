@@ -22,6 +22,7 @@ export const quietHost: IPanelHost = {
   askKeepNewest: () => Promise.resolve([]),
   save: () => undefined,
   warn: () => undefined,
+  alarm: () => undefined,
   tell: () => Promise.resolve(),
   progress: (_, work) => work,
   remember: () => undefined

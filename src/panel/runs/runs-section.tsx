@@ -1,7 +1,7 @@
 import { listIcon, refreshIcon } from '@jupyterlab/ui-components';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
-import { formatBytes } from '../../charts/format';
+import { formatBytes, formatCount } from '../../charts/format';
 import type { IRunEntry } from '../../tokens';
 import { CompareBar } from './compare-bar';
 import { DemoBox } from './demo-box';
@@ -117,7 +117,9 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
           onKeyDown={onKeyDown}
         >
           {entries.map(entry => {
-            const mark = runMark(entry, model.open?.id === entry.id ? model.open : null, trans);
+            const open = model.open?.id === entry.id ? model.open : null;
+            const mark = runMark(entry, open, trans);
+            const alarms = open?.alarms.alarms.length ?? 0;
             return (
               <li
                 key={entry.id}
@@ -134,7 +136,14 @@ export function RunsSection({ model }: { model: PanelModel }): React.ReactElemen
                   {mark.symbol}
                 </span>
                 <span className="jp-MegalensRun-name">{entry.name}</span>
-                <span className="jp-MegalensRun-word">{mark.word}</span>
+                <span className="jp-MegalensRun-word">
+                  {alarms > 0 && (
+                    <span className="jp-MegalensRun-alarms" title={trans._n('%1 alarm', '%1 alarms', alarms)}>
+                      {formatCount(alarms)}
+                    </span>
+                  )}
+                  {mark.word}
+                </span>
                 <span className="jp-MegalensRun-progress">{mark.progress}</span>
                 {entry.apart !== undefined && <span className="jp-MegalensRun-apart">{entry.apart}</span>}
               </li>

@@ -27,6 +27,7 @@ export async function createPanel(options: ICreatePanelOptions): Promise<Megalen
   const remember = (run: string | null) => void state?.save(CHOICE, run);
   const model = new PanelModel(runs, createPanelHost({ commands, views, trans, remember }), trans);
   const read = () => {
+    model.news.isOn = settings?.get('tellAlarms').composite !== false;
     model.runs.options = {
       chooseNewest: settings?.get('chooseNewest').composite !== false,
       refreshEvery: Number(settings?.get('refreshSeconds').composite ?? 2) * 1000

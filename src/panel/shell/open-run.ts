@@ -1,6 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import { STREAMS } from '../../protocol/streams.generated';
 import type { IRunSource } from '../../store/source';
+import { AlarmModel } from '../summary/alarm-model';
 import { ControlModel } from '../summary/control-model';
 import { PerturbModel } from '../perturb/perturb-model';
 import { SummaryModel } from '../summary/summary-model';
@@ -12,6 +13,7 @@ export interface IOpenRun {
   readonly id: string;
   readonly source: IRunSource;
   readonly summary: SummaryModel;
+  readonly alarms: AlarmModel;
   readonly trace: TraceModel;
   readonly control: ControlModel;
   readonly perturb: PerturbModel;
@@ -34,6 +36,7 @@ export function openRun(id: string, source: IRunSource): IOpenRun {
     id,
     source,
     summary: new SummaryModel(source),
+    alarms: new AlarmModel(source),
     trace: new TraceModel(source),
     control,
     perturb: new PerturbModel(source, control),
@@ -43,8 +46,16 @@ export function openRun(id: string, source: IRunSource): IOpenRun {
 }
 
 /** A run's models, each of which tells of its changes and is let go of. */
-export function partsOf({ summary, trace, control, perturb, ranks, cost }: IOpenRun): readonly IPart[] {
-  return [summary, trace, control, perturb, ranks, cost];
+export function partsOf({
+  summary,
+  alarms,
+  trace,
+  control,
+  perturb,
+  ranks,
+  cost
+}: IOpenRun): readonly IPart[] {
+  return [summary, alarms, trace, control, perturb, ranks, cost];
 }
 
 /** Whether a run has, or may soon have, rows of a stream. Those of other packages are declared by who sends them. */

@@ -41,6 +41,8 @@ export interface IPanelHost {
   save(name: string, content: Blob): void;
   /** Tell the user in passing that something saved could not be read. */
   warn(sentence: string): void;
+  /** Tell the user of an alarm of a live run; `open` shows it. */
+  alarm(sentence: string, open: () => void): void;
   /** Tell the user that something failed. */
   tell(title: string, error: unknown): Promise<void>;
   /** Show that work is under way; the promise's end closes it. `cancel` stops the work. */
@@ -90,6 +92,11 @@ export function createPanelHost({ commands, views, trans, remember }: IPanelHost
       setTimeout(() => URL.revokeObjectURL(link.href), 0);
     },
     warn: sentence => void Notification.warning(sentence, { autoClose: 8000 }),
+    alarm: (sentence, open) =>
+      void Notification.warning(sentence, {
+        autoClose: false,
+        actions: [{ label: trans.__('Open Health'), callback: open }]
+      }),
     tell: (title, error) => showErrorMessage(title, error instanceof Error ? error.message : String(error)),
     progress: async (label, work, cancel) => {
       const id = Notification.emit(label, 'in-progress', {

@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { Signal, type ISignal } from '@lumino/signaling';
 import { reportViews, viewInfo, viewInfos } from '../../protocol/view-info';
 import type { ViewOptions } from '../../protocol/views.generated';
+import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { IMegalensRuns, IRunLease, IViewReference } from '../../tokens';
 import { Coalesced } from './coalesced';
@@ -18,6 +19,7 @@ import {
   type INotice,
   type NoticeAction
 } from './notice';
+import { AlarmNews } from '../summary/alarm-news';
 import { nonFiniteView } from '../summary/non-finite-view';
 import { hasRows, openRun, partsOf, type IOpenRun } from './open-run';
 import { panelCode } from './panel-code';
@@ -39,6 +41,10 @@ export class PanelModel {
     this.runs = new RunsModel(service, options);
     this.runs.changed.connect(this._onRuns, this);
     this.actions = new RunActions(service, this.runs, host, trans);
+    this.news = new AlarmNews(
+      (run, sentence) => this.host.alarm(sentence, () => void this.openAlarms(run)),
+      trans
+    );
     this.demo = new DemoModel(service, () => void this.runs.refresh());
     this.demo.changed.connect(this._emit, this);
   }
@@ -46,6 +52,8 @@ export class PanelModel {
   readonly runs: RunsModel;
   readonly actions: RunActions;
   readonly demo: DemoModel;
+  /** What is told of alarms of live runs. */
+  readonly news: AlarmNews;
 
   /** Emitted when anything shown may have changed. */
   get changed(): ISignal<this, void> {
@@ -166,6 +174,14 @@ export class PanelModel {
     return view && this.openView(view.name);
   }
 
+  /** Open the view of the stream that alarms are in. */
+  async openAlarms(run = this._open?.id): Promise<void> {
+    const view = viewInfos().find(({ needs }) => needs.streams.includes('alarms'));
+    if (view && run !== undefined) {
+      await this.host.openView(run, { view: view.name } as ViewOptions);
+    }
+  }
+
   /** Show the first value of traced tensors, or of statistics, that was not finite. */
   async openNonFinite(of: 'tensors' | 'moments' = 'tensors'): Promise<void> {
     const options = nonFiniteView(this._open?.source.status ?? null, of);
@@ -240,6 +256,7 @@ export class PanelModel {
     this._close();
     this.runs.dispose();
     this.demo.dispose();
+    this.news.dispose();
     Signal.clearData(this);
   }
 
@@ -293,6 +310,12 @@ export class PanelModel {
     }
     this._open = open;
     this._lease = lease;
+    open.alarms.changed.connect(() => {
+      // A recorded run is no news, and nor is what a run that ended left behind.
+      if (source.connection.kind === 'live' && !isOver(source)) {
+        this.news.note(id, source.name, open.alarms.alarms);
+      }
+    });
   }
 
   private _close(): void {

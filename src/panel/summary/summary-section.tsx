@@ -2,6 +2,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 import { runLabel } from '../../client/run-labels';
 import { formatCount, formatInteger, formatNumber } from '../../charts/format';
+import { AlarmLine } from './alarm-line';
 import { NoticeBox } from '../shell/notice-box';
 import { OriginChips } from './origin-chips';
 import type { IOpenRun } from '../shell/open-run';
@@ -108,6 +109,7 @@ function Figures({ model, open }: { model: PanelModel; open: IOpenRun }): React.
           {trans.__('The scalars could not be read: %1', summary.fault)}
         </p>
       )}
+      <AlarmLine model={model} open={open} />
       {status !== null && <TrustLines status={status} model={model} open={open} />}
       {(status?.warnings ?? []).map(warning => (
         <p key={warning} className="jp-MegalensFigures-warning" role="status">

@@ -1,6 +1,6 @@
 import type { HealthOptions } from '../../protocol/views.generated';
 import { own } from '../../protocol/own';
-import { firstAnomaly, isMuted, AlarmReader, type IAlarm, type IMuted } from '../../store/alarms';
+import { firstAnomaly, isMuted, mutesOf, AlarmReader, type IAlarm } from '../../store/alarms';
 import type { IRunSource, SourceChange } from '../../store/source';
 
 /** All options of the view. */
@@ -61,22 +61,4 @@ export class HealthReader {
   }
 
   private readonly _alarms = new AlarmReader();
-}
-
-/** What an instrument's state says is muted. */
-export function mutesOf(state: unknown): IMuted[] {
-  const settings = memberOf(state, 'settings') ?? state;
-  const muted = memberOf(settings, 'muted');
-  return Array.isArray(muted) ? muted.filter(isMute) : [];
-}
-
-function memberOf(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null
-    ? own(value as Record<string, unknown>, name)
-    : undefined;
-}
-
-function isMute(value: unknown): value is IMuted {
-  const texts = [memberOf(value, 'rule') ?? '*', memberOf(value, 'name') ?? '*'];
-  return typeof value === 'object' && texts.every(text => typeof text === 'string');
 }

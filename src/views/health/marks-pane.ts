@@ -96,7 +96,14 @@ export class MarksPane extends HealthPane {
         recipe: {
           template: 'alarm-marks',
           texts: { xTitle: t('step'), yTitle: t('layer') },
-          params: { x0: extent.x[0], x1: extent.x[1], y0: extent.y[0], y1: extent.y[1], rowNames },
+          params: {
+            x0: extent.x[0],
+            x1: extent.x[1],
+            y0: extent.y[0],
+            y1: extent.y[1],
+            rowNames,
+            rowTicks: layers
+          },
           datasets: { marks: this._points.map(each => this._row(each)) },
           height: Math.min(300, Math.max(70, (bottom - top + 1) * 18))
         }

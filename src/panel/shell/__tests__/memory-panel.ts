@@ -137,6 +137,7 @@ export function setUp(): {
     askKeepNewest: jest.fn(async (entries: readonly IRunEntry[]) => beyondNewest(entries, 3)),
     openRuns: jest.fn(async () => undefined),
     warn: jest.fn(),
+    alarm: jest.fn(),
     save: jest.fn(),
     tell: jest.fn(async () => undefined),
     progress: jest.fn((_label: string, work: Promise<unknown>) => work),
