@@ -1,6 +1,9 @@
 /** @jest-environment node */
 
 import { zlibSync } from 'fflate';
+import type { IRunReader } from '../../client/run-reader';
+import { readAlarms } from '../../store/alarms';
+import { alarmBytes, alarmRow } from '../../store/__tests__/memory-run';
 import { momentsOf } from '../../store/row-moments';
 import type { ITensorQuery } from '../../store/source';
 import { readPageRun, writePageRun } from '../page-data';
@@ -46,6 +49,26 @@ it('marks in a live view of a report what happened to the run', async () => {
   const happened = await recorder.events();
   expect(happened).toMatchObject([{ kind: 'settings', first: 1, last: 1 }]);
   expect(await (await opened(recorder)).events()).toEqual(happened);
+});
+
+it('holds the alarms of the run, without paths of its machine', async () => {
+  const reader = fakeReader(ROWS);
+  const alarms = [
+    alarmRow({ step: 4, value: NaN, sentence: 'See /home/u/rules.py.' }),
+    alarmRow({ step: 2, severity: 'note' })
+  ];
+  const stream: IRunReader['stream'] = (run, name, query) =>
+    name === 'alarms'
+      ? Promise.resolve({ bytes: alarmBytes(alarms), sampledEvery: 1 })
+      : reader.stream(run, name, query);
+  const recorder = Recorder.of('r1', detailOf(), { ...reader, stream }, 0);
+  await readAlarms(recorder);
+  const held = await readAlarms(await opened(recorder));
+  expect(held.map(({ step, value, sentence }) => [step, value, sentence])).toEqual([
+    [2, 8, 'It is far above its usual level.'],
+    [4, NaN, 'See …/rules.py.']
+  ]);
+  await expect(readAlarms(await opened(record()))).rejects.toThrow('This file holds what its views drew');
 });
 
 describe('the rows that a report holds', () => {

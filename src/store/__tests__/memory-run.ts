@@ -153,6 +153,12 @@ export function alarmRow(row: Partial<IAlarm>): IAlarm {
 /** Alarms as the rows of their stream. */
 export function alarmRows(alarms: readonly IAlarm[]): IStreamRows {
   const store = new RowStore(STREAMS.alarms);
+  store.append(streamTable('alarms', alarmBytes(alarms)), false);
+  return store.rows();
+}
+
+/** Alarms as an Arrow IPC stream. */
+export function alarmBytes(alarms: readonly IAlarm[]): Uint8Array {
   const column = <K extends keyof IAlarm>(name: K): IAlarm[K][] => alarms.map(each => each[name]);
   const zeros = new Float64Array(alarms.length);
   const { microBatch: micro_batch, ...columns } = {
@@ -160,9 +166,7 @@ export function alarmRows(alarms: readonly IAlarm[]): IStreamRows {
     time: zeros,
     stage: zeros.map(() => -1)
   };
-  const bytes = encodeFrame('alarms', { ...columns, micro_batch }, { step: -1 }).slice(HEADER_BYTES);
-  store.append(streamTable('alarms', bytes), false);
-  return store.rows();
+  return encodeFrame('alarms', { ...columns, micro_batch }, { step: -1, timeUs: 0 }).slice(HEADER_BYTES);
 }
 
 /** A row of MLP1 with 3 positions and 2 tiles; value = 100 × layer (1 unless told) + 10 × position + tile unless told. */
