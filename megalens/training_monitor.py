@@ -11,14 +11,13 @@ from typing import Any
 from torch import nn
 
 from .monitoring.alarm import Alarm, alarm_columns
-
 from .monitoring.settings import WatchSettings
-from .monitoring.watch import OwnRule, Watch
+from .monitoring.watch import Watch
 from .protocol import Readings, StepReadings
 from .protocol.anomaly import first_anomaly
-from .tracer.monitor.instrument import MonitorInstrument
 from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.logger import StatisticsLogger
+from .tracer.monitor.instrument import MonitorInstrument
 from .tracer.tracer import Tracer
 from .training_statistics import log_statistics
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Level", "Levels", "Past"]
+__all__ = ["Level", "Levels", "Past", "median_of"]
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-RECENT, WINDOW = 8, 64
-"""Values of which the median is the level, and differences from it of which the median is the usual one."""
+RECENT, WINDOW, BLOCKS = 8, 64, 16
+"""Values of which the median is the level, differences from it of which the median is the usual one, and levels that are kept, one of every :data:`RECENT` values."""
 
 # From a median of absolute differences to a standard deviation, of a normal distribution.
 _TO_SIGMA = 1.4826
@@ -38,12 +38,24 @@ class Past:
         Usual distance of a value from the level before it, robust: 1.4826 times the median; NaN where it is not known.
     off : ndarray
         This step's distance from the level.
+    top : ndarray
+        Largest level there ever was.
+    blocks : ndarray
+        ``[n, BLOCKS]``, levels of values that have none in common, the newest last; NaN before there were any.
+    new_block : ndarray
+        Whether the newest of them was added by the step before.
     """
 
     seen: NDArray[np.int64]
     level: Column
     sigma: Column
     off: Column
+    top: Column
+    blocks: Column
+    new_block: NDArray[np.bool_]
+
+
+_ARRAYS = ("seen", "_strays", "level", "sigma", "top", "recent", "offs", "blocks")
 
 
 class Level:
@@ -53,7 +65,9 @@ class Level:
         self.seen = np.zeros(0, np.int64)
         self._strays = np.zeros(0, np.int64)
         self.level, self.sigma = np.zeros(0), np.zeros(0)
+        self.top = np.zeros(0)
         self.recent, self.offs = np.zeros((0, RECENT)), np.zeros((0, WINDOW))
+        self.blocks = np.zeros((0, BLOCKS))
         self._turn = 0
 
     def grow(self, series: int) -> None:
@@ -61,7 +75,7 @@ class Level:
         more = series - len(self.seen)
         if more <= 0:
             return
-        for name in ("seen", "_strays", "level", "sigma", "recent", "offs"):
+        for name in _ARRAYS:
             array = getattr(self, name)
             fill = 0 if array.dtype == np.int64 else np.nan
             added = np.full((more, *array.shape[1:]), fill, array.dtype)
@@ -69,14 +83,19 @@ class Level:
 
     def copy(self, old: Rows, new: Rows) -> None:
         """Have series go on under other numbers."""
-        for array in (self.seen, self._strays, self.level, self.sigma, self.recent, self.offs):
+        for name in _ARRAYS:
+            array = getattr(self, name)
             array[new] = array[old]
 
     def past(self, series: Rows, values: Column) -> Past:
         """Return what series were before ``values``."""
         level = self.level[series]
         with np.errstate(invalid="ignore"):
-            return Past(self.seen[series], level, self.sigma[series], values - level)
+            seen = self.seen[series]
+            return Past(
+                *(seen, level, self.sigma[series], values - level, self.top[series], self.blocks[series]),
+                (seen > 0) & (seen % RECENT == 0),
+            )
 
     def take(self, series: Rows, values: Column, stray: NDArray[np.bool_]) -> None:
         """Let values enter the level. Those that are not finite, and those that stray, do not; but many in a row are a new level."""
@@ -88,7 +107,7 @@ class Level:
         if len(anew):
             self.seen[anew] = 0
             self.level[anew] = self.sigma[anew] = np.nan
-            self.recent[anew] = self.offs[anew] = np.nan
+            self.recent[anew] = self.offs[anew] = self.blocks[anew] = np.nan
             self._strays[anew] = 0
         good &= ~stray | (strays >= _ADOPT)
         if not good.all():
@@ -101,12 +120,18 @@ class Level:
         self.offs[series, np.maximum(seen - 1, 0) % WINDOW] = offs
         self.recent[series, seen % RECENT] = values
         self.seen[series] = seen + 1
-        self.level[series] = _median(self.recent[series])
+        level = self.level[series] = median_of(self.recent[series])
+        self.top[series] = np.fmax(self.top[series], level)
+        whole = (seen + 1) % RECENT == 0
+        if whole.any():
+            ended = series[whole]
+            self.blocks[ended, :-1] = self.blocks[ended, 1:]
+            self.blocks[ended, -1] = level[whole]
         young = seen < 2 * RECENT
         turn = young | (series % _TURNS == self._turn % _TURNS)
         due = series[turn]
         if len(due):
-            self.sigma[due] = _TO_SIGMA * _median(self.offs[due])
+            self.sigma[due] = _TO_SIGMA * median_of(self.offs[due])
 
 
 class Levels:
@@ -137,7 +162,7 @@ class Levels:
                 level.copy(old, new)
 
 
-def _median(values: Column) -> Column:
+def median_of(values: Column) -> Column:
     """Return the median of each row's numbers, the upper one of two; NaN sorts last and does not count."""
     values = np.sort(values, axis=1)
     count = values.shape[1] - np.isnan(values).sum(axis=1)

@@ -49,12 +49,9 @@ class Rule(Kind):
     ----------
     severity : str
         Of its alarms.
-    quantities : sequence of str
-        Attributes of :class:`StepTable` whose levels it needs.
     """
 
     severity: ClassVar[Severity] = "warning"
-    quantities: ClassVar[tuple[str, ...]] = ()
 
     def find(self, now: StepTable) -> Iterable[Finding]:
         """Return what is wrong in a step."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..protocol.errors import ProtocolError, must_be, no_such
+from ..protocol.errors import must_be, no_such
 from ..protocol.kinds import kind_from_setting, kind_infos
 from .alarm import Alarm
 from .rule import Rule
@@ -80,7 +80,9 @@ class WatchSettings:
             each = _mapping(each, f"{where}.muted.{at}")
             texts = each.get("rule", "*"), each.get("name", "*")
             if {*each} - {"rule", "name"} or not all(isinstance(text, str) for text in texts):
-                raise must_be("muted", 'texts, as in {"rule": "jump", "name": "lm_head*"}', each, f"{where}.muted.{at}")
+                raise must_be(
+                    "muted", 'texts, as in {"rule": "jump", "name": "lm_head*"}', each, f"{where}.muted.{at}"
+                )
             mutes.append(texts)
         return cls(parameters, frozenset(off), tuple(mutes))
 
@@ -96,7 +98,9 @@ class WatchSettings:
 
     def muted(self, alarm: Alarm) -> bool:
         """Return whether an alarm is not to be raised."""
-        return any(fnmatchcase(alarm.rule, rule) and fnmatchcase(alarm.name, name) for rule, name in self.mutes)
+        return any(
+            fnmatchcase(alarm.rule, rule) and fnmatchcase(alarm.name, name) for rule, name in self.mutes
+        )
 
     def to_message(self) -> dict[str, Any]:
         """Return the settings object, with every parameter of every rule."""
@@ -139,5 +143,3 @@ def _mapping(given: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise must_be(where.rpartition(".")[2], "an object", given, where)
     return given
-
-

@@ -15,7 +15,7 @@ from ..protocol import MOMENT_COLUMNS, Readings, StepReadings
 from .levels import Levels, Past
 from .places import module_order, places
 
-__all__ = ["ALL", "Layout", "StepTable", "Tables"]
+__all__ = ["ALL", "QUANTITIES", "Layout", "StepTable", "Tables"]
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -23,11 +23,16 @@ Rows = NDArray[np.intp]
 ALL = "*"
 """Name of the series that stands for all tensors of a statistic on a rank: the mean of their sizes."""
 
+QUANTITIES = ("size", "peak", "change")
+"""What of each series has a level: attributes of :class:`StepTable`."""
+
 _SCALARS = re.compile(r"loss|grad.*norm|norm.*grad|^lr$|learning.rate", re.IGNORECASE)
 # Largest finite value of each format, as a power of two.
 _LIMITS = {"float16": 16.0, "bfloat16": 128.0, "float32": 128.0, "float8_e4m3fn": 8.8, "float8_e5m2": 15.8}
 _DIGITS = re.compile(r"(?<![^.])\d+(?![^.])")
 _MOST_LAYOUTS = 64
+_REMEMBERED = 64
+_NOTHING = np.full((1, len(MOMENT_COLUMNS)), np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +110,20 @@ class Layout:
 
         return self._once(("pairs", one, other), find)
 
+    def several(self) -> Rows:
+        """Return the rows of tensors that three or more ranks report of their own data."""
+
+        def find() -> Rows:
+            groups = self.groups("tensor")
+            ranks = np.bincount(groups, minlength=1)
+            judged = self.of("activation", "dgrad", "residual", "residual_dgrad", "grad_unreduced") & (
+                ranks[groups] >= 3
+            )
+            judged[self.all_rows] = False
+            return np.flatnonzero(judged)
+
+        return self._once("several", find)
+
     def groups(self, what: str) -> NDArray[np.int64]:
         """Return the number of each row's group: ``tensor`` (the same tensor and micro-batch on any rank), ``family`` (the same tensor in any layer of a rank), ``set`` (all of a statistic on a rank)."""
 
@@ -122,6 +141,11 @@ class Layout:
             return found
 
         return self._once(("groups", what), find)
+
+    @cached_property
+    def all_rows(self) -> Rows:
+        """The rows that stand for all tensors of a set."""
+        return np.flatnonzero(np.array([name == ALL for name in self.names], bool))
 
     @cached_property
     def _stat_names(self) -> NDArray[Any]:
@@ -161,12 +185,22 @@ class StepTable:
     scalars: Mapping[str, float]
     before: NDArray[np.float64]
     """The rows when they were last measured; NaN where they never were."""
+    before_step: NDArray[np.int64]
+    """The step at which that was."""
     still: NDArray[np.int64]
     """How often in a row each parameter had a gradient and stayed as it was, up to this step."""
+    memory: dict[Any, list[float]] = field(default_factory=dict)
+    """Numbers of the steps before that rules keep, by whatever key, oldest first."""
+    _kept: dict[Any, float] = field(default_factory=dict)
     _past: dict[str, Past] = field(default_factory=dict)
 
+    def remember(self, key: Any, value: float) -> list[float]:
+        """Keep a number for the next steps, and return those of the steps before."""
+        self._kept[key] = value
+        return self.memory.get(key, [])
+
     def past(self, quantity: str) -> Past:
-        """Return what the series were before this step, of one of the quantities ``size`` and ``peak``."""
+        """Return what the series were before this step, of one of the quantities :data:`QUANTITIES`."""
         past = self._past.get(quantity)
         if past is None:
             past = self.levels[quantity].past(self.layout.series, getattr(self, quantity))
@@ -188,17 +222,47 @@ class StepTable:
     @cached_property
     def size(self) -> Column:
         """Power of two of the rms: −inf where all is zero, NaN where nothing says it."""
-        with np.errstate(all="ignore"):
-            found = np.log2(self.rms)
-        found[found == np.inf] = np.nan
-        return found
+        return self._log2(self.rms)
 
     @cached_property
     def peak(self) -> Column:
         """Power of two of the largest absolute value, as :attr:`size`."""
+        with np.errstate(invalid="ignore"):
+            return self._log2(np.maximum(np.abs(self.column("min")), np.abs(self.column("max"))))
+
+    @cached_property
+    def change(self) -> Column:
+        """Power of two of how far mean and standard deviation of a parameter moved since the step before, which is at most the rms of its update; NaN of everything else."""
+        found = np.full(len(self.rows), np.nan)
+        rows = self.layout.rows("param")
+        if len(rows):
+            count, mean, m2 = self.rows[rows, :3].T
+            before = self.before[rows]
+            with np.errstate(all="ignore"):
+                std, std_before = (
+                    np.sqrt(np.maximum(m2, 0) / count),
+                    np.sqrt(np.maximum(before[:, 2], 0) / count),
+                )
+                moved = np.hypot(mean - before[:, 1], std - std_before)
+            found[rows] = np.where(self.before_step[rows] == self.step - 1, moved, np.nan)
+            # One that stays as it is says nothing of how large updates are.
+            found[found == 0] = np.nan
+        return self._log2(found)
+
+    def _log2(self, values: Column) -> Column:
+        """Return powers of two, those of all tensors of a set being their mean."""
         with np.errstate(all="ignore"):
-            found = np.log2(np.maximum(np.abs(self.column("min")), np.abs(self.column("max"))))
+            found = np.log2(values)
         found[found == np.inf] = np.nan
+        layout = self.layout
+        all_rows, sets = layout.all_rows, layout.groups("set")
+        if len(all_rows):
+            there = np.isfinite(found)
+            there[all_rows] = False
+            n = sets.max() + 1
+            with np.errstate(invalid="ignore"):
+                mean = np.bincount(sets[there], found[there], n) / np.bincount(sets[there], minlength=n)
+            found[all_rows] = mean[sets[all_rows]]
         return found
 
     @cached_property
@@ -216,7 +280,9 @@ class Tables:
         self._layouts: dict[tuple[int, ...], Layout] = {}
         self._series = 0
         self._rows = np.empty((0, len(MOMENT_COLUMNS)))
-        self._still = np.empty(0, np.int64)
+        self._still = self._step_of = np.empty(0, np.int64)
+        self._memory: dict[Any, list[float]] = {}
+        self._rate = 0.0
 
     def of(self, step: StepReadings) -> StepTable:
         """Return the table of a step."""
@@ -224,7 +290,7 @@ class Tables:
         given = [each for each in step.readings if len(each.names)]
         parts = [np.asarray(each.rows, np.float64) for each in given]
         scales = [each.loss_scale for each in given]
-        whole = [_mean_row(part) for part in parts]
+        whole = [_NOTHING] * len(given)
         chunks = [self._chunk(each) for each in given]
         chunks += [self._chunk(_only(each)) for each in given]
         parts += whole
@@ -241,8 +307,8 @@ class Tables:
         before = self._rows[layout.series]
         table = StepTable(
             *(step.step, step.samples, layout, rows, np.repeat(scales, sizes), self.levels, step.scalars),
-            before,
-            self._stays(layout, rows, before, step.scalars),
+            *(before, self._step_of[layout.series], self._stays(layout, rows, before, step.scalars)),
+            self._memory,
         )
         return table
 
@@ -250,13 +316,19 @@ class Tables:
         """Note what the next step is compared with."""
         self._rows[table.layout.series] = table.rows
         self._still[table.layout.series] = table.still
+        self._step_of[table.layout.series] = table.step
+        for key, value in table._kept.items():
+            self._memory[key] = [*self._memory.get(key, ())[-_REMEMBERED + 1 :], value]
 
     def _stays(
         self, layout: Layout, rows: Column, before: Column, scalars: Mapping[str, float]
     ) -> NDArray[np.int64]:
         still = np.zeros(len(rows), np.int64)
         of_param, of_grad = layout.pairs("param", "grad")
-        if len(of_param) and scalars.get("lr", 1.0) != 0:
+        rate = scalars.get("lr", 1.0)
+        self._rate = max(self._rate, rate)
+        # At the end of a schedule updates are lost to rounding.
+        if len(of_param) and rate > 0.01 * self._rate:
             moved = (rows[of_param, :7] != before[of_param, :7]).any(axis=1)
             learns = (rows[of_grad, 1] != 0) | (rows[of_grad, 2] != 0)
             still[of_param] = np.where(~moved & learns, self._still[layout.series[of_param]] + 1, 0)
@@ -284,6 +356,7 @@ class Tables:
         self.levels.grow(self._series)
         self._rows = np.concatenate((self._rows, np.full((n, self._rows.shape[1]), np.nan)))
         self._still = np.concatenate((self._still, np.zeros(n, np.int64)))
+        self._step_of = np.concatenate((self._step_of, np.full(n, -1, np.int64)))
         self.levels.copy([(old, chunk.first + at) for at, old in enumerate(kept) if old is not None])
         self._chunks[key] = chunk
         return chunk
@@ -342,16 +415,6 @@ def _only(given: Readings) -> Readings:
     )
 
 
-def _mean_row(rows: Column) -> Column:
-    """Return one row that stands for all: its mean square is that of the tensors' geometric mean."""
-    count, mean, m2 = rows[:, 0], rows[:, 1], rows[:, 2]
-    with np.errstate(all="ignore"):
-        square = np.maximum(m2, 0) / count + mean * mean
-        square = square[np.isfinite(square) & (square > 0)]
-        value = 2.0 ** (0.5 * np.log2(square).mean()) if len(square) else 0.0
-    return _scalar_rows(np.array([value]))
-
-
 def _scalar_rows(values: Column) -> Column:
     rows = np.zeros((len(values), len(MOMENT_COLUMNS)))
     finite = np.isfinite(values)
@@ -371,5 +434,3 @@ def _widened(part: Column, width: int) -> Column:
     if part.shape[1] == width:
         return part
     return np.concatenate((part, np.full((len(part), width - part.shape[1]), np.nan)), axis=1)
-
-

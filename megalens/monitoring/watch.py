@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 import numpy as np
@@ -16,9 +15,8 @@ from ..protocol import StepReadings
 from .alarm import Alarm
 from .places import direction_of
 from .rule import Finding, Rule
-from .rules import RULES
 from .settings import WatchSettings
-from .table import StepTable, Tables
+from .table import QUANTITIES, StepTable, Tables
 
 __all__ = ["OwnRule", "Watch"]
 
@@ -111,7 +109,9 @@ class Watch:
         self, now: StepTable, step: StepReadings, found: list[tuple[Rule, Finding, np.ndarray]]
     ) -> list[Alarm]:
         layout, clock = now.layout, self._clock()
-        several = [(layout.place[f.rows[at]], number, at) for number, (_, f, new) in enumerate(found) for at in new]
+        several = [
+            (layout.place[f.rows[at]], number, at) for number, (_, f, new) in enumerate(found) for at in new
+        ]
         several.sort()
         alarms = []
         for place, number, at in several[:MOST_ALARMS]:
@@ -165,7 +165,9 @@ class Watch:
         same = [
             at
             for at in range(len(layout.names))
-            if layout.names[at] == alarm.name and layout.stats[at] == alarm.stat and alarm.rank in (-1, layout.ranks[at])
+            if layout.names[at] == alarm.name
+            and layout.stats[at] == alarm.stat
+            and alarm.rank in (-1, layout.ranks[at])
         ]
         direction = alarm.direction or direction_of(alarm.stat, alarm.name)
         place = alarm.place or (int(layout.place[same].min()) if same else (1 << 53) - 1)
@@ -173,7 +175,7 @@ class Watch:
 
     def _learn(self, now: StepTable) -> None:
         bad = now.nonfinite
-        for quantity in ("size", "peak"):
+        for quantity in QUANTITIES:
             values = getattr(now, quantity)
             past = now.past(quantity)
             with np.errstate(invalid="ignore"):
@@ -186,10 +188,3 @@ class Watch:
             self._failed.add(name)
             text = re.sub(r"\s+", " ", str(error))[:200]
             self._warn(f"The rule {name} failed and was left out: {type(error).__name__}: {text}")
-
-
-def known_rules() -> dict[str, type[Rule]]:
-    """Return the rules of this package by name."""
-    return dict(RULES)
-
-

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from ..rule import Rule
-from .changes import Collapse, Jump
+from .changes import Collapse, Drift, Jump, LossSpike
+from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
+from .optimizer import Clipping, OptimizerState
+from .ranks import Missing, OddRank, Reduction, Replicas
 from .values import Dead, NonFinite, Overflow
 
 __all__ = ["RULES"]
 
-RULES: dict[str, type[Rule]] = {rule.name: rule for rule in (NonFinite, Overflow, Jump, Collapse, Dead)}
+RULES: dict[str, type[Rule]] = {
+    rule.name: rule
+    for rule in (
+        *(NonFinite, Overflow, Jump, Collapse, Drift, LossSpike, Dead, Initial),
+        *(OptimizerState, Clipping, Replicas, Reduction, OddRank, Missing),
+        *(AttentionCollapse, RouterImbalance, Repeated),
+    )
+}
 """By name, in the order in which they judge and are shown."""

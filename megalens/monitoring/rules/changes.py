@@ -4,24 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from ...protocol.kinds import number
+from ..levels import median_of
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Collapse", "Jump"]
+__all__ = ["Collapse", "Drift", "Jump", "LossSpike"]
 
 _THRESHOLD = "How many usual deviations from the level of the last steps it may be off."
 _FACTOR = "And at least how many times as large or small it must be."
 
 
-def _off(now: StepTable, quantity: str, threshold: float, factor: float) -> np.ndarray:
+_GRADIENT_FACTOR = "The same for gradients and what follows from them: single batches of a healthy training are far apart."
+# The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
+_ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.3
+_GRADIENTS = (
+    *("grad", "grad_unreduced", "grad_accumulated", "dgrad", "residual_dgrad"),
+    *("exp_avg", "exp_avg_sq", "communication"),
+)
+
+
+def _least(now: StepTable, factor: float, gradient_factor: float) -> np.ndarray:
+    gradients = now.layout.of(*_GRADIENTS)
+    least = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
+    least[now.layout.of("exp_avg_sq")] *= 2
+    least[now.layout.all_rows] /= np.where(gradients, _ROOT_OF_GRADIENTS, _ROOT_OF_ALL)[now.layout.all_rows]
+    return least
+
+
+def _off(now: StepTable, quantity: str, threshold: float, least: np.ndarray | float) -> np.ndarray:
     """Return how far each row is off, with its sign, where that is too far; else 0."""
     past = now.past(quantity)
     with np.errstate(invalid="ignore"):
-        limit = np.maximum(np.log2(factor), threshold * past.sigma)
+        limit = np.maximum(least, threshold * past.sigma)
         far = np.abs(past.off) > limit
     return np.where(far & (past.seen >= 8) & np.isfinite(past.off), past.off, 0.0)
 
@@ -32,20 +51,26 @@ class Jump(Rule):
 
     name = "jump"
     title = "Jump"
-    quantities = ("size", "peak")
-    properties = {
+    properties: ClassVar = {
         "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
         "factor": number("Factor", _FACTOR, 1.01, 1e6, 4),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 256),
     }
 
     threshold: float = 10.0
     factor: float = 4.0
+    gradient_factor: float = 256.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms or largest value is far above its level."""
         judged = ~now.layout.of("gradient_direction", "scalar")
-        for quantity, statistic in (("size", "rms"), ("peak", "max_abs")):
-            off = _off(now, quantity, self.threshold, self.factor)
+        least = _least(now, self.factor, self.gradient_factor)
+        for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
+            off = _off(now, quantity, self.threshold, least)
+            if quantity == "change":
+                # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
+                off[now.layout.matching(r"^[^*]")] = 0
+                off[now.change < now.past("change").top + 1] = 0
             rows = np.flatnonzero((off > 0) & judged)
             if len(rows):
                 yield _beside(now, quantity, statistic, rows)
@@ -57,31 +82,138 @@ class Collapse(Rule):
 
     name = "collapse"
     title = "Collapse"
-    quantities = ("size",)
-    properties = {
+    properties: ClassVar = {
         "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
         "factor": number("Factor", _FACTOR, 1.01, 1e6, 8),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 256),
     }
 
     threshold: float = 10.0
     factor: float = 8.0
+    gradient_factor: float = 256.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms is far below its level."""
-        off = _off(now, "size", self.threshold, self.factor)
+        off = _off(now, "size", self.threshold, _least(now, self.factor, self.gradient_factor))
         rows = np.flatnonzero((off < 0) & ~now.layout.of("gradient_direction", "scalar"))
         if len(rows):
             yield _beside(now, "size", "rms", rows)
 
 
+@dataclass(frozen=True)
+class Drift(Rule):
+    """Values have moved for good to another level, or the loss rises slowly: something changed in the training, or it begins to diverge."""
+
+    name = "drift"
+    title = "Drift"
+    properties: ClassVar = {
+        "threshold": number(
+            "Threshold", "How many usual changes of the level the change must be.", 2, 1000, 10
+        ),
+        "factor": number("Factor", "And at least how many times as large or small.", 1.01, 1e6, 3),
+        "loss_factor": number(
+            "Loss factor", "How many times its lowest level the loss may be.", 1.01, 1000, 1.3
+        ),
+    }
+
+    threshold: float = 10.0
+    factor: float = 3.0
+    loss_factor: float = 1.3
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find tensors whose last levels differ from those before by more than levels usually do."""
+        past = now.past("size")
+        least = _least(now, self.factor, self.factor)
+        loss = now.layout.of("scalar") & now.layout.matching("loss")
+        judged = past.new_block & np.isfinite(past.blocks[:, -8:]).all(axis=1)
+        rows = np.flatnonzero(judged & ~now.layout.of("gradient_direction", "scalar"))
+        if len(rows):
+            blocks = past.blocks[rows]
+            usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
+            step = blocks[:, -1] - blocks[:, -2]
+            found = np.abs(step) > np.maximum(least[rows], self.threshold * usual)
+            if found.any():
+                yield _moved(rows[found], blocks[found, -1], blocks[found, -2])
+        rows = np.flatnonzero(judged & loss)
+        if len(rows):
+            blocks = past.blocks[rows]
+            usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
+            lowest = np.nanmin(blocks, axis=1)
+            found = blocks[:, -1] - lowest > np.maximum(np.log2(self.loss_factor), self.threshold / 2 * usual)
+            if found.any():
+                yield _moved(rows[found], blocks[found, -1], lowest[found])
+
+
+@dataclass(frozen=True)
+class LossSpike(Rule):
+    """Loss, gradient norm or learning rate is suddenly far off: the loss of a broken or repeated batch, or the first sign of a divergence."""
+
+    name = "loss"
+    title = "Loss spike"
+    properties: ClassVar = {
+        "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
+        "factor": number(
+            "Factor", "And at least how many times as large or small the loss must be.", 1.01, 1e6, 1.25
+        ),
+        "rate_factor": number(
+            "Rate factor", "How many times the highest learning rate so far it may be at once.", 1.01, 1e6, 3
+        ),
+    }
+
+    threshold: float = 10.0
+    factor: float = 1.25
+    rate_factor: float = 3.0
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find numbers of the training loop that are off."""
+        layout = now.layout
+        loss = layout.of("scalar") & layout.matching("loss")
+        rate = layout.of("scalar") & layout.matching(r"^lr$|learning.rate")
+        norm = layout.of("scalar") & ~loss & ~rate
+        off = _off(now, "size", self.threshold, np.log2(self.factor))
+        large = _off(now, "size", self.threshold, _LARGE_NORM)
+        past = now.past("size")
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # A schedule may rise, and begin anew, but not at once above all that was.
+            raised = (past.seen >= 2) & (now.size > past.top + np.log2(self.rate_factor)) & (past.off > 0)
+            raised &= now.size > np.log2(np.abs(now.before[:, 1])) + np.log2(self.rate_factor)
+        rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
+        if len(rows):
+            yield _beside(now, "size", "value", rows)
+
+
+# Doublings of the gradient's norm.
+_LARGE_NORM = 5.0
+_WORDS = {
+    "rms": "Its rms",
+    "max_abs": "Its largest value",
+    "value": "It",
+    "update": "The update of all of them",
+}
+
+
+def _moved(rows: np.ndarray, new: np.ndarray, old: np.ndarray) -> Finding:
+    return Finding(
+        rows,
+        "level",
+        2.0**new,
+        2.0**old,
+        lambda value, level: f"Its level is now {value:.3g}, {_times(value, level)} {level:.3g} before.",
+    )
+
+
 def _beside(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> Finding:
-    words = {"rms": "Its rms", "max_abs": "Its largest value", "value": "It"}[statistic]
+    words = _WORDS[statistic]
+    with np.errstate(over="ignore"):
+        value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
     return Finding(
         rows,
         statistic,
-        2.0 ** getattr(now, quantity)[rows],
-        2.0 ** now.past(quantity).level[rows],
-        lambda value, level: f"{words} is {value:.3g}, {_times(value, level)} {level:.3g} of the steps before.",
+        value,
+        level,
+        lambda value, level: (
+            f"{words} is {value:.3g}, {_times(value, level)} {level:.3g} of the steps before."
+        ),
     )
 
 

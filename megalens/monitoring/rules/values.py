@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class NonFinite(Rule):
     name = "nonfinite"
     title = "Not finite"
     severity = "critical"
-    properties = {}
+    properties: ClassVar = {}
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors with NaN, and with infinity."""
@@ -54,11 +55,14 @@ class Overflow(Rule):
 
     name = "overflow"
     title = "Overflow ahead"
-    quantities = ("peak",)
-    properties = {
+    properties: ClassVar = {
         "bits": number("Bits", "How many doublings may be left before it counts as close.", 0.1, 16, 2),
         "steps": number(
-            "Steps", "In how many steps at the present pace it may be infinite before it counts.", 1, 10000, 20
+            "Steps",
+            "In how many steps at the present pace it may be infinite before it counts.",
+            1,
+            10000,
+            20,
         ),
     }
 
@@ -94,8 +98,7 @@ class Dead(Rule):
 
     name = "dead"
     title = "Dead"
-    quantities = ("size",)
-    properties = {
+    properties: ClassVar = {
         "steps": number("Steps", "How often in a row a parameter may stay as it is.", 1, 1000, 3),
     }
 
