@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 from torch import nn
 
-from .monitoring.alarm import Alarm, alarm_columns
-from .monitoring.settings import WatchSettings
+from .monitoring.alarm import Alarm
+from .monitoring.own_rules import read_rules
 from .monitoring.watch import Watch
-from .protocol import Readings, StepReadings
+from .protocol import Readings, StepReadings, is_whole
 from .protocol.anomaly import first_anomaly
+from .tracer.errors import TracerError
 from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.logger import StatisticsLogger
+from .tracer.monitor.actions import Action, TrainingStopped, actions_from
 from .tracer.monitor.instrument import MonitorInstrument
 from .tracer.tracer import Tracer
 from .training_statistics import log_statistics
@@ -25,6 +27,7 @@ __all__ = ["TrainingMonitor", "monitor"]
 
 _DEFAULTS = {"param": 1, "grad": 1, "activation": 10}
 _KEPT = 1000
+_BOX_BYTES = 64 << 20
 
 
 def monitor(
@@ -33,9 +36,10 @@ def monitor(
     config: Any = None,
     *,
     tracer: Tracer | None = None,
-    rules: Mapping[str, Any] | Sequence[Callable[..., Any]] | None = None,
+    rules: Any = None,
     actions: Any = None,
     black_box: int = 20,
+    black_box_bytes: int = _BOX_BYTES,
     record: Any = None,
     **options: Any,
 ) -> TrainingMonitor:
@@ -47,8 +51,16 @@ def monitor(
         As for :func:`megalens.log_statistics`.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made and closed with the monitor.
-    rules : mapping, optional
-        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}``.
+    rules : mapping, function or sequence of functions, optional
+        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
+        before, and give :class:`~megalens.monitoring.alarm.Alarm` objects. Under ``"own"`` of the settings both go together. Rules that installed packages bring by entry points of the group
+        ``megalens.rules`` judge too.
+    actions : Action, mapping or sequence of them, optional
+        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see :class:`~megalens.tracer.monitor.actions.Action`.
+    black_box : int
+        How many of the last steps are kept as they were measured, and sent when an alarm is raised although the recording is sparse. 0: none.
+    black_box_bytes : int
+        In how much memory at most: of more, the oldest are given up.
     record : str or Path, optional
         Folder of the recording, as for :func:`megalens.trace`.
     **options
@@ -58,13 +70,32 @@ def monitor(
     -------
     TrainingMonitor
         Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+
+    Raises
+    ------
+    TracerError
+        When an argument is wrong.
+    ProtocolError
+        When the settings of a rule are wrong, with the field at fault.
     """
-    settings = WatchSettings.of(rules)
+    for name, value in (("black_box", black_box), ("black_box_bytes", black_box_bytes)):
+        if not is_whole(value):
+            raise TracerError(f"{name}=… must be a whole number from 0, got {value!r:.50}.")
+    settings, own = read_rules(rules)
+    done = actions_from(actions)
     intervals = {stat: options.pop(stat, every) for stat, every in _DEFAULTS.items()}
     if record is not None:
         options["record"] = record
+    if any(action.pause for action in done):
+        if tracer is None:
+            options["allow"] = [*options.get("allow", ()), "pause"]
+        elif "pause" not in tracer.controls:
+            raise TracerError(
+                "actions.pause needs a tracer that allows it: megalens.trace(…, allow=['pause'])."
+            )
     statistics = log_statistics(model, optimizer, tracer=tracer, **intervals, **options)
-    return TrainingMonitor(statistics, Watch(settings, warn=statistics.tracer.warn))
+    watch = Watch(settings, own, statistics.tracer.warn)
+    return TrainingMonitor(statistics, watch, done, black_box, black_box_bytes)
 
 
 class TrainingMonitor:
@@ -78,12 +109,19 @@ class TrainingMonitor:
         Whose steps these are.
     """
 
-    def __init__(self, statistics: StatisticsLogger, watch: Watch) -> None:
+    def __init__(
+        self,
+        statistics: StatisticsLogger,
+        watch: Watch,
+        actions: Sequence[Action] = (),
+        black_box: int = 20,
+        black_box_bytes: int = _BOX_BYTES,
+    ) -> None:
         self.statistics, self.tracer = statistics, statistics.tracer
-        self._watch = watch
-        self._alarms: deque[Alarm] = deque(maxlen=_KEPT)
-        self._first: Alarm | None = None
-        self._instrument = MonitorInstrument(self._judge)
+        self._watch = _Kept(watch)
+        self._instrument = MonitorInstrument(
+            self.tracer, self._watch, actions, black_box, black_box_bytes, statistics.intervals.due
+        )
         self.tracer.attach(self._instrument)
         collector: Any = statistics._collector
         before = collector._keep if hasattr(collector, "_keep") else None
@@ -92,16 +130,36 @@ class TrainingMonitor:
     @property
     def alarms(self) -> list[Alarm]:
         """The last thousand alarms, oldest first; on rank 0."""
-        return list(self._alarms)
+        return list(self._watch.alarms)
 
     @property
     def first_anomaly(self) -> Alarm | None:
         """The alarm that came first of all; None while the training is healthy."""
-        return self._first
+        return self._watch.first
 
-    def step(self) -> AbstractContextManager[None]:
-        """Return a context manager around one optimizer step: the tracer's own."""
-        return self.tracer.step()
+    @property
+    def stopped(self) -> Alarm | None:
+        """The alarm for which the training is to end, where the actions say so."""
+        alarm: Alarm | None = self._instrument.stopped
+        return alarm
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Return a context manager around one optimizer step: the tracer's own.
+
+        Raises
+        ------
+        TrainingStopped
+            At the end of a step, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+        """
+        with self.tracer.step():
+            yield
+        if (alarm := self.stopped) is not None:
+            raise TrainingStopped(f"Step {alarm.step}, {alarm.direction}, {alarm.name}: {alarm.sentence}")
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change rules, thresholds and what is muted, from the next step on."""
+        self._watch.configure(settings)
 
     def close(self) -> None:
         """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
@@ -115,12 +173,24 @@ class TrainingMonitor:
     ) -> None:
         self.statistics.__exit__(kind, error, trace)
 
-    def _judge(self, step: StepReadings) -> Mapping[str, Sequence[Any]]:
+
+class _Kept:
+    """A watch that keeps the last alarms for the script."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
+        self.first: Alarm | None = None
+        self._watch = watch
+        self.columns, self.configure = watch.columns, watch.configure
+        self.to_message, self.schema = watch.to_message, watch.schema
+
+    def judge(self, step: StepReadings) -> list[Alarm]:
+        """Return the alarms of a step."""
         found = self._watch.judge(step)
-        self._alarms += found
-        if self._first is None:
-            self._first = first_anomaly(found)
-        return alarm_columns(found)
+        self.alarms += found
+        if self.first is None:
+            self.first = first_anomaly(found)
+        return found
 
 
 def _readings(whole: WholeStep) -> StepReadings:

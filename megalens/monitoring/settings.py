@@ -102,17 +102,17 @@ class WatchSettings:
             fnmatchcase(alarm.rule, rule) and fnmatchcase(alarm.name, name) for rule, name in self.mutes
         )
 
-    def to_message(self) -> dict[str, Any]:
+    def to_message(self, own: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return the settings object, with every parameter of every rule."""
         rules = {
             name: {"on": name not in self.off, **asdict(self.parameters.get(name) or rule())}
             for name, rule in RULES.items()
         }
-        rules |= {name: {"on": False} for name in sorted(self.off - RULES.keys())}
+        rules |= {name: {"on": name not in self.off} for name in own}
         return {"rules": rules, "muted": [{"rule": rule, "name": name} for rule, name in self.mutes]}
 
     @staticmethod
-    def schema() -> dict[str, Any]:
+    def schema(own: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return the JSON Schema of the settings object."""
         on = {"type": "boolean", "title": "On", "default": True}
         rules = {
@@ -125,6 +125,7 @@ class WatchSettings:
             }
             for info in kind_infos(RULES)
         }
+        rules |= {name: {"type": "object", "title": name, "properties": {"on": on}} for name in own}
         text = {"type": "string", "default": "*"}
         muted = {"type": "object", "additionalProperties": False, "properties": {"rule": text, "name": text}}
         return {

@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..protocol import StepReadings
-from .alarm import Alarm
+from .alarm import Alarm, alarm_columns
 from .places import direction_of
 from .rule import Finding, Rule
 from .settings import WatchSettings
@@ -90,6 +90,28 @@ class Watch:
         alarms = [alarm for alarm in alarms if not self.settings.muted(alarm)]
         alarms.sort(key=lambda alarm: alarm.place)
         return alarms
+
+    def columns(self, alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
+        """Return alarms as the columns of their stream."""
+        return alarm_columns(alarms)
+
+    def configure(self, settings: Any) -> None:
+        """Follow other settings from the next step on, by the settings object; levels stay.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault; then nothing has changed.
+        """
+        self.settings = WatchSettings.of(settings, tuple(self._own))
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the settings object, with every parameter of every rule."""
+        return self.settings.to_message(tuple(self._own))
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the settings object."""
+        return WatchSettings.schema(tuple(self._own))
 
     def _new(self, rule: str, finding: Finding, now: StepTable) -> np.ndarray:
         """Return which of a finding's rows were not found in the last steps."""

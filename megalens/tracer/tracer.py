@@ -84,6 +84,8 @@ class Tracer:
         hubless: bool = False,
     ) -> None:
         self._name = name
+        self.controls = frozenset(controls)
+        """What viewers may do beyond looking."""
         self._handles: list[StepHandle] = []
         self._scope = StepScope(self._begin_step, self._end_step)
         self._wrapped = False

@@ -19,7 +19,9 @@ _THRESHOLD = "How many usual deviations from the level of the last steps it may 
 _FACTOR = "And at least how many times as large or small it must be."
 
 
-_GRADIENT_FACTOR = "The same for gradients and what follows from them: single batches of a healthy training are far apart."
+_GRADIENT_FACTOR = (
+    "The same for gradients and what follows from them: single batches of a healthy training are far apart."
+)
 # The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
 _ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.3
 _GRADIENTS = (

@@ -2,48 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol import StepReadings
+from ...protocol.messages_generated import Status
+from ..errors import said
 from ..instrument import Instrument
+from .actions import Action, post
+from .black_box import BlackBox
 
 if TYPE_CHECKING:
     from ..host import Host
+    from ..tracer import Tracer
 
-__all__ = ["MonitorInstrument"]
+__all__ = ["IWatch", "MonitorInstrument"]
 
 STREAM = "alarms"
+_MOST_WAITING = 16
+
+
+class IWatch(Protocol):
+    """What judges: :class:`megalens.monitoring.watch.Watch`."""
+
+    def judge(self, step: StepReadings) -> Sequence[Any]:
+        """Return the alarms of a step."""
+
+    def columns(self, alarms: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
+        """Return them as the columns of the stream."""
+
+    def configure(self, settings: Any) -> None:
+        """Follow other settings. Raises ``ProtocolError`` with the field at fault."""
+
+    def to_message(self) -> dict[str, Any]:
+        """Return the settings."""
+
+    def schema(self) -> dict[str, Any]:
+        """Return their JSON Schema."""
 
 
 class MonitorInstrument(Instrument):
-    """Judges steps in the producer thread of rank 0, and sends the alarms.
+    """Judges steps in the producer thread of rank 0, sends the alarms and, with them, the steps before.
 
     Parameters
     ----------
-    judge : callable
-        Takes a step and gives its alarms as the columns of the stream.
+    tracer : Tracer
+        Whose steps these are.
+    watch : IWatch
+        What judges.
+    actions : sequence of Action
+        What alarms set off.
+    black_box : int
+        How many steps are kept at full rate.
+    box_bytes : int
+        In how much memory at most.
+    recorded : callable
+        Takes a step and gives the statistics of it that are sent anyway.
+
+    Attributes
+    ----------
+    judged, alarms : int
+        Steps that were judged, and alarms that they gave.
+    stopped : Any
+        The alarm that is to end the training, once there is one.
     """
 
     name = "monitor"
 
-    def __init__(self, judge: Callable[[StepReadings], Mapping[str, Sequence[Any]]]) -> None:
-        self._judge = judge
+    def __init__(
+        self,
+        tracer: Tracer,
+        watch: IWatch,
+        actions: Sequence[Action],
+        black_box: int,
+        box_bytes: int,
+        recorded: Callable[[int], Collection[str]],
+    ) -> None:
+        self._tracer, self._watch, self._actions = tracer, watch, actions
         self._host: Host | None = None
-        self.judged = 0
-        """Steps that were judged."""
-        self.alarms = 0
-        """Alarms that they gave."""
+        self._box = BlackBox(black_box, box_bytes, recorded)
+        # Filled in the producer thread, emptied between two steps in the training thread.
+        self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
+        self._acted: dict[int, int] = {}
+        self._raised_until = 0
+        self.judged = self.alarms = 0
+        self.stopped: Any = None
+
+    # The producer thread.
+
+    def take(self, step: StepReadings) -> None:
+        """Judge a step."""
+        host = self._host
+        if host is None:
+            return
+        self._box.add(step)
+        alarms = self._watch.judge(step)
+        self.judged += 1
+        if alarms:
+            self.alarms += len(alarms)
+            host.send(STREAM, self._watch.columns(alarms), step.step)
+            self._set_off(alarms, step.step)
+        if step.step <= self._raised_until or any(alarm.severity != "note" for alarm in alarms):
+            for at, rows in self._box.open(host.place.rank):
+                host.send("moments", rows, at)
+
+    def _set_off(self, alarms: Sequence[Any], step: int) -> None:
+        for number, action in enumerate(self._actions):
+            found = action.of(alarms)
+            last = self._acted.get(number)
+            if not found or (last is not None and step - last < action.every):
+                continue
+            self._acted[number] = step
+            self._raised_until = max(self._raised_until, step + action.raise_tracing)
+            if action.webhook is not None:
+                post(action.webhook, self._tracer.run_id, found, self._tracer.warn)
+            if action.stop:
+                self.stopped = self.stopped or found[0]
+            if action.pause or action.checkpoint is not None or action.call is not None:
+                self._waiting.append((action, found, step))
+
+    # The training thread.
 
     def attach(self, host: Host) -> None:
         """Begin to judge."""
         self._host = host
 
-    def take(self, step: StepReadings) -> None:
-        """Judge a step; in the producer thread."""
-        rows = self._judge(step)
-        self.judged += 1
-        count = len(rows["step"])
-        if count and self._host is not None:
-            self.alarms += count
-            self._host.send(STREAM, rows, step.step)
+    def step_begins(self, step: int, held: bool) -> None:
+        """Do between two steps what alarms have set off."""
+        while self._waiting:
+            action, alarms, at = self._waiting.popleft()
+            for what in ("checkpoint", "call", "pause"):
+                try:
+                    self._act(action, what, alarms, at)
+                except Exception as error:  # The training goes on without it.
+                    self._tracer.warn(f"The action {what} after an alarm of step {at} failed: {said(error)}")
+
+    def _act(self, action: Action, what: str, alarms: list[Any], step: int) -> None:
+        if what == "checkpoint" and action.checkpoint is not None:
+            path = action.checkpoint(step)
+            self._tracer.checkpoint(path if isinstance(path, str) else None)
+        elif what == "call" and action.call is not None:
+            action.call(alarms)
+        elif what == "pause" and action.pause:
+            self._tracer.configure({"flags": {}, "mode": {"paused": True}})
+
+    # Settings.
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return which rules judge, and how."""
+        return self._watch.to_message()
+
+    def report(self, status: Status) -> None:
+        """Say how much was judged, and what the black box holds."""
+        told = {
+            "judged": self.judged,
+            "alarms": self.alarms,
+            "black_box": {"steps": len(self._box), "bytes": self._box.nbytes, "limit_bytes": self._box.limit},
+        }
+        status.setdefault("instruments", {})[self.name] = told
