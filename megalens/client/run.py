@@ -305,7 +305,9 @@ class Run(Controls):
     def _streams(self) -> Streams:
         """The streams that the run may have."""
 
-    def alarms(self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None) -> DataFrame:
+    def alarms(
+        self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None
+    ) -> DataFrame:
         """Return what the rules of the monitor found, in the order in which it happened.
 
         Parameters

@@ -262,6 +262,8 @@ class StepTable:
             n = sets.max() + 1
             with np.errstate(invalid="ignore"):
                 mean = np.bincount(sets[there], found[there], n) / np.bincount(sets[there], minlength=n)
+                # The mean of those that are left says nothing of the set.
+                mean[sets[self.nonfinite]] = np.nan
             found[all_rows] = mean[sets[all_rows]]
         return found
 
