@@ -227,8 +227,13 @@ class StepTable:
     @cached_property
     def peak(self) -> Column:
         """Power of two of the largest absolute value, as :attr:`size`."""
+        return self._log2(self.largest)
+
+    @cached_property
+    def largest(self) -> Column:
+        """Largest absolute value."""
         with np.errstate(invalid="ignore"):
-            return self._log2(np.maximum(np.abs(self.column("min")), np.abs(self.column("max"))))
+            return np.maximum(np.abs(self.column("min")), np.abs(self.column("max")))
 
     @cached_property
     def change(self) -> Column:

@@ -23,7 +23,7 @@ _GRADIENT_FACTOR = (
     "The same for gradients and what follows from them: single batches of a healthy training are far apart."
 )
 # The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
-_ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.3
+_ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.6
 _GRADIENTS = (
     *("grad", "grad_unreduced", "grad_accumulated", "dgrad", "residual_dgrad"),
     *("exp_avg", "exp_avg_sq", "communication"),
@@ -56,12 +56,12 @@ class Jump(Rule):
     properties: ClassVar = {
         "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
         "factor": number("Factor", _FACTOR, 1.01, 1e6, 4),
-        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 256),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 1024),
     }
 
     threshold: float = 10.0
     factor: float = 4.0
-    gradient_factor: float = 256.0
+    gradient_factor: float = 1024.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms or largest value is far above its level."""
@@ -87,12 +87,12 @@ class Collapse(Rule):
     properties: ClassVar = {
         "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
         "factor": number("Factor", _FACTOR, 1.01, 1e6, 8),
-        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 256),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 1024),
     }
 
     threshold: float = 10.0
     factor: float = 8.0
-    gradient_factor: float = 256.0
+    gradient_factor: float = 1024.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms is far below its level."""
@@ -208,6 +208,9 @@ def _beside(now: StepTable, quantity: str, statistic: str, rows: np.ndarray) -> 
     words = _WORDS[statistic]
     with np.errstate(over="ignore"):
         value, level = 2.0 ** getattr(now, quantity)[rows], 2.0 ** now.past(quantity).level[rows]
+    if statistic == "max_abs":
+        # Exact, where one tensor has it.
+        value = np.where(np.isnan(now.largest[rows]), value, now.largest[rows])
     return Finding(
         rows,
         statistic,

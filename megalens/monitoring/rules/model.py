@@ -149,6 +149,7 @@ class RouterImbalance(Rule):
 def _fallen(now: StepTable, rows: np.ndarray, part: float, words: str) -> Iterator[Finding]:
     past = now.past("size")
     with np.errstate(invalid="ignore", divide="ignore"):
+        rows = rows[~np.isin(rows, now.layout.all_rows)]
         found = (past.seen[rows] >= 2) & (now.size[rows] < past.top[rows] + np.log2(part))
     rows = rows[found]
     if len(rows):
