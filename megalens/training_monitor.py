@@ -13,12 +13,11 @@ from torch import nn
 from .monitoring.alarm import Alarm
 from .monitoring.own_rules import read_rules
 from .monitoring.watch import Watch
-from .protocol import Readings, StepReadings, is_whole
+from .protocol import StepReadings, is_whole
 from .protocol.anomaly import first_anomaly
 from .tracer.errors import TracerError
-from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.logger import StatisticsLogger
-from .tracer.monitor.actions import Action, TrainingStopped, actions_from
+from .tracer.monitor.actions import TrainingStopped, actions_from
 from .tracer.monitor.instrument import MonitorInstrument
 from .tracer.tracer import Tracer
 from .training_statistics import log_statistics
@@ -93,9 +92,11 @@ def monitor(
             raise TracerError(
                 "actions.pause needs a tracer that allows it: megalens.trace(…, allow=['pause'])."
             )
-    statistics = log_statistics(model, optimizer, tracer=tracer, **intervals, **options)
-    watch = Watch(settings, own, statistics.tracer.warn)
-    return TrainingMonitor(statistics, watch, done, black_box, black_box_bytes)
+    instrument = MonitorInstrument(done, black_box, black_box_bytes)
+    statistics = log_statistics(
+        model, optimizer, tracer=tracer, judge=instrument.take, **intervals, **options
+    )
+    return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
 
 
 class TrainingMonitor:
@@ -109,23 +110,12 @@ class TrainingMonitor:
         Whose steps these are.
     """
 
-    def __init__(
-        self,
-        statistics: StatisticsLogger,
-        watch: Watch,
-        actions: Sequence[Action] = (),
-        black_box: int = 20,
-        black_box_bytes: int = _BOX_BYTES,
-    ) -> None:
+    def __init__(self, statistics: StatisticsLogger, watch: Watch, instrument: MonitorInstrument) -> None:
         self.statistics, self.tracer = statistics, statistics.tracer
         self._watch = _Kept(watch)
-        self._instrument = MonitorInstrument(
-            self.tracer, self._watch, actions, black_box, black_box_bytes, statistics.intervals.due
-        )
-        self.tracer.attach(self._instrument)
-        collector: Any = statistics._collector
-        before = collector._keep if hasattr(collector, "_keep") else None
-        collector._keep = lambda whole: (before and before(whole), self._instrument.take(_readings(whole)))
+        self._instrument = instrument
+        instrument.begin(self.tracer, self._watch, statistics.intervals.due)
+        self.tracer.attach(instrument)
 
     @property
     def alarms(self) -> list[Alarm]:
@@ -191,21 +181,3 @@ class _Kept:
         if self.first is None:
             self.first = first_anomaly(found)
         return found
-
-
-def _readings(whole: WholeStep) -> StepReadings:
-    return StepReadings(
-        whole.step,
-        whole.samples,
-        [
-            Readings(
-                each.stat,
-                -1,
-                each.tensors.names,
-                each.rows,
-                gradient_stage=each.gradient_stage,
-                loss_scale=each.loss_scale,
-            )
-            for each in whole.stats
-        ],
-    )

@@ -11,10 +11,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from .adapters.find import find_moments
-from .protocol import is_whole
+from .protocol import Readings, StepReadings, is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
 from .tracer.moments.intervals import Intervals
+from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.jsonl import JsonlFiles
 from .tracer.moments.logger import StatisticsLogger
 from .tracer.points import IAdapter
@@ -41,6 +42,7 @@ def log_statistics(
     samples: int | Callable[[], int] | None = None,
     jsonl: str | Path | None = None,
     adapter: IAdapter | None = None,
+    judge: Callable[[StepReadings], None] | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -65,6 +67,8 @@ def log_statistics(
         Folder into which rank 0 also writes ``training_stats/…/rank0.jsonl``, the layout of raw-moment files.
     adapter : IAdapter, optional
         Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
+    judge : callable, optional
+        Is given each step's statistics on rank 0, in the producer thread.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -143,8 +147,37 @@ def log_statistics(
         scale,
         counted,
         owns_tracer=owned,
-        keep=files,
+        keep=files if judge is None else _Judged(judge, files),
     )
+
+
+class _Judged:
+    """Hands each step to what judges it, and to files where there are some."""
+
+    def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
+        self._judge, self._files = judge, files
+
+    def __call__(self, whole: WholeStep) -> None:
+        """Take a step."""
+        if self._files is not None:
+            self._files(whole)
+        self._judge(
+            StepReadings(
+                whole.step,
+                whole.samples,
+                [
+                    Readings(
+                        each.stat,
+                        -1,
+                        each.tensors.names,
+                        each.rows,
+                        gradient_stage=each.gradient_stage,
+                        loss_scale=each.loss_scale,
+                    )
+                    for each in whole.stats
+                ],
+            )
+        )
 
 
 class _Known:

@@ -72,7 +72,7 @@ class WatchSettings:
                 parameters[name] = kind_from_setting(RULES, wanted, at, noun="rule", unknown="bad-parameter")
             elif setting:
                 raise no_such("parameter", next(iter(setting)), ("on",), at, "bad-parameter")
-        muted = given.get("muted") or []
+        muted = given.get("muted", [])
         if not isinstance(muted, list):
             raise must_be("muted", "a list", muted, f"{where}.muted")
         mutes = []

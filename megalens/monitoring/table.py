@@ -15,7 +15,7 @@ from ..protocol import MOMENT_COLUMNS, Readings, StepReadings
 from .levels import Levels, Past
 from .places import module_order, places
 
-__all__ = ["ALL", "QUANTITIES", "Layout", "StepTable", "Tables"]
+__all__ = ["ALL", "QUANTITIES", "TableLayout", "StepTable", "StepTables"]
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -52,7 +52,7 @@ class _Chunk:
 
 
 @dataclass(eq=False)
-class Layout:
+class TableLayout:
     """What the rows of a table are. One serves all steps in which they are the same, so that what follows from them is found out once.
 
     Attributes
@@ -166,7 +166,7 @@ class StepTable:
     ----------
     step, samples : int
         As in :class:`StepReadings`.
-    layout : Layout
+    layout : TableLayout
         What the rows are.
     rows : ndarray
         float64 ``[n, k]``, the columns of :data:`MOMENT_COLUMNS`; rows of scalars have count 1.
@@ -178,7 +178,7 @@ class StepTable:
 
     step: int
     samples: int
-    layout: Layout
+    layout: TableLayout
     rows: NDArray[np.float64]
     loss_scale: Column
     levels: Levels
@@ -189,6 +189,9 @@ class StepTable:
     """The step at which that was."""
     still: NDArray[np.int64]
     """How often in a row each parameter had a gradient and stayed as it was, up to this step."""
+    sample_ids: str = ""
+    largest_rate: float = 0.0
+    """Largest learning rate so far."""
     memory: dict[Any, list[float]] = field(default_factory=dict)
     """Numbers of the steps before that rules keep, by whatever key, oldest first."""
     _kept: dict[Any, float] = field(default_factory=dict)
@@ -278,13 +281,13 @@ class StepTable:
         return (self.column("nan_count") > 0) | (self.column("inf_count") > 0)
 
 
-class Tables:
+class StepTables:
     """Makes the tables of step after step, and numbers the series."""
 
     def __init__(self) -> None:
         self.levels = Levels()
         self._chunks: dict[tuple[Any, ...], _Chunk] = {}
-        self._layouts: dict[tuple[int, ...], Layout] = {}
+        self._layouts: dict[tuple[int, ...], TableLayout] = {}
         self._series = 0
         self._rows = np.empty((0, len(MOMENT_COLUMNS)))
         self._still = self._step_of = np.empty(0, np.int64)
@@ -315,7 +318,7 @@ class Tables:
         table = StepTable(
             *(step.step, step.samples, layout, rows, np.repeat(scales, sizes), self.levels, step.scalars),
             *(before, self._step_of[layout.series], self._stays(layout, rows, before, step.scalars)),
-            self._memory,
+            *(step.sample_ids, self._rate, self._memory),
         )
         return table
 
@@ -328,7 +331,7 @@ class Tables:
             self._memory[key] = [*self._memory.get(key, ())[-_REMEMBERED + 1 :], value]
 
     def _stays(
-        self, layout: Layout, rows: Column, before: Column, scalars: Mapping[str, float]
+        self, layout: TableLayout, rows: Column, before: Column, scalars: Mapping[str, float]
     ) -> NDArray[np.int64]:
         still = np.zeros(len(rows), np.int64)
         of_param, of_grad = layout.pairs("param", "grad")
@@ -368,7 +371,7 @@ class Tables:
         self._chunks[key] = chunk
         return chunk
 
-    def _layout(self, chunks: tuple[_Chunk, ...]) -> Layout:
+    def _layout(self, chunks: tuple[_Chunk, ...]) -> TableLayout:
         key = tuple(chunk.first for chunk in chunks)
         known = self._layouts.get(key)
         if known is not None:
@@ -379,7 +382,7 @@ class Tables:
         return known
 
 
-def _laid_out(chunks: tuple[_Chunk, ...]) -> Layout:
+def _laid_out(chunks: tuple[_Chunk, ...]) -> TableLayout:
     sizes = [len(chunk.names) for chunk in chunks]
     stats = [chunk.stat for chunk in chunks for _ in chunk.names]
     names = [name for chunk in chunks for name in chunk.names]
@@ -401,7 +404,7 @@ def _laid_out(chunks: tuple[_Chunk, ...]) -> Layout:
         index[at : at + len(chunk.names)] = [order.get(name, len(order)) for name in chunk.names]
         at += len(chunk.names)
     series = [np.arange(chunk.first, chunk.first + size) for chunk, size in zip(chunks, sizes, strict=True)]
-    return Layout(
+    return TableLayout(
         stats,
         names,
         [shape for chunk in chunks for shape in chunk.shapes],

@@ -16,7 +16,7 @@ from .alarm import Alarm, alarm_columns
 from .places import direction_of
 from .rule import Finding, Rule
 from .settings import WatchSettings
-from .table import QUANTITIES, StepTable, Tables
+from .table import QUANTITIES, StepTable, StepTables
 
 __all__ = ["OwnRule", "Watch"]
 
@@ -59,7 +59,7 @@ class Watch:
         self._own = dict(own or {})
         self._warn = warn
         self._clock = clock
-        self._tables = Tables()
+        self._tables = StepTables()
         self._history: deque[StepReadings] = deque(maxlen=_HISTORY)
         self._last: dict[tuple[str, str], np.ndarray] = {}
         self._judged = 0

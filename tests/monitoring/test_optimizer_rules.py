@@ -36,7 +36,11 @@ def trained(steps=12, change=None, clip=None, first=1, betas=BETAS, state=None):
 
 
 def rules(steps):
-    return [(alarm.step, alarm.rule, alarm.statistic) for alarm in judged(steps) if alarm.rule in ("optimizer", "clipping")]
+    return [
+        (alarm.step, alarm.rule, alarm.statistic)
+        for alarm in judged(steps)
+        if alarm.rule in ("optimizer", "clipping")
+    ]
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.95), (0.9, 0.999), (0.95, 0.98)])
@@ -64,7 +68,9 @@ def test_a_resume_without_its_state_is_found_in_the_first_step_that_is_seen():
     assert {(step_, statistic) for step_, _, statistic in found} >= {(8, "state")}
 
 
-@pytest.mark.parametrize(("betas", "statistic"), [((0.0, 0.95), "beta1"), ((0.9, 0.5), "beta2"), ((0.999, 0.9999), "beta1")])
+@pytest.mark.parametrize(
+    ("betas", "statistic"), [((0.0, 0.95), "beta1"), ((0.9, 0.5), "beta2"), ((0.999, 0.9999), "beta1")]
+)
 def test_betas_that_are_unusual_or_change_are_found(betas, statistic):
     assert (3, "optimizer", statistic) in rules(trained(betas=betas))
 
@@ -77,3 +83,25 @@ def test_betas_that_are_unusual_or_change_are_found(betas, statistic):
 
 def test_gradients_that_are_no_longer_clipped_are_found():
     assert rules(trained(clip=lambda at: 0.1 if at < 8 else None)) == [(8, "clipping", "norm")]
+
+
+@pytest.mark.parametrize(
+    ("rate", "alarms"), [(1e-3, set()), (0.5, {"update_ratio"}), (1e-11, {"update_ratio"})]
+)
+def test_an_update_that_is_too_large_or_too_small_for_its_weight_is_found(rate, alarms):
+    rng = torch.Generator().manual_seed(0)
+    steps = []
+    for at in range(1, 40):
+        # What Adam keeps of gradients that are noise of size one, and weights of size one half.
+        parts = [("param", 0.5, False), ("exp_avg", 0.2, False), ("exp_avg_sq", 1.0, True)]
+        given = []
+        for stat, scale, square in parts:
+            values = {
+                f"h.{n}.weight": scale * torch.randn(64, generator=rng).double().numpy() for n in range(3)
+            }
+            given.append(readings(stat, {n: v**2 if square else v for n, v in values.items()}))
+        steps.append(step(at, *given, lr=rate if at > 34 or rate < 1 else 1e-3))
+    found = [alarm for alarm in judged(steps) if alarm.rule == "update_ratio"]
+    assert {alarm.rule for alarm in found} == alarms
+    if found:
+        assert found[0].value == pytest.approx(rate * 0.4, rel=0.4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from judging import NAMES, found, judged, readings, step, tensors
 
 from megalens.monitoring.settings import WatchSettings
-from megalens.protocol import MOMENT_COLUMNS
+from megalens.protocol import StepReadings
 
 N = NAMES[3]
 
@@ -64,7 +64,12 @@ def test_infinite_gradients_under_a_loss_scale_are_a_note():
 
 @pytest.mark.parametrize(
     ("stat", "factor", "rule"),
-    [("activation", 10, "jump"), ("param", 10, "jump"), ("grad", 3000, "jump"), ("activation", 1 / 50, "collapse")],
+    [
+        ("activation", 10, "jump"),
+        ("param", 10, "jump"),
+        ("grad", 3000, "jump"),
+        ("activation", 1 / 50, "collapse"),
+    ],
 )
 def test_a_tensor_that_is_suddenly_of_another_size_is_found(stat, factor, rule):
     alarms = judged(with_one(stat, lambda values: values * factor))
@@ -91,7 +96,9 @@ def test_one_value_of_a_weight_that_grows_is_found_by_the_largest_value():
     assert (alarm.rule, alarm.name, alarm.statistic, alarm.value) == ("jump", N, "max_abs", 40.0)
 
 
-@given(st.lists(st.sampled_from([np.nan, np.inf, 1e30, -1e30, 0.0]), min_size=1, max_size=12), st.integers(0, 5))
+@given(
+    st.lists(st.sampled_from([np.nan, np.inf, 1e30, -1e30, 0.0]), min_size=1, max_size=12), st.integers(0, 5)
+)
 def test_outliers_before_never_silence_a_later_one(outliers, gap):
     rng = np.random.default_rng(1)
     steps = [step(at, readings("activation", tensors(rng))) for at in range(1, 21)]
@@ -127,7 +134,12 @@ def test_a_rise_to_another_level_in_a_warm_up_is_no_alarm():
     values = tensors(rng)
     # A bias that begins at zero under a learning rate that rises: its size grows with the square of the step.
     steps = [
-        step(at, readings("param", {n: v * at**2 * 1e-6 for n, v in values.items()}), lr=1e-5 * at, loss=10 / at**0.5)
+        step(
+            at,
+            readings("param", {n: v * at**2 * 1e-6 for n, v in values.items()}),
+            lr=1e-5 * at,
+            loss=10 / at**0.5,
+        )
         for at in range(1, 200)
     ]
     assert judged(steps) == []
@@ -144,7 +156,12 @@ def test_a_growing_largest_value_is_found_before_it_overflows():
     assert {alarm.name for alarm in alarms} == {*NAMES}
     assert min(alarm.step for alarm in alarms) < 24
     # float32 is far from its end.
-    long = [step(each.step, readings("activation", tensors(rng, 2.0**each.step), dtypes=("float32",) * len(NAMES))) for each in steps]
+    long = [
+        step(
+            each.step, readings("activation", tensors(rng, 2.0**each.step), dtypes=("float32",) * len(NAMES))
+        )
+        for each in steps
+    ]
     assert not [alarm for alarm in judged(long) if alarm.rule == "overflow"]
 
 
@@ -205,13 +222,19 @@ def test_attention_and_router_that_lose_their_entropy_are_found():
     for stat, rule in (("attention_entropy", "attention"), ("router_entropy", "router")):
         rng = np.random.default_rng(0)
         values = [2.0, 1.9, 1.2, 0.9, 0.05]
-        steps = [step(at, readings(stat, {"layers.0": value + 1e-3 * rng.random(8)})) for at, value in enumerate(values, 1)]
+        steps = [
+            step(at, readings(stat, {"layers.0": value + 1e-3 * rng.random(8)}))
+            for at, value in enumerate(values, 1)
+        ]
         assert [(alarm.step, alarm.rule) for alarm in judged(steps)] == [(5, rule)]
 
 
 def test_an_expert_that_gets_nearly_all_tokens_is_found():
     rng = np.random.default_rng(0)
-    tokens = {f"layers.0.mlp.experts.{at}.fc1/input0": rng.standard_normal(900 if at == 2 else 10) for at in range(4)}
+    tokens = {
+        f"layers.0.mlp.experts.{at}.fc1/input0": rng.standard_normal(900 if at == 2 else 10)
+        for at in range(4)
+    }
     (alarm,) = judged([step(1, readings("activation", tensors(rng) | tokens))])
     assert (alarm.rule, alarm.name, alarm.expected) == ("router", "layers.0.mlp.experts.2.fc1/input0", 0.25)
 
@@ -230,6 +253,21 @@ def test_every_rule_can_be_switched_off_and_a_tensor_muted():
     assert len(judged(steps, other)) == 1
 
 
-def test_rows_of_the_nine_columns_of_older_recordings_are_judged():
-    old = [each for each in healthy(3, "activation")]
-    assert len(MOMENT_COLUMNS) >= 9 and judged(old) == []
+def test_the_same_samples_again_are_found():
+    rng = np.random.default_rng(0)
+    steps = [
+        StepReadings(at, -1, [readings("activation", tensors(rng))], {}, f"[{3 if at == 5 else at}]")
+        for at in range(1, 8)
+    ]
+    assert [(alarm.step, alarm.rule, alarm.samples) for alarm in judged(steps)] == [(5, "repeated", "[3]")]
+
+
+def test_a_loss_without_its_noise_is_that_of_one_batch():
+    rng = np.random.default_rng(0)
+    noisy = [3 - 0.001 * at + 0.1 * rng.standard_normal() for at in range(60)]
+    smooth = [noisy[-1] - 0.02 * at for at in range(1, 20)]
+    (alarm,) = judged(step(at, loss=loss) for at, loss in enumerate([*noisy, *smooth], 1))
+    assert alarm.rule == "repeated"
+    assert alarm.step <= 72
+    # Without noise from the start there is nothing to lose.
+    assert judged(step(at, loss=3 - 0.01 * at) for at in range(1, 100)) == []

@@ -5,17 +5,17 @@ from __future__ import annotations
 from ..rule import Rule
 from .changes import Collapse, Drift, Jump, LossSpike
 from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
-from .optimizer import Clipping, OptimizerState
+from .optimizer import Clipping, OptimizerState, UpdateRatio
 from .ranks import Missing, OddRank, Reduction, Replicas
-from .values import Dead, NonFinite, Overflow
+from .values import Dead, NotFinite, Overflow
 
 __all__ = ["RULES"]
 
 RULES: dict[str, type[Rule]] = {
     rule.name: rule
     for rule in (
-        *(NonFinite, Overflow, Jump, Collapse, Drift, LossSpike, Dead, Initial),
-        *(OptimizerState, Clipping, Replicas, Reduction, OddRank, Missing),
+        *(NotFinite, Overflow, Jump, Collapse, Drift, LossSpike, Dead, Initial),
+        *(OptimizerState, UpdateRatio, Clipping, Replicas, Reduction, OddRank, Missing),
         *(AttentionCollapse, RouterImbalance, Repeated),
     )
 }

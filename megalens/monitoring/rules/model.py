@@ -164,7 +164,7 @@ def _fallen(now: StepTable, rows: np.ndarray, part: float, words: str) -> Iterat
 
 @dataclass(frozen=True)
 class Repeated(Rule):
-    """Activations are as they were in the step before, closer than two batches ever are: the same data were read again."""
+    """The same data come again: the samples are those of a step before, the activations are closer to the last ones than two batches ever are, or the loss falls without the noise that it had."""
 
     name = "repeated"
     title = "Repeated batch"
@@ -172,21 +172,33 @@ class Repeated(Rule):
         "part": number(
             "Part", "Of the usual difference between two steps, what the difference may be.", 1e-6, 1, 0.05
         ),
-        "tensors": number("Tensors", "How many tensors there must be to say so.", 2, 1000, 6),
+        "noise": number("Noise", "Of the usual noise of the loss, what may be left.", 1e-6, 1, 0.12),
+        "steps": number("Steps", "In how many steps in a row.", 3, 64, 8),
     }
 
     part: float = 0.05
-    tensors: float = 6.0
+    noise: float = 0.12
+    steps: float = 8.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
-        """Find ranks of which no activation differs from the step before."""
+        """Find samples, activations and losses that tell of data that were read again."""
         layout, past = now.layout, now.past("size")
-        judged = layout.of("activation") & (now.before_step == now.step - 1) & (past.seen >= 16)
-        judged &= np.isfinite(now.size) & (past.sigma > 0)
-        judged[layout.all_rows] = False
+        if now.nonfinite.any():
+            return
+        activations = layout.of("activation") & np.isfinite(now.size)
+        activations[layout.all_rows] = False
+        if now.sample_ids and np.flatnonzero(activations | layout.of("scalar")).size:
+            known = float(hash(now.sample_ids) >> 12)
+            if known in now.remember("samples", known)[-8:]:
+                yield _again(
+                    np.flatnonzero(activations | layout.of("scalar")),
+                    0.0,
+                    "These samples were trained on a few steps before.",
+                )
+        judged = activations & (now.before_step == now.step - 1) & (past.seen >= 16) & (past.sigma > 0)
         for rank in np.unique(layout.ranks[judged]).tolist():
             rows = np.flatnonzero(judged & (layout.ranks == rank))
-            if len(rows) < self.tensors:
+            if len(rows) < _LEAST_TENSORS:
                 continue
             before = now.before[rows]
             with np.errstate(all="ignore"):
@@ -194,12 +206,29 @@ class Repeated(Rule):
                 moved = np.abs(now.size[rows] - last) / past.sigma[rows]
             worst = float(np.quantile(moved, 0.95))
             if worst < self.part:
-                yield Finding(
-                    rows[:1],
-                    "difference",
+                yield _again(
+                    rows,
                     worst,
-                    1.0,
-                    lambda value, _: (
-                        f"Activations differ from those of the step before by {value:.2g} of what they usually do."
-                    ),
+                    f"Activations differ from those of the step before by {worst:.2g} of what they usually do.",
                 )
+        steps = int(self.steps)
+        for row in np.flatnonzero(layout.of("scalar") & layout.matching(r"^(train\W?)?loss$")).tolist():
+            value = float(now.rows[row, 1])
+            losses = np.array([*now.remember(("loss", layout.names[row]), value), value])
+            if len(losses) < 3 * steps + 8:
+                continue
+            bends = np.abs(np.diff(losses, 2))
+            usual = float(np.median(bends[:-steps]))
+            if usual > 1e-3 * abs(value) and bends[-steps:].max() < self.noise * usual:
+                yield _again(
+                    np.array([row]),
+                    float(bends[-steps:].max()) / usual,
+                    "The loss has lost its noise, as it does on one batch that is read again and again.",
+                )
+
+
+_LEAST_TENSORS = 6
+
+
+def _again(rows: np.ndarray, value: float, words: str) -> Finding:
+    return Finding(rows[:1], "difference", value, 1.0, lambda *_: words)

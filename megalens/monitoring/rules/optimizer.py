@@ -13,7 +13,7 @@ from ...protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Clipping", "OptimizerState"]
+__all__ = ["Clipping", "OptimizerState", "UpdateRatio"]
 
 _LEAST = 6
 _STATES = {"exp_avg": "beta1", "exp_avg_sq": "beta2"}
@@ -147,6 +147,56 @@ class Clipping(Rule):
                     rows, "norm", applied, max(known),
                     f"The gradients' norm of {applied:.3g} was taken whole; before it was clipped at {max(known):.3g}.",
                 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class UpdateRatio(Rule):
+    """The update is far too large or small beside the weight that it changes: a step of the optimizer replaces the weight, or leaves it practically as it is."""
+
+    name = "update_ratio"
+    title = "Update-to-weight ratio"
+    properties: ClassVar = {
+        "largest": number("Largest", "Largest update as a part of the weight.", 1e-6, 1e6, 0.5),
+        "smallest": number("Smallest", "Smallest update as a part of the weight.", 0, 1, 1e-8),
+        "steps": number("Steps", "How many steps a weight has to be known before.", 1, 10000, 32),
+    }
+
+    largest: float = 0.5
+    smallest: float = 1e-8
+    steps: float = 32.0
+
+    def find(self, now: StepTable) -> Iterator[Finding]:
+        """Find weights whose update, by Adam's equation, is too large or too small."""
+        layout = now.layout
+        rate = now.scalars.get("lr", 0.0)
+        of, first = layout.pairs("param", "exp_avg")
+        if not len(of) or rate <= 0:
+            return
+        squares, found = layout.pairs("exp_avg_sq", "param")
+        square = np.full(len(now.rows), np.nan)
+        square[found] = now.rows[squares, 1]
+        with np.errstate(all="ignore"):
+            ratio = rate * now.rms[first] / np.sqrt(square[of]) / now.rms[of]
+        # A bias begins at zero, and scales of norms are few values.
+        judged = (
+            (now.past("size").seen[of] >= self.steps) & layout.matching(r"weight")[of] & (now.rms[of] > 0)
+        )
+        judged &= ~layout.matching(r"norm|\bln")[of] & (rate > 0.01 * now.largest_rate)
+        for wrong, limit, words in (
+            (
+                ratio > self.largest,
+                self.largest,
+                "The update is {:.2g} of the weight; it should be below {:.2g}.",
+            ),
+            (
+                ratio < self.smallest,
+                self.smallest,
+                "The update is only {:.2g} of the weight; it should be above {:.2g}.",
+            ),
+        ):
+            rows = np.flatnonzero(judged & wrong)
+            if len(rows):
+                yield Finding(of[rows], "ratio", ratio[rows], limit, words.format)
 
 
 def _about(rows: NDArray[np.intp], statistic: str, value: float, expected: float, words: str) -> Finding:

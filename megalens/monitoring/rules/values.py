@@ -12,11 +12,11 @@ from ...protocol.kinds import number
 from ..rule import Finding, Rule
 from ..table import StepTable
 
-__all__ = ["Dead", "NonFinite", "Overflow"]
+__all__ = ["Dead", "NotFinite", "Overflow"]
 
 
 @dataclass(frozen=True)
-class NonFinite(Rule):
+class NotFinite(Rule):
     """Values are NaN or infinite: whatever is computed from them is lost, and the cause lies in the first tensor that has them."""
 
     name = "nonfinite"

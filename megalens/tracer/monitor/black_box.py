@@ -24,14 +24,19 @@ class BlackBox:
         How many at most.
     limit : int
         Bytes at most: of more, the oldest steps are given up.
+
+    Attributes
+    ----------
     recorded : callable
         Takes a step and gives the statistics of it that are sent anyway.
+    nbytes : int
+        What it holds.
     """
 
-    def __init__(self, steps: int, limit: int, recorded: Callable[[int], Collection[str]]) -> None:
+    def __init__(self, steps: int, limit: int) -> None:
         self.limit, self.nbytes = limit, 0
         self.most = steps
-        self._recorded = recorded
+        self.recorded: Callable[[int], Collection[str]] = lambda step: ()
         self._steps: deque[StepReadings] = deque()
 
     def __len__(self) -> int:
@@ -55,7 +60,7 @@ class BlackBox:
         while self._steps:
             step = self._steps.popleft()
             self.nbytes -= _size(step)
-            known = self._recorded(step.step)
+            known = self.recorded(step.step)
             left = [each for each in step.readings if each.counted and each.stat not in known]
             if left:
                 yield step.step, _columns(step, left, rank)

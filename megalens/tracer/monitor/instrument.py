@@ -47,18 +47,12 @@ class MonitorInstrument(Instrument):
 
     Parameters
     ----------
-    tracer : Tracer
-        Whose steps these are.
-    watch : IWatch
-        What judges.
     actions : sequence of Action
         What alarms set off.
     black_box : int
         How many steps are kept at full rate.
     box_bytes : int
         In how much memory at most.
-    recorded : callable
-        Takes a step and gives the statistics of it that are sent anyway.
 
     Attributes
     ----------
@@ -70,24 +64,33 @@ class MonitorInstrument(Instrument):
 
     name = "monitor"
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        watch: IWatch,
-        actions: Sequence[Action],
-        black_box: int,
-        box_bytes: int,
-        recorded: Callable[[int], Collection[str]],
-    ) -> None:
-        self._tracer, self._watch, self._actions = tracer, watch, actions
+    def __init__(self, actions: Sequence[Action], black_box: int, box_bytes: int) -> None:
+        self._actions = actions
+        self._tracer: Tracer
+        self._watch: IWatch
         self._host: Host | None = None
-        self._box = BlackBox(black_box, box_bytes, recorded)
+        self._box = BlackBox(black_box, box_bytes)
         # Filled in the producer thread, emptied between two steps in the training thread.
         self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
         self._acted: dict[int, int] = {}
         self._raised_until = 0
         self.judged = self.alarms = 0
         self.stopped: Any = None
+
+    def begin(self, tracer: Tracer, watch: IWatch, recorded: Callable[[int], Collection[str]]) -> None:
+        """Be told what it judges with, before it is attached.
+
+        Parameters
+        ----------
+        tracer : Tracer
+            Whose steps these are.
+        watch : IWatch
+            What judges.
+        recorded : callable
+            Takes a step and gives the statistics of it that are sent anyway.
+        """
+        self._tracer, self._watch = tracer, watch
+        self._box.recorded = recorded
 
     # The producer thread.
 
