@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from .adapters.find import find_moments
-from .protocol import Readings, StepReadings, is_whole
+from .protocol import StepReadings, is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
 from .tracer.moments.intervals import Intervals
@@ -114,7 +114,8 @@ def log_statistics(
         raise TracerError(
             f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
         )
-    if tracer is None and jsonl is None and intervals and options.get("hub", "spawn") is None:
+    nowhere = jsonl is None and judge is None
+    if tracer is None and nowhere and intervals and options.get("hub", "spawn") is None:
         raise TracerError(
             "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
         )
@@ -148,6 +149,7 @@ def log_statistics(
         counted,
         owns_tracer=owned,
         keep=files if judge is None else _Judged(judge, files),
+        by_rank=judge is not None,
     )
 
 
@@ -161,23 +163,7 @@ class _Judged:
         """Take a step."""
         if self._files is not None:
             self._files(whole)
-        self._judge(
-            StepReadings(
-                whole.step,
-                whole.samples,
-                [
-                    Readings(
-                        each.stat,
-                        -1,
-                        each.tensors.names,
-                        each.rows,
-                        gradient_stage=each.gradient_stage,
-                        loss_scale=each.loss_scale,
-                    )
-                    for each in whole.stats
-                ],
-            )
-        )
+        self._judge(StepReadings(whole.step, whole.samples, whole.readings))
 
 
 class _Known:

@@ -61,6 +61,8 @@ class StatisticsLogger(Instrument):
         Whether closing the logger closes the tracer.
     keep : callable, optional
         Takes each step's rows on rank 0; for files.
+    by_rank : bool
+        Whether they come with what each process measured.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class StatisticsLogger(Instrument):
         *,
         owns_tracer: bool,
         keep: Callable[[WholeStep], None] | None = None,
+        by_rank: bool = False,
     ) -> None:
         refused = [points.unavailable[stat] for stat in intervals.to_message() if stat in points.unavailable]
         if refused:
@@ -98,7 +101,7 @@ class StatisticsLogger(Instrument):
         self.tracer = tracer
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
-        self._keep_rows = keep
+        self._keep_rows, self._by_rank = keep, by_rank
         self._owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
@@ -163,7 +166,9 @@ class StatisticsLogger(Instrument):
         """Begin to log."""
         root = host.place.rank == 0
         self._collector = (
-            RootCollector(host, self._names, self._keep_rows) if root else MemberCollector(host, self._names)
+            RootCollector(host, self._names, self._keep_rows, by_rank=self._by_rank)
+            if root
+            else MemberCollector(host, self._names)
         )
         host.announce()
 

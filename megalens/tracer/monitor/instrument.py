@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol import StepReadings
@@ -72,6 +73,7 @@ class MonitorInstrument(Instrument):
         self._box = BlackBox(black_box, box_bytes)
         # Filled in the producer thread, emptied between two steps in the training thread.
         self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
+        self._untaken: deque[StepReadings] = deque()
         self._acted: dict[int, int] = {}
         self._raised_until = 0
         self.judged = self.alarms = 0
@@ -95,10 +97,32 @@ class MonitorInstrument(Instrument):
     # The producer thread.
 
     def take(self, step: StepReadings) -> None:
-        """Judge a step."""
+        """Take a step, to be judged once the numbers of the training loop are there too."""
+        self._untaken.append(step)
+        self.send_ready()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a step waits to be judged."""
+        return bool(self._untaken)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing will come any more."""
+        return False
+
+    def send_ready(self, *, everything: bool = False) -> None:
+        """Judge the steps that have ended."""
         host = self._host
-        if host is None:
-            return
+        while self._untaken and host is not None:
+            step = self._untaken[0]
+            numbers = host.numbers(step.step)
+            if numbers is None and not everything:
+                return
+            self._untaken.popleft()
+            self._take(replace(step, scalars=numbers or {}), host)
+
+    def _take(self, step: StepReadings, host: Host) -> None:
         self._box.add(step)
         alarms = self._watch.judge(step)
         self.judged += 1
@@ -130,6 +154,7 @@ class MonitorInstrument(Instrument):
     def attach(self, host: Host) -> None:
         """Begin to judge."""
         self._host = host
+        host.gather(self)
 
     def step_begins(self, step: int, held: bool) -> None:
         """Do between two steps what alarms have set off."""

@@ -97,12 +97,23 @@ class RootCollector(Collector):
         As for :class:`Collector`.
     keep : callable, optional
         Takes each step too; for files.
+    by_rank : bool
+        Whether such a step has what each process measured.
     """
 
-    def __init__(self, host: Host, names: NameList, keep: Callable[[WholeStep], None] | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        names: NameList,
+        keep: Callable[[WholeStep], None] | None = None,
+        *,
+        by_rank: bool = False,
+    ) -> None:
         super().__init__(host, names)
         self._keep = keep
-        self._gathering = Gathering(host.place.world_size, host.name_of, host.gone, host.warn)
+        self._gathering = Gathering(
+            host.place.world_size, host.name_of, host.gone, host.warn, by_rank=by_rank
+        )
         self._frames = MomentFrames(host.place.rank)
         self._came_bytes = self._read_bytes = 0
         self._ended = False
