@@ -114,7 +114,7 @@ class TrainingMonitor:
         self.statistics, self.tracer = statistics, statistics.tracer
         self._watch = _Kept(watch)
         self._instrument = instrument
-        instrument.begin(self.tracer, self._watch, statistics.intervals.due)
+        instrument.begin(self.tracer, self._watch, statistics.recorded.due)
         self.tracer.attach(instrument)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ def log_statistics(
     jsonl: str | Path | None = None,
     adapter: IAdapter | None = None,
     judge: Callable[[StepReadings], None] | None = None,
+    recorded: Mapping[str, int] | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -69,6 +70,8 @@ def log_statistics(
         Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
     judge : callable, optional
         Is given each step's statistics on rank 0, in the producer thread.
+    recorded : mapping, optional
+        By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -150,6 +153,7 @@ def log_statistics(
         owns_tracer=owned,
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
+        recorded=intervals if recorded is None else Intervals.of(**{**intervals.to_message(), **recorded}),
     )
 
 

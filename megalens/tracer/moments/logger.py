@@ -63,6 +63,8 @@ class StatisticsLogger(Instrument):
         Takes each step's rows on rank 0; for files.
     by_rank : bool
         Whether they come with what each process measured.
+    recorded : Intervals, optional
+        Which of it is sent when; all when absent.
 
     Raises
     ------
@@ -94,6 +96,7 @@ class StatisticsLogger(Instrument):
         owns_tracer: bool,
         keep: Callable[[WholeStep], None] | None = None,
         by_rank: bool = False,
+        recorded: Intervals | None = None,
     ) -> None:
         refused = [points.unavailable[stat] for stat in intervals.to_message() if stat in points.unavailable]
         if refused:
@@ -102,6 +105,7 @@ class StatisticsLogger(Instrument):
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
         self._keep_rows, self._by_rank = keep, by_rank
+        self.recorded = intervals if recorded is None else recorded
         self._owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
@@ -166,7 +170,9 @@ class StatisticsLogger(Instrument):
         """Begin to log."""
         root = host.place.rank == 0
         self._collector = (
-            RootCollector(host, self._names, self._keep_rows, by_rank=self._by_rank)
+            RootCollector(
+                host, self._names, self._keep_rows, by_rank=self._by_rank, recorded=self.recorded.due
+            )
             if root
             else MemberCollector(host, self._names)
         )
