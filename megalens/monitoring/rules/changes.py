@@ -68,7 +68,9 @@ class Jump(Rule):
         judged = ~now.layout.of("gradient_direction", "scalar")
         least = _least(now, self.factor, self.gradient_factor)
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
-            off = _off(now, quantity, self.threshold, least)
+            # Half is enough of an update that is also above all before it.
+            threshold = self.threshold / 2 if quantity == "change" else self.threshold
+            off = _off(now, quantity, threshold, least)
             if quantity == "change":
                 # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
                 off[now.layout.matching(r"^[^*]")] = 0
