@@ -15,6 +15,7 @@ from megalens.monitoring.rules import RULES
 from megalens.monitoring.settings import WatchSettings
 from megalens.monitoring.watch import MOST_ALARMS, Watch
 from megalens.protocol import ProtocolError
+from scripts.rules_page import PAGE, page
 
 
 def too_large(now, history):
@@ -127,3 +128,8 @@ def test_every_rule_tells_people_what_it_means():
         assert {*rule.settings()} == {*rule.properties}
         made = rule()
         assert {key: getattr(made, key) for key in rule.properties} == rule.settings()
+
+
+def test_the_page_of_rules_says_what_the_code_says():
+    text = PAGE.read_text("utf-8")
+    assert page(text) == text
