@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,10 +40,10 @@ class Past:
         This step's distance from the level.
     top : ndarray
         Largest level there ever was.
-    blocks : ndarray
-        ``[n, BLOCKS]``, levels of values that have none in common, the newest last; NaN before there were any.
     new_block : ndarray
-        Whether the newest of them was added by the step before.
+        Whether the step before ended a block: there is another level of values that have none in common with those of earlier blocks.
+    blocks : callable
+        Takes rows and gives ``[n, BLOCKS]``, the levels of their blocks, the newest last; NaN before there were any.
     """
 
     seen: NDArray[np.int64]
@@ -51,8 +51,8 @@ class Past:
     sigma: Column
     off: Column
     top: Column
-    blocks: Column
     new_block: NDArray[np.bool_]
+    blocks: Callable[[Rows], Column]
 
 
 _ARRAYS = ("seen", "_strays", "level", "sigma", "top", "recent", "offs", "blocks")
@@ -93,8 +93,9 @@ class Level:
         with np.errstate(invalid="ignore"):
             seen = self.seen[series]
             return Past(
-                *(seen, level, self.sigma[series], values - level, self.top[series], self.blocks[series]),
+                *(seen, level, self.sigma[series], values - level, self.top[series]),
                 (seen > 0) & (seen % RECENT == 0),
+                lambda rows: self.blocks[series[rows]],
             )
 
     def take(self, series: Rows, values: Column, stray: NDArray[np.bool_]) -> None:
@@ -166,4 +167,5 @@ def median_of(values: Column) -> Column:
     """Return the median of each row's numbers, the upper one of two; NaN sorts last and does not count."""
     values = np.sort(values, axis=1)
     count = values.shape[1] - np.isnan(values).sum(axis=1)
-    return values[np.arange(len(values)), count // 2]
+    middle: Column = values[np.arange(len(values)), count // 2]
+    return middle

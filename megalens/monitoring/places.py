@@ -118,7 +118,7 @@ def places(
     order = np.where(back == 1, top_index - order, order)
     # Of the whole step: before the second micro-batch.
     micro_batch = np.where(phase == 1, _clipped(micro_batches, _MICRO_BATCH_BITS), 0)
-    place = phase
+    place: NDArray[np.int64] = phase
     for bits, field in (
         (_MICRO_BATCH_BITS, micro_batch),
         (_PART_BITS, part),
@@ -132,4 +132,5 @@ def places(
 
 
 def _clipped(values: NDArray[Any], bits: int) -> NDArray[np.int64]:
-    return np.clip(values, 0, (1 << bits) - 1).astype(np.int64)
+    clipped: NDArray[np.int64] = np.clip(values, 0, (1 << bits) - 1).astype(np.int64)
+    return clipped

@@ -76,13 +76,12 @@ class WatchSettings:
         if not isinstance(muted, list):
             raise must_be("muted", "a list", muted, f"{where}.muted")
         mutes = []
-        for at, each in enumerate(muted):
-            each = _mapping(each, f"{where}.muted.{at}")
+        for number, each in enumerate(muted):
+            at = f"{where}.muted.{number}"
+            each = _mapping(each, at)
             texts = each.get("rule", "*"), each.get("name", "*")
             if {*each} - {"rule", "name"} or not all(isinstance(text, str) for text in texts):
-                raise must_be(
-                    "muted", 'texts, as in {"rule": "jump", "name": "lm_head*"}', each, f"{where}.muted.{at}"
-                )
+                raise must_be("muted", 'texts, as in {"rule": "jump", "name": "lm_head*"}', each, at)
             mutes.append(texts)
         return cls(parameters, frozenset(off), tuple(mutes))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ __all__ = ["ALL", "QUANTITIES", "TableLayout", "StepTable", "StepTables"]
 
 Column = NDArray[np.float64]
 Rows = NDArray[np.intp]
+_Found = TypeVar("_Found")
 
 ALL = "*"
 """Name of the series that stands for all tensors of a statistic on a rank: the mean of their sizes."""
@@ -151,10 +152,10 @@ class TableLayout:
     def _stat_names(self) -> NDArray[Any]:
         return np.array(self.stats)
 
-    def _once(self, key: Any, find: Any) -> Any:
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = find()
+    def _once(self, key: Any, find: Callable[[], _Found]) -> _Found:
+        if key not in self._found:
+            self._found[key] = find()
+        found: _Found = self._found[key]
         return found
 
 

@@ -271,3 +271,27 @@ def test_a_loss_without_its_noise_is_that_of_one_batch():
     assert alarm.step <= 72
     # Without noise from the start there is nothing to lose.
     assert judged(step(at, loss=3 - 0.01 * at) for at in range(1, 100)) == []
+
+
+def test_a_tensor_that_moves_to_another_level_is_found_though_no_step_is_far_off():
+    rng = np.random.default_rng(0)
+    noise = [2.0 ** (0.1 * rng.standard_normal()) for _ in range(120)]
+    # Four times as large is nothing for a single gradient.
+    level = [1.0 if at < 80 else 4.0 for at in range(120)]
+    steps = [
+        step(at, readings("grad", tensors(rng, scale * size)))
+        for at, (scale, size) in enumerate(zip(noise, level, strict=True), 1)
+    ]
+    alarms = judged(steps)
+    assert {alarm.rule for alarm in alarms} == {"drift"}
+    assert {alarm.name for alarm in alarms} > {N}
+    assert 80 < min(alarm.step for alarm in alarms) <= 105
+
+
+def test_a_loss_that_rises_slowly_is_found_against_its_lowest():
+    rng = np.random.default_rng(0)
+    losses = [3 - 0.01 * at for at in range(100)] + [2 + 0.01 * at for at in range(150)]
+    steps = [step(at, loss=loss + 0.03 * rng.standard_normal()) for at, loss in enumerate(losses, 1)]
+    (alarm, *_) = judged(steps)
+    assert (alarm.rule, alarm.name, alarm.statistic) == ("drift", "loss", "level")
+    assert alarm.value / alarm.expected > 1.3

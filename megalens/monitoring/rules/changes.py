@@ -32,9 +32,13 @@ _GRADIENTS = (
 
 def _least(now: StepTable, factor: float, gradient_factor: float) -> np.ndarray:
     gradients = now.layout.of(*_GRADIENTS)
-    least = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
-    least[now.layout.of("exp_avg_sq")] *= 2
-    least[now.layout.all_rows] /= np.where(gradients, _ROOT_OF_GRADIENTS, _ROOT_OF_ALL)[now.layout.all_rows]
+    bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
+    roots = np.ones(len(bits))
+    # It is of squares.
+    roots[now.layout.of("exp_avg_sq")] = 0.5
+    of_all = now.layout.all_rows
+    roots[of_all] *= np.where(gradients, _ROOT_OF_GRADIENTS, _ROOT_OF_ALL)[of_all]
+    least: np.ndarray = bits / roots
     return least
 
 
@@ -129,23 +133,22 @@ class Drift(Rule):
         past = now.past("size")
         least = _least(now, self.factor, self.factor)
         loss = now.layout.of("scalar") & now.layout.matching("loss")
-        judged = past.new_block & np.isfinite(past.blocks[:, -8:]).all(axis=1)
-        rows = np.flatnonzero(judged & ~now.layout.of("gradient_direction", "scalar"))
-        if len(rows):
-            blocks = past.blocks[rows]
-            usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
-            step = blocks[:, -1] - blocks[:, -2]
-            found = np.abs(step) > np.maximum(least[rows], self.threshold * usual)
-            if found.any():
-                yield _moved(rows[found], blocks[found, -1], blocks[found, -2])
-        rows = np.flatnonzero(judged & loss)
-        if len(rows):
-            blocks = past.blocks[rows]
-            usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
-            lowest = np.nanmin(blocks, axis=1)
-            found = blocks[:, -1] - lowest > np.maximum(np.log2(self.loss_factor), self.threshold / 2 * usual)
-            if found.any():
-                yield _moved(rows[found], blocks[found, -1], lowest[found])
+        rows = np.flatnonzero(past.new_block & (loss | ~now.layout.of("gradient_direction", "scalar")))
+        if not len(rows):
+            return
+        blocks = past.blocks(rows)
+        known = np.isfinite(blocks[:, -8:]).all(axis=1)
+        rows, blocks = rows[known], blocks[known]
+        usual = 1.4826 * median_of(np.abs(np.diff(blocks[:, :-1], axis=1)))
+        # A loss falls as a rule: that it is above its lowest is found however slowly it came there.
+        of_loss = loss[rows]
+        before = np.where(of_loss, np.nanmin(blocks, axis=1, initial=np.inf), blocks[:, -2])
+        moved = blocks[:, -1] - before
+        limit = np.where(of_loss, np.log2(self.loss_factor), least[rows])
+        limit = np.maximum(limit, np.where(of_loss, self.threshold / 2, self.threshold) * usual)
+        found = np.where(of_loss, moved, np.abs(moved)) > limit
+        if found.any():
+            yield _moved(rows[found], blocks[found, -1], before[found])
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...protocol.kinds import number
+from ..alarm import Severity
 from ..rule import Finding, Rule
 from ..table import StepTable
 
@@ -34,19 +35,22 @@ class NotFinite(Rule):
             bad = now.column(column) > 0
             if not bad.any():
                 continue
-            for which, severity in ((bad & ~searched, None), (bad & searched, "note")):
+            severities: tuple[tuple[Any, Severity | None], ...] = (
+                (bad & ~searched, None),
+                (bad & searched, "note"),
+            )
+            for which, severity in severities:
                 rows = np.flatnonzero(which)
                 if len(rows):
-                    yield Finding(
-                        rows,
-                        column,
-                        now.column(column)[rows],
-                        0.0,
-                        lambda value, _, word=word: (
-                            f"{value:,.0f} {'value is' if value == 1 else 'values are'} {word}."
-                        ),
-                        severity,
-                    )
+                    yield Finding(rows, column, now.column(column)[rows], 0.0, _Counted(word), severity)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    word: str
+
+    def __call__(self, value: float, _: float) -> str:
+        return f"{value:,.0f} {'value is' if value == 1 else 'values are'} {self.word}."
 
 
 @dataclass(frozen=True)

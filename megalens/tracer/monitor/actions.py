@@ -74,7 +74,7 @@ class Action:
     def __post_init__(self) -> None:
         for name, fits, expected in (
             ("severity", self.severity in _SEVERITIES, "critical, warning or note"),
-            ("rules", not isinstance(self.rules, str) and all(isinstance(r, str) for r in self.rules), "names of rules"),
+            ("rules", isinstance(self.rules, tuple) and all(isinstance(r, str) for r in self.rules), "names of rules"),
             ("every", is_whole(self.every, 1), "a number of steps from 1"),
             ("raise_tracing", is_whole(self.raise_tracing), "a number of steps from 0"),
             ("pause", isinstance(self.pause, bool), "true or false"),
@@ -125,14 +125,8 @@ def actions_from(given: Any) -> tuple[Action, ...]:
             for name in each:
                 if name not in known:
                     raise TracerError(f"There is no action {name!r:.50}. Choose of {', '.join(known)}.")
-            each = Action(
-                **{
-                    **each,
-                    "rules": each["rules"]
-                    if isinstance(each.get("rules"), str)
-                    else tuple(each.get("rules", ())),
-                }
-            )
+            rules = each.get("rules", ())
+            each = Action(**{**each, "rules": tuple(rules) if isinstance(rules, list) else rules})
         if not isinstance(each, Action):
             raise TracerError(f"An action must be an object such as {{'stop': True}}, got {each!r:.100}.")
         found.append(each)
