@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..protocol import MegalensError, shown_text
+from ..protocol.plain_json import parse_json
 
 __all__ = ["add_commands"]
 
@@ -67,8 +68,8 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _settings(path: str) -> Any:
     try:
-        return json.loads(Path(path).read_text("utf-8"))
-    except (ValueError, RecursionError) as error:
+        return parse_json(Path(path).read_bytes())
+    except ValueError as error:
         raise MegalensError(f"{path} must be a JSON file of rule settings: {str(error)[:200]}") from error
 
 

@@ -165,6 +165,23 @@ def test_actions_run_on_the_training_thread_between_steps(own_hub, tmp_path):
     assert any("step-10.pt" in json.dumps(row, default=str) for row in audit)
 
 
+def test_alarms_name_the_samples_of_their_step():
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    with megalens.monitor(model, torch.optim.SGD(model.parameters(), 0.1), hub=None, activation=1) as monitor:
+        for at in range(1, 8):
+            with monitor.step():
+                monitor.tracer.samples(torch.tensor([4 * at, 4 * at + 1]) if at % 2 else [f"doc-{at}"])
+                model.loss(batch(at)).backward()
+                spoil(6)(at, model, None)
+        monitor.tracer.samples(object())
+    assert {alarm.samples for alarm in monitor.alarms if alarm.step == 6} == {'["doc-6"]'}
+    assert {alarm.samples for alarm in monitor.alarms if alarm.step == 7} == {"[28, 29]"}
+    assert any(
+        "The instrument monitor failed: TypeError" in text for text in monitor.tracer.status()["warnings"]
+    )
+
+
 def test_a_training_is_stopped_only_where_the_script_says_so():
     with pytest.raises(TrainingStopped, match=r"update, blocks.1.attention.qkv.weight: 1 value is NaN"):
         train(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
+
+from torch import Tensor
 
 from ...protocol import StepReadings
 from ...protocol.messages_generated import Status
-from ..errors import said
+from ..errors import TracerError, said
 from ..instrument import Instrument
 from .actions import Action, post
 from .black_box import BlackBox
@@ -22,6 +26,7 @@ __all__ = ["IWatch", "MonitorInstrument"]
 
 STREAM = "alarms"
 _MOST_WAITING = 16
+_MOST_SAMPLES, _MOST_IDS, _MOST_TEXT = 256, 1000, 20_000
 
 
 class IWatch(Protocol):
@@ -73,6 +78,7 @@ class MonitorInstrument(Instrument):
         self._box = BlackBox(black_box, box_bytes)
         # Filled in the producer thread, emptied between two steps in the training thread.
         self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
+        self._samples: dict[int, str] = {}
         self._untaken: deque[StepReadings] = deque()
         self._acted: dict[int, int] = {}
         self._raised_until = 0
@@ -120,7 +126,8 @@ class MonitorInstrument(Instrument):
             if numbers is None and not everything:
                 return
             self._untaken.popleft()
-            self._take(replace(step, scalars=numbers or {}), host)
+            ids = self._samples.pop(step.step, step.sample_ids)
+            self._take(replace(step, scalars=numbers or {}, sample_ids=ids), host)
 
     def _take(self, step: StepReadings, host: Host) -> None:
         self._box.add(step)
@@ -155,6 +162,19 @@ class MonitorInstrument(Instrument):
         """Begin to judge."""
         self._host = host
         host.gather(self)
+
+    def samples_are(self, step: int, ids: Any) -> None:
+        """Keep the samples of a step for its alarms."""
+        if isinstance(ids, Tensor):
+            if ids.is_cuda:
+                raise TracerError(
+                    "The ids of samples must be on the CPU: reading them here would wait for the device."
+                )
+            ids = ids.flatten()[:_MOST_IDS].tolist()
+        text = json.dumps(list(islice(ids, _MOST_IDS)), allow_nan=False)
+        while len(self._samples) >= _MOST_SAMPLES:
+            del self._samples[next(iter(self._samples))]
+        self._samples[step] = text[:_MOST_TEXT]
 
     def step_begins(self, step: int, held: bool) -> None:
         """Do between two steps what alarms have set off."""
