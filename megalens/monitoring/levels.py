@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,12 +81,6 @@ class Level:
             added = np.full((more, *array.shape[1:]), fill, array.dtype)
             setattr(self, name, np.concatenate((array, added)))
 
-    def copy(self, old: Rows, new: Rows) -> None:
-        """Have series go on under other numbers."""
-        for name in _ARRAYS:
-            array = getattr(self, name)
-            array[new] = array[old]
-
     def past(self, series: Rows, values: Column) -> Past:
         """Return what series were before ``values``."""
         level = self.level[series]
@@ -154,13 +148,6 @@ class Levels:
         self._series = series
         for level in self._levels.values():
             level.grow(series)
-
-    def copy(self, moves: Sequence[tuple[int, int]]) -> None:
-        """Have series go on under other numbers."""
-        if moves:
-            old, new = np.array(moves, np.intp).T
-            for level in self._levels.values():
-                level.copy(old, new)
 
 
 def median_of(values: Column) -> Column:

@@ -48,8 +48,7 @@ class _Chunk:
     names: Sequence[str]
     shapes: Sequence[str]
     limits: Column
-    first: int
-    """Its first series."""
+    series: Rows
 
 
 @dataclass(eq=False)
@@ -289,6 +288,7 @@ class StepTables:
         self.levels = Levels()
         self._chunks: dict[tuple[Any, ...], _Chunk] = {}
         self._layouts: dict[tuple[int, ...], TableLayout] = {}
+        self._numbers: dict[tuple[Any, ...], dict[str, int]] = {}
         self._series = 0
         self._rows = np.empty((0, len(MOMENT_COLUMNS)))
         self._still = self._step_of = np.empty(0, np.int64)
@@ -350,30 +350,32 @@ class StepTables:
         known = self._chunks.get(key)
         if known is not None and (known.names is given.names or list(known.names) == list(given.names)):
             return known
-        numbers = {name: known.first + at for at, name in enumerate(known.names)} if known is not None else {}
-        kept = [numbers.get(name) for name in given.names]
-        limits = np.array([_LIMITS.get(each, np.nan) for each in given.dtypes], np.float64)
+        numbers = self._numbers.setdefault(key, {})
+        before = self._series
+        for name in given.names:
+            if name not in numbers:
+                numbers[name] = self._series
+                self._series += 1
+        if more := self._series - before:
+            self.levels.grow(self._series)
+            self._rows = np.concatenate((self._rows, np.full((more, self._rows.shape[1]), np.nan)))
+            self._still = np.concatenate((self._still, np.zeros(more, np.int64)))
+            self._step_of = np.concatenate((self._step_of, np.full(more, -1, np.int64)))
         n = len(given.names)
+        limits = np.array([_LIMITS.get(each, np.nan) for each in given.dtypes], np.float64)
         chunk = _Chunk(
-            *(given.stat, given.rank, given.stage, given.micro_batch, given.counted, tuple(given.names)),
+            *(given.stat, given.rank, given.stage, given.micro_batch, given.counted),
+            # The very object, so that asking whether they are the same costs nothing.
+            given.names,
             tuple(given.shapes) if given.shapes else ("",) * n,
             limits if len(limits) == n else np.full(n, np.nan),
-            self._series,
+            np.array([numbers[name] for name in given.names], np.intp),
         )
-        if isinstance(given.names, (list, tuple)):
-            # The very object, so that asking whether they are the same costs nothing.
-            object.__setattr__(chunk, "names", given.names)
-        self._series += n
-        self.levels.grow(self._series)
-        self._rows = np.concatenate((self._rows, np.full((n, self._rows.shape[1]), np.nan)))
-        self._still = np.concatenate((self._still, np.zeros(n, np.int64)))
-        self._step_of = np.concatenate((self._step_of, np.full(n, -1, np.int64)))
-        self.levels.copy([(old, chunk.first + at) for at, old in enumerate(kept) if old is not None])
         self._chunks[key] = chunk
         return chunk
 
     def _layout(self, chunks: tuple[_Chunk, ...]) -> TableLayout:
-        key = tuple(chunk.first for chunk in chunks)
+        key = tuple(map(id, chunks))
         known = self._layouts.get(key)
         if known is not None:
             return known
@@ -404,7 +406,7 @@ def _laid_out(chunks: tuple[_Chunk, ...]) -> TableLayout:
             order = orders[chunk.rank] = module_order(by_stat)
         index[at : at + len(chunk.names)] = [order.get(name, len(order)) for name in chunk.names]
         at += len(chunk.names)
-    series = [np.arange(chunk.first, chunk.first + size) for chunk, size in zip(chunks, sizes, strict=True)]
+    series = [chunk.series for chunk in chunks]
     return TableLayout(
         stats,
         names,

@@ -91,6 +91,11 @@ class Watch:
         alarms.sort(key=lambda alarm: alarm.place)
         return alarms
 
+    @property
+    def series(self) -> range:
+        """Numbers of the series that it knows."""
+        return range(len(self._tables.levels["size"].seen))
+
     def columns(self, alarms: Sequence[Alarm]) -> dict[str, list[Any]]:
         """Return alarms as the columns of their stream."""
         return alarm_columns(alarms)
@@ -117,7 +122,7 @@ class Watch:
         """Return which of a finding's rows were not found in the last steps."""
         key = (rule, finding.statistic)
         last = self._last.get(key)
-        size = len(self._tables.levels["size"].seen)
+        size = len(self.series)
         if last is None or len(last) < size:
             grown = np.full(size, -_QUIET - 1, np.int64)
             grown[: 0 if last is None else len(last)] = () if last is None else last

@@ -89,6 +89,16 @@ def test_names_that_change_keep_the_levels_of_those_that_stay():
     assert {(alarm.rule, alarm.name) for alarm in alarms if alarm.name != "*"} >= {("jump", NAMES[3])}
 
 
+def test_names_that_come_and_go_take_no_more_memory_each_time():
+    rng = np.random.default_rng(0)
+    watch = Watch()
+    sizes = []
+    for at in range(1, 300):
+        watch.judge(step(at, readings("activation", tensors(rng, names=rng.permutation(NAMES)[:5], size=4))))
+        sizes.append(len(watch.series))
+    assert sizes[50] == sizes[-1] == len(NAMES) + 1
+
+
 def test_settings_are_checked_and_say_every_parameter():
     checked = Draft202012Validator(WatchSettings.schema())
     settings = WatchSettings.of(

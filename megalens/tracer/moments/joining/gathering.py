@@ -18,6 +18,7 @@ __all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _FOLD_BYTES = 16 << 20
+_MOST_LISTED = 1024
 
 Names = NDArray[np.int64]
 
@@ -280,6 +281,8 @@ class Gathering:
         """Return the names of ids; the same object for the same array."""
         known = self._listed.get(id(ids))
         if known is None or known[0] is not ids:
+            if len(self._listed) >= _MOST_LISTED:
+                self._listed.clear()
             known = self._listed[id(ids)] = ids, tuple(self._names[at] for at in ids.tolist())
         return known[1]
 
