@@ -24,7 +24,7 @@ from .training_statistics import log_statistics
 
 __all__ = ["TrainingMonitor", "monitor"]
 
-_DEFAULTS = {"param": 1, "grad": 1, "activation": 10}
+_DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
 _KEPT = 1000
 _BOX_BYTES = 64 << 20
 

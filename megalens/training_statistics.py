@@ -14,7 +14,7 @@ from .adapters.find import find_moments
 from .protocol import StepReadings, is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
-from .tracer.moments.intervals import Intervals
+from .tracer.moments.intervals import STATE, Intervals
 from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.jsonl import JsonlFiles
 from .tracer.moments.logger import StatisticsLogger
@@ -44,6 +44,7 @@ def log_statistics(
     adapter: IAdapter | None = None,
     judge: Callable[[StepReadings], None] | None = None,
     recorded: Mapping[str, int] | None = None,
+    optimizer_state: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -72,6 +73,8 @@ def log_statistics(
         Is given each step's statistics on rank 0, in the producer thread.
     recorded : mapping, optional
         By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
+    optimizer_state : int or None
+        Every how many steps ``judge`` is also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -98,7 +101,7 @@ def log_statistics(
         "residual": residual,
         "residual_dgrad": residual_dgrad,
     }
-    intervals = Intervals.of(**asked)
+    intervals = Intervals.of(**asked, **dict.fromkeys(STATE, optimizer_state))
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
@@ -153,7 +156,7 @@ def log_statistics(
         owns_tracer=owned,
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
-        recorded=intervals if recorded is None else Intervals.of(**{**intervals.to_message(), **recorded}),
+        recorded=Intervals.of(**{**intervals.to_message(), **(recorded or {})}),
     )
 
 

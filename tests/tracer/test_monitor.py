@@ -100,6 +100,39 @@ def test_the_numbers_of_the_loop_are_judged_too():
     assert [(alarm.rule, alarm.name) for alarm in monitor.alarms] == [("loss", "lr")]
 
 
+@pytest.mark.parametrize("kind", [{"foreach": True}, {"foreach": False}, {"fused": True}])
+def test_a_lost_state_and_a_wrong_beta_are_found_in_their_step(kind):
+    def lose(optimizer):
+        optimizer.state.clear()
+
+    def forget(optimizer):
+        optimizer.param_groups[0]["betas"] = (0.9, 0.5)
+
+    for fault, statistics in ((lose, {"beta1", "beta2"}), (forget, {"beta2"})):
+        torch.manual_seed(0)
+        model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, **kind)
+        with megalens.monitor(model, optimizer, hub=None) as monitor:
+            for at in range(1, 16):
+                with monitor.step():
+                    model.loss(batch(at)).backward()
+                    if at == 12:
+                        fault(optimizer)
+                    optimizer.step()
+                    optimizer.zero_grad()
+        found = [alarm for alarm in monitor.alarms if alarm.rule == "optimizer"]
+        assert {(alarm.step, alarm.statistic) for alarm in found} == {
+            (12, statistic) for statistic in statistics
+        }
+        assert monitor.first_anomaly.direction == "optimizer"
+
+
+def test_the_state_is_judged_and_not_sent(own_hub, tmp_path):
+    _, monitor, _ = train(fault=spoil(8), steps=10, record=tmp_path / "runs", linger=0)
+    stats = megalens.open(monitor.tracer.folder).table("moments").to_pandas()["stat"]
+    assert {*stats} == {"param", "grad", "activation"}
+
+
 def test_what_was_measured_and_not_recorded_is_sent_when_something_breaks(own_hub, tmp_path):
     recorded = {"param": 10, "grad": 10, "activation": 0}
     _, monitor, _ = train(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .intervals import Intervals
+from .intervals import STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
@@ -98,7 +99,7 @@ class StatisticsLogger(Instrument):
         by_rank: bool = False,
         recorded: Intervals | None = None,
     ) -> None:
-        refused = [points.unavailable[stat] for stat in intervals.to_message() if stat in points.unavailable]
+        refused = [points.unavailable[stat] for stat in intervals.on() if stat in points.unavailable]
         if refused:
             raise TracerError(refused[0])
         self.tracer = tracer
@@ -111,6 +112,10 @@ class StatisticsLogger(Instrument):
         counted = [point for point in points.params if point.counted]
         ids = [self._names.place(point.name) for point in counted]
         self._values = ParamRows(ids, [point.value for point in counted])
+        self._state = {
+            stat: ParamRows(ids, [partial(_state, optimizers, point.parameter, stat) for point in counted])
+            for stat in STATE
+        }
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
@@ -161,7 +166,7 @@ class StatisticsLogger(Instrument):
             self.tracer.__exit__(*error)
 
     def __repr__(self) -> str:
-        every = ", ".join(f"{stat} every {steps}" for stat, steps in self.intervals.to_message().items())
+        every = ", ".join(f"{stat} every {steps}" for stat, steps in self.intervals.on().items())
         return f"<StatisticsLogger {every}, step {self._step}>"
 
     # What the tracer calls.
@@ -285,15 +290,18 @@ class StatisticsLogger(Instrument):
         if gradients is not None:
             parts["grad"] = gradients
         if "param" in self._due:
-            parts["param"] = self._params()
+            parts["param"] = self._rows_of("param", self._values)
+        for stat in self._due & self._state.keys():
+            parts[stat] = self._rows_of(stat, self._state[stat])
         self._parts = {}
         given = MeasuredStep.leaving(self._step, self._consumed(), list(parts.values()))
         if self._collector is not None:
             self._collector.put(given)
 
-    def _params(self) -> MeasuredRows:
-        part = MeasuredRows("param")
-        for measured, rows in self._values.measure():
+    @staticmethod
+    def _rows_of(stat: str, values: ParamRows) -> MeasuredRows:
+        part = MeasuredRows(stat)
+        for measured, rows in values.measure():
             part.add(measured, rows)
         return part
 
@@ -333,3 +341,14 @@ class StatisticsLogger(Instrument):
         if self._gradients is not None:
             self._gradients.close()
         self.tracer.detach(self)
+
+
+def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
+    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such thing."""
+    for optimizer in optimizers:
+        # Asked for by index, a state that is not there yet would be made.
+        kept = optimizer.state.get(parameter)
+        if kept is not None:
+            value = kept.get(stat)
+            return value if isinstance(value, Tensor) else None
+    return None

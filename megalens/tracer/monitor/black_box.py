@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...protocol import MOMENT_COLUMNS, Readings, StepReadings, merge_moments, stream_schema
+from ...protocol import MOMENT_COLUMNS, MOMENT_STATS, Readings, StepReadings, merge_moments, stream_schema
 
 __all__ = ["BlackBox"]
 
@@ -61,7 +61,11 @@ class BlackBox:
             step = self._steps.popleft()
             self.nbytes -= _size(step)
             known = self.recorded(step.step)
-            left = [each for each in step.readings if each.counted and each.stat not in known]
+            left = [
+                each
+                for each in step.readings
+                if each.counted and each.stat in MOMENT_STATS and each.stat not in known
+            ]
             if left:
                 yield step.step, _columns(step, left, rank)
 

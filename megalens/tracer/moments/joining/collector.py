@@ -162,7 +162,7 @@ class RootCollector(Collector):
             for frame in self._frames.of(sent):
                 self._host.send(STREAM, frame, whole.step)
             if self._keep is not None and any(len(each.rows) for each in whole.stats):
-                self._keep(whole)
+                self._keep(sent)
 
     def _take_own(self, step: MeasuredStep) -> None:
         figures = step.figures()
