@@ -30,7 +30,7 @@ format: setup ## Format everything
 	ruff format . && ruff check --fix . && prettier --write --log-level warn .
 
 generate: setup ## Regenerate what is made from protocol/
-	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.message_types && $(PYTHON) -m scripts.make_fixtures
+	node scripts/generate-protocol.mjs && $(PYTHON) -m scripts.message_types && $(PYTHON) -m scripts.make_fixtures && $(PYTHON) -m scripts.rules_page
 
 browser:
 	@bash scripts/ensure-browser.sh

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .tracer import Tracer
     from .tracer.errors import TracerError
     from .training import trace
+    from .training_monitor import monitor
     from .training_statistics import log_statistics
     from .widgets.errors import WidgetError
 
@@ -58,6 +59,7 @@ __all__ = [
     "add_arguments",
     "connect",
     "log_statistics",
+    "monitor",
     "open",
     "open_all",
     "trace",
@@ -87,6 +89,7 @@ _HOMES = {
     ".tracer": ("Tracer",),
     ".training": ("trace",),
     ".training_statistics": ("log_statistics",),
+    ".training_monitor": ("monitor",),
     ".launch": ("add_arguments", "trace_from"),
     "._version": ("__version__",),
 }

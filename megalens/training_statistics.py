@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from torch import nn
 from torch.optim import Optimizer
 
 from .adapters.find import find_moments
-from .protocol import is_whole
+from .protocol import StepReadings, is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
-from .tracer.moments.intervals import Intervals
+from .tracer.moments.intervals import STATE, Intervals
+from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.jsonl import JsonlFiles
 from .tracer.moments.logger import StatisticsLogger
 from .tracer.points import IAdapter
@@ -41,6 +42,9 @@ def log_statistics(
     samples: int | Callable[[], int] | None = None,
     jsonl: str | Path | None = None,
     adapter: IAdapter | None = None,
+    judge: Callable[[StepReadings], None] | None = None,
+    recorded: Mapping[str, int] | None = None,
+    optimizer_state: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -65,6 +69,12 @@ def log_statistics(
         Folder into which rank 0 also writes ``training_stats/…/rank0.jsonl``, the layout of raw-moment files.
     adapter : IAdapter, optional
         Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
+    judge : callable, optional
+        Is given each step's statistics on rank 0, in the producer thread.
+    recorded : mapping, optional
+        By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
+    optimizer_state : int or None
+        Every how many steps ``judge`` is also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -91,7 +101,7 @@ def log_statistics(
         "residual": residual,
         "residual_dgrad": residual_dgrad,
     }
-    intervals = Intervals.of(**asked)
+    intervals = Intervals.of(**asked, **dict.fromkeys(STATE, optimizer_state))
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
@@ -110,7 +120,8 @@ def log_statistics(
         raise TracerError(
             f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
         )
-    if tracer is None and jsonl is None and intervals and options.get("hub", "spawn") is None:
+    nowhere = jsonl is None and judge is None
+    if tracer is None and nowhere and intervals and options.get("hub", "spawn") is None:
         raise TracerError(
             "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
         )
@@ -143,8 +154,23 @@ def log_statistics(
         scale,
         counted,
         owns_tracer=owned,
-        keep=files,
+        keep=files if judge is None else _Judged(judge, files),
+        by_rank=judge is not None,
+        recorded=Intervals.of(**{**intervals.to_message(), **(recorded or {})}),
     )
+
+
+class _Judged:
+    """Hands each step to what judges it, and to files where there are some."""
+
+    def __init__(self, judge: Callable[[StepReadings], None], files: JsonlFiles | None) -> None:
+        self._judge, self._files = judge, files
+
+    def __call__(self, whole: WholeStep) -> None:
+        """Take a step."""
+        if self._files is not None:
+            self._files(whole)
+        self._judge(StepReadings(whole.step, whole.samples, whole.readings))
 
 
 class _Known:

@@ -305,6 +305,36 @@ class Run(Controls):
     def _streams(self) -> Streams:
         """The streams that the run may have."""
 
+    def alarms(
+        self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None
+    ) -> DataFrame:
+        """Return what the rules of the monitor found, in the order in which it happened.
+
+        Parameters
+        ----------
+        steps : optional
+            As in :meth:`tensors`.
+        rule : str, optional
+            One rule, such as ``"jump"``.
+        severity : str, optional
+            ``"critical"``, ``"warning"`` or ``"note"``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``step``, ``micro_step`` (the micro-batch; -1: of the whole step), ``rank``, ``rule``, ``severity``, ``name``, ``value``, ``expected``, ``sentence``, then the other columns of the stream
+            ``alarms``. Empty while the training is healthy.
+        """
+        from .alarms import alarm_frame
+
+        return alarm_frame(self._read("alarms", Query.of(steps=steps)), rule, severity)
+
+    def first_anomaly(self) -> dict[str, Any] | None:
+        """Return the alarm of severity critical or warning that came first, by the columns of :meth:`alarms`, with ``path``: what it reached next as (direction, module, rank). None where there is none."""
+        from .alarms import first_of
+
+        return first_of(self.alarms())
+
     def audit(self) -> pa.Table:
         """Return who changed what, and the step at which it took effect."""
         return self._read("audit", Query())

@@ -29,7 +29,7 @@ from .sending.worker import Worker
 from .tensors.config import TracingPlan, change_plan
 from .tensors.cost_reduction import LADDER, CostReduction
 from .tensors.instrument import TensorTracer
-from .watch import Watch
+from .watch import ViewerWatch
 
 __all__ = ["Coordinator"]
 
@@ -87,7 +87,7 @@ class Coordinator:
         self.instruments = Instruments(self.warn)
         self._streams = Streams(STREAMS.values())
         self._notes: deque[str] = deque(maxlen=_MOST_WARNINGS)
-        self._watch = Watch(lambda: self.schedule, self.change)
+        self._watch = ViewerWatch(lambda: self.schedule, self.change)
         self._places: list[RankPlace] = []
         self._address: HubAddress | None = None
         self._joined = address

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,10 @@ class Host:
         """Have the producer thread look after what waits for other ranks, until it is done."""
         if isinstance(self._worker, Producer):
             self._worker.gather(gatherer)
+
+    def numbers(self, step: int) -> Mapping[str, float] | None:
+        """Return the numbers that the training loop logged since this was last asked, once ``step`` has ended; None before. For one instrument, in a task."""
+        return self._worker.numbers(step) if isinstance(self._worker, Producer) else {}
 
     def caught_up(self) -> bool:
         """Return whether the producer thread has taken all that was handed over: before, nobody is late."""

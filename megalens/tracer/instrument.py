@@ -93,6 +93,9 @@ class Instrument:
     def step_abandoned(self) -> None:
         """Forget the step: it is no whole one."""
 
+    def samples_are(self, step: int, ids: Any) -> None:
+        """Note the training samples of a step, as the script says them."""
+
     def pause(self, phase: str) -> None:
         """Note that evaluation or generation begins, inside of a step or between two."""
 

@@ -84,6 +84,8 @@ class Tracer:
         hubless: bool = False,
     ) -> None:
         self._name = name
+        self.controls = frozenset(controls)
+        """What viewers may do beyond looking."""
         self._handles: list[StepHandle] = []
         self._scope = StepScope(self._begin_step, self._end_step)
         self._wrapped = False
@@ -248,6 +250,19 @@ class Tracer:
             self.warn(f"A checkpoint could not be marked: {said(error)}")
             return
         worker.task(lambda: worker.send(STREAM, rows, at), CHECKPOINT_BYTES)
+
+    def samples(self, ids: Any) -> None:
+        """Say which training samples the step that began last is made of: ``tracer.samples([640, 641])``. Alarms of the step name them.
+
+        Never raises and never waits. Of a job of several processes what rank 0 says is kept.
+
+        Parameters
+        ----------
+        ids : sequence of int or str, or torch.Tensor
+            Their ids; of a tensor on the CPU the numbers in it. More than a thousand are cut.
+        """
+        if self.points.place.rank == 0 and not self._closed:
+            self._instruments.tell("samples_are", self._started, ids)
 
     # Instruments.
 

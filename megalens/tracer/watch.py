@@ -11,12 +11,12 @@ from ..protocol import ProtocolError
 from .sending.peers import Schedule
 from .tensors.plan import TracingPlan
 
-__all__ = ["Watch"]
+__all__ = ["ViewerWatch"]
 
 _HUB_GONE_SECONDS = 5.0
 
 
-class Watch:
+class ViewerWatch:
     """Follows the hub and its viewers, and asks for a pause or its end where the settings say that this depends on them.
 
     Parameters

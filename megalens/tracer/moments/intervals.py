@@ -8,7 +8,10 @@ from dataclasses import dataclass, fields
 from ...protocol import is_whole
 from ..errors import TracerError
 
-__all__ = ["Intervals"]
+__all__ = ["STATE", "Intervals"]
+
+STATE = ("exp_avg", "exp_avg_sq")
+"""What Adam and its like keep of each parameter."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class Intervals:
     ----------
     param, grad, activation, dgrad, residual, residual_dgrad : int
         Steps.
+    exp_avg, exp_avg_sq : int
+        Steps at which the optimizer's state is measured to be judged; it is not sent.
     """
 
     param: int = 0
@@ -27,6 +32,8 @@ class Intervals:
     dgrad: int = 0
     residual: int = 0
     residual_dgrad: int = 0
+    exp_avg: int = 0
+    exp_avg_sq: int = 0
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:
@@ -47,11 +54,15 @@ class Intervals:
 
     def due(self, step: int) -> frozenset[str]:
         """Return the statistics that are logged at ``step``."""
-        return frozenset(stat for stat, every in self.to_message().items() if step % every == 0)
+        return frozenset(stat for stat, every in self.on().items() if step % every == 0)
 
     def to_message(self) -> dict[str, int]:
         """Return the ``Statistics`` object of messages: what is on."""
+        return {stat: every for stat, every in self.on().items() if stat not in STATE}
+
+    def on(self) -> dict[str, int]:
+        """Return what is on, by statistic."""
         return {field.name: getattr(self, field.name) for field in fields(self) if getattr(self, field.name)}
 
     def __bool__(self) -> bool:
-        return bool(self.to_message())
+        return bool(self.on())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .intervals import Intervals
+from .intervals import STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
@@ -61,6 +62,10 @@ class StatisticsLogger(Instrument):
         Whether closing the logger closes the tracer.
     keep : callable, optional
         Takes each step's rows on rank 0; for files.
+    by_rank : bool
+        Whether they come with what each process measured.
+    recorded : Intervals, optional
+        Which of it is sent when; all when absent.
 
     Raises
     ------
@@ -91,19 +96,26 @@ class StatisticsLogger(Instrument):
         *,
         owns_tracer: bool,
         keep: Callable[[WholeStep], None] | None = None,
+        by_rank: bool = False,
+        recorded: Intervals | None = None,
     ) -> None:
-        refused = [points.unavailable[stat] for stat in intervals.to_message() if stat in points.unavailable]
+        refused = [points.unavailable[stat] for stat in intervals.on() if stat in points.unavailable]
         if refused:
             raise TracerError(refused[0])
         self.tracer = tracer
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
-        self._keep_rows = keep
+        self._keep_rows, self._by_rank = keep, by_rank
+        self.recorded = intervals if recorded is None else recorded
         self._owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
         ids = [self._names.place(point.name) for point in counted]
         self._values = ParamRows(ids, [point.value for point in counted])
+        self._state = {
+            stat: ParamRows(ids, [partial(_state, optimizers, point.parameter, stat) for point in counted])
+            for stat in STATE
+        }
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
@@ -154,7 +166,7 @@ class StatisticsLogger(Instrument):
             self.tracer.__exit__(*error)
 
     def __repr__(self) -> str:
-        every = ", ".join(f"{stat} every {steps}" for stat, steps in self.intervals.to_message().items())
+        every = ", ".join(f"{stat} every {steps}" for stat, steps in self.intervals.on().items())
         return f"<StatisticsLogger {every}, step {self._step}>"
 
     # What the tracer calls.
@@ -163,7 +175,11 @@ class StatisticsLogger(Instrument):
         """Begin to log."""
         root = host.place.rank == 0
         self._collector = (
-            RootCollector(host, self._names, self._keep_rows) if root else MemberCollector(host, self._names)
+            RootCollector(
+                host, self._names, self._keep_rows, by_rank=self._by_rank, recorded=self.recorded.due
+            )
+            if root
+            else MemberCollector(host, self._names)
         )
         host.announce()
 
@@ -274,15 +290,18 @@ class StatisticsLogger(Instrument):
         if gradients is not None:
             parts["grad"] = gradients
         if "param" in self._due:
-            parts["param"] = self._params()
+            parts["param"] = self._rows_of("param", self._values)
+        for stat in self._due & self._state.keys():
+            parts[stat] = self._rows_of(stat, self._state[stat])
         self._parts = {}
         given = MeasuredStep.leaving(self._step, self._consumed(), list(parts.values()))
         if self._collector is not None:
             self._collector.put(given)
 
-    def _params(self) -> MeasuredRows:
-        part = MeasuredRows("param")
-        for measured, rows in self._values.measure():
+    @staticmethod
+    def _rows_of(stat: str, values: ParamRows) -> MeasuredRows:
+        part = MeasuredRows(stat)
+        for measured, rows in values.measure():
             part.add(measured, rows)
         return part
 
@@ -322,3 +341,14 @@ class StatisticsLogger(Instrument):
         if self._gradients is not None:
             self._gradients.close()
         self.tracer.detach(self)
+
+
+def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
+    """Return what an optimizer keeps of a parameter; None before its first step, and where it keeps no such thing."""
+    for optimizer in optimizers:
+        # Asked for by index, a state that is not there yet would be made.
+        kept = optimizer.state.get(parameter)
+        if kept is not None:
+            value = kept.get(stat)
+            return value if isinstance(value, Tensor) else None
+    return None

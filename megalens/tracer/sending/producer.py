@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ...protocol import FrameTemplate, ProtocolError, Stream, Streams
 from ...protocol.messages_generated import Announce, ConfigPatch, Configured, Hello, Message, Peer, Status
-from ..errors import as_protocol_error
+from ..errors import as_protocol_error, plain_text
 from ..instrument import IGatherer, Rows
 from .hub_connection import HubConnection
 from .hub_link import HubLink
@@ -29,6 +29,7 @@ log = logging.getLogger("megalens")
 
 _STATUS_SECONDS = 1.0
 _SCALARS_SECONDS = 0.2
+_MOST_NUMBERS = 1000
 _LAST_SECONDS = 5.0
 _HUB_SECONDS = 5.0
 _MOST_REFUSALS = 3
@@ -117,6 +118,8 @@ class Producer(Worker):
         self._sent = self._said_goodbye = False
         self._refusals = 0
         self._scalars = ScalarQueue(self.health.warn)
+        self._numbers: dict[str, float] = {}
+        self._counted = 0
         self._overhead_at = self._status_at = time.monotonic()
         self.run_id = None if address is None else address.run_id
 
@@ -292,7 +295,10 @@ class Producer(Worker):
         if cost.ready is not None:
             cost.ready.synchronize()
         for scalar in cost.scalars:
-            self._scalars.keep(scalar)
+            value = self._scalars.keep(scalar)
+            if value is not None and len(self._numbers) < _MOST_NUMBERS:
+                self._numbers[plain_text(scalar.name)] = value
+        self._counted = max(self._counted, cost.step if cost.wall_ns else 0)
         if cost.wall_ns:
             now = time.monotonic()
             if self._stepped is not None:
@@ -324,6 +330,13 @@ class Producer(Worker):
         elif not self._hubless:
             self.health.lose(count, "unsent")
         return sent
+
+    def numbers(self, step: int) -> dict[str, float] | None:
+        """Return the numbers that were logged since this was last asked, once ``step`` has ended; None before. In the thread."""
+        if self._counted < step:
+            return None
+        taken, self._numbers = self._numbers, {}
+        return taken
 
     def _send_scalars(self) -> None:
         if self._hub.there:

@@ -88,16 +88,17 @@ class ScalarQueue:
         """Whether the last ones were sent long enough ago."""
         return time.monotonic() - self._sent_at >= _SECONDS
 
-    def keep(self, row: ScalarRow) -> None:
-        """Take a number as it was logged; a tensor is read now."""
+    def keep(self, row: ScalarRow) -> float | None:
+        """Take a number as it was logged, and return it; a tensor is read now. None where it is no number."""
         try:
             value = float(row.value)
         except (TypeError, ValueError, RuntimeError, ArithmeticError):
             self._warn(
                 f"{plain_text(row.name)} was logged with something that is not one number; it is left out."
             )
-            return
+            return None
         self._rows.append((row.step, row.time, plain_text(row.name), value, plain_text(row.unit)))
+        return value
 
     def add(self, step: int, name: str, value: float, unit: str) -> None:
         """Take a number of the tracer's own."""

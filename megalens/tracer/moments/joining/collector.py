@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..frames import STREAM, MomentFrames
@@ -97,12 +98,26 @@ class RootCollector(Collector):
         As for :class:`Collector`.
     keep : callable, optional
         Takes each step too; for files.
+    by_rank : bool
+        Whether such a step has what each process measured.
+    recorded : callable, optional
+        Takes a step and gives the statistics of it that are sent; all when absent.
     """
 
-    def __init__(self, host: Host, names: NameList, keep: Callable[[WholeStep], None] | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        names: NameList,
+        keep: Callable[[WholeStep], None] | None = None,
+        *,
+        by_rank: bool = False,
+        recorded: Callable[[int], Collection[str]] | None = None,
+    ) -> None:
         super().__init__(host, names)
-        self._keep = keep
-        self._gathering = Gathering(host.place.world_size, host.name_of, host.gone, host.warn)
+        self._keep, self._recorded = keep, recorded
+        self._gathering = Gathering(
+            host.place.world_size, host.name_of, host.gone, host.warn, by_rank=by_rank
+        )
         self._frames = MomentFrames(host.place.rank)
         self._came_bytes = self._read_bytes = 0
         self._ended = False
@@ -140,10 +155,14 @@ class RootCollector(Collector):
         for whole in self._gathering.ready(self._host.caught_up, everything=everything):
             if whole.left_out:
                 self._host.lose(whole.left_out, "unsent")
-            for frame in self._frames.of(whole):
+            sent = whole
+            if self._recorded is not None:
+                known = self._recorded(whole.step)
+                sent = replace(whole, stats=[each for each in whole.stats if each.stat in known])
+            for frame in self._frames.of(sent):
                 self._host.send(STREAM, frame, whole.step)
             if self._keep is not None and any(len(each.rows) for each in whole.stats):
-                self._keep(whole)
+                self._keep(sent)
 
     def _take_own(self, step: MeasuredStep) -> None:
         figures = step.figures()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS, merge_moments, natural_key
+from ....protocol import MOMENT_COLUMNS, Readings, merge_moments, natural_key
 from .part import Figures
 
 __all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]
@@ -18,6 +18,7 @@ __all__ = ["Gathering", "Merged", "Tensors", "WholeStep"]
 _PATIENCE_SECONDS = 30.0
 _MOST_BYTES = 64 << 20
 _FOLD_BYTES = 16 << 20
+_MOST_LISTED = 1024
 
 Names = NDArray[np.int64]
 
@@ -68,6 +69,8 @@ class WholeStep:
     stats: list[Merged]
     left_out: int
     """Rows that a process's part is missing of."""
+    readings: Sequence[Readings] = ()
+    """What each process measured, by rank, where somebody asked for it."""
 
 
 @dataclass
@@ -89,6 +92,7 @@ class _Step:
     samples: int = -1
     heard: set[int] = field(default_factory=set)
     stats: dict[str, _GatheredStat] = field(default_factory=dict)
+    readings: list[Readings] = field(default_factory=list)
 
     @property
     def nbytes(self) -> int:
@@ -150,6 +154,8 @@ class Gathering:
         Gives whether a rank has left.
     warn : callable
         Takes a sentence for the user.
+    by_rank : bool
+        Whether what each process measured is to be kept until the step is complete.
     """
 
     def __init__(
@@ -158,7 +164,11 @@ class Gathering:
         name: Callable[[int], str],
         gone: Callable[[int], bool],
         warn: Callable[[str], None],
+        *,
+        by_rank: bool = False,
     ) -> None:
+        self._by_rank = by_rank
+        self._listed: dict[int, tuple[Names, tuple[str, ...]]] = {}
         self._world_size = world_size
         self._name, self._gone, self._warn = name, gone, warn
         self._names: list[str] = []
@@ -215,6 +225,15 @@ class Gathering:
             stat.ids.append(ids)
             stat.rows.append(part.rows)
             stat.nbytes += part.rows.nbytes
+            if self._by_rank:
+                here.readings.append(
+                    Readings(
+                        *(part.stat, rank, self._list(ids), part.rows),
+                        stage=stage,
+                        gradient_stage=part.gradient_stage,
+                        loss_scale=part.loss_scale,
+                    )
+                )
             if stat.nbytes > _FOLD_BYTES:
                 self._fold(stat)
         here.heard.add(rank)
@@ -258,6 +277,15 @@ class Gathering:
             self._stages.append(stage)
         return at
 
+    def _list(self, ids: Names) -> tuple[str, ...]:
+        """Return the names of ids; the same object for the same array."""
+        known = self._listed.get(id(ids))
+        if known is None or known[0] is not ids:
+            if len(self._listed) >= _MOST_LISTED:
+                self._listed.clear()
+            known = self._listed[id(ids)] = ids, tuple(self._names[at] for at in ids.tolist())
+        return known[1]
+
     def _fold(self, stat: _GatheredStat) -> None:
         """Merge what came so far: a job of a thousand processes does not lie here a thousandfold."""
         ids, rows = self._merge(stat)
@@ -292,7 +320,9 @@ class Gathering:
             self._warn(
                 f"Statistics of {left_out} tensors of step {step} are left out: {who} did not send a part of them."
             )
-        return WholeStep(step, here.samples, stats, left_out)
+        return WholeStep(
+            *(step, here.samples, stats, left_out), sorted(here.readings, key=lambda each: each.rank)
+        )
 
     def _partial(self, stat: str, missing: Sequence[int]) -> set[int] | None:
         """Return the names that a part is missing of; None when nobody can say which."""

@@ -1,0 +1,22 @@
+"""The rules. One is added by writing its class in a file of its kind and naming it here, or from another package by an entry point."""
+
+from __future__ import annotations
+
+from ..rule import Rule
+from .changes import Collapse, Drift, Jump, LossSpike
+from .model import AttentionCollapse, Initial, Repeated, RouterImbalance
+from .optimizer import Clipping, OptimizerState, UpdateRatio
+from .ranks import Missing, OddRank, Reduction, Replicas
+from .values import Dead, NotFinite, Overflow
+
+__all__ = ["RULES"]
+
+RULES: dict[str, type[Rule]] = {
+    rule.name: rule
+    for rule in (
+        *(NotFinite, Overflow, Jump, Collapse, Drift, LossSpike, Dead, Initial),
+        *(OptimizerState, UpdateRatio, Clipping, Replicas, Reduction, OddRank, Missing),
+        *(AttentionCollapse, RouterImbalance, Repeated),
+    )
+}
+"""By name, in the order in which they judge and are shown."""

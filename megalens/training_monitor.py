@@ -1,0 +1,183 @@
+"""``megalens.monitor``: the one line that begins it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from torch import nn
+
+from .monitoring.alarm import Alarm
+from .monitoring.own_rules import read_rules
+from .monitoring.watch import Watch
+from .protocol import StepReadings, is_whole
+from .protocol.anomaly import first_anomaly
+from .tracer.errors import TracerError
+from .tracer.moments.logger import StatisticsLogger
+from .tracer.monitor.actions import TrainingStopped, actions_from
+from .tracer.monitor.instrument import MonitorInstrument
+from .tracer.tracer import Tracer
+from .training_statistics import log_statistics
+
+__all__ = ["TrainingMonitor", "monitor"]
+
+_DEFAULTS = {"param": 1, "grad": 1, "activation": 10, "optimizer_state": 1}
+_KEPT = 1000
+_BOX_BYTES = 64 << 20
+
+
+def monitor(
+    model: nn.Module | Sequence[nn.Module],
+    optimizer: Any,
+    config: Any = None,
+    *,
+    tracer: Tracer | None = None,
+    rules: Any = None,
+    actions: Any = None,
+    black_box: int = 20,
+    black_box_bytes: int = _BOX_BYTES,
+    record: Any = None,
+    **options: Any,
+) -> TrainingMonitor:
+    """Begin to monitor a training: rules judge each step's statistics, and raise alarms.
+
+    Parameters
+    ----------
+    model, optimizer
+        As for :func:`megalens.log_statistics`.
+    tracer : Tracer, optional
+        Whose steps these are. Without one a tracer is made and closed with the monitor.
+    rules : mapping, function or sequence of functions, optional
+        Settings of the rules: ``{"rules": {"jump": {"threshold": 12}}, "muted": [{"rule": "dead", "name": "*bias"}]}``. Or rules of your own: functions that take a ``StepReadings`` and those of the steps
+        before, and give :class:`~megalens.monitoring.alarm.Alarm` objects. Under ``"own"`` of the settings both go together. Rules that installed packages bring by entry points of the group
+        ``megalens.rules`` judge too.
+    actions : Action, mapping or sequence of them, optional
+        What alarms may set off: ``{"checkpoint": save, "stop": True}``; see :class:`~megalens.tracer.monitor.actions.Action`.
+    black_box : int
+        How many of the last steps are kept as they were measured, and sent when an alarm is raised although the recording is sparse. 0: none.
+    black_box_bytes : int
+        In how much memory at most: of more, the oldest are given up.
+    record : str or Path, optional
+        Folder of the recording, as for :func:`megalens.trace`.
+    **options
+        For :func:`megalens.log_statistics`: every how many steps each statistic is measured, and how the run is called.
+
+    Returns
+    -------
+    TrainingMonitor
+        Use ``with monitor.step():`` (or the tracer's own) around each optimizer step, and close it at the end, or use it in a ``with``.
+
+    Raises
+    ------
+    TracerError
+        When an argument is wrong.
+    ProtocolError
+        When the settings of a rule are wrong, with the field at fault.
+    """
+    for name, value in (("black_box", black_box), ("black_box_bytes", black_box_bytes)):
+        if not is_whole(value):
+            raise TracerError(f"{name}=… must be a whole number from 0, got {value!r:.50}.")
+    settings, own = read_rules(rules)
+    done = actions_from(actions)
+    intervals = {stat: options.pop(stat, every) for stat, every in _DEFAULTS.items()}
+    if record is not None:
+        options["record"] = record
+    if any(action.pause for action in done):
+        if tracer is None:
+            options["allow"] = [*options.get("allow", ()), "pause"]
+        elif "pause" not in tracer.controls:
+            raise TracerError(
+                "actions.pause needs a tracer that allows it: megalens.trace(…, allow=['pause'])."
+            )
+    instrument = MonitorInstrument(done, black_box, black_box_bytes)
+    statistics = log_statistics(
+        model, optimizer, tracer=tracer, judge=instrument.take, **intervals, **options
+    )
+    return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
+
+
+class TrainingMonitor:
+    """What watches a training. Made by :func:`megalens.monitor`.
+
+    Attributes
+    ----------
+    statistics : StatisticsLogger
+        What measures.
+    tracer : Tracer
+        Whose steps these are.
+    """
+
+    def __init__(self, statistics: StatisticsLogger, watch: Watch, instrument: MonitorInstrument) -> None:
+        self.statistics, self.tracer = statistics, statistics.tracer
+        self._watch = _Kept(watch)
+        self._instrument = instrument
+        instrument.begin(self.tracer, self._watch, statistics.recorded.due)
+        self.tracer.attach(instrument)
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The last thousand alarms, oldest first; on rank 0."""
+        return list(self._watch.alarms)
+
+    @property
+    def first_anomaly(self) -> Alarm | None:
+        """The alarm that came first of all; None while the training is healthy."""
+        return self._watch.first
+
+    @property
+    def stopped(self) -> Alarm | None:
+        """The alarm for which the training is to end, where the actions say so."""
+        alarm: Alarm | None = self._instrument.stopped
+        return alarm
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Return a context manager around one optimizer step: the tracer's own.
+
+        Raises
+        ------
+        TrainingStopped
+            At the end of a step, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+        """
+        with self.tracer.step():
+            yield
+        if (alarm := self.stopped) is not None:
+            raise TrainingStopped(f"Step {alarm.step}, {alarm.direction}, {alarm.name}: {alarm.sentence}")
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change rules, thresholds and what is muted, from the next step on."""
+        self._watch.configure(settings)
+
+    def close(self) -> None:
+        """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
+        self.statistics.close()
+
+    def __enter__(self) -> TrainingMonitor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.statistics.__exit__(kind, error, trace)
+
+
+class _Kept:
+    """A watch that keeps the last alarms for the script."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
+        self.first: Alarm | None = None
+        self._watch = watch
+        self.columns, self.configure = watch.columns, watch.configure
+        self.to_message, self.schema = watch.to_message, watch.schema
+
+    def judge(self, step: StepReadings) -> list[Alarm]:
+        """Return the alarms of a step."""
+        found = self._watch.judge(step)
+        self.alarms += found
+        if self.first is None:
+            self.first = first_anomaly(found)
+        return found

@@ -1,0 +1,41 @@
+"""What each process of a test of the monitor does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import megalens
+from megalens.demo.model import GPT, GPTConfig
+
+__all__ = ["spoilt"]
+
+
+def spoilt(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
+    """Train replicas, one of which computes an infinity in a step; what rank 0's monitor names."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+
+    def spoil(module: nn.Module, given: Any, output: torch.Tensor) -> torch.Tensor:
+        if step == at and rank == who:
+            output = output.clone()
+            output[0, 0, 0] = float("inf")
+        return output
+
+    step = 0
+    # Before the monitor's own hook, as a module that computes wrongly.
+    model.blocks[1].mlp.fc1.register_forward_hook(spoil)
+    replica = DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(replica.parameters(), 1e-3)
+    with megalens.monitor(replica, optimizer, activation=1, hub=None) as monitor:
+        for step in range(1, at + 3):
+            ids = torch.randint(0, 51, (2, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+            with monitor.step():
+                logits = replica(ids)
+                nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    return [(a.step, a.rank, a.rule, a.direction, a.name) for a in monitor.alarms]

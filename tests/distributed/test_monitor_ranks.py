@@ -1,0 +1,17 @@
+"""The monitor of a job of several processes: whose value it was."""
+
+from __future__ import annotations
+
+import pytest
+from processes import run_job
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_the_first_anomaly_is_of_the_rank_that_computed_it(who: int) -> None:
+    alarms, *others = run_job(2, "monitor_work:spoilt", 10, who)
+    assert alarms[0] == (10, who, "nonfinite", "forward", "blocks.1.mlp.fc1/output0")
+    # Its reduced gradients are those of both.
+    assert {rank for _, rank, _, direction, _ in alarms if direction == "forward"} >= {who}
+    assert others == [[]]

@@ -1,0 +1,86 @@
+"""Rules over ranks, against what data-parallel training does: a mean over ranks, copies that are the same to the last bit."""
+
+from __future__ import annotations
+
+import numpy as np
+from judging import NAMES, found, judged, readings, step, tensors
+
+N = NAMES[3]
+
+
+def reduced(rng, ranks=4, scale=1.0, skipped=None):
+    """Return what ranks have before and after the mean is taken."""
+    before = [tensors(rng) for _ in range(ranks)]
+    mean = {name: scale * np.mean([each[name] for each in before], axis=0) for name in NAMES}
+    for rank, each in enumerate(before):
+        yield readings("grad_unreduced", each, rank)
+        yield readings("grad", each if rank == skipped else mean, rank, counted=rank == 0)
+
+
+def test_ranks_that_reduce_their_gradients_are_healthy():
+    rng = np.random.default_rng(0)
+    assert judged(step(at, *reduced(rng)) for at in range(1, 60)) == []
+
+
+def test_a_rank_that_left_out_the_reduction_is_named():
+    rng = np.random.default_rng(0)
+    steps = [step(at, *reduced(rng, skipped=2 if at == 10 else None)) for at in range(1, 11)]
+    alarms = [alarm for alarm in judged(steps) if alarm.rule == "reduction"]
+    assert {(alarm.step, alarm.rank, alarm.severity) for alarm in alarms} == {(10, 2, "critical")}
+    assert {alarm.name for alarm in alarms} >= {*NAMES}
+
+
+def test_a_reduction_by_another_scale_than_before_is_found():
+    rng = np.random.default_rng(0)
+    steps = [step(at, *reduced(rng, scale=1.0 if at < 10 else 4.0)) for at in range(1, 11)]
+    alarms = [alarm for alarm in judged(steps) if alarm.rule == "reduction"]
+    assert {alarm.step for alarm in alarms} == {10}
+    assert {round(alarm.value, 6) for alarm in alarms} == {4.0}
+    # A sum that is a sum from the start is how that program does it.
+    summed = [step(at, *reduced(rng, scale=4.0)) for at in range(1, 10)]
+    assert judged(summed) == []
+
+
+def test_a_copy_that_differs_in_one_bit_is_found_on_its_rank():
+    rng = np.random.default_rng(0)
+
+    def replicas(odd):
+        values = tensors(rng)
+        for rank in range(4):
+            here = {name: value.copy() for name, value in values.items()}
+            if rank == odd:
+                here[N][0] = np.nextafter(here[N][0], np.inf) + 1e-9
+            yield readings("param", here, rank, counted=rank == 0)
+
+    assert judged([step(1, *replicas(None)), step(2, *replicas(None))]) == []
+    for odd in (0, 3):
+        assert found(judged([step(1, *replicas(odd))])) == [(1, "replicas", "param", N, odd)]
+
+
+def test_of_two_copies_the_one_that_is_not_counted_is_named():
+    values = tensors(np.random.default_rng(0))
+    other = {**values, N: values[N] + 1}
+    given = (readings("param", values, 0), readings("param", other, 1, counted=False))
+    assert found(judged([step(1, *given)])) == [(1, "replicas", "param", N, 1)]
+
+
+def test_the_rank_that_is_off_from_the_others_is_named():
+    rng = np.random.default_rng(0)
+    steps = []
+    for at in range(1, 6):
+        of = [tensors(rng) for _ in range(4)]
+        if at == 5:
+            of[2][N] = of[2][N] * 50
+        steps.append(step(at, *(readings("activation", each, rank) for rank, each in enumerate(of))))
+    assert found(judged(steps)) == [(5, "odd_rank", "activation", N, 2)]
+
+
+def test_fewer_values_than_ever_are_a_missing_part_and_batches_of_all_sizes_are_not():
+    rng = np.random.default_rng(0)
+    sizes = [64] * 30 + [48]
+    steps = [step(at, readings("activation", tensors(rng, size=size))) for at, size in enumerate(sizes, 1)]
+    (alarm,) = judged(steps)
+    assert (alarm.step, alarm.rule, alarm.value, alarm.expected) == (31, "missing", 48.0, 64.0)
+    sizes = [int(size) for size in rng.integers(40, 65, 60)]
+    steps = [step(at, readings("activation", tensors(rng, size=size))) for at, size in enumerate(sizes, 1)]
+    assert judged(steps) == []
