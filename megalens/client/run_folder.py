@@ -148,6 +148,8 @@ class RunFolder:
                 "missing_steps": missing,
             },
         }
+        if "instruments" in self.header:
+            status["instruments"] = self.header["instruments"]
         warnings = [
             f"The {shown_text(name, 200)} stream is of another version of Megalens and is not read."
             for name in self._unreadable

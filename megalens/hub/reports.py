@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Literal
+from collections.abc import Collection, Iterable
+from typing import Any, Literal
 
 from ..protocol.messages_generated import Status
 
@@ -40,6 +40,10 @@ class Reports:
         """Return the rows that producers gave up, those that went included."""
         return sum(before + last for before, last in self._drops.values())
 
+    def instruments(self) -> dict[str, Any]:
+        """Return what instruments said last of themselves, by name."""
+        return _instruments(self._reports.values())
+
     def fill(self, merged: Status, attached: Collection[int]) -> None:
         """Fill the members of ``status`` that come from producers: of those that are attached, or of all when none is."""
         ranks = sorted(rank for rank in self._reports if rank in attached) or sorted(self._reports)
@@ -58,10 +62,7 @@ class Reports:
         budget = next((report["budget"] for report in reports if "budget" in report), None)
         if budget is not None:
             merged["budget"] = budget
-        instruments = {
-            name: state for report in reports for name, state in report.get("instruments", {}).items()
-        }
-        if instruments:
+        if instruments := _instruments(reports):
             merged["instruments"] = instruments
         for name in _ALIKE:
             counts = [report[name] for report in reports if name in report]
@@ -70,3 +71,7 @@ class Reports:
         warnings = list(dict.fromkeys(text for report in reports for text in report.get("warnings", ())))
         if warnings:
             merged["warnings"] = warnings
+
+
+def _instruments(reports: Iterable[Status]) -> dict[str, Any]:
+    return {name: state for report in reports for name, state in report.get("instruments", {}).items()}

@@ -259,6 +259,7 @@ class RunState:
             "ended": self.ended,
             **{name: hello[name] for name in (*kept, *told)},
             **({"announced": announced} if announced else {}),
+            **({"instruments": instruments} if (instruments := self._reports.instruments()) else {}),
         }
 
     def _absent(self, ranks: list[RankState]) -> list[str]:

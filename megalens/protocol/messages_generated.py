@@ -150,6 +150,8 @@ class RunFile(TypedDict):
     compressors: NotRequired[list[CompressorInfo]]
     config: NotRequired[Config]
     versions: NotRequired[dict[str, str]]
+    instruments: NotRequired[dict[str, dict[str, Any]]]
+    """What instruments said last of themselves, by name, as in status."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
     streams: NotRequired[dict[str, StreamSummary]]

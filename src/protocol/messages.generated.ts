@@ -1015,6 +1015,12 @@ export const MESSAGES_SCHEMA: ISchema = {
           maxProperties: 100,
           propertyNames: { maxLength: 200 }
         },
+        instruments: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { type: 'object', additionalProperties: true },
+          propertyNames: { maxLength: 200 }
+        },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' },
         streams: {
