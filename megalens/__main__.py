@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from .dialects.cli import add_commands as add_dialect_commands
 from .hub.cli import add_commands
 from .monitoring.cli import add_commands as add_check_command
+from .monitoring.trainermon.cli import add_commands as add_anomalies_command
 from .protocol.version import own_version
 from .replay.cli import add_commands as add_replay_command
 
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_dialect_commands(commands)
     add_replay_command(commands)
     add_check_command(commands)
+    add_anomalies_command(commands)
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))
 

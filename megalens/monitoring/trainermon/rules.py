@@ -1,0 +1,95 @@
+"""TrainerMon's two rules, over single numbers: each remembers one smoothed size of each (tag, operation)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["AnomalyNan", "AnomalyTurbulence", "RecordedRules", "rules_from"]
+
+_KEPT = 0.99
+"""What of the remembered size a new value leaves."""
+
+
+@dataclass(frozen=True)
+class AnomalyTurbulence:
+    """A norm or a mean is larger than it was: above (1 + threshold) times the remembered size. Only upwards."""
+
+    threshold: float
+
+    def finds(self, op: str, value: float, level: float) -> bool:
+        """Return whether it reports a value."""
+        return op in ("norm", "mean") and abs(value) > level * (1 + self.threshold)
+
+
+@dataclass(frozen=True)
+class AnomalyNan:
+    """A value is NaN, or its size is above the threshold where there is one. An infinite value without a threshold is not reported."""
+
+    threshold: float | None = None
+
+    def finds(self, op: str, value: float, level: float) -> bool:
+        """Return whether it reports a value."""
+        return math.isnan(value) or (self.threshold is not None and abs(value) > self.threshold)
+
+
+_Rule = AnomalyTurbulence | AnomalyNan
+
+
+def rules_from(given: Any, warn: Callable[[str], None] = lambda text: None) -> list[_Rule]:
+    """Return the rules of ``alert.rules`` of a configuration: a list of ``{"rule_name": …, "args": {"threshold": …}}``.
+
+    Raises
+    ------
+    TypeError
+        When it is no list, names a rule that there is not, or a threshold is no number of 0 or more.
+    """
+    if not isinstance(given, list):
+        raise TypeError(f"alert.rules must be a list, got {given!r:.100}")
+    rules: list[_Rule] = []
+    for each in given:
+        name = each.get("rule_name") if isinstance(each, Mapping) else None
+        if name not in ("AnomalyTurbulence", "AnomalyNan"):
+            raise TypeError(f"rule_name must be AnomalyTurbulence or AnomalyNan, got {name!r:.100}")
+        args = each.get("args") or {}
+        if not isinstance(args, Mapping):
+            raise TypeError(f"{name}: args must be an object, got {args!r:.100}")
+        threshold = args.get("threshold")
+        if args and (
+            isinstance(threshold, bool) or not isinstance(threshold, (int, float)) or not threshold >= 0
+        ):
+            raise TypeError(f"{name}: threshold must be a number of 0 or more, got {threshold!r:.100}")
+        if name == "AnomalyNan":
+            rules.append(AnomalyNan(threshold))
+        elif threshold is None:
+            warn("AnomalyTurbulence needs args.threshold and was left out.")
+        else:
+            rules.append(AnomalyTurbulence(threshold))
+    return rules
+
+
+class RecordedRules:
+    """Judges number after number; the first rule that reports one wins. The first value of a (tag, operation) is its own level.
+
+    Parameters
+    ----------
+    rules : sequence
+        In their order.
+    """
+
+    def __init__(self, rules: Sequence[_Rule]) -> None:
+        self._rules = tuple(rules)
+        self._levels: dict[tuple[str, str], float] = {}
+
+    def judge(self, tag: str, op: str, value: float, step: int) -> str | None:
+        """Return the message about a value, where a rule reports it. One NaN makes the remembered size NaN for good: that is how its files come about."""
+        level = self._levels.get((tag, op))
+        size = abs(value)
+        self._levels[tag, op] = size if level is None else _KEPT * level + (1 - _KEPT) * size
+        level = size if level is None else level
+        found = next((rule for rule in self._rules if rule.finds(op, value, level)), None)
+        if found is None:
+            return None
+        return f"Rule {type(found).__name__} reports anomaly signal in ('{tag}', '{op}') at step {step}, current value {value}, history mean {level}."
