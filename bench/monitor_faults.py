@@ -85,7 +85,8 @@ class Training:
         reach = fault.reach if fault is not None else lambda training, where: None
         monitor = megalens.monitor(self.model, self.optimizer, hub=None, activation=1)
         with monitor:
-            for self.step in range(1, self.steps + 1):
+            for at in range(1, self.steps + 1):
+                self.step = at
                 for group in self.optimizer.param_groups:
                     group["lr"] = self.rate_now()
                 self.ids = self.windows.random(self.batch)
@@ -99,7 +100,7 @@ class Training:
                     reach(self, "update")
                     self.optimizer.step()
                     reach(self, "weights")
-                monitor.tracer.log(loss=loss)
+                    monitor.tracer.log(loss=loss)
                 yield monitor.alarms
         yield monitor.alarms
 
@@ -218,6 +219,14 @@ def _scaled(name: str, factor: float) -> Callable[[Training], Any]:
     return lambda training: training.weight(name).data.mul_(factor)
 
 
+def _outlier(module: str) -> Callable[[Training], Any]:
+    def put(training: Training) -> None:
+        values = training.weight(f"{module}.weight").data
+        values.view(-1)[0] = 16 * values.abs().max()
+
+    return put
+
+
 def _held(training: Training, where: str) -> None:
     weight = training.weight("blocks.1.mlp.fc1.weight")
     if training.step >= AT and where == "update":
@@ -249,6 +258,10 @@ _QKV, _FC1 = "blocks.1.attention.qkv.weight", "blocks.1.mlp.fc1.weight"
 
 FAULTS: tuple[Fault, ...] = (
     *_value_faults(),
+    *(
+        Fault(f"a value of the weight of {module} sixteen times the largest", _from("weights", _outlier(module), once=True), module=module, direction="update", value=True)
+        for module in _MODULES
+    ),
     *(
         Fault(f"beta {betas} from step {AT} on", _from("update", _group(betas=betas)), direction="optimizer")
         for betas in ((0.0, 0.95), (0.9, 0.5), (0.999, 0.9999), (0.5, 0.95))
@@ -341,8 +354,7 @@ def main() -> int:
     steps = false = 0
     for settings in HEALTHY[:: 5 if options.quick else 1]:
         training = Training(**settings, steps=200 if options.quick else options.steps)
-        for alarms in training.run():
-            pass
+        *_, alarms = training.run()
         steps += training.steps
         serious = [alarm for alarm in alarms if alarm.severity != "note"]
         false += len({alarm.step for alarm in serious})
