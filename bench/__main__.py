@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = (
     "tracer",
     "statistics",
+    "monitor_faults",
     "wire",
     "moments_grouping",
     "tables",

@@ -158,6 +158,24 @@ def test_what_was_measured_and_not_recorded_is_sent_when_something_breaks(own_hu
     assert every.equals(again)
 
 
+def test_a_viewer_has_the_first_anomaly_within_two_seconds_of_its_step(own_hub):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    optimizer = torch.optim.AdamW(model.parameters())
+    with megalens.monitor(model, optimizer, activation=1, linger=0) as monitor:
+        assert monitor.tracer.connected(20)
+        with megalens.connect(monitor.tracer.run_id) as run:
+            for at in range(1, 12):
+                with monitor.step():
+                    model.loss(batch(at)).backward()
+                    spoil(11)(at, model, None)
+                    optimizer.step()
+            ended = time.monotonic()
+            first = until(run.first_anomaly)
+            assert time.monotonic() - ended < 2
+            assert (first["step"], first["name"]) == (11, "blocks.1.attention.qkv.weight")
+
+
 def test_the_memory_of_the_black_box_is_bounded_and_said(own_hub, tmp_path):
     _, monitor, _ = train(
         fault=spoil(20), record=tmp_path / "runs", linger=0, recorded={"grad": 0}, black_box_bytes=30_000

@@ -24,6 +24,8 @@ _GRADIENT_FACTOR = (
 )
 # The mean over all tensors of a rank strays less than each: these roots of the factor are enough.
 _ROOT_OF_ALL, _ROOT_OF_GRADIENTS = 2.0, 1.6
+# So many doublings of all updates at once are told in any case.
+_SURE_BITS = 2.5
 _GRADIENTS = (
     *("grad", "grad_unreduced", "grad_accumulated", "dgrad", "residual_dgrad"),
     *("exp_avg", "exp_avg_sq", "communication"),
@@ -34,6 +36,8 @@ def _least(now: StepTable, factor: float, gradient_factor: float) -> np.ndarray:
     gradients = now.layout.of(*_GRADIENTS)
     bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
     roots = np.ones(len(bits))
+    # A weight is what all steps have made of it: no single one changes it much, as it may a bias that began at zero.
+    roots[now.layout.of("param", "param_origin") & ~now.layout.matching("bias")] = 2
     # It is of squares.
     roots[now.layout.of("exp_avg_sq")] = 0.5
     of_all = now.layout.all_rows
@@ -42,11 +46,13 @@ def _least(now: StepTable, factor: float, gradient_factor: float) -> np.ndarray:
     return least
 
 
-def _off(now: StepTable, quantity: str, threshold: float, least: np.ndarray | float) -> np.ndarray:
+def _off(
+    now: StepTable, quantity: str, threshold: float, least: np.ndarray | float, most: float = np.inf
+) -> np.ndarray:
     """Return how far each row is off, with its sign, where that is too far; else 0."""
     past = now.past(quantity)
     with np.errstate(invalid="ignore"):
-        limit = np.maximum(least, threshold * past.sigma)
+        limit = np.maximum(least, np.minimum(threshold * past.sigma, most))
         far = np.abs(past.off) > limit
     return np.where(far & (past.seen >= 8) & np.isfinite(past.off), past.off, 0.0)
 
@@ -60,12 +66,12 @@ class Jump(Rule):
     properties: ClassVar = {
         "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
         "factor": number("Factor", _FACTOR, 1.01, 1e6, 4),
-        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 1024),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
     }
 
     threshold: float = 10.0
     factor: float = 4.0
-    gradient_factor: float = 1024.0
+    gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms or largest value is far above its level."""
@@ -74,7 +80,9 @@ class Jump(Rule):
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
             # Half is enough of an update that is also above all before it.
             threshold = self.threshold / 2 if quantity == "change" else self.threshold
-            off = _off(now, quantity, threshold, least)
+            # The size of Adam's updates is that of the learning rate, however noisy it was while that rose.
+            sure = quantity == "change" and len(now.layout.rows("exp_avg_sq"))
+            off = _off(now, quantity, threshold, least, _SURE_BITS if sure else np.inf)
             if quantity == "change":
                 # One tensor's mean may come to rest at any time; and what was as large before, as after a restart of the schedule, is no news.
                 off[now.layout.matching(r"^[^*]")] = 0
@@ -93,12 +101,12 @@ class Collapse(Rule):
     properties: ClassVar = {
         "threshold": number("Threshold", _THRESHOLD, 2, 1000, 10),
         "factor": number("Factor", _FACTOR, 1.01, 1e6, 8),
-        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e6, 1024),
+        "gradient_factor": number("Factor of gradients", _GRADIENT_FACTOR, 1.01, 1e9, 16384),
     }
 
     threshold: float = 10.0
     factor: float = 8.0
-    gradient_factor: float = 1024.0
+    gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms is far below its level."""

@@ -204,7 +204,8 @@ class Repeated(Rule):
             with np.errstate(all="ignore"):
                 last = np.log2(np.sqrt(np.maximum(before[:, 2], 0) / before[:, 0] + before[:, 1] ** 2))
                 moved = np.abs(now.size[rows] - last) / past.sigma[rows]
-            worst = float(np.quantile(moved, 0.95))
+            # Of what was all zeros before, anything is far.
+            worst = float(np.quantile(np.minimum(moved, 1e9), 0.95))
             if worst < self.part:
                 yield _again(
                     rows,
