@@ -29,7 +29,7 @@ from ..protocol import shown_text
 from ..tracer import Tracer
 from ..tracer.tensors.plan import CONTROLS
 from ..training import trace
-from ..training_statistics import log_statistics
+from ..training_monitor import monitor
 from .model import GPT
 from .state_line import StateLine
 from .text import load_corpus
@@ -42,13 +42,15 @@ FLAGS = ("MLP1_mat_mul", "MLP2_mat_mul", "HiddenStates")
 """Divides the model's widths, so that every tile has as many features."""
 STATISTICS: dict[str, Any] = {
     "param": 10,
-    "grad": 10,
+    "grad": 1,
     "activation": 50,
     "dgrad": 50,
     "residual": 10,
     "residual_dgrad": 50,
 }
 """Every how many steps each is logged."""
+BROKEN_BATCH = 150
+"""Reached within a minute on two cores."""
 PROMPT = "The "
 
 
@@ -73,7 +75,13 @@ def main(arguments: list[str] | None = None) -> int:
         threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
     line = StateLine(sys.stdout)
     line.say("reading the text")
-    config = TrainConfig(steps=options.steps, batch=options.batch, seed=options.seed, compile=options.compile)
+    config = TrainConfig(
+        steps=options.steps,
+        batch=options.batch,
+        seed=options.seed,
+        broken_batch=options.broken_batch,
+        compile=options.compile,
+    )
     torch.manual_seed(config.seed)
     model = GPT()
     corpus = load_corpus()
@@ -82,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"run {tracer.run_id}", flush=True)
     trainer = Trainer(model, corpus, tracer, config)
     if tracer is not None:
-        log_statistics(model, trainer.optimizer, tracer=tracer, samples=config.batch, **STATISTICS)
+        monitor(model, trainer.optimizer, tracer=tracer, samples=config.batch, **STATISTICS)
     began = time.monotonic()
     sample = ""
     try:
@@ -163,6 +171,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--batch", type=_positive, default=default.batch, help="windows a step (%(default)s)")
     parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument(
+        "--broken-batch",
+        type=int,
+        default=BROKEN_BATCH,
+        metavar="STEP",
+        help="step whose batch is of random bytes on purpose, so that the view Health has something to show; 0 is none (%(default)s)",
+    )
     parser.add_argument("--name", default="gpt-demo", help="name of the run (%(default)s)")
     parser.add_argument("--record", metavar="DIR", help="folder that the run's own folder is written into")
     parser.add_argument(

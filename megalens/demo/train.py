@@ -40,6 +40,8 @@ class TrainConfig:
     held_out_windows: int = 64
     """Windows of held-out text in each measurement; the last one takes all of them."""
     seed: int = 0
+    broken_batch: int = 0
+    """Step whose batch is of random bytes, as from a broken data loader; 0 is none. The training recovers."""
     compile: bool = False
     """Train through ``torch.compile``."""
 
@@ -129,7 +131,10 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self.tracer.step():
-            loss = self._loss(self._windows.random(self.config.batch))
+            tokens = self._windows.random(self.config.batch)
+            if self.progress.step + 1 == self.config.broken_batch:
+                tokens = torch.randint_like(tokens, 256)
+            loss = self._loss(tokens)
             loss.backward()  # type: ignore[no-untyped-call]
             norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
             self.optimizer.step()

@@ -15,7 +15,7 @@ from ..protocol.version import own_version
 from .announcement import announcement
 from .budget.keeper import BudgetKeeper
 from .errors import TracerError, as_protocol_error, plain_text
-from .health import Health
+from .health import ProducerHealth
 from .host import Host
 from .instrument import Instrument
 from .instruments import Instruments
@@ -92,7 +92,7 @@ class Coordinator:
         self._address: HubAddress | None = None
         self._joined = address
         # Where nobody sends, what is counted is told to nobody.
-        self._unsent = Health()
+        self._unsent = ProducerHealth()
         self._recovery = Recovery(
             lambda: self.schedule, tensors, lambda *failed: self._health.failed(*failed)
         )
@@ -223,7 +223,7 @@ class Coordinator:
         self._announce()
 
     @property
-    def _health(self) -> Health:
+    def _health(self) -> ProducerHealth:
         return self._unsent if self.worker is None else self.worker.health
 
     def _follow_budget(self, plan: TracingPlan) -> None:

@@ -11,7 +11,7 @@ from ..protocol.messages_generated import Status
 from .errors import said
 from .overhead import OverheadMeter
 
-__all__ = ["Health"]
+__all__ = ["ProducerHealth"]
 
 log = logging.getLogger("megalens")
 
@@ -20,7 +20,7 @@ _SIZES = 20
 _LINES_AT_ONCE, _LINES_A_SECOND = 50, 0.5
 
 
-class Health:
+class ProducerHealth:
     """Counts and sentences about one producer.
 
     Attributes

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..protocol import FrameTemplate
 from .errors import said
-from .health import Health
+from .health import ProducerHealth
 from .instrument import IGatherer, Rows
 from .place import Place
 from .sending.peers import Peers
@@ -64,7 +64,7 @@ class Host:
         self._name = name
         self._worker, self._peers = worker, peers
         # Where nobody sends, what is counted is told to nobody.
-        self._health = Health() if worker is None else worker.health
+        self._health = ProducerHealth() if worker is None else worker.health
 
     @property
     def sends(self) -> bool:

@@ -9,7 +9,7 @@ from megalens import Tile
 from megalens.protocol import check_message
 from megalens.tracer import coordinator as coordinator_module
 from megalens.tracer.errors import plain_text, said
-from megalens.tracer.health import Health
+from megalens.tracer.health import ProducerHealth
 from megalens.tracer.instrument import Instrument
 from megalens.tracer.recovery import Recovery
 from megalens.tracer.sending.peers import Schedule, StepStart
@@ -184,7 +184,7 @@ def test_errors_are_told_as_texts_that_every_message_can_carry() -> None:
     assert said(Wordless()) == "Wordless"
     assert said(KeyError("\udfff")) == "KeyError: '\\udfff'"
     assert len(plain_text("\ud800" * 10_000)) == 500
-    health = Health()
+    health = ProducerHealth()
     for _ in range(30):
         health.failed("A change", Wordless())
     assert health.status()["warnings"][-1] == "30 errors of the tracer's own were caught so far."

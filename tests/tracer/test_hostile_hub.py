@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from megalens.tracer.health import Health
+from megalens.tracer.health import ProducerHealth
 from megalens.tracer.sending.hub_link import HubLink, HubLinkLost
 from megalens.tracer.sending.hub_process import HubAddress
 from megalens.tracer.sending.worker import _MOST_WAITING, StepCost, Worker
@@ -142,7 +142,7 @@ def test_a_hub_that_says_hello_and_leaves_is_asked_ever_more_rarely(gpt, traced,
 
 
 def test_many_different_sentences_are_few_lines_of_the_trainings_log(caplog):
-    health = Health()
+    health = ProducerHealth()
     for number in range(1000):
         health.warn(f"The hub refused something: {number}")
     assert len(caplog.records) <= 60

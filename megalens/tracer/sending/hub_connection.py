@@ -9,7 +9,7 @@ from typing import Any
 from ...protocol import ProtocolError, Stream, encode_frame, encode_message
 from ...protocol.messages_generated import Hello, Message, Peer
 from ..errors import said
-from ..health import Health
+from ..health import ProducerHealth
 from .early_frames import EarlyFrames
 from .hub_link import HubLink, HubLinkLost
 from .hub_process import HubAddress, HubProcess
@@ -32,7 +32,7 @@ class HubConnection:
         Ours to start again once, when it is our own hub.
     peer : dict
         The ``Peer`` object of ``join``.
-    health : Health
+    health : ProducerHealth
         Takes sentences for the user, and knows the step.
     hubless : bool
         Whether no hub will ever be said.
@@ -52,7 +52,7 @@ class HubConnection:
         process: HubProcess | None,
         *,
         peer: Peer,
-        health: Health,
+        health: ProducerHealth,
         hubless: bool,
         received: Callable[[HubLink, Message | ProtocolError | None], None],
         came: Callable[[Hello], None],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.messages_generated import Message
-from ..health import Health
+from ..health import ProducerHealth
 from .scalars import ScalarRow
 
 __all__ = ["Reply", "StepCost", "Task", "Worker"]
@@ -88,7 +88,7 @@ class Worker:
         self._cpu_ns = 0
         self._put_bytes = 0
         self._taken_bytes = 0
-        self.health = Health()
+        self.health = ProducerHealth()
         self.connected = threading.Event()
         self.untraced = False
         """True once there is nobody left to send to: the tracer takes its hooks off."""

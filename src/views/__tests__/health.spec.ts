@@ -83,7 +83,12 @@ it('says which line judges a run that nobody judges', async () => {
 });
 
 it('says for how many steps a judged run is healthy', async () => {
-  run.status = { type: 'status', step: 4120, state: 'training', instruments: { monitor: {} } } as never;
+  run.status = {
+    type: 'status',
+    step: 4120,
+    state: 'training',
+    instruments: { monitor: { judged: 4120 } }
+  } as never;
   await show();
   expect(texts('.jp-MegalensState p')[0]).toBe('Healthy for 4 120 steps.');
   run.alarm(...BROKEN.slice(0, 1));

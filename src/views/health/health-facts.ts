@@ -10,6 +10,8 @@ export type HealthChoice = Readonly<Required<HealthOptions>>;
 export interface IHealthFacts {
   /** Whether something judges the run, or did. */
   readonly isJudged: boolean;
+  /** How many steps were judged; null where nobody said. */
+  readonly judged: number | null;
   /** Those that nobody muted, in their order. */
   readonly alarms: readonly IAlarm[];
   /** How many are muted. */
@@ -37,6 +39,7 @@ export class HealthReader {
   async facts(options: HealthChoice): Promise<IHealthFacts> {
     const all = await this._alarms.read(this._source);
     const state = own(this._source.status?.instruments, 'monitor');
+    const judged = own((state ?? {}) as Record<string, unknown>, 'judged');
     const mutes = mutesOf(state);
     const alarms = mutes.length === 0 ? all : all.filter(each => !isMuted(each, mutes));
     const first = firstAnomaly(alarms);
@@ -45,6 +48,7 @@ export class HealthReader {
       each => each.name === options.name && (options.step === null || each.step === options.step)
     );
     return {
+      judged: typeof judged === 'number' ? judged : (this._source.status?.step ?? null),
       isJudged: state !== undefined || all.length > 0,
       alarms,
       muted: all.length - alarms.length,

@@ -77,7 +77,7 @@ export class MarksPane extends HealthPane {
         : [];
     return {
       content: {
-        title: first ? firstTitle(first, t) : this._healthy(muted),
+        title: first ? firstTitle(first, t) : this._healthy(facts),
         caption: [
           ...(first ? firstCaption(first, reachedFrom(alarms, first), t) : []),
           ...(muted > 0 ? [t('Muted alarms that are not shown: %1.', formatInteger(muted))] : []),
@@ -212,16 +212,15 @@ export class MarksPane extends HealthPane {
     return layer < 0 ? this.t('no layer') : String(layer);
   }
 
-  private _healthy(muted: number): string {
-    const { status } = this.source;
-    const words = status
-      ? this.t('Healthy for %1 steps', formatInteger(status.step))
-      : this.t('Healthy: no alarm');
+  private _healthy({ judged, muted }: IHealthFacts): string {
+    const words =
+      judged === null ? this.t('Healthy: no alarm') : this.t('Healthy for %1 steps', formatInteger(judged));
     return muted > 0 ? this.t('%1, muted alarms left out', words) : words;
   }
 
   /** Why there are no marks. */
-  private _nothing({ isJudged, alarms, muted }: IHealthFacts): IState {
+  private _nothing(facts: IHealthFacts): IState {
+    const { isJudged, alarms } = facts;
     const { actions, t } = this;
     const again = { label: t('Check again'), run: () => actions.retry() };
     if (alarms.length > 0) {
@@ -233,7 +232,7 @@ export class MarksPane extends HealthPane {
       };
     }
     if (isJudged) {
-      return { kind: 'empty', sentence: `${this._healthy(muted)}.`, action: again };
+      return { kind: 'empty', sentence: `${this._healthy(facts)}.`, action: again };
     }
     return {
       kind: 'empty',
