@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -21,10 +22,42 @@ from bench.common import Row, write_results
 from megalens.demo.data import Windows
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.text import load_corpus
+from megalens.monitoring.trainermon.rules import RecordedRules, rules_from
+from megalens.protocol import MOMENT_COLUMNS, StepReadings
 
 __all__ = ["FAULTS", "Fault", "Training", "main"]
 
 AT, AFTER, SEQUENCE = 80, 40, 24
+
+
+class PeerRules:
+    """TrainerMon's two rules, with the thresholds of its documentation, on the same rows: norm, mean, min and max of each tensor."""
+
+    def __init__(self) -> None:
+        self._rules = RecordedRules(
+            rules_from(
+                [{"rule_name": "AnomalyTurbulence", "args": {"threshold": 0.5}}, {"rule_name": "AnomalyNan"}]
+            )
+        )
+        self.steps: set[int] = set()
+        """Those in which they report anything."""
+
+    def __call__(self, step: StepReadings, before: Sequence[StepReadings]) -> list[Any]:
+        """Judge a step, as a rule of one's own does; the alarms of ours stay as they are."""
+        for part in step.readings:
+            column = dict(zip(MOMENT_COLUMNS, part.rows.T, strict=True))
+            bad = np.where(column["nan_count"] > 0, np.nan, np.where(column["inf_count"] > 0, np.inf, 0.0))
+            ops = {
+                "norm": np.sqrt(column["m2"] + column["count"] * column["mean"] ** 2) + bad,
+                "mean": column["mean"] + bad,
+                "min": column["min"] + bad,
+                "max": column["max"] + bad,
+            }
+            for op, values in ops.items():
+                for name, value in zip(part.names, values.tolist(), strict=True):
+                    if self._rules.judge(f"{name}/{part.stat}", op, value, step.step):
+                        self.steps.add(step.step)
+        return []
 
 
 @dataclass
@@ -46,6 +79,7 @@ class Training:
     scale: float = 1.0
     """By which the learning rate is multiplied."""
     last: Tensor | None = None
+    peer: PeerRules = field(default_factory=PeerRules)
     model: GPT = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +117,7 @@ class Training:
         if fault is not None:
             fault.begin(self)
         reach = fault.reach if fault is not None else lambda training, where: None
-        monitor = megalens.monitor(self.model, self.optimizer, hub=None, activation=1)
+        monitor = megalens.monitor(self.model, self.optimizer, hub=None, activation=1, rules=[self.peer])
         with monitor:
             for at in range(1, self.steps + 1):
                 self.step = at
@@ -321,7 +355,7 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     faults = FAULTS[:: 8 if options.quick else 1]
-    found = soon = placed = values = located = 0
+    found = soon = placed = values = located = peer_found = 0
     for fault in faults:
         alarms: list[Any] = []
         training = Training()
@@ -330,6 +364,8 @@ def main() -> int:
                 break
         first = _first(alarms)
         good = first is not None and first.step >= fault.first
+        reported = min(training.peer.steps, default=0)
+        peer_found += fault.first <= reported <= fault.first + AFTER
         found += good
         values += fault.value
         soon += bool(fault.value and good and first.step <= fault.first + 1)
@@ -351,11 +387,12 @@ def main() -> int:
             f"{'found' if good else 'MISSED':7}{'' if right or not named else 'ELSEWHERE '}{fault.name}: {what}",
             flush=True,
         )
-    steps = false = 0
+    steps = false = peer_false = 0
     for settings in HEALTHY[:: 5 if options.quick else 1]:
         training = Training(**settings, steps=200 if options.quick else options.steps)
         *_, alarms = training.run()
         steps += training.steps
+        peer_false += len(training.peer.steps)
         serious = [alarm for alarm in alarms if alarm.severity != "note"]
         false += len({alarm.step for alarm in serious})
         for alarm in serious[:5]:
@@ -367,6 +404,8 @@ def main() -> int:
     most = 3 / steps if not false else (false + 2 * math.sqrt(false) + 2) / steps
     rows = [
         _share("faults that were found", len(faults), found, 97),
+        _share("faults that the peer's two rules found, and raised no alarm before", len(faults), peer_found, None),
+        Row("false alarms of the peer's two rules in 100,000 healthy steps", 1e5 * peer_false / steps, "", note=f"{peer_false} in {steps} steps"),
         _share("wrong values found within one step", values, soon, 100),
         _share("first anomaly in the right part and module", located, placed, 95),
         Row("false alarms in 100,000 healthy steps", 1e5 * false / steps, "", 0.0, 1e5 * most, "≤ 1", None if not false and most > 1e-5 else false == 0, f"{false} in {steps} steps"),
@@ -379,9 +418,11 @@ def main() -> int:
     return 0
 
 
-def _share(what: str, of: int, good: int, target: float) -> Row:
+def _share(what: str, of: int, good: int, target: float | None) -> Row:
     value = 100 * good / max(1, of)
     low, high = _wilson(max(1, of), good)
+    if target is None:
+        return Row(what, value, "%", low, high, note=f"{good} of {of}")
     return Row(what, value, "%", low, high, f"≥ {target}", value >= target, f"{good} of {of}")
 
 
