@@ -32,7 +32,6 @@ _BOX_BYTES = 64 << 20
 def monitor(
     model: nn.Module | Sequence[nn.Module],
     optimizer: Any,
-    config: Any = None,
     *,
     tracer: Tracer | None = None,
     rules: Any = None,

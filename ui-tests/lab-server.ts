@@ -22,7 +22,14 @@ export interface ILab {
   /** Start a training run that is recorded below the server's root; `job` is one of eight processes, as the wire sees it, and allows as much as `allowing`. */
   train(
     name: string,
-    options?: { traced?: boolean; allowing?: boolean; statistics?: boolean; rate?: number; job?: boolean }
+    options?: {
+      traced?: boolean;
+      allowing?: boolean;
+      statistics?: boolean;
+      monitor?: boolean;
+      rate?: number;
+      job?: boolean;
+    }
   ): Promise<ITraining>;
 }
 
@@ -102,7 +109,8 @@ export async function withLab(basePath: string, use: (lab: ILab) => Promise<void
         `--rate=${options.rate ?? 8}`,
         ...(options.traced ? ['--traced'] : []),
         ...(options.allowing ? ['--allowing'] : []),
-        ...(options.statistics ? ['--statistics'] : [])
+        ...(options.statistics ? ['--statistics'] : []),
+        ...(options.monitor ? ['--monitor'] : [])
       ],
       env
     );

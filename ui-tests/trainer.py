@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument(
         "--statistics", action="store_true", help="log statistics of gradients and the residual stream"
     )
+    parser.add_argument("--monitor", action="store_true", help="judge its steps")
     parser.add_argument("--rate", type=float, default=8.0, help="steps per second at most")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -43,6 +44,8 @@ def main() -> None:
         linger=2.0,
         allow=["pause", "watched", "perturb"] if options.allowing else [],
     )
+    if options.monitor:
+        megalens.monitor(model, optimizer, samples=4, tracer=tracer)
     if options.statistics:
         megalens.log_statistics(model, optimizer, grad=1, residual=1, samples=4, tracer=tracer)
     poison, sick, end = (threading.Event() for _ in range(3))

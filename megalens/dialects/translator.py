@@ -146,7 +146,7 @@ class Translator:
             connection = await open_peer(self._plan.address)
             if connection is None:
                 if time.monotonic() - heard_at < self._plan.wait_seconds:
-                    await asyncio.sleep(_RETRY_SECONDS)
+                    await self._pause(heard_at)
                     continue
                 if self.step or self._started:
                     self._end = f"The peer went away after step {self.step} and did not come back."
@@ -170,7 +170,13 @@ class Translator:
                     f"{self._plan.address} takes connections and ends them without a word ({self._last_end}).",
                 )
             if not self._done:
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._pause(heard_at)
+
+    async def _pause(self, heard_at: float) -> None:
+        """Wait before the next attempt, no longer than the peer is waited for."""
+        left = heard_at + self._plan.wait_seconds - time.monotonic()
+        # At least a little: a peer that ends every connection is not asked without a pause.
+        await asyncio.sleep(min(_RETRY_SECONDS, max(left, 0.01)))
 
     async def _talk(self, connection: ClientConnection) -> None:
         if self._peer is None:

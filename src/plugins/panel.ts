@@ -66,9 +66,11 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
 
 /** Say beside the icon how many alarms the chosen run has. */
 function badge(title: Title<Widget>, alarms: number, trans: TranslationBundle): void {
-  const shown: Record<string, string> = alarms === 0 ? {} : { alarms: formatCount(alarms) };
-  if (JSON.stringify(title.dataset) !== JSON.stringify(shown) || title.caption === '') {
-    title.dataset = shown;
+  // JupyterLab keeps the panel's id there.
+  const { alarms: before = '', ...rest } = title.dataset;
+  const now = alarms === 0 ? '' : formatCount(alarms);
+  if (before !== now || title.caption === '') {
+    title.dataset = now === '' ? rest : { ...rest, alarms: now };
     title.caption =
       alarms === 0
         ? trans.__('Megalens: training runs')

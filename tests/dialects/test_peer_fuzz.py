@@ -69,6 +69,7 @@ def test_messages(data):
     assert isinstance(message["type"], str)
 
 
+@pytest.mark.slow
 @given(st.one_of(st.lists(TOKEN, max_size=6), st.lists(ODD, max_size=3), ODD), st.integers(1, 3))
 def test_prompts(prompts, sequences):
     try:

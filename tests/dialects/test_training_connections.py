@@ -13,7 +13,7 @@ from peers import (
 )
 from translation import plan, record, sends, translate
 
-from megalens.dialects import peer_link
+from megalens.dialects import peer_link, translator
 from megalens.dialects.errors import DialectError
 
 
@@ -179,3 +179,11 @@ def test_a_dialect_that_cannot_be_told_is_asked_for(tmp_path):
     out = asyncio.run(run())
     assert out.error.code == "dialect"
     assert "--dialect" in str(out.error)
+
+
+def test_a_peer_is_not_waited_for_longer_than_was_asked(tmp_path, monkeypatch):
+    # An attempt each minute: the wait of 0.2 s ends first.
+    monkeypatch.setattr(translator, "_RETRY_SECONDS", 60)
+    out = record(tmp_path, "3606", [start(layers=1), *tracer_layer(0, 1)])
+    assert out.error is None
+    assert out.said[-1] == "The peer went away after step 1 and did not come back."
