@@ -21,8 +21,9 @@ def template(tmp_path_factory):
 
 
 @pytest.fixture
-def root(tmp_path, template):
-    """A root with one good run in it and one to be spoilt."""
+def root(tmp_path, template, monkeypatch):
+    """A root with one good run in it and one to be spoilt; hubs that others run on this machine are not seen."""
+    monkeypatch.setenv("MEGALENS_RUNTIME_DIR", str(tmp_path / "hubs"))
     root = tmp_path / "root"
     for name in (GOOD, RUN_ID):
         shutil.copytree(template, root / "megalens-runs" / name)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from ...protocol import MegalensError, is_whole, shown_text
+from ...protocol.plain_json import parse_json
 
 __all__ = ["add_commands"]
 
@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _steps(text: str) -> frozenset[int]:
     try:
-        steps = json.loads(text)
+        steps = parse_json(text)
     except ValueError:
         steps = None
     if not isinstance(steps, list) or not all(is_whole(each, 0) for each in steps):

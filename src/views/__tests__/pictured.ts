@@ -34,6 +34,9 @@ export function fullRun(): MemoryRun {
   }
   run.units = { loss: 'nats', lr: '' };
   run.log(...grads(3, 5, (step, layer) => (step === 3 && layer === 1 ? { nan: 2 } : {})));
-  run.alarm(alarmRow({ step: 3 }), alarmRow({ step: 3, name: 'decoder.layers.0.mlp.linear_fc1.weight', place: 5 }));
+  run.alarm(
+    alarmRow({ step: 3 }),
+    alarmRow({ step: 3, name: 'decoder.layers.0.mlp.linear_fc1.weight', place: 5 })
+  );
   return run;
 }

@@ -1,4 +1,6 @@
 /** @jest-environment node */
+import { MemoryRun } from '../../store/__tests__/memory-run';
+import { readView } from '../still';
 import { TrendMap } from '../trend/trend-map';
 
 const t = (text: string, ...values: unknown[]): string =>
@@ -20,4 +22,21 @@ it('a map of more steps than columns shows a spike wherever in its column it lie
   for (const at of [6000, 6001, 6002]) {
     expect([drawn(at, 9), drawn(at, -9), drawn(at, NaN)]).not.toContain(without);
   }
+});
+
+it('a map is of one run by step, and says so where other runs or another axis are asked for', async () => {
+  const run = new MemoryRun();
+  for (const step of [1, 2, 5]) {
+    run.add({ step, layer: 0, shape: [1, 2, 1], values: Float32Array.of(step, -step) });
+  }
+  const drawn = async (align: 'step' | 'time') =>
+    (
+      await readView(run, { view: 'trend', flag: 'MLP1_mat_mul', statistic: 'max', kind: 'heatmap', align })
+    )[0];
+  const [byStep, byTime] = [await drawn('step'), await drawn('time')];
+  const alone = 'A map is of this run alone, by step';
+  expect(byTime?.recipe).toEqual(byStep?.recipe);
+  expect(byTime?.recipe?.texts['xTitle']).toBe('step');
+  expect(byTime?.caption.join(' ')).toContain(alone);
+  expect(byStep?.caption.join(' ')).not.toContain(alone);
 });

@@ -233,7 +233,8 @@ export class MountedView<O extends ViewOptions> extends Mounted<O> {
     const onChange = (_: IRunSource, change: SourceChange): void => {
       // Of how the training is only that it has ended is told here.
       const always = change.kind === 'status' ? isOver(this._source) : change.kind !== 'rows';
-      const happened = change.kind === 'rows' && ['alarms', 'audit'].includes(change.stream) && this.model.stepAxis?.();
+      const happened =
+        change.kind === 'rows' && ['alarms', 'audit'].includes(change.stream) && this.model.stepAxis?.();
       // Asked in any case: a view remembers that there is more to read.
       const concerned = this.model.concerns(change);
       if (always || happened) {
