@@ -134,7 +134,7 @@ class Training:
                     reach(self, "update")
                     self.optimizer.step()
                     reach(self, "weights")
-                    monitor.tracer.log(loss=loss)
+                    monitor.tracer.log(loss=loss, lr=self.rate_now())
                 yield monitor.alarms
         yield monitor.alarms
 
@@ -304,8 +304,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault("beta1 0 from the first step on", begin=_group(betas=(0.0, 0.95)), direction="optimizer", first=1),
     Fault("lost optimizer state", _from("update", lambda t: t.optimizer.state.clear(), once=True), direction="optimizer"),
     Fault("no clipping", _from("data", _set("clip", 0.0)), begin=_tight, direction="optimizer"),
-    Fault("learning rate × 10", _from("data", _set("scale", 10.0)), direction="update"),
-    Fault("learning rate × 100", _from("data", _set("scale", 100.0)), direction="update"),
+    Fault("learning rate × 10", _from("data", _set("scale", 10.0)), direction="optimizer"),
+    Fault("learning rate × 100", _from("data", _set("scale", 100.0)), direction="optimizer"),
     Fault("weight decay 100", _from("update", _group(weight_decay=100.0)), direction="update"),
     Fault("gradient ascent", _from("data", _set("upside_down", True))),
     Fault("one batch again and again", _again),

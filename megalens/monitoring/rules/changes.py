@@ -32,12 +32,13 @@ _GRADIENTS = (
 )
 
 
-def _least(now: StepTable, factor: float, gradient_factor: float) -> np.ndarray:
+def _least(now: StepTable, factor: float, gradient_factor: float, of_rms: bool = True) -> np.ndarray:
     gradients = now.layout.of(*_GRADIENTS)
     bits = np.where(gradients, np.log2(gradient_factor), np.log2(factor))
     roots = np.ones(len(bits))
-    # A weight is what all steps have made of it: no single one changes it much, as it may a bias that began at zero.
-    roots[now.layout.of("param", "param_origin") & ~now.layout.matching("bias")] = 2
+    if of_rms:
+        # A weight is what all steps have made of it: no single one changes it much, as it may one of its values, or a bias that began at zero.
+        roots[now.layout.of("param", "param_origin") & ~now.layout.matching("bias")] = 2
     # It is of squares.
     roots[now.layout.of("exp_avg_sq")] = 0.5
     of_all = now.layout.all_rows
@@ -76,8 +77,8 @@ class Jump(Rule):
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors whose rms or largest value is far above its level."""
         judged = ~now.layout.of("gradient_direction", "scalar")
-        least = _least(now, self.factor, self.gradient_factor)
         for quantity, statistic in (("size", "rms"), ("peak", "max_abs"), ("change", "update")):
+            least = _least(now, self.factor, self.gradient_factor, quantity == "size")
             # Half is enough of an update that is also above all before it.
             threshold = self.threshold / 2 if quantity == "change" else self.threshold
             # The size of Adam's updates is that of the learning rate, however noisy it was while that rose.
