@@ -14,6 +14,7 @@ from .contract import contract_json
 
 __all__ = [
     "MOMENT_COLUMNS",
+    "MOMENT_POWERS",
     "MOMENT_READINGS",
     "MOMENT_STATISTICS",
     "MOMENT_STATS",
@@ -35,11 +36,15 @@ MOMENT_STATS: tuple[str, ...] = tuple(_DEFINITIONS["Measured"]["enum"])
 MOMENT_READINGS: tuple[str, ...] = tuple(_DEFINITIONS["MomentStatistic"]["enum"])
 """What a picture can show of a group; ``nonfinite`` is ``nan_count`` and ``inf_count`` together."""
 
-MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count")
+_COUNTS = ("nan_count", "inf_count", "negative_inf_count", "near_zero_count")
+
+MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", *_COUNTS)
 """Columns of the stream ``moments`` that are merged."""
 
+MOMENT_POWERS = np.array([0, 1, 2, 3, 4, 1, 1] + [0] * len(_COUNTS), np.float64)
+"""With what power of a factor each of them grows when the values are multiplied by it. How many are near zero is not known then, unless the factor is 1: they stay those of the values as they were measured."""
+
 _ADDED = ("count", "m2", "m3", "m4")
-_NOT_FINITE = ("nan_count", "inf_count")
 
 # Roundings in a row of a sum of squares: two of the distance and one of its square, a run of 32 additions, and those that put lanes together; on a GPU fewer than 48.
 _BLOCK_ROUNDING = 48 * 2.0**-24 / (1 - 48 * 2.0**-24)
@@ -52,7 +57,7 @@ ERROR_COLUMNS = ("m2_error", "m4_error")
 # An answer has its columns in this order, which people see in their frames.
 MOMENT_STATISTICS = (
     *("count", "mean", "variance", "std", "l2", "rms", "skewness", "kurtosis", "excess_kurtosis"),
-    *("nan_count", "inf_count", "min", "max"),
+    *("nan_count", "inf_count", "min", "max", "near_zero_count", "near_zero_share"),
 )
 """What :func:`read_moments` gives."""
 
@@ -66,7 +71,7 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     Parameters
     ----------
     columns : mapping
-        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their non-finite counts. Extremes, and moments from the
+        :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their other counts. Extremes, other counts, and moments from the
         highest down to the mean, may be absent: they are left out of the answer then.
     group : ndarray
         Group of each row, from 0.
@@ -84,7 +89,9 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         return _sums(weights, of, groups)
 
     merged = {
-        name: add(columns[name], group) if columns[name].any() else _nothing(groups) for name in _NOT_FINITE
+        name: add(columns[name], group) if columns[name].any() else _nothing(groups)
+        for name in _COUNTS
+        if name in columns
     }
     there = columns["count"] > 0
     if not there.all():
@@ -124,7 +131,7 @@ def single_moments(columns: Columns) -> dict[str, Column]:
     """Return what :func:`merge_moments` makes of rows of which each is a group of its own, in their order."""
     n = len(columns["count"])
     merged = {
-        name: column if name not in _NOT_FINITE or column.any() else _nothing(n)
+        name: column if name not in _COUNTS or column.any() else _nothing(n)
         for name in MOMENT_COLUMNS
         if (column := columns.get(name)) is not None
     }
@@ -145,7 +152,7 @@ def single_moments(columns: Columns) -> dict[str, Column]:
         if name in merged:
             merged[name] = np.where(merged[name] == start, np.nan, merged[name])
     if none.any():
-        for name in merged.keys() - {*_NOT_FINITE}:
+        for name in merged.keys() - {*_COUNTS}:
             merged[name] = np.where(none, 0 if name in _ADDED else np.nan, merged[name])
     with np.errstate(invalid="ignore", over="ignore"):
         return merged | _errors(columns, np.arange(n), n, ~none)
@@ -209,10 +216,14 @@ def read_moments(columns: Columns, only: str | None = None) -> dict[str, Column]
             "variance": variance,
             **{
                 name: columns[name]
-                for name in ("min", "max", "count", "nan_count", "inf_count")
+                for name in ("min", "max", "count", "nan_count", "inf_count", "near_zero_count")
                 if name in columns
             },
         }
+        if "near_zero_count" in columns and only in (None, "near_zero_share"):
+            read["near_zero_share"] = columns["near_zero_count"] / (
+                n + columns["nan_count"] + columns["inf_count"]
+            )
         if only in (None, "std"):
             read["std"] = np.sqrt(variance)
         if only in (None, "l2"):
@@ -286,13 +297,15 @@ def moments_from_raw_sums(
         "max": unknown.copy(),
         "nan_count": known,
         "inf_count": known.copy(),
+        "negative_inf_count": known.copy(),
+        "near_zero_count": unknown.copy(),
     }
 
 
 def raw_sums_from_moments(columns: Columns) -> dict[str, Column]:
     """Return ``count`` (with the non-finite values) and ``sum_1`` to ``sum_4`` as summing the values would have given them.
 
-    A NaN among the values makes every sum NaN; an infinity, of which the sign is not kept, makes the odd sums NaN and the even ones infinite.
+    A NaN among the values makes every sum NaN; infinities make the even sums infinite, and the odd ones too where all have one sign, which some rows do not say: else they are NaN.
     """
     n = columns["count"]
     nan, inf = (np.nan_to_num(columns[name]) for name in ("nan_count", "inf_count"))
@@ -304,8 +317,10 @@ def raw_sums_from_moments(columns: Columns) -> dict[str, Column]:
             "sum_3": m3 + 3 * mean * m2 + n * mean**3,
             "sum_4": m4 + 4 * mean * m3 + 6 * mean**2 * m2 + n * mean**4,
         }
+        negative = columns.get("negative_inf_count", np.full(len(n), np.nan)) / inf
+    sign = np.where(negative == 0, np.inf, np.where(negative == 1, -np.inf, np.nan))
     for name, total in sums.items():
-        total[inf > 0] = np.nan if name in ("sum_1", "sum_3") else np.inf
+        total[inf > 0] = sign[inf > 0] if name in ("sum_1", "sum_3") else np.inf
         total[nan > 0] = np.nan
     return {"count": n + nan + inf, **sums}
 

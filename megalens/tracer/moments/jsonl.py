@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...protocol import MOMENT_COLUMNS, raw_sums_from_moments
+from ...protocol import MOMENT_COLUMNS, MOMENT_POWERS, raw_sums_from_moments
 from .joining.gathering import Merged, WholeStep
 
 __all__ = ["JsonlFiles"]
@@ -65,8 +65,7 @@ class JsonlFiles:
         if merged.stat in _SCALED:
             stage = "backward_scaled"
             if known:
-                # Count, mean, M2, M3, M4, min, max, and two counts.
-                rows = rows * scale ** np.array([0, 1, 2, 3, 4, 1, 1, 0, 0], np.float64)
+                rows = rows * scale**MOMENT_POWERS
         sums = raw_sums_from_moments({name: rows[:, at] for at, name in enumerate(MOMENT_COLUMNS)})
         columns = [sums[name].tolist() for name in _SUMS]
         record: dict[str, Any] = {"iter": whole.step}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TracerError
-from .columns import COLUMNS, TYPES
+from .columns import COLUMNS, NEAR_ZERO, TYPES
 from .gpu import measuring as gpu
 from .native import library
 from .plain import measure_plainly
@@ -16,7 +16,7 @@ from .plain import measure_plainly
 __all__ = ["kernel_name", "measure", "measure_natively"]
 
 
-def measure(tensors: Sequence[Tensor], threads: int | None = None) -> Tensor:
+def measure(tensors: Sequence[Tensor], threads: int | None = None, eps: float = NEAR_ZERO) -> Tensor:
     """Measure tensors where they are, without waiting for their device.
 
     Parameters
@@ -25,12 +25,14 @@ def measure(tensors: Sequence[Tensor], threads: int | None = None) -> Tensor:
         float32, bfloat16, float16 or float64, of any shape, all on one device. They are only read, and no autograd graph is kept.
     threads : int, optional
         How many threads the kernel for CPUs takes; as many as torch when absent.
+    eps : float
+        Values with |x| < eps count as near zero.
 
     Returns
     -------
     Tensor
-        float64, ``[n, 9]`` on that device: count, mean, the central moments M2, M3, M4, min, max of the finite values, and how many were NaN and
-        infinite; columns as :data:`megalens.protocol.MOMENT_COLUMNS`. Where no value is finite: count 0, moments 0, NaN for mean, min and max.
+        float64, ``[n, 11]`` on that device: count, mean, the central moments M2, M3, M4, min, max of the finite values, and how many were NaN,
+        infinite, of these -∞, and near zero; columns as :data:`megalens.protocol.MOMENT_COLUMNS`. Where no value is finite: count 0, moments 0, NaN for mean, min and max.
 
     Raises
     ------
@@ -39,22 +41,25 @@ def measure(tensors: Sequence[Tensor], threads: int | None = None) -> Tensor:
     """
     if not tensors:
         return torch.empty((0, COLUMNS), dtype=torch.float64)
-    natively = measure_natively(tensors, threads=threads)
+    natively = measure_natively(tensors, threads=threads, eps=eps)
     if natively is not None:
         return natively
     for tensor in tensors:
         _check(tensor, tensors[0].device)
     # Rows outlive the pass that they were measured in, so they are no inference tensors.
     with torch.inference_mode(False), torch.no_grad():
-        measured = gpu.measure(tensors) if tensors[0].is_cuda else None
+        measured = gpu.measure(tensors, eps) if tensors[0].is_cuda else None
         if measured is not None:
             return measured
-        rows = [measure_natively([tensor], threads=threads) for tensor in tensors]
-        return torch.stack([measure_plainly(tensor) if row is None else row[0] for tensor, row in zip(tensors, rows, strict=True)])  # fmt: skip
+        rows = [measure_natively([tensor], threads=threads, eps=eps) for tensor in tensors]
+        return torch.stack([measure_plainly(tensor, eps) if row is None else row[0] for tensor, row in zip(tensors, rows, strict=True)])  # fmt: skip
 
 
 def measure_natively(
-    tensors: Sequence[Tensor], out: Tensor | None = None, threads: int | None = None
+    tensors: Sequence[Tensor],
+    out: Tensor | None = None,
+    threads: int | None = None,
+    eps: float = NEAR_ZERO,
 ) -> Tensor | None:
     """Return what :func:`measure` does, or None where the kernel for CPUs cannot read every one of these.
 
@@ -65,8 +70,8 @@ def measure_natively(
     tensors : sequence of Tensor
         As for :func:`measure`.
     out : Tensor, optional
-        Where the rows are written: float64, ``[n, 9]``, contiguous, on the CPU.
-    threads : int, optional
+        Where the rows are written: float64, ``[n, 11]``, contiguous, on the CPU.
+    threads, eps
         As for :func:`measure`.
     """
     kernel = library.load()
@@ -78,7 +83,7 @@ def measure_natively(
         if item is None:
             return None
         items.append(item)
-    return kernel.measure(items, out, threads)
+    return kernel.measure(items, out, threads, eps)
 
 
 def kernel_name(device: torch.device | str = "cpu") -> str:

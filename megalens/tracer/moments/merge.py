@@ -20,12 +20,12 @@ def merge_rows(rows: Tensor) -> Tensor:
     Parameters
     ----------
     rows : Tensor
-        float64, ``[k, n, 9]``: k passes (micro-batches) over n tensors, as :func:`measure` gives them.
+        float64, ``[k, n, 11]``: k passes (micro-batches) over n tensors, as :func:`measure` gives them.
 
     Returns
     -------
     Tensor
-        float64, ``[n, 9]``, on the same device. Where all k rows have count 0: count 0, moments 0, NaN for mean, min and max.
+        float64, ``[n, 11]``, on the same device. Where all k rows have count 0: count 0, moments 0, NaN for mean, min and max.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def merge_rows(rows: Tensor) -> Tensor:
             "Stack the measured passes with torch.stack."
         )
     with torch.no_grad():
-        n, mean, m2, m3, m4, low, high, nan_count, inf_count = rows.detach().unbind(-1)
+        n, mean, m2, m3, m4, low, high, *counts = rows.detach().unbind(-1)
         there = n > 0
         # What a row without data says of its values is nothing, whatever stands in it.
         n, mean, m2, m3, m4 = (torch.where(there, column, 0.0) for column in (n, mean, m2, m3, m4))
@@ -61,8 +61,7 @@ def merge_rows(rows: Tensor) -> Tensor:
             (m4 + 4 * d * m3 + 6 * d2 * m2 + n * d2 * d2).sum(0),
             low,
             high,
-            nan_count.sum(0),
-            inf_count.sum(0),
+            *(each.sum(0) for each in counts),
         )
         return torch.stack(merged, -1)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..columns import COLUMNS
+from ..columns import COLUMNS, NEAR_ZERO
 from ..layout import layout_of
 from ..merge import merge_rows
 
@@ -41,8 +41,8 @@ class TritonKernel:
         self._kernel: Any = moments_kernel
         self._types = {True: tl.float64, False: tl.float32}
 
-    def measure(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Return a row for each tensor, float64 ``[n, 9]`` on their device."""
+    def measure(self, tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor:
+        """Return a row for each tensor, float64 ``[n, 11]`` on their device."""
         flat = [_flat(tensor) for tensor in tensors]
         grids = [min(_PROGRAMS, -(-each.numel() // _BLOCK)) for each in flat]
         # What no program writes stays 0: a row without data.
@@ -53,7 +53,7 @@ class TritonKernel:
             for number, (each, programs) in enumerate(zip(flat, grids, strict=True)):
                 if programs:
                     self._kernel[(programs,)](
-                        each, each.numel(), rows[0, number], rows.stride(0),
+                        each, each.numel(), rows[0, number], rows.stride(0), eps,
                         BLOCK=_BLOCK, COMPUTE=self._types[each.dtype == torch.float64], num_warps=_WARPS,
                     )  # fmt: skip
         merged: Tensor = merge_rows(rows)
@@ -77,13 +77,13 @@ def load() -> TritonKernel | str:
     return _Loaded.kernel
 
 
-def measure(tensors: Sequence[Tensor]) -> Tensor | None:
+def measure(tensors: Sequence[Tensor], eps: float = NEAR_ZERO) -> Tensor | None:
     """Return a row for each tensor, or None where the kernel cannot read one of them or cannot run here."""
     kernel = load()
     if isinstance(kernel, str) or not all(type(each) in (Tensor, nn.Parameter) for each in tensors):
         return None
     try:
-        return kernel.measure(tensors)
+        return kernel.measure(tensors, eps)
     except Exception as error:
         # Triton compiles on first use, with a C compiler and a driver that a machine may lack in a dozen ways.
         _Loaded.kernel = f"it could not run: {error}"

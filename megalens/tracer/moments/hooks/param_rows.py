@@ -38,7 +38,7 @@ class ParamRows:
         Returns
         -------
         list of tuple
-            Ids, and their rows, float64 ``[n, 9]`` on the device, which the next call may write anew.
+            Ids, and their rows, float64 ``[n, 11]`` on the device, which the next call may write anew.
         """
         ids: list[int] = []
         tensors: list[Tensor] = []

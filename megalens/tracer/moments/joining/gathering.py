@@ -50,7 +50,7 @@ class Merged:
     tensors : Tensors
         Which ones.
     rows : ndarray
-        float64 ``[n, 9]``, one for each of them.
+        float64 ``[n, 11]``, one for each of them.
     """
 
     stat: str

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ....protocol import MOMENT_COLUMNS
 from .names import NameList
 from .part import Figures
 
 __all__ = ["pack", "unpack"]
 
-_COLUMNS = 9
+_COLUMNS = len(MOMENT_COLUMNS)
 
 
 def pack(

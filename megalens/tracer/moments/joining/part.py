@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ....protocol import MOMENT_COLUMNS, merge_moments
+from ....protocol import MOMENT_COLUMNS, MOMENT_POWERS, merge_moments
 from ...device import to_host
 from ..hooks.loss_scale import Scale
 
@@ -31,7 +31,7 @@ class Figures:
     ids : ndarray
         int32 ``[n]``, places in the process's list of names, each once.
     rows : ndarray
-        float64 ``[n, 9]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
+        float64 ``[n, k]``, the columns of :data:`~megalens.protocol.MOMENT_COLUMNS`.
     gradient_stage : str
         As in the stream.
     loss_scale : float
@@ -56,7 +56,7 @@ class MeasuredRows:
     ids : list of int
         Place of each row in the process's list of names.
     rows : list of Tensor
-        float64 ``[k, 9]`` each, on the device.
+        rows of :func:`~megalens.tracer.moments.measure` each, on the device.
     gradient_stage : str
         As in the stream.
     scale : float or Tensor
@@ -114,8 +114,7 @@ class MeasuredRows:
             merged = merge_moments(columns, where, len(known))
             rows, ids = np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1), known
         if self.divide and math.isfinite(scale) and scale > 0 and scale != 1:
-            # Count, mean, M2, M3, M4, min, max, and two counts.
-            rows = rows / scale ** np.array([0, 1, 2, 3, 4, 1, 1, 0, 0], np.float64)
+            rows = rows / scale**MOMENT_POWERS
         return Figures(self.stat, ids, rows, self.gradient_stage, scale)
 
 

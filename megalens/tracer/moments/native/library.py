@@ -15,7 +15,7 @@ from struct import pack
 import torch
 from torch import Tensor, nn
 
-from ..columns import COLUMNS, TYPES
+from ..columns import COLUMNS, NEAR_ZERO, TYPES
 from ..layout import layout_of
 from .build import FOLDER, LIBRARY, source_hash
 
@@ -56,7 +56,7 @@ class NativeKernel:
             raise OSError(f"{path} was compiled from another version of its source")
         self.path = path
         self._measure = library.megalens_moments
-        self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p]  # fmt: skip
+        self._measure.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_double, ctypes.c_void_p]  # fmt: skip
         self._parallel = _openmp_of_torch()
         self.level = library.megalens_moments_level() if level is None else level
 
@@ -84,8 +84,14 @@ class NativeKernel:
         layout = layout_of(tensor)
         return None if layout is None else (address, *layout, number)
 
-    def measure(self, items: Sequence[Item], out: Tensor | None = None, threads: int | None = None) -> Tensor:
-        """Return a row for each item, float64 ``[n, 9]``, in ``out`` where that is given; the tensors must live until then. It takes as many threads as torch where it is not told."""
+    def measure(
+        self,
+        items: Sequence[Item],
+        out: Tensor | None = None,
+        threads: int | None = None,
+        eps: float = NEAR_ZERO,
+    ) -> Tensor:
+        """Return a row for each item, float64 ``[n, 11]``, in ``out`` where that is given; the tensors must live until then. It takes as many threads as torch where it is not told."""
         if out is None:
             # Rows outlive the pass that they were measured in, so they are no inference tensors. Entering that mode costs as much as a small tensor.
             with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
@@ -97,6 +103,7 @@ class NativeKernel:
             out.data_ptr(),
             threads or torch.get_num_threads(),
             self.level,
+            eps,
             self._parallel,
         ):
             raise MemoryError(

@@ -25,13 +25,13 @@ constexpr int RUN = 32;           // additions in a row in float32
 constexpr int THREADS = 256;      // at most, without OpenMP
 
 struct Moments {
-  double count, mean, m2, m3, m4, low, high, nan_count, inf_count;
+  double count, mean, m2, m3, m4, low, high, nan_count, inf_count, negative_inf_count, near_zero_count;
 };
 
 // Pairwise update: Pébay 2008, SAND2008-6212, equations 2.1 and 3.1 for p = 2, 3, 4.
 void merge(Moments &into, double n, double mean, double m2, double m3, double m4, double low, double high) {
   if (into.count == 0) {
-    into = {n, mean, m2, m3, m4, low, high, into.nan_count, into.inf_count};
+    into = {n, mean, m2, m3, m4, low, high, into.nan_count, into.inf_count, into.negative_inf_count, into.near_zero_count};
     return;
   }
   double k = into.count, all = k + n, d = mean - into.mean, a = k / all * d, b = n / all * d;
@@ -103,7 +103,7 @@ struct Item {
   int64_t rows, columns, stride, type;
 };
 
-typedef void (*MeasureBlock)(const char *, int, const char *, Moments &);
+typedef void (*MeasureBlock)(const char *, int, const char *, double, Moments &);
 
 const MeasureBlock PORTABLE[] = {portable::measure_block<portable::Float32>, portable::measure_block<portable::BFloat16>,
                                  portable::measure_block<portable::Float16>, portable::measure_block<portable::Float64>};
@@ -155,7 +155,7 @@ struct Piece {
   Moments moments;
 };
 
-void measure_piece(Piece &piece, const MeasureBlock *blocks) {
+void measure_piece(Piece &piece, const MeasureBlock *blocks, double eps) {
   const Item &item = *piece.item;
   const MeasureBlock measure = blocks[item.type];
   const int size = SIZES[item.type];
@@ -165,10 +165,10 @@ void measure_piece(Piece &piece, const MeasureBlock *blocks) {
     const int n = piece.n - done < most ? int(piece.n - done) : most;
     if (item.rows == 1) {
       const char *from = item.data + (piece.at + done) * size;
-      measure(from, n, from + n * size, piece.moments);
+      measure(from, n, from + n * size, eps, piece.moments);
     } else {
       gather(item, piece.at + done, n, gathered);
-      measure(gathered, n, gathered, piece.moments);
+      measure(gathered, n, gathered, eps, piece.moments);
     }
   }
 }
@@ -178,6 +178,7 @@ struct Work {
   int64_t count;
   int64_t next;
   const MeasureBlock *blocks;
+  double eps;
 };
 
 void take_pieces(void *given) {
@@ -185,7 +186,7 @@ void take_pieces(void *given) {
   for (;;) {
     int64_t i = __atomic_fetch_add(&work.next, 1, __ATOMIC_RELAXED);
     if (i >= work.count) return;
-    measure_piece(work.pieces[i], work.blocks);
+    measure_piece(work.pieces[i], work.blocks, work.eps);
   }
 }
 
@@ -216,9 +217,9 @@ const char *megalens_moments_source() { return SOURCE; }
 // The best set of instructions that this processor has: 2 for AVX-512, 1 for AVX2, 0 for what every one has.
 int megalens_moments_level() { return best_level(); }
 
-// Writes one row of nine figures for each item. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
+// Writes one row of figures, struct Moments, for each item; values with |x| < eps count as near zero. `parallel` is OpenMP's GOMP_parallel of the runtime that torch uses, so that there is one pool
 // of threads, or null. Returns 0, or 1 where memory ran out.
-int megalens_moments(const Item *items, int64_t count, double *out, int threads, int level,
+int megalens_moments(const Item *items, int64_t count, double *out, int threads, int level, double eps,
                      void (*parallel)(void (*)(void *), void *, unsigned, unsigned)) {
   int64_t total = 0;
   for (int64_t i = 0; i < count; i++) total += pieces_of(items[i]);
@@ -229,7 +230,7 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
     const int64_t n = items[i].rows * items[i].columns;
     for (int64_t at = 0; at < n; at += PIECE) *piece++ = {&items[i], at, n - at < PIECE ? n - at : PIECE, {}};
   }
-  Work work = {pieces, total, 0, blocks_of(level)};
+  Work work = {pieces, total, 0, blocks_of(level), eps};
   if (threads > total) threads = int(total);
   if (threads <= 1)
     take_pieces(&work);
@@ -244,10 +245,12 @@ int megalens_moments(const Item *items, int64_t count, double *out, int threads,
       const Moments &m = piece->moments;
       all.nan_count += m.nan_count;
       all.inf_count += m.inf_count;
+      all.negative_inf_count += m.negative_inf_count;
+      all.near_zero_count += m.near_zero_count;
       if (m.count) merge(all, m.count, m.mean, m.m2, m.m3, m.m4, m.low, m.high);
     }
     if (!all.count) all.mean = all.low = all.high = __builtin_nan("");
-    memcpy(out + i * 9, &all, sizeof all);
+    memcpy(out + i * (sizeof all / sizeof *out), &all, sizeof all);
   }
   free(pieces);
   return 0;
