@@ -203,7 +203,17 @@ def test_actions_run_on_the_training_thread_between_steps(own_hub, tmp_path):
         {"severity": "warning", "rules": ["nonfinite"], "call": broken},
         {"rules": ["jump"], "stop": True},
     ]
-    _, monitor, _ = train(fault=spoil(10), record=tmp_path / "runs", linger=0, actions=actions, steps=40)
+    judged = []
+
+    def fault(at, model, optimizer):
+        spoil(10)(at, model, optimizer)
+        if at == 30:
+            # Training does not wait for who judges it; here it does, so that there are steps left to act between.
+            until(lambda: len(judged) > 11)
+
+    options = {"record": tmp_path / "runs", "linger": 0, "actions": actions}
+    rules = [lambda now, before: judged.append(now.step) or ()]
+    _, monitor, _ = train(fault=fault, steps=40, rules=rules, **options)
     assert len(saved) == 1
     assert saved[0][1] == here
     assert called == [["nonfinite"]]

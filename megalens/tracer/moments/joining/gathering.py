@@ -93,10 +93,11 @@ class _Step:
     heard: set[int] = field(default_factory=set)
     stats: dict[str, _GatheredStat] = field(default_factory=dict)
     readings: list[Readings] = field(default_factory=list)
+    replica_bytes: int = 0
 
     @property
     def nbytes(self) -> int:
-        return sum(stat.nbytes for stat in self.stats.values())
+        return self.replica_bytes + sum(stat.nbytes for stat in self.stats.values())
 
 
 class _Rank:
@@ -120,13 +121,19 @@ class _Rank:
     def gives(self, stat: str, ids: NDArray[np.int32]) -> Names:
         """Return the places in the list of all of names that it counted a part of."""
         last = self._last.get(stat)
-        # The same ones in nearly every step.
+        here = self.places_of(stat, ids)
+        if last is None or last[1] is not here:
+            known = self.gave.get(stat)
+            self.gave[stat] = here if known is None else np.union1d(known, here)
+        return here
+
+    def places_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
+        """Return the places of ids; the same array as before where they are the same, as in nearly every step."""
+        last = self._last.get(kind)
         if last is not None and _same(last[0], ids):
             return last[1]
         here = self.places[ids]
-        self._last[stat] = ids, here
-        known = self.gave.get(stat)
-        self.gave[stat] = here if known is None else np.union1d(known, here)
+        self._last[kind] = ids, here
         return here
 
 
@@ -213,6 +220,12 @@ class Gathering:
         here = self._steps.setdefault(step, _Step())
         here.samples = max(here.samples, samples)
         for part in figures:
+            if not part.counted:
+                if self._by_rank:
+                    here.replica_bytes += part.rows.nbytes
+                    ids = who.places_of(f"replicas of {part.stat}", part.ids)
+                    here.readings.append(self._reading(part, rank, stage, ids))
+                continue
             ids = who.gives(part.stat, part.ids)
             stat = here.stats.get(part.stat)
             if stat is None:
@@ -226,14 +239,7 @@ class Gathering:
             stat.rows.append(part.rows)
             stat.nbytes += part.rows.nbytes
             if self._by_rank:
-                here.readings.append(
-                    Readings(
-                        *(part.stat, rank, self._list(ids), part.rows),
-                        stage=stage,
-                        gradient_stage=part.gradient_stage,
-                        loss_scale=part.loss_scale,
-                    )
-                )
+                here.readings.append(self._reading(part, rank, stage, ids))
             if stat.nbytes > _FOLD_BYTES:
                 self._fold(stat)
         here.heard.add(rank)
@@ -276,6 +282,15 @@ class Gathering:
             self._names.append(name)
             self._stages.append(stage)
         return at
+
+    def _reading(self, part: Figures, rank: int, stage: int, ids: Names) -> Readings:
+        return Readings(
+            *(part.stat, rank, self._list(ids), part.rows),
+            stage=stage,
+            counted=part.counted,
+            gradient_stage=part.gradient_stage,
+            loss_scale=part.loss_scale,
+        )
 
     def _list(self, ids: Names) -> tuple[str, ...]:
         """Return the names of ids; the same object for the same array."""

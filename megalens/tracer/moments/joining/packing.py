@@ -46,6 +46,7 @@ def pack(
                 "rows": len(part.ids),
                 "gradient_stage": part.gradient_stage,
                 "loss_scale": part.loss_scale if math.isfinite(part.loss_scale) else None,
+                "counted": part.counted,
             }
             for part in figures
         ],
@@ -74,7 +75,8 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
         rows = np.frombuffer(payload, np.float64, _COLUMNS * n, at).reshape(n, _COLUMNS).copy()
         at += 8 * _COLUMNS * n
         scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
-        figures.append(Figures(str(part["stat"]), ids, rows, str(part["gradient_stage"]), scale))
+        stage, counted = str(part["gradient_stage"]), bool(part["counted"])
+        figures.append(Figures(str(part["stat"]), ids, rows, stage, scale, counted))
     if at != len(payload) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
     return names, figures
