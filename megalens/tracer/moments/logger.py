@@ -127,7 +127,7 @@ class StatisticsLogger(Instrument):
         self._closed = False
         self._unmeasured = False
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
-        self._sites = Sites(roots, self._keep, self._spent)
+        self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
         self._gradients: GradientMoment | None = None
         if intervals.grad:
             self._gradients = GradientMoment(

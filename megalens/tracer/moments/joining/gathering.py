@@ -175,7 +175,8 @@ class Gathering:
         by_rank: bool = False,
     ) -> None:
         self._by_rank = by_rank
-        self._listed: dict[int, tuple[Names, tuple[str, ...]]] = {}
+        self._listed: dict[int, tuple[Names, tuple[str, ...], tuple[str, ...]]] = {}
+        self._dtypes: dict[int, str] = {}
         self._world_size = world_size
         self._name, self._gone, self._warn = name, gone, warn
         self._names: list[str] = []
@@ -201,8 +202,9 @@ class Gathering:
         first: int,
         new: Sequence[str],
         figures: Sequence[Figures],
+        dtypes: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """Take what a process has of a step, with the names, from its place ``first`` on, that it has not told before.
+        """Take what a process has of a step, with the names, from its place ``first`` on, and the types of number by their places, that it has not told before.
 
         Raises
         ------
@@ -214,6 +216,10 @@ class Gathering:
         if first > len(who.places):
             raise ValueError("names that it told before did not arrive")
         who.told(first, [self._place(name, stage) for name in new])
+        for at, dtype in dtypes:
+            self._dtypes[int(who.places[at])] = dtype[:40]
+            # Lists of before say it otherwise.
+            self._listed.clear()
         if step <= self._done:
             # It was given up before.
             return
@@ -284,22 +290,28 @@ class Gathering:
         return at
 
     def _reading(self, part: Figures, rank: int, stage: int, ids: Names) -> Readings:
+        names, dtypes = self._list(ids)
         return Readings(
-            *(part.stat, rank, self._list(ids), part.rows),
+            *(part.stat, rank, names, part.rows),
+            dtypes=dtypes,
             stage=stage,
             counted=part.counted,
             gradient_stage=part.gradient_stage,
             loss_scale=part.loss_scale,
         )
 
-    def _list(self, ids: Names) -> tuple[str, ...]:
-        """Return the names of ids; the same object for the same array."""
+    def _list(self, ids: Names) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of ids, and the types of their numbers, '' where they are not known; the same objects for the same array."""
         known = self._listed.get(id(ids))
         if known is None or known[0] is not ids:
             if len(self._listed) >= _MOST_LISTED:
                 self._listed.clear()
-            known = self._listed[id(ids)] = ids, tuple(self._names[at] for at in ids.tolist())
-        return known[1]
+            known = self._listed[id(ids)] = (
+                ids,
+                tuple(self._names[at] for at in ids.tolist()),
+                tuple(self._dtypes.get(at, "") for at in ids.tolist()),
+            )
+        return known[1:]
 
     def _fold(self, stat: _GatheredStat) -> None:
         """Merge what came so far: a job of a thousand processes does not lie here a thousandfold."""

@@ -18,7 +18,7 @@ _COLUMNS = 9
 
 
 def pack(
-    step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int
+    step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each statistic.
 
@@ -30,8 +30,8 @@ def pack(
         What there is; none is said too, so that nobody waits.
     names : NameList
         The process's names.
-    told : int
-        How many of them rank 0 knows.
+    told, noted : int
+        How many of them, and of their types of number, rank 0 knows.
     """
     new = json.dumps(names.since(told)).encode()
     meta: dict[str, Any] = {
@@ -40,6 +40,7 @@ def pack(
         "stage": names.stage,
         "first": told,
         "names": len(new),
+        "dtypes": names.noted(noted),
         "parts": [
             {
                 "stat": part.stat,
