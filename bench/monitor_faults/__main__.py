@@ -12,20 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any
-
-import torch
 
 from bench.common import Row, write_results
 
-from . import models, one_process, ranks
+from . import ranks
 from .healthy import HEALTHY
 from .judging import Verdict, verdict_of
-from .training import Fault, Training
+from .running import LOCAL, false_alarms, fault_alarms
 
 __all__ = ["main"]
-
-_LOCAL = (*one_process.FAULTS, *models.FAULTS)
 
 
 def main() -> int:
@@ -38,10 +33,10 @@ def main() -> int:
     options = parser.parse_args()
     every = 8 if options.quick else 1
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        several = range(0, len(_LOCAL), every)
+        several = range(0, len(LOCAL), every)
         local = [
-            verdict_of(_LOCAL[at], *given)
-            for at, given in zip(several, pool.map(_local, several), strict=True)
+            verdict_of(LOCAL[at], *given)
+            for at, given in zip(several, pool.map(fault_alarms, several), strict=True)
         ]
     found = [*local, *ranks.verdicts(ranks.FAULTS[:: 4 if options.quick else 1])]
     for each in found:
@@ -49,7 +44,7 @@ def main() -> int:
     steps = 200 if options.quick else options.steps
     chosen = range(0, len(HEALTHY), 6 if options.quick else 1)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        healthy = list(pool.map(_healthy, chosen, [steps] * len(chosen)))
+        healthy = list(pool.map(false_alarms, chosen, [steps] * len(chosen)))
     for told, number in Counter(told for _, _, alarms in healthy for told in alarms).items():
         print(f"false alarm × {number}: {told}", flush=True)
     how = (
@@ -66,34 +61,6 @@ def main() -> int:
         quick=options.quick,
     )
     return 0
-
-
-def _local(number: int) -> tuple[list[Any], list[int]]:
-    """Return the alarms of a fault's training, and the steps in which the peer's rules reported anything."""
-    torch.set_num_threads(1)
-    fault: Fault = _LOCAL[number]
-    training = fault.training()
-    alarms: list[Any] = []
-    for alarms in training.run(fault):
-        if training.step > fault.first + 2 and any(alarm.severity != "note" for alarm in alarms):
-            break
-    return alarms, sorted(training.peer.steps)
-
-
-def _healthy(number: int, steps: int) -> tuple[int, int, list[str]]:
-    """Return its steps, those in which the peer's rules reported anything, and our alarms, one a step."""
-    torch.set_num_threads(1)
-    training: Training = HEALTHY[number](steps=steps)
-    by_step: dict[int, str] = {}
-    for alarms in training.run():
-        for each in alarms:
-            if each.severity != "note":
-                by_step.setdefault(
-                    each.step,
-                    f"healthy training {number + 1}: {each.rule} of {each.stat} {each.name} at step {each.step}: {each.sentence}",
-                )
-    print(f"healthy training {number + 1} of {len(HEALTHY)}: {len(by_step)} false alarms", file=sys.stderr)
-    return training.steps, len(training.peer.steps), list(by_step.values())
 
 
 def _rows(found: Sequence[Verdict], healthy: Sequence[tuple[int, int, list[str]]]) -> list[Row]:
