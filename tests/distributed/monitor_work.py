@@ -11,7 +11,27 @@ from torch.nn.parallel import DistributedDataParallel
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 
-__all__ = ["spoilt"]
+__all__ = ["apart", "spoilt"]
+
+
+def apart(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
+    """Train replicas, one of which changes a weight by itself after a step; what rank 0's monitor names."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+    replica = DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(replica.parameters(), 1e-3)
+    with megalens.monitor(replica, optimizer, hub=None) as monitor:
+        for step in range(1, at + 3):
+            ids = torch.randint(0, 51, (2, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+            with monitor.step():
+                logits = replica(ids)
+                nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                if step == at and rank == who:
+                    with torch.no_grad():
+                        model.blocks[1].mlp.fc1.weight[0, 0] += 1e-3
+    return [(a.step, a.rank, a.rule, a.severity, a.name) for a in monitor.alarms]
 
 
 def spoilt(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:

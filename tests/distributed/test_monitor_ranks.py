@@ -15,3 +15,14 @@ def test_the_first_anomaly_is_of_the_rank_that_computed_it(who: int) -> None:
     # Its reduced gradients are those of both.
     assert {rank for _, rank, _, direction, _ in alarms if direction == "forward"} >= {who}
     assert others == [[]]
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_replica_that_comes_apart_is_named_in_its_step(who: int) -> None:
+    alarms, _ = run_job(2, "monitor_work:apart", 12, who)
+    # Two replicas do not say which of them is right: the one that is no replica of another counts.
+    assert alarms[0] == (12, 1, "replicas", "critical", "blocks.1.mlp.fc1.weight")
+
+
+def test_replicas_that_agree_raise_nothing() -> None:
+    assert run_job(2, "monitor_work:apart", 12, None) == [[], []]

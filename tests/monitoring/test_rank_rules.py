@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from judging import NAMES, found, judged, readings, step, tensors
 
 N = NAMES[3]
@@ -84,3 +85,13 @@ def test_fewer_values_than_ever_are_a_missing_part_and_batches_of_all_sizes_are_
     sizes = [int(size) for size in rng.integers(40, 65, 60)]
     steps = [step(at, readings("activation", tensors(rng, size=size))) for at, size in enumerate(sizes, 1)]
     assert judged(steps) == []
+
+
+@pytest.mark.parametrize("lost", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_not_missing(lost):
+    rng = np.random.default_rng(0)
+    steps = [step(at, readings("activation", tensors(rng))) for at in range(1, 31)]
+    spoilt = tensors(rng)
+    spoilt[NAMES[2]][:48] = lost
+    alarms = judged([*steps, step(31, readings("activation", spoilt))])
+    assert {(alarm.rule, alarm.name) for alarm in alarms} == {("nonfinite", NAMES[2])}

@@ -203,7 +203,17 @@ def test_actions_run_on_the_training_thread_between_steps(own_hub, tmp_path):
         {"severity": "warning", "rules": ["nonfinite"], "call": broken},
         {"rules": ["jump"], "stop": True},
     ]
-    _, monitor, _ = train(fault=spoil(10), record=tmp_path / "runs", linger=0, actions=actions, steps=40)
+    judged = []
+
+    def fault(at, model, optimizer):
+        spoil(10)(at, model, optimizer)
+        if at == 30:
+            # Training does not wait for who judges it; here it does, so that there are steps left to act between.
+            until(lambda: len(judged) > 11)
+
+    options = {"record": tmp_path / "runs", "linger": 0, "actions": actions}
+    rules = [lambda now, before: judged.append(now.step) or ()]
+    _, monitor, _ = train(fault=fault, steps=40, rules=rules, **options)
     assert len(saved) == 1
     assert saved[0][1] == here
     assert called == [["nonfinite"]]
@@ -308,3 +318,28 @@ def test_pause_needs_a_tracer_that_allows_it():
         megalens.monitor(
             model, torch.optim.SGD(model.parameters(), 0.1), tracer=tracer, actions=Action(pause=True)
         )
+
+
+def grown(dtype):
+    """Train on inputs that grow by a fifth in each step, up to 2^16: the alarms."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    generator = torch.Generator().manual_seed(1)
+    with megalens.monitor(model, optimizer, activation=1, hub=None) as monitor:
+        for at in range(60):
+            with monitor.step():
+                given = (1.2 ** (at + 1) * torch.randn(8, 16, generator=generator)).to(dtype)
+                model(given).float().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    return monitor.alarms
+
+
+def test_an_activation_that_grows_towards_the_end_of_its_format_is_told_of_before_it_overflows():
+    first = {}
+    for alarm in grown(torch.float16):
+        first.setdefault((alarm.rule, alarm.name), alarm.step)
+    assert first["overflow", "0/input0"] < first["nonfinite", "0/input0"]
+    # The same values in float32 have room.
+    assert not any(alarm.rule == "overflow" for alarm in grown(torch.float32))

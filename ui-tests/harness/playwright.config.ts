@@ -6,6 +6,8 @@ export default defineConfig({
   timeout: 30_000,
   // A page mostly waits for its next frame.
   workers: 3,
+  // As for the other suites: what needed a second try on a machine that others use too is named.
+  retries: 1,
   reporter: 'line',
   outputDir: '../test-results/harness',
   use: {

@@ -211,7 +211,9 @@ class Missing(Rule):
             of = of[~layout.matching("expert")[of]]
             if not len(of):
                 continue
-            count = float((now.rows[of, 0] + np.nan_to_num(now.column("nan_count")[of])).sum())
+            # What is there and not finite is not missing.
+            lost = sum(np.nan_to_num(now.column(name)[of]) for name in ("nan_count", "inf_count"))
+            count = float((now.rows[of, 0] + lost).sum())
             key = ("count", rank, len(now.layout.chunks[0].names), len(np.unique(layout.names)))
             earlier = now.remember(key, count)[-int(self.steps) :]
             if len(earlier) >= self.steps and min(earlier) == max(earlier) and count < 0.97 * earlier[-1]:

@@ -116,13 +116,18 @@ class StatisticsLogger(Instrument):
             stat: ParamRows(ids, [partial(_state, optimizers, point.parameter, stat) for point in counted])
             for stat in STATE
         }
+        # What other processes count is measured where somebody compares it with theirs.
+        replicas = [point for point in points.params if by_rank and not point.counted]
+        self._replicas = ParamRows(
+            [self._names.place(point.name) for point in replicas], [point.value for point in replicas]
+        )
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
         self._closed = False
         self._unmeasured = False
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
-        self._sites = Sites(roots, self._keep, self._spent)
+        self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
         self._gradients: GradientMoment | None = None
         if intervals.grad:
             self._gradients = GradientMoment(
@@ -291,6 +296,7 @@ class StatisticsLogger(Instrument):
             parts["grad"] = gradients
         if "param" in self._due:
             parts["param"] = self._rows_of("param", self._values)
+            parts["replicas"] = self._rows_of("param", self._replicas, counted=False)
         for stat in self._due & self._state.keys():
             parts[stat] = self._rows_of(stat, self._state[stat])
         self._parts = {}
@@ -299,8 +305,8 @@ class StatisticsLogger(Instrument):
             self._collector.put(given)
 
     @staticmethod
-    def _rows_of(stat: str, values: ParamRows) -> MeasuredRows:
-        part = MeasuredRows(stat)
+    def _rows_of(stat: str, values: ParamRows, *, counted: bool = True) -> MeasuredRows:
+        part = MeasuredRows(stat, counted=counted)
         for measured, rows in values.measure():
             part.add(measured, rows)
         return part

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from ...own_hooks import OwnHook
 from ...passes import when_backpropagated
 from .. import measure, measure_natively
-from ..columns import COLUMNS
+from ..columns import COLUMNS, TYPES
 from ..joining.names import NameList
 from ..points import ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 
 __all__ = ["End", "MomentProbe", "Sites", "probes_of"]
+
+_TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in TYPES}
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Sites:
         Takes a statistic, the place of a name, and a row float64 ``[1, 9]`` on the device, which is written anew after the next :meth:`begin`.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
+    noted : callable, optional
+        Takes the place of a name and the type of its numbers, such as ``bfloat16``, whenever it is measured.
     """
 
     def __init__(
@@ -79,9 +83,11 @@ class Sites:
         roots: Sequence[nn.Module],
         keep: Callable[[str, int, Tensor], None],
         spent: Callable[[Callable[[], None]], None],
+        noted: Callable[[int, str], None] | None = None,
     ) -> None:
         self._roots = tuple(roots)
         self._keep = keep
+        self._noted = noted
         self._spent = spent
         self._handles: list[Any] = []
         self._scope = 0
@@ -251,6 +257,8 @@ class Sites:
         values = local_values(tensor)
         if values is None or not measurable(values):
             return None
+        if self._noted is not None:
+            self._noted(end.at, _TYPE_NAMES[values.dtype])
         # Queries, keys and values are made of one tensor: the same object, unchanged, is measured once.
         last = self._last
         if last is not None and last[0]() is values and last[1] == values._version:

@@ -35,7 +35,7 @@ class Collector:
     def __init__(self, host: Host, names: NameList) -> None:
         self._host = host
         self._names = names
-        self._told = 0
+        self._told = self._noted = 0
         # Each is written by one thread only, so that neither needs a lock.
         self._put = self._taken = 0
 
@@ -80,12 +80,14 @@ class MemberCollector(Collector):
 
     def tell_anew(self) -> None:
         """Say all names again."""
-        self._told = 0
+        self._told = self._noted = 0
 
     def _take_own(self, step: MeasuredStep) -> None:
         figures = step.figures()
         told, self._told = self._told, len(self._names)
-        meta, arrays = pack(step.step, step.samples, figures, self._names, told)
+        noted = self._noted
+        meta, arrays = pack(step.step, step.samples, figures, self._names, told, noted)
+        self._noted = noted + len(meta["dtypes"])
         self._host.tell(0, meta, arrays)
 
 
@@ -168,8 +170,10 @@ class RootCollector(Collector):
         figures = step.figures()
         told, self._told = self._told, len(self._names)
         new = self._names.since(told)[: self._told - told]
+        dtypes = self._names.noted(self._noted)
+        self._noted += len(dtypes)
         self._gathering.take(
-            self._host.place.rank, step.step, step.samples, self._names.stage, told, new, figures
+            self._host.place.rank, step.step, step.samples, self._names.stage, told, new, figures, dtypes
         )
 
     def _of_other(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
@@ -177,7 +181,8 @@ class RootCollector(Collector):
         try:
             names, figures = unpack(meta, payload)
             at, samples, stage, first = (int(meta[key]) for key in ("step", "samples", "stage", "first"))
-            self._gathering.take(rank, at, samples, stage, first, names, figures)
+            dtypes = [(int(place), str(dtype)) for place, dtype in meta["dtypes"]]
+            self._gathering.take(rank, at, samples, stage, first, names, figures, dtypes)
         except (KeyError, ValueError, TypeError, IndexError) as error:
             self._host.warn(
                 f"{self._host.name_of(rank)} sent statistics that cannot be read: {str(error)[:200]}"

@@ -93,10 +93,11 @@ class _Step:
     heard: set[int] = field(default_factory=set)
     stats: dict[str, _GatheredStat] = field(default_factory=dict)
     readings: list[Readings] = field(default_factory=list)
+    replica_bytes: int = 0
 
     @property
     def nbytes(self) -> int:
-        return sum(stat.nbytes for stat in self.stats.values())
+        return self.replica_bytes + sum(stat.nbytes for stat in self.stats.values())
 
 
 class _Rank:
@@ -120,13 +121,19 @@ class _Rank:
     def gives(self, stat: str, ids: NDArray[np.int32]) -> Names:
         """Return the places in the list of all of names that it counted a part of."""
         last = self._last.get(stat)
-        # The same ones in nearly every step.
+        here = self.places_of(stat, ids)
+        if last is None or last[1] is not here:
+            known = self.gave.get(stat)
+            self.gave[stat] = here if known is None else np.union1d(known, here)
+        return here
+
+    def places_of(self, kind: str, ids: NDArray[np.int32]) -> Names:
+        """Return the places of ids; the same array as before where they are the same, as in nearly every step."""
+        last = self._last.get(kind)
         if last is not None and _same(last[0], ids):
             return last[1]
         here = self.places[ids]
-        self._last[stat] = ids, here
-        known = self.gave.get(stat)
-        self.gave[stat] = here if known is None else np.union1d(known, here)
+        self._last[kind] = ids, here
         return here
 
 
@@ -168,7 +175,8 @@ class Gathering:
         by_rank: bool = False,
     ) -> None:
         self._by_rank = by_rank
-        self._listed: dict[int, tuple[Names, tuple[str, ...]]] = {}
+        self._listed: dict[int, tuple[Names, tuple[str, ...], tuple[str, ...]]] = {}
+        self._dtypes: dict[int, str] = {}
         self._world_size = world_size
         self._name, self._gone, self._warn = name, gone, warn
         self._names: list[str] = []
@@ -194,8 +202,9 @@ class Gathering:
         first: int,
         new: Sequence[str],
         figures: Sequence[Figures],
+        dtypes: Sequence[tuple[int, str]] = (),
     ) -> None:
-        """Take what a process has of a step, with the names, from its place ``first`` on, that it has not told before.
+        """Take what a process has of a step, with the names, from its place ``first`` on, and the types of number by their places, that it has not told before.
 
         Raises
         ------
@@ -207,12 +216,22 @@ class Gathering:
         if first > len(who.places):
             raise ValueError("names that it told before did not arrive")
         who.told(first, [self._place(name, stage) for name in new])
+        for at, dtype in dtypes:
+            self._dtypes[int(who.places[at])] = dtype[:40]
+            # Lists of before say it otherwise.
+            self._listed.clear()
         if step <= self._done:
             # It was given up before.
             return
         here = self._steps.setdefault(step, _Step())
         here.samples = max(here.samples, samples)
         for part in figures:
+            if not part.counted:
+                if self._by_rank:
+                    here.replica_bytes += part.rows.nbytes
+                    ids = who.places_of(f"replicas of {part.stat}", part.ids)
+                    here.readings.append(self._reading(part, rank, stage, ids))
+                continue
             ids = who.gives(part.stat, part.ids)
             stat = here.stats.get(part.stat)
             if stat is None:
@@ -226,14 +245,7 @@ class Gathering:
             stat.rows.append(part.rows)
             stat.nbytes += part.rows.nbytes
             if self._by_rank:
-                here.readings.append(
-                    Readings(
-                        *(part.stat, rank, self._list(ids), part.rows),
-                        stage=stage,
-                        gradient_stage=part.gradient_stage,
-                        loss_scale=part.loss_scale,
-                    )
-                )
+                here.readings.append(self._reading(part, rank, stage, ids))
             if stat.nbytes > _FOLD_BYTES:
                 self._fold(stat)
         here.heard.add(rank)
@@ -277,14 +289,29 @@ class Gathering:
             self._stages.append(stage)
         return at
 
-    def _list(self, ids: Names) -> tuple[str, ...]:
-        """Return the names of ids; the same object for the same array."""
+    def _reading(self, part: Figures, rank: int, stage: int, ids: Names) -> Readings:
+        names, dtypes = self._list(ids)
+        return Readings(
+            *(part.stat, rank, names, part.rows),
+            dtypes=dtypes,
+            stage=stage,
+            counted=part.counted,
+            gradient_stage=part.gradient_stage,
+            loss_scale=part.loss_scale,
+        )
+
+    def _list(self, ids: Names) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the names of ids, and the types of their numbers, '' where they are not known; the same objects for the same array."""
         known = self._listed.get(id(ids))
         if known is None or known[0] is not ids:
             if len(self._listed) >= _MOST_LISTED:
                 self._listed.clear()
-            known = self._listed[id(ids)] = ids, tuple(self._names[at] for at in ids.tolist())
-        return known[1]
+            known = self._listed[id(ids)] = (
+                ids,
+                tuple(self._names[at] for at in ids.tolist()),
+                tuple(self._dtypes.get(at, "") for at in ids.tolist()),
+            )
+        return known[1:]
 
     def _fold(self, stat: _GatheredStat) -> None:
         """Merge what came so far: a job of a thousand processes does not lie here a thousandfold."""

@@ -18,6 +18,8 @@ class NameList:
         self.stage = stage
         self._places: dict[str, int] = {}
         self._names: list[str] = []
+        self._dtypes: dict[int, str] = {}
+        self._noted: list[tuple[int, str]] = []
 
     def __len__(self) -> int:
         return len(self._names)
@@ -29,6 +31,16 @@ class NameList:
             at = self._places[name] = len(self._names)
             self._names.append(name)
         return at
+
+    def note(self, at: int, dtype: str) -> None:
+        """Note of what type of number the tensor at a place is; asked for every measured tensor, and new only once for most."""
+        if self._dtypes.get(at) != dtype:
+            self._dtypes[at] = dtype
+            self._noted.append((at, dtype))
+
+    def noted(self, first: int = 0) -> list[tuple[int, str]]:
+        """Return what was noted from the entry ``first`` on: places, and types such as ``bfloat16``."""
+        return self._noted[first:]
 
     def since(self, first: int) -> list[str]:
         """Return the names from the place ``first`` on."""

@@ -19,7 +19,7 @@ _COLUMNS = len(MOMENT_COLUMNS)
 
 
 def pack(
-    step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int
+    step: int, samples: int, figures: Sequence[Figures], names: NameList, told: int, noted: int = 0
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Return a description and arrays: names that rank 0 has not been told yet, then ids and rows of each statistic.
 
@@ -31,8 +31,8 @@ def pack(
         What there is; none is said too, so that nobody waits.
     names : NameList
         The process's names.
-    told : int
-        How many of them rank 0 knows.
+    told, noted : int
+        How many of them, and of their types of number, rank 0 knows.
     """
     new = json.dumps(names.since(told)).encode()
     meta: dict[str, Any] = {
@@ -41,12 +41,14 @@ def pack(
         "stage": names.stage,
         "first": told,
         "names": len(new),
+        "dtypes": names.noted(noted),
         "parts": [
             {
                 "stat": part.stat,
                 "rows": len(part.ids),
                 "gradient_stage": part.gradient_stage,
                 "loss_scale": part.loss_scale if math.isfinite(part.loss_scale) else None,
+                "counted": part.counted,
             }
             for part in figures
         ],
@@ -75,7 +77,8 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
         rows = np.frombuffer(payload, np.float64, _COLUMNS * n, at).reshape(n, _COLUMNS).copy()
         at += 8 * _COLUMNS * n
         scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
-        figures.append(Figures(str(part["stat"]), ids, rows, str(part["gradient_stage"]), scale))
+        stage, counted = str(part["gradient_stage"]), bool(part["counted"])
+        figures.append(Figures(str(part["stat"]), ids, rows, stage, scale, counted))
     if at != len(payload) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
     return names, figures

@@ -36,6 +36,8 @@ class Figures:
         As in the stream.
     loss_scale : float
         As in the stream.
+    counted : bool
+        False for replicas of values that another process counts: they are judged, and enter nothing else.
     """
 
     stat: str
@@ -43,6 +45,7 @@ class Figures:
     rows: NDArray[np.float64]
     gradient_stage: str = ""
     loss_scale: float = 1.0
+    counted: bool = True
 
 
 @dataclass
@@ -65,6 +68,8 @@ class MeasuredRows:
         Whether the scale is still in the values.
     refused : Tensor, optional
         Not 0 when the step was skipped, and these rows with it.
+    counted : bool
+        As of :class:`Figures`.
     """
 
     stat: str
@@ -74,6 +79,7 @@ class MeasuredRows:
     scale: Scale = 1.0
     divide: bool = False
     refused: Tensor | None = None
+    counted: bool = True
 
     def add(self, ids: Sequence[int], rows: Tensor) -> None:
         """Add measured rows."""
@@ -115,7 +121,7 @@ class MeasuredRows:
             rows, ids = np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1), known
         if self.divide and math.isfinite(scale) and scale > 0 and scale != 1:
             rows = rows / scale**MOMENT_POWERS
-        return Figures(self.stat, ids, rows, self.gradient_stage, scale)
+        return Figures(self.stat, ids, rows, self.gradient_stage, scale, self.counted)
 
 
 @lru_cache(maxsize=64)

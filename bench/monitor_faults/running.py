@@ -1,0 +1,45 @@
+"""Runs one training, for the processes that share the work."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from . import models, one_process
+from .healthy import HEALTHY
+from .training import Fault, Training
+
+__all__ = ["LOCAL", "false_alarms", "fault_alarms"]
+
+LOCAL = (*one_process.FAULTS, *models.FAULTS)
+"""Faults in trainings by one process."""
+
+
+def fault_alarms(number: int) -> tuple[list[Any], list[int]]:
+    """Return the alarms of a fault's training, and the steps in which the peer's rules reported anything."""
+    torch.set_num_threads(1)
+    fault: Fault = LOCAL[number]
+    training = fault.training()
+    alarms: list[Any] = []
+    for alarms in training.run(fault):
+        if training.step > fault.first + 2 and any(alarm.severity != "note" for alarm in alarms):
+            break
+    return alarms, sorted(training.peer.steps)
+
+
+def false_alarms(number: int, steps: int) -> tuple[int, int, list[str]]:
+    """Return its steps, those in which the peer's rules reported anything, and our alarms, one a step."""
+    torch.set_num_threads(1)
+    training: Training = HEALTHY[number](steps=steps)
+    by_step: dict[int, str] = {}
+    for alarms in training.run():
+        for each in alarms:
+            if each.severity != "note":
+                by_step.setdefault(
+                    each.step,
+                    f"healthy training {number + 1}: {each.rule} of {each.stat} {each.name} at step {each.step}: {each.sentence}",
+                )
+    print(f"healthy training {number + 1} of {len(HEALTHY)}: {len(by_step)} false alarms", file=sys.stderr)
+    return training.steps, len(training.peer.steps), list(by_step.values())
