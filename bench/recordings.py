@@ -77,6 +77,8 @@ def write_recording(folder: Path, series: int, steps: int) -> Path:
                 "max": 3 * variance,
                 "nan_count": np.zeros(rows),
                 "inf_count": np.zeros(rows),
+                "negative_inf_count": np.zeros(rows),
+                "near_zero_count": np.zeros(rows),
                 "rounding": np.zeros(rows),
                 "gradient_stage": ["pre_clip"] * rows,
                 "loss_scale": np.ones(rows),

@@ -50,6 +50,7 @@ MomentStatistic = Literal[
     "excess_kurtosis",
     "min",
     "max",
+    "near_zero_share",
     "nonfinite",
 ]
 
@@ -360,9 +361,10 @@ class NotebookViews(ABC):
             ``residual_dgrad``. The name of a statistic is taken for ``statistic``, and gradients for what
             was measured: ``run.explore(stat="kurtosis")`` is ``run.explore("grad", "kurtosis")``.
         statistic : str, optional
-            What is read of it; nonfinite is the number of NaN and infinite values. One of ``l2``, ``rms``,
-            ``mean``, ``variance``, ``std``, ``skewness``, ``kurtosis``, ``excess_kurtosis``, ``min``,
-            ``max``, ``nonfinite``. ``l2`` when absent.
+            What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the
+            number of NaN and infinite values. One of ``l2``, ``rms``, ``mean``, ``variance``, ``std``,
+            ``skewness``, ``kurtosis``, ``excess_kurtosis``, ``min``, ``max``, ``near_zero_share``,
+            ``nonfinite``. ``l2`` when absent.
         kind : str
             lines: each group over steps. overview: total, largest moves and families. layers: each layer at
             one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps.

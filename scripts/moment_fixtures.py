@@ -16,8 +16,8 @@ NAN = math.nan
 Number = float | str
 
 
-def moment_row(values: Sequence[float], *, nan: int = 0, inf: int = 0) -> dict[str, float]:
-    """The moments of finite values, correctly rounded."""
+def moment_row(values: Sequence[float], *, nan: int = 0, inf: int = 0, negative: int = 0) -> dict[str, float]:
+    """The moments of finite values, correctly rounded; ``negative`` of the ``inf`` infinite ones are."""
     exact = [Fraction(value) for value in values]
     n = len(exact)
     mean = sum(exact, Fraction()) / n if n else None
@@ -35,6 +35,8 @@ def moment_row(values: Sequence[float], *, nan: int = 0, inf: int = 0) -> dict[s
         "max": max(values, default=NAN),
         "nan_count": float(nan),
         "inf_count": float(inf),
+        "negative_inf_count": float(negative),
+        "near_zero_count": _near_zero(values),
         "rounding": 0.0,
     }
 
@@ -43,7 +45,10 @@ def statistics_of(values: Sequence[float], *, nan: int = 0, inf: int = 0) -> dic
     """Every statistic of finite values, from their exact sums."""
     exact = [Fraction(value) for value in values]
     n = len(exact)
-    counts = {"count": float(n), "nan_count": float(nan), "inf_count": float(inf)}
+    near = _near_zero(values)
+    counts = {"count": float(n), "nan_count": float(nan), "inf_count": float(inf), "near_zero_count": near}
+    if n + nan + inf:
+        counts["near_zero_share"] = near / (n + nan + inf)
     if not n:
         return {**{name: NAN for name in MOMENT_STATISTICS if name not in counts}, **counts}
     mean = sum(exact) / n
@@ -63,6 +68,10 @@ def statistics_of(values: Sequence[float], *, nan: int = 0, inf: int = 0) -> dic
         "max": max(values),
         **counts,
     }
+
+
+def _near_zero(values: Sequence[float]) -> float:
+    return float(sum(abs(value) < 1e-8 for value in values))
 
 
 def merge_cases() -> list[dict[str, Any]]:
@@ -142,7 +151,8 @@ def raw_cases() -> list[dict[str, Any]]:
             row = {"count": n, "mean": s1 / n, "m2": 5.0, "m3": 0.0, "m4": inf}
         else:
             row = {"count": n, "mean": s1 / n, "m2": NAN, "m3": NAN, "m4": NAN}
-        row |= {"min": NAN, "max": NAN, "nan_count": known, "inf_count": known}
+        row |= {"min": NAN, "max": NAN, "nan_count": known, "inf_count": known, "negative_inf_count": known}
+        row["near_zero_count"] = NAN if n else 0.0
         found.append(
             {
                 "doc": doc,

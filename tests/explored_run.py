@@ -57,6 +57,8 @@ def moment_row(stat: str, name: str, step: int, values: np.ndarray, *, nan: int 
         "max": values.max(),
         "nan_count": float(nan),
         "inf_count": 0.0,
+        "negative_inf_count": 0.0,
+        "near_zero_count": float((np.abs(values) < 1e-8).sum()),
         "rounding": 0.0,
         "gradient_stage": "pre_clip" if stat == "grad" else "",
         "loss_scale": 1.0,

@@ -277,7 +277,7 @@ class Run(Controls):
         -------
         pandas.DataFrame
             One row for each step and group: ``stat``, ``step``, the columns of the group, ``count, mean, variance, std, l2, rms, skewness, kurtosis, excess_kurtosis,
-            nan_count, inf_count``, then ``min, max, variance_error, kurtosis_error, samples, scaled, gradient_stage``; see ``docs/statistics.md``. NaN is no answer: count 0, or not known.
+            nan_count, inf_count, min, max, near_zero_count, near_zero_share``, then ``variance_error, kurtosis_error, samples, scaled, gradient_stage``; see ``docs/statistics.md``. NaN is no answer: count 0, or not known.
 
         Raises
         ------

@@ -20,6 +20,7 @@ __all__ = [
     "MOMENT_STATS",
     "merge_moments",
     "moments_from_raw_sums",
+    "near_zero_share",
     "raw_sums_from_moments",
     "read_moments",
     "single_moments",
@@ -42,7 +43,7 @@ MOMENT_COLUMNS = ("count", "mean", "m2", "m3", "m4", "min", "max", *_COUNTS)
 """Columns of the stream ``moments`` that are merged."""
 
 MOMENT_POWERS = np.array([0, 1, 2, 3, 4, 1, 1] + [0] * len(_COUNTS), np.float64)
-"""With what power of a factor each of them grows when the values are multiplied by it. How many are near zero is not known then, unless the factor is 1: they stay those of the values as they were measured."""
+"""With what power of a factor each of them grows when the values are multiplied by it."""
 
 _ADDED = ("count", "m2", "m3", "m4")
 
@@ -221,9 +222,7 @@ def read_moments(columns: Columns, only: str | None = None) -> dict[str, Column]
             },
         }
         if "near_zero_count" in columns and only in (None, "near_zero_share"):
-            read["near_zero_share"] = columns["near_zero_count"] / (
-                n + columns["nan_count"] + columns["inf_count"]
-            )
+            read["near_zero_share"] = near_zero_share(columns)
         if only in (None, "std"):
             read["std"] = np.sqrt(variance)
         if only in (None, "l2"):
@@ -272,6 +271,12 @@ def _measured_error(columns: Columns, variance: Column) -> Column:
     return np.where(same, 0.0, found)
 
 
+def near_zero_share(columns: Columns) -> Column:
+    """Return the share of all values, also of those that are not finite, that are near zero; NaN where there are none."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return columns["near_zero_count"] / (columns["count"] + columns["nan_count"] + columns["inf_count"])
+
+
 def moments_from_raw_sums(
     count: Column, sum_1: Column, sum_2: Column, sum_3: Column, sum_4: Column
 ) -> dict[str, Column]:
@@ -298,7 +303,7 @@ def moments_from_raw_sums(
         "nan_count": known,
         "inf_count": known.copy(),
         "negative_inf_count": known.copy(),
-        "near_zero_count": unknown.copy(),
+        "near_zero_count": np.where(there, np.nan, 0.0),
     }
 
 

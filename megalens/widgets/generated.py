@@ -173,7 +173,9 @@ class Moments(Explorer):
     view_name: ClassVar[str] = "moments"
 
     stat = Option(help="What was measured.")
-    statistic = Option(help="What is read of it; nonfinite is the number of NaN and infinite values.")
+    statistic = Option(
+        help="What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the number of NaN and infinite values."
+    )
     kind = Option(
         help="lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows."
     )

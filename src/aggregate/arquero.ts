@@ -14,7 +14,8 @@ import { GatheredMoments, type GatheredColumn, type IGatheredRow } from './gathe
 export { aq };
 
 /** What a rollup keeps of rows so that they can be merged again. */
-const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nan_count', 'inf_count'] as const;
+const COUNTS = ['nan_count', 'inf_count', 'near_zero_count'] as const;
+const SUFFICIENT = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', ...COUNTS] as const;
 
 /** A column that can be made of rows of moments. */
 export type MomentAggregate = MomentStatistic | (typeof SUFFICIENT)[number];
@@ -36,7 +37,10 @@ function columnsOf(name: MomentAggregate): readonly GatheredColumn[] {
       return ['nan_count', 'inf_count'];
     case 'nan_count':
     case 'inf_count':
+    case 'near_zero_count':
       return [name];
+    case 'near_zero_share':
+      return ['count', ...COUNTS];
     default:
       return MOMENTS;
   }
@@ -53,6 +57,8 @@ function read(of: IMergedMoments, name: MomentAggregate): Float64Array {
     case 'nan_count':
     case 'inf_count':
       return of.nonFinite;
+    case 'near_zero_count':
+      return of.nearZero;
     default:
       return readMoments(of, name);
   }

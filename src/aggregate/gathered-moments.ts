@@ -4,7 +4,17 @@ import { MERGED, mergeRows } from './moment-merge';
 
 /** A column of the stream `moments` that is gathered. */
 export type GatheredColumn =
-  'count' | 'mean' | 'm2' | 'm3' | 'm4' | 'min' | 'max' | 'nan_count' | 'inf_count' | 'rounding';
+  | 'count'
+  | 'mean'
+  | 'm2'
+  | 'm3'
+  | 'm4'
+  | 'min'
+  | 'max'
+  | 'nan_count'
+  | 'inf_count'
+  | 'near_zero_count'
+  | 'rounding';
 
 /** A row as it is handed over. */
 export type IGatheredRow = Readonly<Partial<Record<GatheredColumn, number>>>;
@@ -37,6 +47,9 @@ export class GatheredMoments {
     const rounding = row.rounding ?? 0;
     columns.rounding[at] = rounding;
     this._any.nonFinite ||= bad !== 0;
+    const near = row.near_zero_count ?? 0;
+    columns.nearZero[at] = near;
+    this._any.nearZero ||= near !== 0;
     this._any.rounding ||= rounding > 0;
     this._extremes ||= row.min !== undefined || row.max !== undefined;
     this._length += 1;
@@ -84,7 +97,7 @@ export class GatheredMoments {
 
   private _cell = new Int32Array(0);
   private readonly _columns = byName(MERGED, () => new Float64Array(0));
-  private readonly _any = { rounding: false, nonFinite: false };
+  private readonly _any = { rounding: false, nonFinite: false, nearZero: false };
   private readonly _read = new Map<string, Float64Array>();
   private _merged: IMergedMoments | null = null;
   private _extremes = false;

@@ -9,15 +9,15 @@ export interface IMomentNeeds {
 }
 
 /** Columns that rows and cells have alike. */
-const ALIKE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite'] as const;
+const ALIKE = ['count', 'mean', 'm2', 'm3', 'm4', 'min', 'max', 'nonFinite', 'nearZero'] as const;
 /** Columns of rows that are merged. */
 export const MERGED = [...ALIKE, 'rounding'] as const;
 
 /** Rows that are merged: those of a table, or those that arquero hands over. */
 export interface IMergeRows {
   readonly columns: Readonly<Record<(typeof MERGED)[number], Float64Array>>;
-  /** Whether any row has rounding or non-finite values: passes over what is 0 everywhere are left out. */
-  readonly any: { readonly rounding: boolean; readonly nonFinite: boolean };
+  /** Whether any row has rounding, non-finite values or values near zero: passes over what is 0 everywhere are left out. */
+  readonly any: Readonly<Record<'rounding' | 'nonFinite' | 'nearZero', boolean>>;
 }
 
 const NONE = new Float64Array(0);
@@ -100,7 +100,8 @@ export function mergeRows(
     m4,
     min,
     max,
-    nonFinite: nonFinite(table, first, cell, cells),
+    nonFinite: counted('nonFinite', table, first, cell, cells),
+    nearZero: counted('nearZero', table, first, cell, cells),
     m2Error,
     m4Error
   };
@@ -155,20 +156,21 @@ function extremes(
   return [min, max];
 }
 
-function nonFinite(
+function counted(
+  name: 'nonFinite' | 'nearZero',
   { columns, any }: IMergeRows,
   first: number,
   cell: Int32Array,
   cells: number
 ): Float64Array {
-  const bad = new Float64Array(cells);
-  if (any.nonFinite) {
+  const sums = new Float64Array(cells);
+  if (any[name]) {
     for (let row = 0; row < cell.length; row += 1) {
       const to = cell[row] as number;
       if (to >= 0) {
-        (bad[to] as number) += columns.nonFinite[first + row] as number;
+        (sums[to] as number) += columns[name][first + row] as number;
       }
     }
   }
-  return bad;
+  return sums;
 }

@@ -30,8 +30,8 @@ export class MomentTable {
   present = new Uint8Array(0);
   /** Number of them: what is made of the names alone is as good as long as it stays. */
   named = 0;
-  /** Whether any row has rounding, non-finite values an unknown loss scale or clipping: passes over what is 0 everywhere are left out. */
-  readonly any = { rounding: false, nonFinite: false, scaled: false };
+  /** Whether any row has rounding, non-finite values, values near zero, an unknown loss scale or clipping: passes over what is 0 everywhere are left out. */
+  readonly any = { rounding: false, nonFinite: false, nearZero: false, scaled: false };
 
   nameId = new Int32Array(0);
   stepCode = new Int32Array(0);
@@ -84,6 +84,9 @@ export class MomentTable {
       const bad = (rows.nanCount[row] as number) + (rows.infCount[row] as number);
       columns.nonFinite[from + row] = bad;
       this.any.nonFinite ||= bad !== 0;
+      const near = rows.nearZeroCount[row] as number;
+      columns.nearZero[from + row] = near;
+      this.any.nearZero ||= near !== 0;
       this.any.rounding ||= (rows.rounding[row] as number) > 0;
       const scale = rows.lossScale[row] as number;
       const doubt = (Number.isNaN(scale) ? SCALED : 0) | (rows.gradientStage[row] === PRE_STEP ? CLIPPED : 0);

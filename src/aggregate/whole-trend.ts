@@ -31,7 +31,7 @@ export function wholeStatistic(
     columns.max[at] = whole.max;
     columns.nonFinite[at] = nanCount + infCount;
   });
-  const any = { rounding: false, nonFinite: columns.nonFinite.some(each => each > 0) };
+  const any = { rounding: false, nearZero: false, nonFinite: columns.nonFinite.some(each => each > 0) };
   const needs = { power: powerOf(statistic), extremes: true };
   const merged = mergeRows({ columns, any }, 0, Int32Array.from(group), groups, needs);
   const nonFinite = merged.nonFinite.length > 0 ? merged.nonFinite : new Float64Array(groups);

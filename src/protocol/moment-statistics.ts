@@ -17,6 +17,8 @@ export interface IMergedMoments {
   readonly max: Float64Array;
   /** NaN and infinite values; NaN where it is not known how many. */
   readonly nonFinite: Float64Array;
+  /** Values of a size below 1e-8; NaN where it is not known how many. */
+  readonly nearZero: Float64Array;
   /** How far `m2` and `m4` may be off by the rounding of raw sums; empty where no row has any. */
   readonly m2Error: Float64Array;
   readonly m4Error: Float64Array;
@@ -76,6 +78,10 @@ const momentKurtosis: Read = (of, group) => {
   return variance > 0 ? at(of.m4, group) / at(of.count, group) / (variance * variance) : Number.NaN;
 };
 
+/** Share of all values, also of those that are not finite. */
+const momentNearZero: Read = (of, group) =>
+  at(of.nearZero, group) / (at(of.count, group) + at(of.nonFinite, group));
+
 // What Σx² may be off by: the contract's `m2_error` is three times that.
 const squaresError: Read = (of, group) => at(of.m2Error, group) / 3;
 
@@ -129,6 +135,7 @@ const READINGS: Readonly<Record<MomentStatistic, IReading>> = {
   excess_kurtosis: { value: (of, group) => momentKurtosis(of, group) - 3, error: kurtosisError, power: 4 },
   min: { value: column('min'), error: exact, power: 0 },
   max: { value: column('max'), error: exact, power: 0 },
+  near_zero_share: { value: momentNearZero, error: exact, power: 0 },
   nonfinite: { value: column('nonFinite'), error: exact, power: 0 }
 };
 
@@ -143,11 +150,11 @@ export function powerOf(statistic: MomentStatistic): number {
 /**
  * One statistic of every group, as the contract reads it (population statistics).
  *
- * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count.
+ * @returns NaN where there is no answer: no data, or skewness and kurtosis of values that are all the same. `nonfinite` is always a count, and the share near zero is of all values.
  */
 export function readMoments(of: IMergedMoments, statistic: MomentStatistic): Float64Array {
   const read = READINGS[statistic].value;
-  const always = statistic === 'nonfinite';
+  const always = statistic === 'nonfinite' || statistic === 'near_zero_share';
   const values = new Float64Array(of.count.length);
   for (let group = 0; group < values.length; group += 1) {
     values[group] = at(of.count, group) > 0 || always ? read(of, group) : Number.NaN;

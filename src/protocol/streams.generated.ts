@@ -190,7 +190,7 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         type: 'int64',
         doc: 'Training samples consumed up to and with this step; -1 where nobody said.'
       },
-      { name: 'stat', type: 'utf8', doc: 'param, grad, activation, dgrad, residual or residual_dgrad.' },
+      { name: 'stat', type: 'utf8', doc: 'What was measured, one of Measured in views.schema.json.' },
       {
         name: 'name',
         type: 'utf8',
@@ -227,6 +227,18 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
       },
       { name: 'nan_count', type: 'float64', doc: 'Values that are NaN; NaN where it is not known.' },
       { name: 'inf_count', type: 'float64', doc: 'Values that are infinite; NaN where it is not known.' },
+      {
+        name: 'negative_inf_count',
+        type: 'float64',
+        doc: 'Of the infinite values those that are negative; NaN where it is not known.',
+        absent: 'nan'
+      },
+      {
+        name: 'near_zero_count',
+        type: 'float64',
+        doc: 'Finite values of a size below 1e-8; NaN where it is not known, also where a loss scale was divided out after counting.',
+        absent: 'nan'
+      },
       {
         name: 'rounding',
         type: 'float64',

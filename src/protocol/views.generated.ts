@@ -88,7 +88,7 @@ export type HiddenLines = string[];
  */
 export type MeasuredTensors = 'param' | 'grad' | 'activation' | 'dgrad' | 'residual' | 'residual_dgrad';
 /**
- * What is read of it; nonfinite is the number of NaN and infinite values.
+ * What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the number of NaN and infinite values.
  */
 export type MomentStatistic =
   | 'l2'
@@ -101,6 +101,7 @@ export type MomentStatistic =
   | 'excess_kurtosis'
   | 'min'
   | 'max'
+  | 'near_zero_share'
   | 'nonfinite';
 /**
  * Columns that make a group; none is the total. 'capture' is what the pattern's groups find in the name.
@@ -428,6 +429,7 @@ export const VIEWS_SCHEMA: ISchema = {
         'excess_kurtosis',
         'min',
         'max',
+        'near_zero_share',
         'nonfinite'
       ]
     },

@@ -14,6 +14,7 @@ export const FLOAT = [
   'max',
   'nanCount',
   'infCount',
+  'nearZeroCount',
   'rounding',
   'lossScale'
 ] as const;

@@ -26,6 +26,8 @@ def row(name, step=1, stat="grad", **more):
         "max": values.max(),
         "nan_count": 0.0,
         "inf_count": 0.0,
+        "negative_inf_count": 0.0,
+        "near_zero_count": float((np.abs(values) < 1e-8).sum()),
         "rounding": 0.0,
         "gradient_stage": "",
         "loss_scale": 1.0,

@@ -63,6 +63,7 @@ def rows_of_a_run(steps=40):
                             "max": 3.0,
                             "nan_count": float(rng.random() < 0.05),
                             "inf_count": 0.0,
+                            **STREAMS["moments"].absent,
                             "rounding": 0.0,
                             "gradient_stage": "pre_clip" if stat == "grad" else "",
                             "loss_scale": 1.0,

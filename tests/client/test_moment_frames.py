@@ -24,7 +24,8 @@ COLUMNS = [
         "nan_count",
         "inf_count",
     ),
-    *("min", "max", "variance_error", "kurtosis_error", "samples", "scaled", "gradient_stage"),
+    *("min", "max", "near_zero_count", "near_zero_share"),
+    *("variance_error", "kurtosis_error", "samples", "scaled", "gradient_stage"),
 ]
 NAMES = [
     "embedding.weight",
@@ -37,9 +38,11 @@ NAMES = [
 
 
 def values_of(name, step, stat):
-    return np.random.default_rng(NAMES.index(name) * 1000 + step * 10 + len(stat)).normal(
+    values = np.random.default_rng(NAMES.index(name) * 1000 + step * 10 + len(stat)).normal(
         step, 1 + len(stat), 50
     )
+    values[: NAMES.index(name)] = 1e-9
+    return values
 
 
 def rows(steps=3, stats=("param", "grad")):
@@ -66,6 +69,8 @@ def rows(steps=3, stats=("param", "grad")):
                             "max": values.max(),
                             "nan_count": 0.0,
                             "inf_count": 0.0,
+                            "negative_inf_count": 0.0,
+                            "near_zero_count": float((values == 1e-9).sum()),
                             "rounding": 0.0,
                         },
                         **{"gradient_stage": "pre_clip" if stat == "grad" else "", "loss_scale": 1.0},
@@ -104,6 +109,7 @@ def test_one_row_a_step_and_group_with_the_statistics_of_the_values(run):
         assert entry["kurtosis"] == pytest.approx((d**4).mean() / values.var() ** 2)
         assert entry["skewness"] == pytest.approx((d**3).mean() / values.var() ** 1.5)
         assert (entry["min"], entry["max"]) == (values.min(), values.max())
+        assert entry["near_zero_share"] == (values == 1e-9).mean()
         assert entry["samples"] == entry["step"] * 16
         assert entry["scaled"] is False
         assert entry["gradient_stage"] == "pre_clip"

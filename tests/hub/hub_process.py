@@ -262,6 +262,7 @@ def moments(step, names=("decoder.layers.0.mlp.linear_fc1.weight",), stats=("par
             "max": 2.0,
             "nan_count": float(nan),
             "inf_count": float(inf),
+            **STREAMS["moments"].absent,
             "rounding": 0.0,
             "gradient_stage": "",
             "loss_scale": 1.0,

@@ -50,9 +50,11 @@ def test_neighbouring_columns_can_be_written_together() -> None:
     row = dict.fromkeys(stream_schema("moments").names, 0) | {"stat": "param", "gradient_stage": ""}
     batch = pa.RecordBatch.from_pylist([row | {"name": name} for name in "abcde"], stream_schema("moments"))
     template = FrameTemplate("moments", batch)
-    template.block(MOMENT_COLUMNS)[:] = np.arange(45.0).reshape(9, 5)
+    template.block(MOMENT_COLUMNS)[:] = np.arange(5.0 * len(MOMENT_COLUMNS)).reshape(-1, 5)
     table = decode_frame(template.frame(step=1, seq=1)).table()
-    assert [table[name].to_pylist() for name in MOMENT_COLUMNS] == np.arange(45.0).reshape(9, 5).tolist()
+    assert [table[name].to_pylist() for name in MOMENT_COLUMNS] == np.arange(
+        5.0 * len(MOMENT_COLUMNS)
+    ).reshape(-1, 5).tolist()
     for other in ("step", "samples", "rounding", "loss_scale"):
         assert not any(table[other].to_pylist())
     for apart in (("count", "mean", "m3"), ("stage", "count")):

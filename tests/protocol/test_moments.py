@@ -43,6 +43,8 @@ def moments_of(values: np.ndarray) -> dict[str, float]:
         "max": values.max(initial=-np.inf) if values.size else np.nan,
         "nan_count": 0.0,
         "inf_count": 0.0,
+        "negative_inf_count": 0.0,
+        "near_zero_count": float((np.abs(values) < 1e-8).sum()),
     }
 
 
@@ -98,10 +100,12 @@ def test_non_finite_values_are_written_as_their_sums_would_be() -> None:
     nan = raw_sums_from_moments({**row, "nan_count": np.array([3.0])})
     assert nan["count"] == 5
     assert all(np.isnan(nan[f"sum_{k}"]) for k in (1, 2, 3, 4))
-    inf = raw_sums_from_moments({**row, "inf_count": np.array([1.0])})
-    assert np.isnan(inf["sum_1"])
-    assert np.isnan(inf["sum_3"])
-    assert inf["sum_2"] == inf["sum_4"] == np.inf
+    for negative, odd in ((0.0, np.inf), (2.0, -np.inf), (1.0, np.nan), (np.nan, np.nan)):
+        inf = raw_sums_from_moments(
+            {**row, "inf_count": np.array([2.0]), "negative_inf_count": np.array([negative])}
+        )
+        np.testing.assert_array_equal([inf["sum_1"], inf["sum_3"]], [[odd], [odd]])
+        assert inf["sum_2"] == inf["sum_4"] == np.inf
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from megalens.tracer.moments import kernel_name, measure, merge_rows
+from megalens.tracer.moments.columns import COLUMNS
 from megalens.tracer.moments.native.build import FOLDER, LIBRARY, build, source_hash
 from megalens.tracer.moments.native.library import NativeKernel, load
 
@@ -69,7 +70,7 @@ def test_a_wheel_with_the_kernel_says_its_platform(compiler, monkeypatch) -> Non
     assert data["tag"].startswith("py3-none-")
     assert not data["tag"].endswith("any")
     assert data["pure_python"] is False
-    assert NativeKernel(Path(built)).measure([]).shape == (0, 9)
+    assert NativeKernel(Path(built)).measure([]).shape == (0, COLUMNS)
     made.finalize("standard", data, "")
     assert not Path(built).exists()
     assert not said
@@ -135,7 +136,7 @@ def test_more_values_than_an_int_counts(library) -> None:
     assert row[0] == 2**31 + 5
     assert row[1] == pytest.approx(5 / (2**31 + 5), rel=1e-6)
     assert row[2] == pytest.approx(53, rel=1e-6)
-    assert row[5:].tolist() == [-2, 7, 0, 0]
+    assert row[5:].tolist() == [-2, 7, 0, 0, 0, 2**31 + 3]
 
 
 def test_nothing_waits_for_the_device() -> None:
@@ -144,7 +145,7 @@ def test_nothing_waits_for_the_device() -> None:
         tensors = [torch.empty(shape, dtype=dtype) for shape in ((), (3, 4), (2**17,)) for dtype in (torch.float32, torch.bfloat16)]  # fmt: skip
         rows = measure(tensors)
         merged = merge_rows(torch.stack([rows, rows, rows]))
-    assert merged.shape == (6, 9)
+    assert merged.shape == (6, COLUMNS)
     assert merged.dtype == torch.float64
 
 

@@ -126,7 +126,11 @@ def random_cases():
 def test_whole_and_merged_tensors_equal_float64_numpy(measure, cases) -> None:
     tensors, cut, expected = random_cases()
     tensors, expected = tensors[:cases], {name: column[:cases] for name, column in expected.items()}
-    rows = measure([piece for each in cut[:cases] for piece in each]).reshape(cases, PARTS, 9).transpose(0, 1)
+    rows = (
+        measure([piece for each in cut[:cases] for piece in each])
+        .reshape(cases, PARTS, len(MOMENT_COLUMNS))
+        .transpose(0, 1)
+    )
     for measured in (measure(tensors), merge_rows(rows)):
         found = read(measured)
         for name in ("count", "min", "max"):

@@ -45,6 +45,12 @@ odd = [
 ]
 for row, tensor in zip(kernel.measure(odd), odd, strict=True):
     assert_same(row, tensor)
+
+tiny = torch.tensor([0.0, -0.0, 9.99e-9, 1e-8, -1e-8, 1.01e-8, 1e-40, nan, inf, -inf, 1.0] * 900)
+for dtype in TYPES:
+    for eps in (1e-8, 0.0, 6e-8, 1.0):
+        tensor = tiny.to(dtype)
+        assert_same(kernel.measure([tensor], eps)[0], tensor, eps)
 """
 
 COMPILES = """
@@ -58,8 +64,8 @@ from megalens.tracer.moments.gpu.measuring import _BLOCK, _WARPS
 for target in (GPUTarget("cuda", 80, 32), GPUTarget("cuda", 90, 32), GPUTarget("hip", "gfx942", 64)):
     for kind, compute in (("fp32", tl.float32), ("bf16", tl.float32), ("fp16", tl.float32), ("fp64", tl.float64)):
         for length in ("i32", "i64"):
-            arguments = {"data": "*" + kind, "length": length, "out": "*fp64", "row_stride": "i32", "BLOCK": "constexpr", "COMPUTE": "constexpr"}
-            source = ASTSource(moments_kernel, arguments, {"BLOCK": _BLOCK, "COMPUTE": compute})
+            arguments = {"data": "*" + kind, "length": length, "out": "*fp64", "row_stride": "i32", "BLOCK": "constexpr", "COMPUTE": "constexpr", "EPS": "constexpr"}
+            source = ASTSource(moments_kernel, arguments, {"BLOCK": _BLOCK, "COMPUTE": compute, "EPS": 1e-8})
             made = triton.compile(source, target=target, options={"num_warps": _WARPS})
             assert {"cubin", "hsaco"} & set(made.asm)
 """
@@ -107,7 +113,7 @@ def test_without_triton_or_with_a_gpu_that_cannot_run_it_torch_measures(monkeypa
         def __init__(self) -> None:
             pass
 
-        def measure(self, tensors):
+        def measure(self, tensors, eps):
             raise RuntimeError("no driver")
 
     monkeypatch.setattr(measuring._Loaded, "kernel", Broken())

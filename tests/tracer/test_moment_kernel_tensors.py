@@ -9,11 +9,14 @@ import torch
 from megalens.protocol import MOMENT_COLUMNS, merge_moments
 from megalens.tracer import TracerError
 from megalens.tracer.moments import kernel_name, measure, measure_natively, merge_rows
+from megalens.tracer.moments.plain import measure_plainly
 
+COLUMNS = len(MOMENT_COLUMNS)
+COUNTS = 4
 TYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
 
-def by_numpy(tensor):
+def by_numpy(tensor, eps):
     """The row that float64 numpy gives."""
     values = tensor.detach().double().numpy().ravel()
     finite = values[np.isfinite(values)]
@@ -22,15 +25,16 @@ def by_numpy(tensor):
     else:
         d = finite - finite.mean()
         known = [len(finite), finite.mean(), *((d**k).sum() for k in (2, 3, 4)), finite.min(), finite.max()]
-    return np.array([*known, np.isnan(values).sum(), np.isinf(values).sum()], dtype=np.float64)
+    counts = [np.isnan(values), np.isinf(values), np.isneginf(values), np.abs(values) < eps]
+    return np.array([*known, *(each.sum() for each in counts)], dtype=np.float64)
 
 
-def assert_same(row, tensor):
-    expected = by_numpy(tensor)
+def assert_same(row, tensor, eps=1e-8):
+    expected = by_numpy(tensor, eps)
     row = np.asarray(row)
     scale = math.sqrt(expected[2] / max(expected[0], 1))
-    loose = np.array([0, 1e-7 * scale, 0, expected[0] * scale**3 * 1e-5, 0, 0, 0, 0, 0])
-    tight = np.array([0, 1e-7, 1e-6, 1e-5, 1e-5, 0, 0, 0, 0])
+    loose = np.array([0, 1e-7 * scale, 0, expected[0] * scale**3 * 1e-5, 0, 0, 0, *[0] * COUNTS])
+    tight = np.array([0, 1e-7, 1e-6, 1e-5, 1e-5, 0, 0, *[0] * COUNTS])
     apart = np.abs(row - expected) > loose + tight * np.abs(expected)
     assert not apart.any(), f"{np.array(MOMENT_COLUMNS)[apart]}: {row} is not {expected}"
     assert (np.isnan(row) == np.isnan(expected)).all()
@@ -69,8 +73,30 @@ def test_values_that_are_not_finite_are_counted_and_left_out(dtype, length) -> N
         assert_same(measure([torch.full((length,), value, dtype=dtype)])[0], torch.full((length,), value))
 
 
+@pytest.mark.parametrize("plainly", [False, True], ids=["kernel", "plain"])
+@pytest.mark.parametrize("eps", [1e-8, 2.0**-20, 6e-8, 1e-40, 0.0, 1.0, 1e300])
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_values_near_zero_are_counted_to_the_last_bit(dtype, eps, plainly) -> None:
+    """Around eps, among the least normal and subnormal numbers of the type, zeros of both signs, and what is not finite."""
+    tiny = torch.finfo(dtype).tiny
+    around = [
+        np.nextafter(np.float32(eps), np.float32(to)) for to in (-1, 0, 2)
+    ] + [eps, tiny, tiny / 4, tiny * 2, 0.0, -0.0, 1.0, math.nan, math.inf]  # fmt: skip
+    with np.errstate(over="ignore"):
+        values = np.concatenate([around, np.negative(around)]).astype(np.float64)
+    # Once alone, and in whole vectors with a rest behind them.
+    for times in (1, 61, 700):
+        for tensor in (
+            torch.tensor(np.tile(values, times)),
+            torch.tensor(np.tile(values[np.isfinite(values)], times)),
+        ):
+            tensor = tensor.to(dtype)
+            row = measure_plainly(tensor, eps) if plainly else measure([tensor], eps=eps)[0]
+            np.testing.assert_array_equal(row[-COUNTS:], by_numpy(tensor, eps)[-COUNTS:])
+
+
 def test_rows_are_written_where_they_are_wanted() -> None:
-    rows = torch.zeros(5, 9, dtype=torch.float64)
+    rows = torch.zeros(5, COLUMNS, dtype=torch.float64)
     tensors = [torch.randn(40), torch.randn(3, 7).t()]
     given = measure_natively(tensors, rows[2:4])
     if given is None:
@@ -119,8 +145,8 @@ def test_tensors_of_two_devices_are_refused() -> None:
 
 
 def test_no_tensors_give_no_rows() -> None:
-    assert measure([]).shape == (0, 9)
-    assert merge_rows(torch.zeros(4, 0, 9, dtype=torch.float64)).shape == (0, 9)
+    assert measure([]).shape == (0, COLUMNS)
+    assert merge_rows(torch.zeros(4, 0, COLUMNS, dtype=torch.float64)).shape == (0, COLUMNS)
 
 
 def test_passes_merge_as_the_contract_merges_them() -> None:
@@ -130,7 +156,7 @@ def test_passes_merge_as_the_contract_merges_them() -> None:
              for _ in range(passes)]  # fmt: skip
     parts[2][5][:] = math.nan
     rows = torch.stack([measure(each) for each in parts])
-    rows[3, 7, 1], rows[1, 8, 5], rows[1, 9, 7] = math.inf, math.nan, math.nan
+    rows[3, 7, 1], rows[1, 8, 5], rows[1, 9, 7:] = math.inf, math.nan, math.nan
     columns = {name: rows[..., i].numpy().ravel() for i, name in enumerate(MOMENT_COLUMNS)}
     expected = merge_moments(columns, np.tile(np.arange(tensors), passes), tensors)
     merged = merge_rows(rows)
@@ -147,5 +173,5 @@ def test_passes_merged_are_the_whole() -> None:
 
 
 def test_rows_of_another_shape_are_refused() -> None:
-    with pytest.raises(TracerError, match=r"\[k, n, 9\]"):
-        merge_rows(torch.zeros(3, 9, dtype=torch.float64))
+    with pytest.raises(TracerError, match=rf"\[k, n, {COLUMNS}\]"):
+        merge_rows(torch.zeros(3, COLUMNS, dtype=torch.float64))

@@ -134,7 +134,7 @@ class Joining:
         values = self.parts[rank].contiguous().numpy()
         meta = RowMeta(0, "train", layer, "MLP1_mat_mul", "", "NoOp()", (1, 2, 12), values.shape)
         moments = moments_of([self.parts[rank]])[0]
-        moments[-2:] = counts
+        moments[7:9] = counts
         both = [Row(meta._replace(join=self.cut.join), values, moments)]
         return both if rank else [*both, Row(meta._replace(flag="HiddenStates"), values, moments)]
 
@@ -160,7 +160,7 @@ def test_a_batch_goes_out_when_its_pieces_are_there_whoever_is_first(early) -> N
     np.testing.assert_array_equal(rows[0].values, joining.whole)
     assert (rows[0].meta.shape, rows[0].meta.join) == ((1, 2, 12), None)
     d = joining.whole - joining.whole.mean()
-    expected = [24, 11.5, (d**2).sum(), (d**3).sum(), (d**4).sum(), 0, 23, 3, 1]
+    expected = [24, 11.5, (d**2).sum(), (d**3).sum(), (d**4).sum(), 0, 23, 3, 1, 0, 1]
     np.testing.assert_allclose(rows[0].whole, expected, rtol=1e-6, atol=1e-3)
     assert rows[1].meta.flag == "HiddenStates"
     assert not joining.joiner.waiting

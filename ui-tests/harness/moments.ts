@@ -84,6 +84,7 @@ export class SyntheticMoments implements IMomentSource {
       max: column(),
       nanCount: column(),
       infCount: column(),
+      nearZeroCount: column(),
       rounding: column().fill(this._shape.rough ? 2 ** -24 : 0),
       lossScale: column().fill(1)
     };

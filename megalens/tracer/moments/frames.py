@@ -30,7 +30,7 @@ class _PreparedRows:
     template : FrameTemplate
         With all that stays.
     figures : ndarray
-        Its nine columns of moments, ``[9, rows]``.
+        Its columns of moments, ``[k, rows]``.
     parts : list of tuple
         What its rows are, one after the other: of which statistic, and from and to which of its rows.
     """

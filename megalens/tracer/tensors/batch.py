@@ -67,7 +67,7 @@ class Row(NamedTuple):
     meta: RowMeta
     values: Tensor | np.ndarray
     whole: np.ndarray
-    """Of the whole tensor before anything was chosen or compressed, float64 ``[9]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
+    """Of the whole tensor before anything was chosen or compressed, float64 ``[11]`` as ``MOMENT_COLUMNS``; of this rank's piece, where there is a join."""
     error: Tensor | float = NO_ERROR
     """Compression error, where it was measured; where there is a join, what adds up over the pieces (``CompressionError.squares``)."""
 
@@ -132,7 +132,7 @@ def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> 
 
 
 def unknown_moments(rows: int) -> np.ndarray:
-    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows, 9]``: nothing of them is NaN or infinite."""
+    """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows, 11]``: nothing of them is NaN or infinite."""
     unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
     unknown[:, _KNOWN:] = 0
     return unknown

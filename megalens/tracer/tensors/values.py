@@ -74,7 +74,7 @@ def _head(part: Tensor, output: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def moments_of(parts: Sequence[Tensor]) -> np.ndarray:
-    """Measure every value of the parts of a tensor; float64 ``[parts, 9]``, on the host or on its way there, as ``Row.whole``."""
+    """Measure every value of the parts of a tensor; float64 ``[parts, 11]``, on the host or on its way there, as ``Row.whole``."""
     if not parts[0].is_floating_point():
         return unknown_moments(len(parts))
     rows = measure([part if part.dtype in TYPES else part.float() for part in parts])

@@ -26,6 +26,7 @@ function tableOf(rows: readonly IRow[]): Table {
     max: column(row => row.max ?? NaN),
     nan_count: column(row => row.nanCount ?? 0),
     inf_count: column(row => row.infCount ?? 0),
+    near_zero_count: column(row => row.nearZeroCount ?? 0),
     rounding: column(row => row.rounding ?? 0)
   });
 }
@@ -54,9 +55,14 @@ describe('moments in arquero', () => {
     const found = aq
       .from(rows.map(row => ({ ...row, mean: Number(row.mean), min: Number(row.min), max: Number(row.max) })))
       .groupby('group')
-      .rollup({ ...everything(), nan_count: moments.nan_count(), inf_count: moments.inf_count() })
+      .rollup({
+        ...everything(),
+        nan_count: moments.nan_count(),
+        inf_count: moments.inf_count(),
+        near_zero_count: moments.near_zero_count()
+      })
       .reify();
-    const names = [...ALL, 'nan_count', 'inf_count'] as const;
+    const names = [...ALL, 'nan_count', 'inf_count', 'near_zero_count'] as const;
     expected.forEach((each, at) => {
       for (const name of names) {
         const wanted = Number(name === 'nonfinite' ? each.nan_count + each.inf_count : each[name]);
@@ -93,6 +99,7 @@ describe('moments in arquero', () => {
         max: number,
         nanCount: fc.constantFrom(0, 0, 3, NaN),
         infCount: fc.constantFrom(0, 0, 1),
+        nearZeroCount: fc.constantFrom(0, 0, 2, NaN),
         rounding: fc.constantFrom(0, 0, 2 ** -24)
       })
       .map(spoiled);

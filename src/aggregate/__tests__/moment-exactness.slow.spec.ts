@@ -103,6 +103,7 @@ function rowsOf(all: readonly ICase[]): IMomentRows {
     max: column(at => Math.max(...(pieces[at]?.values ?? []))),
     nanCount: column(() => 0),
     infCount: column(() => 0),
+    nearZeroCount: column(() => 0),
     rounding: column(() => 0),
     lossScale: column(() => 1)
   };

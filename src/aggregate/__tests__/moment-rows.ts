@@ -18,6 +18,7 @@ export interface IRow {
   max?: number;
   nanCount?: number;
   infCount?: number;
+  nearZeroCount?: number;
   rounding?: number;
   lossScale?: number;
 }
@@ -46,6 +47,7 @@ export function momentRows(rows: readonly IRow[]): IMomentRows {
     max: floats('max', NaN),
     nanCount: floats('nanCount', 0),
     infCount: floats('infCount', 0),
+    nearZeroCount: floats('nearZeroCount', 0),
     rounding: floats('rounding', 0),
     lossScale: floats('lossScale', 1)
   };

@@ -46,6 +46,7 @@ describe('merging moments', () => {
       max: number(row.max),
       nanCount: number(row.nan_count),
       infCount: number(row.inf_count),
+      nearZeroCount: number(row.near_zero_count),
       rounding: row.rounding
     }));
     for (const statistic of MOMENT_STATISTICS) {

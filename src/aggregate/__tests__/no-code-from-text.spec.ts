@@ -15,7 +15,7 @@ const ASKED = `
     stat: Array(rows).fill(stat), names, nameId: Int32Array.from({ length: rows }, (_, at) => at % 2),
     step: column(at => 1 + (at >> 1)), samples: column(() => -1), rank: new Int32Array(rows), stage: new Int32Array(rows), gradientStage: new Int32Array(rows),
     count: column(() => 4), mean: column(Math.sin), m2: column(() => 1), m3: column(() => 0), m4: column(() => 3),
-    min: column(() => -1), max: column(() => 1), nanCount: column(() => 0), infCount: column(() => 0),
+    min: column(() => -1), max: column(() => 1), nanCount: column(() => 0), infCount: column(() => 0), nearZeroCount: column(() => 0),
     rounding: column(() => 0), lossScale: column(() => 1)
   });
   const about = stat => ({ stat, rows, first: 1, last: rows / 2, steps: rows / 2 });

@@ -9,7 +9,7 @@ const rows: IMomentRows = {
   stage: Int32Array.of(0),
   gradientStage: Int32Array.of(0),
   ...byName(['step', 'samples', 'count', 'mean', 'm2', 'm3', 'm4', 'min', 'max'], () => Float64Array.of(1)),
-  ...byName(['nanCount', 'infCount', 'rounding', 'lossScale'], () => Float64Array.of(0))
+  ...byName(['nanCount', 'infCount', 'nearZeroCount', 'rounding', 'lossScale'], () => Float64Array.of(0))
 } as IMomentRows;
 
 /** A recording of so many rows, and how often rows of it and its index were asked for. */

@@ -94,6 +94,7 @@ export class MemoryMoments implements IMomentSource {
       max: column(row => (row.mean ?? 0) + 4 * (row.std ?? 1)),
       nanCount: column(row => row.nan ?? 0),
       infCount: column(row => row.inf ?? 0),
+      nearZeroCount: column(() => 0),
       rounding: column(row => row.rounding ?? 0),
       lossScale: column(row => row.lossScale ?? 1)
     });

@@ -31,6 +31,8 @@ function frame(rows: readonly IRow[]): StreamTable {
     max: fill(NaN),
     nan_count: rows.map(row => row.nans ?? 0),
     inf_count: rows.map(row => row.infs ?? 0),
+    negative_inf_count: fill(0),
+    near_zero_count: fill(1),
     rounding: fill(2 ** -24),
     gradient_stage: rows.map((_, at) => ['pre_step', 'a word of others'][at] ?? ''),
     loss_scale: fill(NaN)
@@ -74,6 +76,7 @@ describe('the store of moments', () => {
       max: Float64Array.of(NaN, NaN),
       nanCount: Float64Array.of(0, 0),
       infCount: Float64Array.of(3, 0),
+      nearZeroCount: Float64Array.of(1, 1),
       rounding: Float64Array.of(2 ** -24, 2 ** -24),
       lossScale: Float64Array.of(NaN, NaN)
     });

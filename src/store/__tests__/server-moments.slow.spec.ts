@@ -68,6 +68,8 @@ function frame(step: number, names = NAMES): Uint8Array {
       max: every(step + 1),
       nan_count: every(0),
       inf_count: every(0),
+      negative_inf_count: every(0),
+      near_zero_count: every(0),
       rounding: every(0),
       gradient_stage: every('pre_clip'),
       loss_scale: every(1)

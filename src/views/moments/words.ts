@@ -39,6 +39,7 @@ export function statisticWords(statistic: MomentStatistic, t: Translate): string
     excess_kurtosis: t('excess kurtosis'),
     min: t('minimum'),
     max: t('maximum'),
+    near_zero_share: t('share near zero'),
     nonfinite: t('non-finite values')
   };
   return words[statistic];

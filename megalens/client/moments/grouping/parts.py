@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ....protocol import MOMENT_COLUMNS
 from ..rows.stages import STAGE
 from .arena import Arena
 from .cells import Cells
@@ -20,7 +21,7 @@ __all__ = ["MERGED", "Part", "chosen_columns", "read_part"]
 Column = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-MERGED = ("count", "mean", "m2", "m3", "m4", "min", "max", "nan_count", "inf_count", "m2_error", "m4_error")
+MERGED = (*MOMENT_COLUMNS, "m2_error", "m4_error")
 """Columns of merged moments."""
 _COUNTS = ("count", "nan_count", "inf_count")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ....protocol import MOMENT_COLUMNS, read_moments
+from ....protocol import MOMENT_COLUMNS, near_zero_share, read_moments
 
 __all__ = ["moment_columns", "reading_error", "reading_value"]
 
@@ -22,12 +22,16 @@ def moment_columns(statistic: str | None) -> tuple[str, ...]:
         return MOMENT_COLUMNS
     if statistic == "nonfinite":
         return ("count",)
+    if statistic == "near_zero_share":
+        return ("count", "near_zero_count")
     powers = (f"m{power}" for power in range(2, _POWERS.get(statistic, 2) + 1))
     return ("count", "mean", *powers, *((statistic,) if statistic in ("min", "max") else ()))
 
 
 def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
-    """Return a statistic of each group; NaN where there is none. ``nonfinite`` is always a count."""
+    """Return a statistic of each group; NaN where there is none. ``nonfinite`` is always a count, and the share near zero is of all values."""
+    if statistic == "near_zero_share":
+        return near_zero_share(merged)
     if statistic == "nonfinite":
         return merged["nan_count"] + merged["inf_count"]
     return read_moments(merged, statistic)[statistic]
@@ -36,7 +40,7 @@ def reading_value(merged: Mapping[str, Column], statistic: str) -> Column:
 def reading_error(merged: Mapping[str, Column], statistic: str) -> Column:
     """Return how far that may be off by the rounding of raw sums, in its own unit: 0 where it is exact, infinite where nothing of it is left."""
     inexact = (merged["m2_error"] > 0) | (merged["m4_error"] > 0)
-    if not inexact.any() or statistic in ("min", "max", "nonfinite"):
+    if not inexact.any() or statistic in ("min", "max", "near_zero_share", "nonfinite"):
         # Of millions of cells this takes no memory.
         return np.broadcast_to(np.float64(0), len(inexact))
     error = np.zeros(len(inexact))

@@ -27,7 +27,7 @@ __all__ = ["JsonlRows"]
 
 _COLUMNS = (
     "step, samples, stat, name, rank, -1::INTEGER AS stage, count, mean, m2, m3, m4, 'nan'::DOUBLE AS min, 'nan'::DOUBLE AS max, "
-    "unknown AS nan_count, unknown AS inf_count, rounding, gradient_stage, loss_scale"
+    "unknown AS nan_count, unknown AS inf_count, unknown AS negative_inf_count, 'nan'::DOUBLE AS near_zero_count, rounding, gradient_stage, loss_scale"
 )
 
 

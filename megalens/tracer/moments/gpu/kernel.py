@@ -10,11 +10,11 @@ __all__ = ["moments_kernel"]
 
 # Triton compiles annotations too, so there are none but its own.
 @triton.jit  # type: ignore[untyped-decorator]
-def moments_kernel(data, length, out, row_stride, eps, BLOCK: tl.constexpr, COMPUTE: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201
+def moments_kernel(data, length, out, row_stride, BLOCK: tl.constexpr, COMPUTE: tl.constexpr, EPS: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN201 # fmt: skip
     """Write the row of every ``num_programs``-th block of ``length`` values, from the program's own on.
 
     ``out`` is float64: this program's row of figures begins at ``program * row_stride``. ``COMPUTE`` is float32, or float64 for
-    float64. The range's power of two scales each block into [-1, 1], and every sum is one of positive terms or small against them.
+    float64; ``EPS`` is one of its numbers. The range's power of two scales each block into [-1, 1], and every sum is one of positive terms or small against them.
     """
     program = tl.program_id(0).to(tl.int64)
     infinity = float("inf")
@@ -40,7 +40,7 @@ def moments_kernel(data, length, out, row_stride, eps, BLOCK: tl.constexpr, COMP
         nan_count += tl.sum((there & nan).to(tl.int32), 0).to(tl.float64)
         inf_count += tl.sum((there & infinite).to(tl.int32), 0).to(tl.float64)
         negative_inf_count += tl.sum((there & (x == -infinity)).to(tl.int32), 0).to(tl.float64)
-        near_zero_count += tl.sum((finite & (tl.abs(x) < eps)).to(tl.int32), 0).to(tl.float64)
+        near_zero_count += tl.sum((finite & (tl.abs(x) < EPS)).to(tl.int32), 0).to(tl.float64)
         n = tl.sum(finite.to(tl.int32), 0).to(tl.float64)
         least = tl.min(tl.where(finite, x, infinity), 0)
         most = tl.max(tl.where(finite, x, -infinity), 0)

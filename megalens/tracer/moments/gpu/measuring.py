@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -49,15 +50,23 @@ class TritonKernel:
         rows = torch.zeros(
             (max(grids, default=0), len(flat), COLUMNS), dtype=torch.float64, device=tensors[0].device
         )
+        bounds = {True: eps, False: _above(eps)}
         with _current(tensors[0].device):
             for number, (each, programs) in enumerate(zip(flat, grids, strict=True)):
                 if programs:
+                    wide = each.dtype == torch.float64
                     self._kernel[(programs,)](
-                        each, each.numel(), rows[0, number], rows.stride(0), eps,
-                        BLOCK=_BLOCK, COMPUTE=self._types[each.dtype == torch.float64], num_warps=_WARPS,
+                        each, each.numel(), rows[0, number], rows.stride(0),
+                        BLOCK=_BLOCK, COMPUTE=self._types[wide], EPS=bounds[wide], num_warps=_WARPS,
                     )  # fmt: skip
         merged: Tensor = merge_rows(rows)
         return merged
+
+
+def _above(eps: float) -> float:
+    """Return the least number of float32 that is not below ``eps``: comparing with it is comparing with ``eps`` itself."""
+    found = np.float32(eps)
+    return float(found if found >= eps else np.nextafter(found, np.float32(np.inf)))
 
 
 class _Loaded:

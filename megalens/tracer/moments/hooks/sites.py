@@ -71,7 +71,7 @@ class Sites:
     roots : sequence of torch.nn.Module
         Modules whose call is one forward pass.
     keep : callable
-        Takes a statistic, the place of a name, and a row float64 ``[1, 9]`` on the device, which is written anew after the next :meth:`begin`.
+        Takes a statistic, the place of a name, and a row float64 ``[1, 11]`` on the device, which is written anew after the next :meth:`begin`.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     noted : callable, optional
@@ -250,7 +250,7 @@ class Sites:
             self._keep(end.backward, end.at, row)
 
     def _measured(self, end: End, tensor: Tensor) -> Tensor | None:
-        """Return a row ``[1, 9]``; None where this process does not count the values."""
+        """Return a row ``[1, 11]``; None where this process does not count the values."""
         counted = counted_here(tensor)
         if not (end.counted if counted is None else counted):
             return None

@@ -121,6 +121,8 @@ class MeasuredRows:
             rows, ids = np.stack([merged[name] for name in MOMENT_COLUMNS], axis=1), known
         if self.divide and math.isfinite(scale) and scale > 0 and scale != 1:
             rows = rows / scale**MOMENT_POWERS
+            # Which of them are near zero without the scale nobody counted.
+            rows[:, MOMENT_COLUMNS.index("near_zero_count")] = math.nan
         return Figures(self.stat, ids, rows, self.gradient_stage, scale, self.counted)
 
 

@@ -28,6 +28,17 @@ struct Moments {
   double count, mean, m2, m3, m4, low, high, nan_count, inf_count, negative_inf_count, near_zero_count;
 };
 
+// The least number of the type that is not below eps: comparing with it is comparing with eps itself.
+double above(double eps, double) { return eps; }
+float above(double eps, float) {
+  float found = (float)eps;
+  uint32_t bits;
+  memcpy(&bits, &found, sizeof bits);
+  bits += found < eps;
+  memcpy(&found, &bits, sizeof bits);
+  return found;
+}
+
 // Pairwise update: Pébay 2008, SAND2008-6212, equations 2.1 and 3.1 for p = 2, 3, 4.
 void merge(Moments &into, double n, double mean, double m2, double m3, double m4, double low, double high) {
   if (into.count == 0) {

@@ -39,7 +39,7 @@ class _Pieces:
     identities: list[tuple[Any, ...]]
     values: list[np.ndarray]
     moments: np.ndarray
-    """float64 ``[rows, 9]``, as ``Row.whole``."""
+    """float64 ``[rows, 11]``, as ``Row.whole``."""
     squares: np.ndarray | None
     """float64 ``[rows, 3]`` where the compression error was measured."""
 
@@ -243,7 +243,7 @@ class Joiner:
 
 
 def _merged(pieces: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the moments of whole tensors from those of their pieces, each float64 ``[rows, 9]``. No value is in two pieces."""
+    """Return the moments of whole tensors from those of their pieces, each float64 ``[rows, 11]``. No value is in two pieces."""
     rows = np.stack(pieces)
     merged = merge_rows(torch.from_numpy(rows)).numpy()
     # What is not known of a piece is not known of the whole.
@@ -253,7 +253,7 @@ def _merged(pieces: Sequence[np.ndarray]) -> np.ndarray:
 def pack_pieces(
     batch: Batch, rows: Sequence[Row], tables: dict[tuple[RowMeta, ...], int]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Return what a member sends of a batch: a description, and as arrays its moments, float64 ``[rows, 9]``, and its values.
+    """Return what a member sends of a batch: a description, and as arrays its moments, float64 ``[rows, 11]``, and its values.
 
     Parameters
     ----------
