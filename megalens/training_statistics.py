@@ -156,7 +156,7 @@ def log_statistics(
         owns_tracer=owned,
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
-        recorded=Intervals.of(**{**intervals.to_message(), **(recorded or {})}),
+        recorded=Intervals.sent(**(recorded or {})),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 
-__all__ = ["apart", "spoilt"]
+__all__ = ["apart", "changed", "spoilt"]
 
 
 def apart(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
@@ -59,3 +60,30 @@ def spoilt(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
                 optimizer.step()
                 optimizer.zero_grad()
     return [(a.step, a.rank, a.rule, a.direction, a.name) for a in monitor.alarms]
+
+
+def changed(rank: int, at: int) -> list[int]:
+    """Train replicas; rank 0 has gradients measured no more from a step on. The steps of which each process measured them, with what rank 0 says of the job."""
+    torch.manual_seed(0)
+    replica = DistributedDataParallel(
+        GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+    )
+    optimizer = torch.optim.AdamW(replica.parameters(), 1e-3)
+    measured: list[int] = []
+    with megalens.monitor(
+        replica, optimizer, hub=None, rules={"rules": {"missing": {"on": True}}}
+    ) as monitor:
+        for step in range(1, 40):
+            ids = torch.randint(0, 51, (2, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+            with monitor.step():
+                if "grad" in monitor.statistics.intervals.due(step):
+                    measured.append(step)
+                logits = replica(ids)
+                nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            if step == at and rank == 0:
+                monitor.tracer.configure({"flags": {}, "instruments": {"moments": {"every": {"grad": 0}}}})
+            time.sleep(0.02)
+    assert not monitor.alarms, monitor.alarms
+    return measured

@@ -26,3 +26,9 @@ def test_a_replica_that_comes_apart_is_named_in_its_step(who: int) -> None:
 
 def test_replicas_that_agree_raise_nothing() -> None:
     assert run_job(2, "monitor_work:apart", 12, None) == [[], []]
+
+
+def test_a_statistic_ends_at_one_step_on_all_ranks_and_nothing_is_alarmed_of_it() -> None:
+    first, second = run_job(2, "monitor_work:changed", 14)
+    assert first == second == [*range(1, len(first) + 1)]
+    assert 14 <= len(first) < 39

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -65,7 +66,7 @@ class StatisticsLogger(Instrument):
     by_rank : bool
         Whether they come with what each process measured.
     recorded : Intervals, optional
-        Which of it is sent when; all when absent.
+        Which of what is measured is sent; all when absent.
 
     Raises
     ------
@@ -83,6 +84,7 @@ class StatisticsLogger(Instrument):
     """
 
     name = "moments"
+    title = "Statistics"
 
     def __init__(
         self,
@@ -106,7 +108,12 @@ class StatisticsLogger(Instrument):
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
         self._keep_rows, self._by_rank = keep, by_rank
-        self.recorded = intervals if recorded is None else recorded
+        self.recorded = Intervals.sent() if recorded is None else recorded
+        self._stats = tuple(
+            each.name
+            for each in fields(Intervals)
+            if each.name not in points.unavailable and (by_rank or each.name not in STATE)
+        )
         self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
@@ -129,17 +136,19 @@ class StatisticsLogger(Instrument):
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
         self._gradients: GradientMoment | None = None
+        self._watch_gradients = partial(
+            GradientMoment,
+            counted,
+            ids,
+            roots,
+            optimizers,
+            scale,
+            points.gradients_ready,
+            self._spent,
+            tracer.warn,
+        )
         if intervals.grad:
-            self._gradients = GradientMoment(
-                counted,
-                ids,
-                roots,
-                optimizers,
-                scale,
-                points.gradients_ready,
-                self._spent,
-                tracer.warn,
-            )
+            self._gradients = self._watch_gradients()
         self.failures = self.left_out_passes = 0
         self.spent_ns = 0
         self._collector: Collector | None = None
@@ -186,7 +195,7 @@ class StatisticsLogger(Instrument):
             if root
             else MemberCollector(host, self._names)
         )
-        host.announce()
+        self._announce = host.announce
 
     def step_begins(self, step: int, held: bool) -> None:
         """Begin a step; intervals hold of held ones too."""
@@ -224,9 +233,34 @@ class StatisticsLogger(Instrument):
         if closing or self._keep_rows is None:
             self._leave()
 
-    def settings(self) -> Mapping[str, int]:
-        """Return the ``Statistics`` of messages: every how many steps each is logged."""
-        return self.intervals.to_message()
+    @property
+    def watches(self) -> bool:
+        """Whether anything is logged."""
+        return bool(self.intervals)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return every how many steps each is logged, 0 where it is not."""
+        return {"every": {stat: getattr(self.intervals, stat) for stat in self._stats}}
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON Schema of the intervals."""
+        return Intervals.schema(self._stats)
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the interval of each statistic that can be logged."""
+        asked = Intervals.of_settings(settings, self._stats)
+        return {"every": {stat: getattr(asked, stat) for stat in self._stats}}
+
+    def apply(self, step: int, settings: Mapping[str, Any]) -> None:
+        """Log by other intervals, with the hooks that these need and no more."""
+        before, self.intervals = self.intervals, Intervals.of_settings(settings, self._stats)
+        if self._gradients is None and self.intervals.grad:
+            self._gradients = self._watch_gradients()
+        elif self._gradients is not None and not self.intervals.grad:
+            self._gradients.close()
+            self._gradients = None
+        if self.intervals != before:
+            self._announce()
 
     def describe(self, announce: Announce) -> None:
         """Announce what is logged."""
