@@ -43,8 +43,11 @@ def log_statistics(
     jsonl: str | Path | None = None,
     adapter: IAdapter | None = None,
     judge: Callable[[StepReadings], None] | None = None,
+    own: Callable[[StepReadings], None] | None = None,
     recorded: Mapping[str, int] | None = None,
     optimizer_state: int | None = None,
+    grad_unreduced: int | None = None,
+    grad_accumulated: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -70,11 +73,16 @@ def log_statistics(
     adapter : IAdapter, optional
         Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
     judge : callable, optional
-        Is given each step's statistics on rank 0, in the producer thread.
+        Is given each step's statistics of all processes on rank 0, in the producer thread.
+    own : callable, optional
+        Is given what each process measured itself, on every rank.
     recorded : mapping, optional
         By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
     optimizer_state : int or None
-        Every how many steps ``judge`` is also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
+        Every how many steps ``judge`` and ``own`` are also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
+    grad_unreduced, grad_accumulated : int or None
+        Every how many steps they are also given the gradients that each process has computed itself, before these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and
+        after each micro-batch.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -101,7 +109,12 @@ def log_statistics(
         "residual": residual,
         "residual_dgrad": residual_dgrad,
     }
-    intervals = Intervals.of(**asked, **dict.fromkeys(STATE, optimizer_state))
+    intervals = Intervals.of(
+        **asked,
+        **dict.fromkeys(STATE, optimizer_state),
+        grad_unreduced=grad_unreduced,
+        grad_accumulated=grad_accumulated,
+    )
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
@@ -120,7 +133,7 @@ def log_statistics(
         raise TracerError(
             f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
         )
-    nowhere = jsonl is None and judge is None
+    nowhere = jsonl is None and judge is None and own is None
     if tracer is None and nowhere and intervals and options.get("hub", "spawn") is None:
         raise TracerError(
             "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
@@ -156,6 +169,7 @@ def log_statistics(
         owns_tracer=owned,
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
+        own=own,
         recorded=Intervals.of(**{**intervals.to_message(), **(recorded or {})}),
     )
 

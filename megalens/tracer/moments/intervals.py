@@ -7,11 +7,15 @@ from dataclasses import dataclass, fields
 
 from ...protocol import is_whole
 from ..errors import TracerError
+from .hooks.own_gradients import UNREDUCED
 
-__all__ = ["STATE", "Intervals"]
+__all__ = ["JUDGED", "STATE", "Intervals"]
 
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
+
+JUDGED = frozenset((*STATE, *UNREDUCED))
+"""What is measured to be judged, and not sent."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Intervals:
         Steps.
     exp_avg, exp_avg_sq : int
         Steps at which the optimizer's state is measured to be judged; it is not sent.
+    grad_unreduced, grad_accumulated : int
+        Steps at which each process's own gradients are: those of the last micro-batch, and after each.
     """
 
     param: int = 0
@@ -34,6 +40,8 @@ class Intervals:
     residual_dgrad: int = 0
     exp_avg: int = 0
     exp_avg_sq: int = 0
+    grad_unreduced: int = 0
+    grad_accumulated: int = 0
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:
@@ -58,7 +66,7 @@ class Intervals:
 
     def to_message(self) -> dict[str, int]:
         """Return the ``Statistics`` object of messages: what is on."""
-        return {stat: every for stat, every in self.on().items() if stat not in STATE}
+        return {stat: every for stat, every in self.on().items() if stat not in JUDGED}
 
     def on(self) -> dict[str, int]:
         """Return what is on, by statistic."""
