@@ -80,6 +80,10 @@ def monitor(
     for name, value in (("black_box", black_box), ("black_box_bytes", black_box_bytes)):
         if not is_whole(value):
             raise TracerError(f"{name}=… must be a whole number from 0, got {value!r:.50}.")
+    if tracer is not None and tracer.instrument(MonitorInstrument.name) is not None:
+        raise TracerError(
+            "This tracer has a monitor already. Close it first, or change its rules by its configure(…)."
+        )
     settings, own = read_rules(rules)
     done = actions_from(actions)
     intervals = {stat: options.pop(stat, every) for stat, every in _DEFAULTS.items()}
@@ -161,6 +165,7 @@ class TrainingMonitor:
     def close(self) -> None:
         """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
         self.statistics.close()
+        self._leave()
 
     def __enter__(self) -> TrainingMonitor:
         return self
@@ -169,6 +174,12 @@ class TrainingMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.statistics.__exit__(kind, error, trace)
+        self._leave()
+
+    def _leave(self) -> None:
+        # A tracer of its own has ended, and goes on saying what there was.
+        if not self.statistics.owns_tracer:
+            self.tracer.detach(self._instrument)
 
 
 class _Kept:

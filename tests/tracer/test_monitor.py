@@ -243,6 +243,27 @@ def test_alarms_name_the_samples_of_their_step():
     )
 
 
+def test_monitors_of_one_tracer_follow_each_other(own_hub):
+    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    monitors = []
+    with megalens.trace(model, linger=0) as tracer:
+        for part in ("attention.qkv.bias", "mlp.fc1.bias"):
+            with megalens.monitor(model, optimizer, tracer=tracer) as monitor:
+                with pytest.raises(TracerError, match="has a monitor already"):
+                    megalens.monitor(model, optimizer, tracer=tracer)
+                vector = dict(model.blocks[1].named_parameters())[part].data
+                with monitor.step():
+                    model.loss(batch(1)).backward()
+                    vector[0] = math.nan
+                    optimizer.step()
+                vector[0] = 0.0
+                optimizer.zero_grad()
+            monitors.append(monitor)
+    firsts = [(monitor.first_anomaly.step, monitor.first_anomaly.name) for monitor in monitors]
+    assert firsts == [(1, "blocks.1.attention.qkv.bias"), (2, "blocks.1.mlp.fc1.bias")]
+
+
 def test_a_training_is_stopped_only_where_the_script_says_so():
     with pytest.raises(TrainingStopped, match=r"update, blocks.1.attention.qkv.weight: 1 value is NaN"):
         train(

@@ -112,7 +112,7 @@ class StatisticsLogger(Instrument):
         self._points, self._scale, self._samples = points, scale, samples
         self._keep_rows, self._by_rank, self._take_own = keep, by_rank, own
         self.recorded = intervals if recorded is None else recorded
-        self._owns_tracer = owns_tracer
+        self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
         ids = [self._names.place(point.name) for point in counted]
@@ -172,7 +172,7 @@ class StatisticsLogger(Instrument):
     def close(self) -> None:
         """Take every hook off and, where the tracer is the logger's own, end the run. Safe twice."""
         self._leave()
-        if self._owns_tracer:
+        if self.owns_tracer:
             self.tracer.close()
 
     def __enter__(self) -> StatisticsLogger:
@@ -180,7 +180,7 @@ class StatisticsLogger(Instrument):
 
     def __exit__(self, *error: Any) -> None:
         self._leave()
-        if self._owns_tracer:
+        if self.owns_tracer:
             self.tracer.__exit__(*error)
 
     def __repr__(self) -> str:
