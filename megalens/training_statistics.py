@@ -14,7 +14,7 @@ from .adapters.find import find_moments
 from .protocol import StepReadings, is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
-from .tracer.moments.intervals import STATE, Intervals
+from .tracer.moments.intervals import SEEN, STATE, Intervals
 from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.jsonl import JsonlFiles
 from .tracer.moments.logger import StatisticsLogger
@@ -25,6 +25,11 @@ from .tracer.tracer import Tracer
 from .training import model_points, trace
 
 __all__ = ["log_statistics"]
+
+_NOWHERE = {
+    "attent": "neither attention probabilities nor queries and keys of one shape were found.",
+    "router": "no router of a mixture of experts was found.",
+}
 
 
 def log_statistics(
@@ -37,6 +42,12 @@ def log_statistics(
     dgrad: int | None = None,
     residual: int | None = None,
     residual_dgrad: int | None = None,
+    attention_entropy: int | None = None,
+    attention_max: int | None = None,
+    router_entropy: int | None = None,
+    router_similarity: int | None = None,
+    stable_rank: int | None = None,
+    kernel_norm: int | None = None,
     tracer: Tracer | None = None,
     loss_scale: Any = None,
     samples: int | Callable[[], int] | None = None,
@@ -62,6 +73,14 @@ def log_statistics(
         Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed; one must be given.
         Parameters are those after the step's update; gradients of parameters are unscaled and before clipping; activations are inputs and outputs of projections and embeddings, dgrads the gradients
         there, and the residual stream is what goes from layer to layer.
+    attention_entropy, attention_max : int or None
+        The entropy (in nats) and the largest probability of query rows of each attention: of probabilities that the model gives, else of queries and keys as their projections give them, without a rotation of
+        positions. At most 64 rows of a sequence are looked at, and at most 4 samples where probabilities are computed.
+    router_entropy, router_similarity : int or None
+        The entropy of tokens over the experts of each router, and the cosine of each two experts in its weight, before the step.
+    stable_rank, kernel_norm : int or None
+        Of each matrix that lies here whole, before the step: the largest singular value by power iteration, and the sum of all squares over its own. A step costs four products of each matrix and a vector
+        there and back.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
     loss_scale : GradScaler, number or callable, optional
@@ -108,6 +127,12 @@ def log_statistics(
         "dgrad": dgrad,
         "residual": residual,
         "residual_dgrad": residual_dgrad,
+        "attention_entropy": attention_entropy,
+        "attention_max": attention_max,
+        "router_entropy": router_entropy,
+        "router_similarity": router_similarity,
+        "stable_rank": stable_rank,
+        "kernel_norm": kernel_norm,
     }
     intervals = Intervals.of(
         **asked,
@@ -122,7 +147,10 @@ def log_statistics(
     measured = find_moments(model, optimizer, points, adapter)
     if loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
+    made = {point.stat for point in measured.features}
     for stat in intervals.to_message():
+        if stat in (*SEEN, "router_similarity") and stat not in made:
+            raise TracerError(f"{stat}=… has nothing to measure in this model: {_NOWHERE[stat[:6]]}")
         if stat in measured.unavailable:
             raise TracerError(measured.unavailable[stat])
     if tracer is not None and options:

@@ -9,7 +9,13 @@ from ...protocol import is_whole
 from ..errors import TracerError
 from .hooks.own_gradients import UNREDUCED
 
-__all__ = ["JUDGED", "STATE", "Intervals"]
+__all__ = ["BEFORE", "JUDGED", "SEEN", "STATE", "Intervals"]
+
+SEEN = ("attention_entropy", "attention_max", "router_entropy")
+"""What is made of what modules give."""
+
+BEFORE = ("stable_rank", "kernel_norm", "router_similarity")
+"""What is made of parameters, before the step."""
 
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
@@ -38,6 +44,12 @@ class Intervals:
     dgrad: int = 0
     residual: int = 0
     residual_dgrad: int = 0
+    attention_entropy: int = 0
+    attention_max: int = 0
+    router_entropy: int = 0
+    router_similarity: int = 0
+    stable_rank: int = 0
+    kernel_norm: int = 0
     exp_avg: int = 0
     exp_avg_sq: int = 0
     grad_unreduced: int = 0

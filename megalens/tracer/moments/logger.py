@@ -21,7 +21,8 @@ from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .intervals import STATE, Intervals
+from .hooks.weight_features import WeightFeatures
+from .intervals import SEEN, STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["StatisticsLogger"]
 
 _clock = time.perf_counter_ns
-_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad"))
+_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
 _SCALED = frozenset(("dgrad", "residual_dgrad"))
 
 
@@ -126,6 +127,7 @@ class StatisticsLogger(Instrument):
             (self._names.place(point.name), point) for point in points.params if by_rank and not point.counted
         ]
         self._replicas = ParamRows([at for at, _ in replicas], [point.value for _, point in replicas])
+        self._weights = WeightFeatures(counted, points.features, self._names)
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
@@ -272,7 +274,7 @@ class StatisticsLogger(Instrument):
     # The step.
 
     def _begin(self) -> None:
-        self._parts = {}
+        self._parts = self._weights.measure(self._due)
         if self._due & {"grad", *UNREDUCED, *_SCALED}:
             self._scale.begin()
         if self._gradients is not None:
@@ -281,8 +283,9 @@ class StatisticsLogger(Instrument):
         if here:
             probes = self._probes.get(here)
             if probes is None:
+                points = self._points
                 probes = self._probes[here] = probes_of(
-                    self._points.sites, self._points.residuals, self._names, here
+                    points.sites, points.residuals, points.features, self._names, here
                 )
             self._sites.begin(probes)
 
