@@ -159,8 +159,14 @@ class TrainingMonitor:
             raise TrainingStopped(f"Step {alarm.step}, {alarm.direction}, {alarm.name}: {alarm.sentence}")
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change rules, thresholds and what is muted, from the next step on."""
-        self._watch.configure(settings)
+        """Change rules, thresholds and what is muted, from the next step on. What is not named stays, None takes one back to its default.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault; then nothing has changed.
+        """
+        self.tracer.configure({"flags": {}, "instruments": {"monitor": settings}})
 
     def close(self) -> None:
         """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
@@ -189,7 +195,7 @@ class _Kept:
         self.alarms: deque[Alarm] = deque(maxlen=_KEPT)
         self.first: Alarm | None = None
         self._watch = watch
-        self.columns, self.configure = watch.columns, watch.configure
+        self.columns, self.configure, self.check = watch.columns, watch.configure, watch.check
         self.to_message, self.schema = watch.to_message, watch.schema
 
     def judge(self, step: StepReadings) -> list[Alarm]:

@@ -14,7 +14,7 @@ from .adapters.find import find_moments
 from .protocol import StepReadings, is_whole
 from .tracer.errors import TracerError
 from .tracer.moments.hooks.loss_scale import LossScale
-from .tracer.moments.intervals import SEEN, STATE, Intervals
+from .tracer.moments.intervals import STATE, Intervals
 from .tracer.moments.joining.gathering import WholeStep
 from .tracer.moments.jsonl import JsonlFiles
 from .tracer.moments.logger import StatisticsLogger
@@ -25,11 +25,6 @@ from .tracer.tracer import Tracer
 from .training import model_points, trace
 
 __all__ = ["log_statistics"]
-
-_NOWHERE = {
-    "attent": "neither attention probabilities nor queries and keys of one shape were found.",
-    "router": "no router of a mixture of experts was found.",
-}
 
 
 def log_statistics(
@@ -147,10 +142,7 @@ def log_statistics(
     measured = find_moments(model, optimizer, points, adapter)
     if loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
-    made = {point.stat for point in measured.features}
     for stat in intervals.to_message():
-        if stat in (*SEEN, "router_similarity") and stat not in made:
-            raise TracerError(f"{stat}=… has nothing to measure in this model: {_NOWHERE[stat[:6]]}")
         if stat in measured.unavailable:
             raise TracerError(measured.unavailable[stat])
     if tracer is not None and options:
@@ -198,7 +190,7 @@ def log_statistics(
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
         own=own,
-        recorded=Intervals.of(**{**intervals.to_message(), **(recorded or {})}),
+        recorded=Intervals.sent(**(recorded or {})),
     )
 
 

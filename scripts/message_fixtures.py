@@ -107,6 +107,34 @@ def message_cases() -> dict[str, dict[str, object]]:
             }
         }
     }
+    judged = {
+        "rules": {"jump": {"on": True, "threshold": 12.0}},
+        "muted": [{"rule": "dead", "name": "*.bias"}],
+    }
+    configurable = {
+        "monitor": {
+            "title": "Rules",
+            "schema": {
+                "type": "object",
+                "properties": {
+                    "rules": {
+                        "type": "object",
+                        "properties": {
+                            "jump": {
+                                "type": "object",
+                                "title": "Jump",
+                                "properties": {
+                                    "on": {"type": "boolean", "default": True},
+                                    "threshold": {"type": "number", "exclusiveMinimum": 0, "default": 10.0},
+                                },
+                            }
+                        },
+                    },
+                    "muted": {"type": "array", "items": {"type": "object"}},
+                },
+            },
+        }
+    }
     run = {"id": "20261121-120000-gpt-demo-1a2b", "name": "gpt-demo", "started": 1.79e9}
     hello = {
         "type": "hello",
@@ -211,6 +239,29 @@ def message_cases() -> dict[str, dict[str, object]]:
             "type": "configure",
             "id": "c-3",
             "patch": {"flags": {}, "perturb": None, "mode": {"paused": False}, "budget": None},
+        },
+        "configure-instruments": {
+            "type": "configure",
+            "id": "c-4",
+            "patch": {
+                "flags": {},
+                "instruments": {
+                    "monitor": {"rules": {"jump": {"threshold": 12.0}}, "muted": judged["muted"]},
+                    "moments": {"every": {"grad": 0}},
+                },
+            },
+        },
+        "configured-instruments": {
+            "type": "configured",
+            "id": "c-4",
+            "applied": True,
+            "step": 1252,
+            "config": {**config, "instruments": {"monitor": judged, "moments": {"every": {"grad": 0}}}},
+        },
+        "hello-instruments": {
+            **hello,
+            "config": {**config, "instruments": {"monitor": judged}},
+            "configurable": configurable,
         },
         "configured-controls": {
             "type": "configured",

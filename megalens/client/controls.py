@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..protocol import Compressor, Perturbation, named_flags, parse_budget
+from ..protocol import Compressor, Perturbation, check_settings_size, named_flags, parse_budget
 from ..protocol.messages_generated import ConfigPatch, Hello, Mode, Perturb, SiteInfo
 from .arguments import as_arguments, bad_argument, whole
 from .patch import build_patch
@@ -41,6 +41,11 @@ class Controls(ABC):
         return {**self._hello["config"].get("mode", {})}
 
     @property
+    def instruments(self) -> dict[str, dict[str, Any]]:
+        """Settings of instruments by name, such as ``monitor`` (the rules) and ``moments`` (every how many steps each statistic is measured)."""
+        return {name: {**each} for name, each in self._hello["config"].get("instruments", {}).items()}
+
+    @property
     def perturbation(self) -> Perturb | None:
         """The armed perturbation, with the last step that it touches in ``until``; None when nothing is perturbed."""
         perturb = self._hello["config"].get("perturb")
@@ -58,6 +63,7 @@ class Controls(ABC):
         timeout: float = 30.0,
         passes: str | Sequence[str] | None = None,
         replicas: str | None = None,
+        instruments: Mapping[str, Mapping[str, Any]] | None = None,
         **flags: Compressor | Mapping[str, Any] | bool | None,
     ) -> int:
         """Change what is traced, while training goes on.
@@ -80,6 +86,8 @@ class Controls(ABC):
             ``forward``, ``backward`` (the gradient of the loss with respect to the same tensor), or both.
         replicas : {"first", "all"}, optional
             Whether every data-parallel replica is traced, or the first only.
+        instruments : mapping, optional
+            Settings of instruments by name: ``{"monitor": {"rules": {"jump": {"threshold": 12.0}}}, "moments": {"every": {"grad": 0}}}``. What is not named stays, None takes one back to its default.
         **flags
             Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
             ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
@@ -98,7 +106,14 @@ class Controls(ABC):
         """
         with as_arguments():
             asked = {**named_flags(which if which is not None else {}, "What to trace"), **flags}
-        patch = build_patch(
+        settings: ConfigPatch = {"flags": {}}
+        if instruments is not None:
+            with as_arguments():
+                check_settings_size(instruments)
+            settings["instruments"] = {name: {**each} for name, each in instruments.items()}
+            if not asked:
+                return self._configure(settings, timeout)
+        settings["flags"] = build_patch(
             self._hello["config"]["flags"],
             asked,
             infos={info["name"]: info for info in self._hello["flags"]},
@@ -109,7 +124,7 @@ class Controls(ABC):
             passes=passes,
             replicas=replicas,
         )
-        return self._configure({"flags": patch}, timeout)
+        return self._configure(settings, timeout)
 
     def pause(self, timeout: float = 30.0) -> int:
         """Let the training wait before its next step.

@@ -116,7 +116,17 @@ class RunFolder:
     def hello(self) -> Hello:
         """Return the ``hello`` message that a hub would send about this run."""
         hello: Hello = bare_hello(self.header["run"])
-        told = ("model", "layout", "flags", "compressors", "config", "versions", "origin", "statistics")
+        told = (
+            "model",
+            "layout",
+            "flags",
+            "compressors",
+            "config",
+            "versions",
+            "origin",
+            "configurable",
+            "statistics",
+        )
         known: Any = {name: self.header[name] for name in told if name in self.header}  # type: ignore[literal-required]
         hello.update(known)
         hello["streams"] = self.streams.told()

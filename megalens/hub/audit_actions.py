@@ -25,8 +25,9 @@ def audit_actions(patch: ConfigPatch) -> list[tuple[str, dict[str, Any]]]:
         actions.append((action, {"mode": mode}))
     if "budget" in patch:
         actions.append(("budget", {"budget": patch["budget"]}))
-    if patch["flags"] or not actions:
-        actions.insert(0, ("configure", {"flags": patch["flags"]}))
+    looked = {name: patch[name] for name in ("flags", "instruments") if patch.get(name)}
+    if looked or not actions:
+        actions.insert(0, ("configure", looked))
     return actions
 
 
@@ -40,6 +41,9 @@ def difference(before: Config, after: Config) -> ConfigPatch:
         patch["perturb"] = after.get("perturb")
     if before.get("budget") != after.get("budget"):
         patch["budget"] = after.get("budget")
+    settings, others = before.get("instruments", {}), after.get("instruments", {})
+    if others := {name: each for name, each in others.items() if each != settings.get(name)}:
+        patch["instruments"] = others
     was, now = before.get("mode", {}), after.get("mode", {})
     changed: Mode = {}
     if was.get("paused", False) != now.get("paused", False):

@@ -61,7 +61,7 @@ class Changes:
         self._check_pace(session, message)
         leaders = self._leaders()
         job = self._state.hello()
-        check_patch(message["patch"], job["flags"], job["compressors"])
+        check_patch(message["patch"], job["flags"], job["compressors"], job.get("configurable", ()))
         check_controls(message["patch"], job.get("controls", ()), job.get("sites", []))
         change = Change(
             f"{session.number}:{message['id']}",

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from ..protocol import COMPRESSORS, ProtocolError, compressor_from_setting, no_such, parse_layers
+from collections.abc import Collection
+
+from ..protocol import (
+    COMPRESSORS,
+    ProtocolError,
+    check_settings_size,
+    compressor_from_setting,
+    no_such,
+    parse_layers,
+)
 from ..protocol.messages_generated import CompressorInfo, CompressorSetting, ConfigPatch, FlagInfo
 
 __all__ = ["check_patch"]
 
 
-def check_patch(patch: ConfigPatch, flags: list[FlagInfo], compressors: list[CompressorInfo]) -> None:
-    """Check flag names, layer ranges, compressor names and the parameters of the compressors that everybody knows.
+def check_patch(
+    patch: ConfigPatch,
+    flags: list[FlagInfo],
+    compressors: list[CompressorInfo],
+    instruments: Collection[str] = (),
+) -> None:
+    """Check flag names, layer ranges, compressor names, the parameters of the compressors that everybody knows, and names and bounds of instruments' settings.
 
     Parameters
     ----------
@@ -17,6 +31,8 @@ def check_patch(patch: ConfigPatch, flags: list[FlagInfo], compressors: list[Com
         A ``ConfigPatch`` that fits the schema.
     flags, compressors : list of dict
         The ``FlagInfo`` and ``CompressorInfo`` lists of ``hello``.
+    instruments : collection of str
+        Names of the instruments that can be set.
 
     Raises
     ------
@@ -43,6 +59,13 @@ def check_patch(patch: ConfigPatch, flags: list[FlagInfo], compressors: list[Com
             raise ProtocolError("unavailable-flag", f"{name} cannot be traced here. {reason}", field=field)
         parse_layers(setting.get("layers", "all"), info["layers"], f"{field}.layers")
         _check_compressor(setting["compressor"], compressors, f"{field}.compressor")
+    if settings := patch.get("instruments"):
+        check_settings_size(settings)
+        for name in settings:
+            if name not in instruments:
+                raise no_such(
+                    "instrument that can be set", name, instruments, f"instruments.{name}", "bad-parameter"
+                )
 
 
 def _check_compressor(setting: CompressorSetting, compressors: list[CompressorInfo], field: str) -> None:

@@ -190,6 +190,8 @@ class RunState:
             hello["controls"] = job["controls"]
         if job.get("sites"):
             hello["sites"] = job["sites"]
+        if job.get("configurable"):
+            hello["configurable"] = job["configurable"]
         if "statistics" in job:
             hello["statistics"] = job["statistics"]
         if "origin" in job:
@@ -251,7 +253,9 @@ class RunState:
         """Return ``run.json`` without what the recorder adds."""
         hello: Mapping[str, object] = self.hello()
         kept = ("run", "model", "layout", "flags", "compressors", "config", "versions")
-        told = [name for name in ("controls", "sites", "statistics", "origin") if name in hello]
+        told = [
+            name for name in ("controls", "sites", "configurable", "statistics", "origin") if name in hello
+        ]
         announced = self.streams.announced()
         return {
             "format": 2,

@@ -146,20 +146,29 @@ def judge_run(
         yield step.step, watch.judge(step)
 
 
-def count_alarms(run: Run, settings: Any = None, progress: Progress | None = None) -> dict[str, Any]:
+def count_alarms(
+    run: Run,
+    settings: Any = None,
+    progress: Progress | None = None,
+    *,
+    enough: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
     """Count the alarms that settings would have given in what is recorded of a run.
 
     Parameters
     ----------
     run, settings, progress
         As for :func:`judge_run`.
+    enough : callable
+        Asked after each step: whether the rest is left out.
 
     Returns
     -------
     dict
-        ``steps`` that were judged, ``alarms`` of severity critical and warning, ``notes``, ``rules`` (alarms by rule, notes left out) and ``first``, the first anomaly as an :class:`Alarm` or None.
+        ``whole``, whether none was left out, ``steps`` that were judged, ``alarms`` of severity critical and warning, ``notes``, ``rules`` (alarms by rule, notes left out) and ``first``, the first anomaly as an :class:`Alarm` or None.
     """
     steps = notes = 0
+    whole = True
     rules: Counter[str] = Counter()
     first: Alarm | None = None
     for _, alarms in judge_run(run, settings, progress):
@@ -168,4 +177,14 @@ def count_alarms(run: Run, settings: Any = None, progress: Progress | None = Non
         notes += len(alarms) - len(serious)
         rules.update(alarm.rule for alarm in serious)
         first = first or first_anomaly(serious)
-    return {"steps": steps, "alarms": rules.total(), "notes": notes, "rules": dict(rules), "first": first}
+        if enough():
+            whole = False
+            break
+    return {
+        "whole": whole,
+        "steps": steps,
+        "alarms": rules.total(),
+        "notes": notes,
+        "rules": dict(rules),
+        "first": first,
+    }

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from ..protocol.errors import must_be, no_such
+from ..protocol.errors import ProtocolError, must_be, no_such
 from ..protocol.kinds import kind_from_setting, kind_infos
 from .alarm import Alarm
 from .rule import Rule
@@ -69,7 +69,14 @@ class WatchSettings:
                 off.add(name)
             if name in RULES:
                 wanted = {"name": name, "params": setting}
-                parameters[name] = kind_from_setting(RULES, wanted, at, noun="rule", unknown="bad-parameter")
+                try:
+                    parameters[name] = kind_from_setting(
+                        RULES, wanted, at, noun="rule", unknown="bad-parameter"
+                    )
+                except ProtocolError as error:
+                    # Here parameters stand beside the switch.
+                    error.field = (error.field or at).replace(f"{at}.params", at)
+                    raise
             elif setting:
                 raise no_such("parameter", next(iter(setting)), ("on",), at, "bad-parameter")
         muted = given.get("muted", [])

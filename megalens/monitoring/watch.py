@@ -110,6 +110,11 @@ class Watch:
         """
         self.settings = WatchSettings.of(settings, tuple(self._own))
 
+    def check(self, settings: Any) -> dict[str, Any]:
+        """Return other settings with every parameter of every rule; nothing changes. Raises as :meth:`configure`."""
+        own = tuple(self._own)
+        return WatchSettings.of(settings, own).to_message(own)
+
     def to_message(self) -> dict[str, Any]:
         """Return the settings object, with every parameter of every rule."""
         return self.settings.to_message(tuple(self._own))

@@ -34,6 +34,7 @@ __all__ = [
     "Goodbye",
     "Hello",
     "HelloResumed",
+    "InstrumentInfo",
     "Join",
     "KindInfo",
     "Layout",
@@ -152,6 +153,8 @@ class RunFile(TypedDict):
     versions: NotRequired[dict[str, str]]
     instruments: NotRequired[dict[str, dict[str, Any]]]
     """What instruments said last of themselves, by name, as in status."""
+    configurable: NotRequired[dict[str, InstrumentInfo]]
+    """By name, instruments whose settings can be changed."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
     streams: NotRequired[dict[str, StreamSummary]]
@@ -307,6 +310,14 @@ class CompressorInfo(TypedDict):
     """JSON Schema of params: an object schema with title, default and description on each property."""
 
 
+class InstrumentInfo(TypedDict):
+    """An instrument whose settings can be changed while it watches: what a form of them needs. The settings are in config."""
+
+    title: str
+    schema: dict[str, Any]
+    """JSON Schema of its settings: objects of numbers, switches and texts, with title and description on each property."""
+
+
 class CompressorSetting(TypedDict):
     """A compressor by name with its parameters."""
 
@@ -366,23 +377,27 @@ class Mode(TypedDict):
 
 
 class Config(TypedDict):
-    """What is in force: settings by flag name (a flag that is not there is off), an armed perturbation, a mode, a budget."""
+    """What is in force: settings by flag name (a flag that is not there is off), an armed perturbation, a mode, a budget, settings of instruments."""
 
     flags: dict[str, FlagSetting]
     perturb: NotRequired[Perturb]
     mode: NotRequired[Mode]
     budget: NotRequired[float | None]
     """What tracing may cost, as per cent of step time; null or absent: not limited."""
+    instruments: NotRequired[dict[str, dict[str, Any]]]
+    """Settings of instruments by name, complete. Together at most 64 KiB as JSON, and 6 levels deep."""
 
 
 class ConfigPatch(TypedDict):
-    """A change to a Config: each named flag is replaced, null switches it off, the others stay. perturb is replaced as a whole, null disarms. Members of mode that are not named stay."""
+    """A change to a Config: each named flag is replaced, null switches it off, the others stay. perturb is replaced as a whole, null disarms. Members of mode that are not named stay, and so do those of instruments' settings."""
 
     flags: dict[str, FlagSetting | None]
     perturb: NotRequired[Perturb | None]
     mode: NotRequired[Mode]
     budget: NotRequired[float | None]
     """What tracing may cost, as per cent of step time; null or absent: not limited."""
+    instruments: NotRequired[dict[str, dict[str, Any]]]
+    """By name of an instrument a JSON Merge Patch (RFC 7396) of its settings: members that are not named stay, null takes one back to its default, lists are replaced."""
 
 
 class Limits(TypedDict):
@@ -647,6 +662,8 @@ class Announce(TypedDict):
     """What can be perturbed, where controls has perturb."""
     streams: NotRequired[dict[str, DeclaredStream]]
     """Streams by name, beside those of streams.json, that this producer sends."""
+    configurable: NotRequired[dict[str, InstrumentInfo]]
+    """By name, instruments whose settings can be changed."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
     leader: NotRequired[int]
@@ -705,6 +722,8 @@ class Hello(TypedDict):
     """What can be perturbed, where controls has perturb."""
     streams: NotRequired[dict[str, DeclaredStream]]
     """Every stream of the run by name, those that this version of the protocol does not know too."""
+    configurable: NotRequired[dict[str, InstrumentInfo]]
+    """By name, instruments whose settings can be changed."""
     statistics: NotRequired[Statistics]
     origin: NotRequired[Origin]
 

@@ -11,6 +11,7 @@ from jupyter_server.extension.application import ExtensionApp
 from traitlets import Bool, Int, List, Unicode
 
 from ..hub.minute_log import MinuteLog
+from .alarms_handler import AlarmCountsHandler
 from .arrow_memory import take_small_pages
 from .demo_handler import DemoHandler
 from .demo_training import DemoTraining
@@ -44,6 +45,7 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/moments", MomentsHandler),
     (rf"{_RUN}/moments/rows", MomentRowsHandler),
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
+    (rf"{_RUN}/alarms/count", AlarmCountsHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"megalens/api/summaries", SummariesHandler),
     (r"megalens/api/statistics", StatisticsHandler),
@@ -100,6 +102,8 @@ class MegalensExtension(ExtensionApp):
                 "megalens_demo": DemoTraining(records, self.allow_demo),
                 "megalens_translations": Translations(),
                 "megalens_executor": ThreadPoolExecutor(4, "megalens-files"),
+                # Judging takes long: it waits for itself only.
+                "megalens_counting": ThreadPoolExecutor(1, "megalens-counting"),
                 "megalens_relays": set(),
                 "megalens_broken": MinuteLog(lambda line: self.log.warning("Megalens: %s", line)),
                 "megalens_limit_bytes": max(64 * 1024, self.limit_bytes),
@@ -146,4 +150,5 @@ class MegalensExtension(ExtensionApp):
         await asyncio.gather(*(relay.shut_down() for relay in list(relays)), return_exceptions=True)
         await ending
         await self.settings["megalens_moments"].close()
-        self.settings["megalens_executor"].shutdown(wait=False, cancel_futures=True)
+        for name in ("megalens_executor", "megalens_counting"):
+            self.settings[name].shutdown(wait=False, cancel_futures=True)

@@ -245,6 +245,11 @@ class RunRegistry:
         found = self.statistics.get(run_id)
         return MomentSource(JsonlRows(found.tree) if found else RecordedRows(self.folder(run_id).path))
 
+    def statistics_path(self, run_id: str) -> Path:
+        """Return where the statistics of a run lie. Raises as :meth:`moments`."""
+        found = self.statistics.get(run_id)
+        return found.tree.root if found else self.folder(run_id).path
+
     def connect(self, target: HubTarget) -> dict[str, Any]:
         """Remember a hub that was connected by hand, and return its entry."""
         with self._lock:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ..protocol import STREAMS, ProtocolError, Streams
+from ..protocol import STREAMS, ProtocolError, Streams, merge_settings
 from ..protocol.messages_generated import Announce, ConfigPatch, Configured, Control, RankPlace, Status
 from ..protocol.version import own_version
 from .announcement import announcement
@@ -169,8 +169,37 @@ class Coordinator:
             lambda: self.schedule.begun,
         )
         self.instruments.add(instrument, host)
-        if instrument.streams:
+        if instrument.schema():
+            # What a change said of it before it was here waits for it.
+            self.schedule.amend(lambda plan: self._with_settings(plan, instrument))
+            self.instruments.follow(self.schedule.accepted.instruments, self.schedule.begun + 1)
+        if instrument.streams or instrument.schema():
             self._announce()
+
+    def detach(self, instrument: Instrument) -> None:
+        """Tell an instrument of no more steps, and forget its settings. Safe twice."""
+        if self.instruments.named(instrument.name) is not instrument:
+            return
+        self.instruments.remove(instrument)
+        if instrument.schema():
+            self.schedule.amend(
+                lambda plan: replace(
+                    plan,
+                    instruments={
+                        name: each for name, each in plan.instruments.items() if name != instrument.name
+                    },
+                )
+            )
+
+    def _with_settings(self, plan: TracingPlan, instrument: Instrument) -> TracingPlan:
+        settings = instrument.settings()
+        waiting = plan.instruments.get(instrument.name)
+        if waiting is not None:
+            try:
+                settings = instrument.check(merge_settings(settings, waiting))
+            except ProtocolError as error:
+                self.warn(f"The settings of {instrument.name} were not changed. {error.message}")
+        return replace(plan, instruments={**plan.instruments, instrument.name: settings})
 
     def _announce(self) -> None:
         if self.worker is not None:
@@ -188,6 +217,7 @@ class Coordinator:
         ProtocolError
             With the field at fault; then nothing has changed.
         """
+        self.instruments.can_be_set(patch)
         if self.peers is None:
             return self.schedule.decide([patch], [who])
         self._changed_plan(self.schedule.accepted, patch)
@@ -205,6 +235,8 @@ class Coordinator:
             controls=self._controls,
             places=self._places or [self._place.to_message()],
         )
+        if configurable := self.instruments.infos():
+            message["configurable"] = configurable
         return self.instruments.fill(message, "describe")
 
     def applied(self, start: StepStart[TracingPlan], step: int) -> None:
@@ -213,6 +245,7 @@ class Coordinator:
             self._follow_budget(start.plan)
             self._name_parts(start.plan)
             self._join_hub(start.plan)
+            self.instruments.follow(start.plan.instruments, step)
         self._say_applied(start, step)
 
     def not_applied(self, start: StepStart[TracingPlan], before: TracingPlan, error: Exception) -> None:
@@ -291,7 +324,9 @@ class Coordinator:
     def _changed_plan(self, plan: TracingPlan, patch: Mapping[str, Any]) -> TracingPlan:
         """Return the plan after a patch. Whatever goes wrong is a ``ProtocolError``, in every thread that asks."""
         try:
-            return change_plan(plan, patch, self._points, self._folders, controls=self._controls)
+            after = change_plan(plan, patch, self._points, self._folders, controls=self._controls)
+            settings = self.instruments.changed(plan.instruments, patch.get("instruments", {}))
+            return replace(after, instruments=settings)
         except ProtocolError:
             raise
         except Exception as error:
@@ -300,7 +335,7 @@ class Coordinator:
 
     def _configure_for_hub(self, patch: ConfigPatch, who: str) -> Configured | None:
         if self.peers is None:
-            return self._accepted(who, self.schedule.decide([patch], [who]))
+            return self._accepted(who, self.change(patch, who))
         if self.peers.agreement is None:
             raise ProtocolError("refused", f"{self._place.name} does not answer for this job; rank 0 does.")
         self.change(patch, who)

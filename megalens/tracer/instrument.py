@@ -57,6 +57,8 @@ class Instrument:
     ----------
     name : str
         Namespace of its settings, its status and its messages.
+    title : str
+        What a form of its settings is called.
     passes : bool
         Whether it is to be told of forward and backward passes. Where nobody is, there is no hook for it.
     streams : mapping
@@ -64,6 +66,7 @@ class Instrument:
     """
 
     name = ""
+    title = ""
     passes = False
     streams: Mapping[str, Any] = {}
     step_ns = 0
@@ -110,9 +113,31 @@ class Instrument:
         spent, self.step_ns = self.step_ns, 0
         return spent
 
+    @property
+    def watches(self) -> bool:
+        """Whether it does anything in a step as it is set."""
+        return bool(self.settings())
+
     def settings(self) -> Mapping[str, Any]:
         """Return what it is set to, as JSON, for viewers."""
         return {}
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON Schema of its settings where they can be changed while it watches; nothing where they cannot. Any thread."""
+        return {}
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return other settings complete, with every default written out. Any thread; nothing changes.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-parameter``, with the field at fault: ``instruments.<name>.…``.
+        """
+        return settings
+
+    def apply(self, step: int, settings: Mapping[str, Any]) -> None:
+        """Follow settings that :meth:`check` gave, from ``step`` on, which begins now; on all ranks alike."""
 
     def describe(self, announce: Announce) -> None:
         """Add to the ``announce`` message. Any thread."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..protocol import encode_message
-from ..protocol.messages_generated import Announce, Status
+from ..protocol import check_settings_size, encode_message, merge_settings, no_such
+from ..protocol.messages_generated import Announce, InstrumentInfo, Status
 from .errors import TracerError, said
 from .instrument import Instrument
 
@@ -35,6 +35,7 @@ class Instruments:
         self._warn = warn
         # Replaced as a whole: other threads go through it while the training thread changes it.
         self._all: tuple[Instrument, ...] = ()
+        self._followed: dict[str, Mapping[str, Any]] = {}
         self._receivers: dict[str, Instrument] = {}
         self._early: dict[str, deque[tuple[int, dict[str, Any], memoryview]]] = {}
         self._order = threading.Lock()
@@ -67,11 +68,52 @@ class Instruments:
             self._receivers[name] = instrument
         if before is not None:
             before.superseded()
+        self._followed.pop(name, None)
         self._all = (*self._all, instrument)
 
     def remove(self, instrument: Instrument) -> None:
         """Tell an instrument of no more steps. Other ranks' messages still reach it until another takes its name: they may be behind. Safe twice."""
         self._all = tuple(each for each in self._all if each is not instrument)
+
+    # Settings.
+
+    def can_be_set(self, patch: Mapping[str, Any]) -> None:
+        """Check that a patch names instruments that are here and can be set; raises ``ProtocolError``."""
+        known = [each.name for each in self._all if each.schema()]
+        for name in patch.get("instruments", ()):
+            if name not in known:
+                raise no_such("instrument that can be set", name, known, f"instruments.{name}")
+
+    def changed(
+        self, now: Mapping[str, Mapping[str, Any]], patch: Mapping[str, Any]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Return settings by name after a patch of them; those of an instrument that this process has not attached yet wait for it. Any thread.
+
+        Raises
+        ------
+        ProtocolError
+            With the field at fault.
+        """
+        check_settings_size(patch)
+        after = dict(now)
+        for name, each in patch.items():
+            merged = merge_settings(now.get(name), each)
+            instrument = self.named(name)
+            after[name] = merged if instrument is None else instrument.check(merged)
+        check_settings_size(after)
+        return after
+
+    def follow(self, settings: Mapping[str, Mapping[str, Any]], step: int) -> None:
+        """Have those whose settings changed follow them from ``step`` on."""
+        for each in self._all:
+            wanted = settings.get(each.name)
+            if wanted is None or wanted == self._followed.get(each.name):
+                continue
+            self._followed[each.name] = wanted
+            try:
+                each.apply(step, wanted)
+            except Exception as error:
+                self._failed(each, error)
 
     def tell(self, event: str, *told: Any, last_first: bool = False) -> None:
         """Call a method of each. On the step path: what one raises is said once, and neither the step nor the others know."""
@@ -109,6 +151,14 @@ class Instruments:
             else:
                 message = filled
         return message
+
+    def infos(self) -> dict[str, InstrumentInfo]:
+        """Return what forms of their settings need, by name."""
+        return {
+            each.name: {"title": each.title or each.name, "schema": dict(schema)}
+            for each in self._all
+            if (schema := each.schema())
+        }
 
     def received(self, rank: int, name: str, meta: dict[str, Any], payload: memoryview) -> None:
         """Hand on what an instrument on another rank told its like here."""

@@ -50,7 +50,8 @@ class Recovery:
         """Trace what was traced before; in a job of several processes nothing, until rank 0 has asked all. Training thread; never raises."""
         self._failed("A change", error)
         self.version = start.version
-        for plan in (before, TracingPlan()) if alone else (TracingPlan(),):
+        nothing = TracingPlan(instruments=before.instruments)
+        for plan in (before, nothing) if alone else (nothing,):
             if alone:
                 self._schedule().take_back(plan)
             try:

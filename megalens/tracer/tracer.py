@@ -277,13 +277,13 @@ class Tracer:
         if not isinstance(instrument, Instrument):
             raise TracerError(f"attach(…) takes a megalens.tracer.Instrument, got {instrument!r:.100}.")
         self._coordinator.attach(instrument)
-        if instrument.settings() and not self._passes.begun:
+        if instrument.watches and not self._passes.begun:
             self._forgotten.open()
         self._passes.set(any(each.passes for each in self._instruments))
 
     def detach(self, instrument: Instrument) -> None:
         """Tell an instrument of no more steps. Safe twice."""
-        self._instruments.remove(instrument)
+        self._coordinator.detach(instrument)
         self._passes.set(any(each.passes for each in self._instruments))
 
     def instrument(self, name: str) -> Instrument | None:

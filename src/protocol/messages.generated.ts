@@ -133,6 +133,13 @@ export interface Announce {
   streams?: {
     [k: string]: DeclaredStream;
   };
+
+  /**
+   * By name, instruments whose settings can be changed.
+   */
+  configurable?: {
+    [k: string]: InstrumentInfo;
+  };
   statistics?: Statistics;
   origin?: Origin;
   /**
@@ -253,7 +260,7 @@ export interface CompressorInfo {
 }
 
 /**
- * What is in force: settings by flag name (a flag that is not there is off), an armed perturbation, a mode, a budget.
+ * What is in force: settings by flag name (a flag that is not there is off), an armed perturbation, a mode, a budget, settings of instruments.
  */
 export interface Config {
   flags: {
@@ -265,6 +272,14 @@ export interface Config {
    * What tracing may cost, as per cent of step time; null or absent: not limited.
    */
   budget?: number | null;
+  /**
+   * Settings of instruments by name, complete. Together at most 64 KiB as JSON, and 6 levels deep.
+   */
+  instruments?: {
+    [k: string]: {
+      [k: string]: unknown;
+    };
+  };
 }
 
 /**
@@ -506,6 +521,17 @@ export interface StreamField {
 }
 
 /**
+ * An instrument whose settings can be changed while it watches: what a form of them needs. The settings are in config.
+ */
+export interface InstrumentInfo {
+  title: string;
+  /**
+   * JSON Schema of its settings: objects of numbers, switches and texts, with title and description on each property.
+   */
+  schema: Record<string, unknown>;
+}
+
+/**
  * What is logged to the stream moments, each every so many steps. Absent: nothing is.
  */
 export interface Statistics {
@@ -597,6 +623,13 @@ export interface Hello {
   streams?: {
     [k: string]: DeclaredStream;
   };
+
+  /**
+   * By name, instruments whose settings can be changed.
+   */
+  configurable?: {
+    [k: string]: InstrumentInfo;
+  };
   statistics?: Statistics;
   origin?: Origin;
 }
@@ -635,7 +668,7 @@ export interface Configure {
 }
 
 /**
- * A change to a Config: each named flag is replaced, null switches it off, the others stay. perturb is replaced as a whole, null disarms. Members of mode that are not named stay.
+ * A change to a Config: each named flag is replaced, null switches it off, the others stay. perturb is replaced as a whole, null disarms. Members of mode that are not named stay, and so do those of instruments' settings.
  */
 export interface ConfigPatch {
   flags: {
@@ -647,6 +680,14 @@ export interface ConfigPatch {
    * What tracing may cost, as per cent of step time; null or absent: not limited.
    */
   budget?: number | null;
+  /**
+   * By name of an instrument a JSON Merge Patch (RFC 7396) of its settings: members that are not named stay, null takes one back to its default, lists are replaced.
+   */
+  instruments?: {
+    [k: string]: {
+      [k: string]: unknown;
+    };
+  };
 }
 
 /**
@@ -1027,6 +1068,12 @@ export const MESSAGES_SCHEMA: ISchema = {
           additionalProperties: { type: 'object', additionalProperties: true },
           propertyNames: { maxLength: 200 }
         },
+        configurable: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { $ref: '#/$defs/InstrumentInfo' },
+          propertyNames: { maxLength: 200 }
+        },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' },
         streams: {
@@ -1200,6 +1247,12 @@ export const MESSAGES_SCHEMA: ISchema = {
         schema: { type: 'object' }
       }
     },
+    InstrumentInfo: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['title', 'schema'],
+      properties: { title: { type: 'string', maxLength: 200 }, schema: { type: 'object' } }
+    },
     CompressorSetting: {
       type: 'object',
       additionalProperties: false,
@@ -1295,7 +1348,13 @@ export const MESSAGES_SCHEMA: ISchema = {
         },
         perturb: { $ref: '#/$defs/Perturb' },
         mode: { $ref: '#/$defs/Mode' },
-        budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 }
+        budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 },
+        instruments: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { type: 'object', additionalProperties: true, maxProperties: 1000 },
+          propertyNames: { maxLength: 200 }
+        }
       }
     },
     ConfigPatch: {
@@ -1311,7 +1370,13 @@ export const MESSAGES_SCHEMA: ISchema = {
         },
         perturb: { anyOf: [{ $ref: '#/$defs/Perturb' }, { type: 'null' }] },
         mode: { $ref: '#/$defs/Mode' },
-        budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 }
+        budget: { type: ['number', 'null'], exclusiveMinimum: 0, maximum: 100 },
+        instruments: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { type: 'object', additionalProperties: true, maxProperties: 1000 },
+          propertyNames: { maxLength: 200 }
+        }
       }
     },
     Limits: {
@@ -1570,6 +1635,12 @@ export const MESSAGES_SCHEMA: ISchema = {
           maxProperties: 100,
           propertyNames: { maxLength: 100 }
         },
+        configurable: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { $ref: '#/$defs/InstrumentInfo' },
+          propertyNames: { maxLength: 200 }
+        },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' },
         leader: { type: 'integer', minimum: 0, maximum: 1048576 }
@@ -1645,6 +1716,12 @@ export const MESSAGES_SCHEMA: ISchema = {
           additionalProperties: { $ref: '#/$defs/Stream' },
           maxProperties: 100,
           propertyNames: { maxLength: 100 }
+        },
+        configurable: {
+          type: 'object',
+          maxProperties: 32,
+          additionalProperties: { $ref: '#/$defs/InstrumentInfo' },
+          propertyNames: { maxLength: 200 }
         },
         statistics: { $ref: '#/$defs/Statistics' },
         origin: { $ref: '#/$defs/Origin' }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import time
 from contextlib import nullcontext, redirect_stderr
 from typing import Any
 
@@ -15,7 +16,7 @@ import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer.moments.measure import measure
 
-__all__ = ["apart", "own_gradients", "reduced", "spoilt"]
+__all__ = ["apart", "changed", "own_gradients", "reduced", "spoilt"]
 
 
 def apart(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
@@ -145,3 +146,30 @@ def own_gradients(rank: int, views: bool) -> tuple[Any, Any, str]:
         if each.stat != "grad"
     ]
     return given, expected, said.getvalue()
+
+
+def changed(rank: int, at: int) -> list[int]:
+    """Train replicas; rank 0 has gradients measured no more from a step on. The steps of which each process measured them, with what rank 0 says of the job."""
+    torch.manual_seed(0)
+    replica = DistributedDataParallel(
+        GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+    )
+    optimizer = torch.optim.AdamW(replica.parameters(), 1e-3)
+    measured: list[int] = []
+    with megalens.monitor(
+        replica, optimizer, hub=None, rules={"rules": {"missing": {"on": True}}}
+    ) as monitor:
+        for step in range(1, 40):
+            ids = torch.randint(0, 51, (2, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+            with monitor.step():
+                if "grad" in monitor.statistics.intervals.due(step):
+                    measured.append(step)
+                logits = replica(ids)
+                nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            if step == at and rank == 0:
+                monitor.tracer.configure({"flags": {}, "instruments": {"moments": {"every": {"grad": 0}}}})
+            time.sleep(0.02)
+    assert not monitor.alarms, monitor.alarms
+    return measured

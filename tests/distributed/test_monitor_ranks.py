@@ -72,3 +72,9 @@ def test_gradients_that_lie_in_the_buckets_of_their_reduction_are_left_out_in_wo
         # A pass that reduces nothing is measured.
         assert [each[:2] for each in given] == [("grad_accumulated", 0)]
         assert "gradient_as_bucket_view=False" in said
+
+
+def test_a_statistic_ends_at_one_step_on_all_ranks_and_nothing_is_alarmed_of_it() -> None:
+    first, second = run_job(2, "monitor_work:changed", 14)
+    assert first == second == [*range(1, len(first) + 1)]
+    assert 14 <= len(first) < 39

@@ -100,6 +100,46 @@ def test_a_malformed_configure_names_its_field_and_its_id(hub):
     )
 
 
+CONFIGURABLE = {"monitor": {"title": "Rules", "schema": {"type": "object"}}}
+
+
+def test_settings_of_an_instrument_are_applied_told_audited_and_recorded(hub):
+    viewer = hub.viewer(name="panel")
+    now = {"flags": {}, "instruments": {"monitor": {"muted": []}}}
+    producer = hub.producer(configurable=CONFIGURABLE, config=now)
+    assert viewer.wait("hello")["configurable"] == CONFIGURABLE
+    patch = {"flags": {}, "instruments": {"monitor": {"muted": [{"rule": "dead"}]}}}
+    viewer.send({"type": "configure", "id": "c1", "patch": patch})
+    request = producer.wait("configure")
+    assert request["patch"] == patch
+    after = {"flags": {}, "instruments": patch["instruments"]}
+    producer.send({"type": "configured", "id": request["id"], "applied": True, "step": 5, "config": after})
+    assert viewer.wait("configured")["config"] == after
+    assert hub.viewer().hello["config"] == after
+    audit = [row for frame in viewer.wait_frames(2, "audit") for row in frame.table().to_pylist()]
+    assert (audit[1]["who"], audit[1]["action"], audit[1]["step"]) == ("panel", "configure", 5)
+    assert json.loads(audit[1]["detail"])["patch"] == patch
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"nothing": {}}, "instruments.nothing"),
+        ({"monitor": {"a": {"b": {"c": {"d": {"e": {}}}}}}}, "instruments"),
+        ({"monitor": {"a": "x" * 70_000}}, "instruments"),
+    ],
+)
+def test_settings_of_no_instrument_and_too_large_ones_never_reach_a_producer(hub, settings, field):
+    viewer, producer = hub.viewer(), hub.producer(configurable=CONFIGURABLE)
+    viewer.wait("hello")
+    bad = {"type": "configure", "id": "bad", "patch": {"flags": {}, "instruments": settings}}
+    viewer.send(bad)
+    error = viewer.wait("error")
+    assert (error["code"], error["field"], error["reply_to"]) == ("bad-parameter", field, "bad")
+    viewer.send(configure({"HiddenStates": None}, "good"))
+    assert producer.wait("configure")["id"].endswith("good")
+
+
 def test_without_a_producer_the_answer_is_no_producer(hub):
     viewer = hub.viewer()
     viewer.send(configure({}))

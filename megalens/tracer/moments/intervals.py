@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
-from ...protocol import is_whole
+from ...protocol import is_whole, must_be, no_such
 from ..errors import TracerError
 from .hooks.own_gradients import UNREDUCED
 
-__all__ = ["BEFORE", "JUDGED", "SEEN", "STATE", "Intervals"]
+__all__ = ["JUDGED", "SEEN", "STATE", "Intervals"]
 
 SEEN = ("attention_entropy", "attention_max", "router_entropy")
 """What is made of what modules give."""
-
-BEFORE = ("stable_rank", "kernel_norm", "router_similarity")
-"""What is made of parameters, before the step."""
 
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
 
 JUDGED = frozenset((*STATE, *UNREDUCED))
 """What is measured to be judged, and not sent."""
+
+_TITLES = {
+    "param": "Parameters",
+    "grad": "Gradients",
+    "activation": "Activations",
+    "dgrad": "Activation gradients",
+    "residual": "Residual stream",
+    "residual_dgrad": "Residual stream gradients",
+    "attention_entropy": "Attention entropy",
+    "attention_max": "Largest attention",
+    "router_entropy": "Router entropy",
+    "router_similarity": "Router similarity",
+    "stable_rank": "Stable ranks",
+    "kernel_norm": "Kernel norms",
+    "exp_avg": "Optimizer, mean",
+    "exp_avg_sq": "Optimizer, square",
+    "grad_unreduced": "Gradients before reduction",
+    "grad_accumulated": "Gradients after each micro-batch",
+}
+_EVERY = "instruments.moments.every"
 
 
 @dataclass(frozen=True)
@@ -71,6 +90,67 @@ class Intervals:
             if every is not None and not is_whole(every, -sys.maxsize):
                 raise TracerError(f"{stat}=… must be a number of steps, 0 for off, got {every!r:.50}.")
         return cls(**{stat: max(0, int(every or 0)) for stat, every in steps.items()})
+
+    @classmethod
+    def of_settings(cls, settings: Mapping[str, Any], stats: Collection[str]) -> Intervals:
+        """Return what the settings object of the instrument says: ``{"every": {"grad": 1}}``.
+
+        Parameters
+        ----------
+        settings : mapping
+            The object.
+        stats : collection of str
+            What can be logged here.
+
+        Raises
+        ------
+        ProtocolError
+            ``bad-parameter`` with the field at fault.
+        """
+        for key in settings:
+            if key != "every":
+                raise no_such("setting", key, ("every",), f"instruments.moments.{key}", "bad-parameter")
+        every = settings.get("every", {})
+        if not isinstance(every, Mapping):
+            raise must_be("every", "an object", every, _EVERY)
+        for stat, steps in every.items():
+            if stat not in stats:
+                raise no_such("statistic", stat, stats, f"{_EVERY}.{stat}", "bad-parameter")
+            if not is_whole(steps):
+                raise must_be(stat, "a whole number of steps, 0 for off", steps, f"{_EVERY}.{stat}")
+        return cls(**every)
+
+    @classmethod
+    def sent(cls, **steps: int) -> Intervals:
+        """Return which of what is measured is sent, by statistic; what is not named at every step."""
+        always = {each.name: 1 for each in fields(cls) if each.name not in JUDGED}
+        return cls.of(**{**always, **steps})
+
+    @staticmethod
+    def schema(stats: Collection[str]) -> dict[str, Any]:
+        """Return the JSON Schema of the settings object."""
+        every = {
+            stat: {
+                "type": "integer",
+                "minimum": 0,
+                "default": 0,
+                "title": _TITLES.get(stat, stat.replace("_", " ").capitalize()),
+            }
+            for stat in stats
+        }
+        return {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "every": {
+                    "type": "object",
+                    "title": "Every how many steps",
+                    "description": "At every step whose number it divides; 0 is off.",
+                    "additionalProperties": False,
+                    "properties": every,
+                }
+            },
+        }
 
     def due(self, step: int) -> frozenset[str]:
         """Return the statistics that are logged at ``step``."""

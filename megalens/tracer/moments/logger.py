@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +23,7 @@ from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
 from .hooks.weight_features import WeightFeatures
-from .intervals import SEEN, STATE, Intervals
+from .intervals import JUDGED, SEEN, STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
@@ -68,7 +69,7 @@ class StatisticsLogger(Instrument):
     by_rank : bool
         Whether they come with what each process measured.
     recorded : Intervals, optional
-        Which of it is sent when; all when absent.
+        Which of what is measured is sent; all when absent.
     own : callable, optional
         Takes what this process measured of a step, on every rank, in the producer thread.
 
@@ -88,6 +89,7 @@ class StatisticsLogger(Instrument):
     """
 
     name = "moments"
+    title = "Statistics"
 
     def __init__(
         self,
@@ -112,7 +114,13 @@ class StatisticsLogger(Instrument):
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
         self._keep_rows, self._by_rank, self._take_own = keep, by_rank, own
-        self.recorded = intervals if recorded is None else recorded
+        self.recorded = Intervals.sent() if recorded is None else recorded
+        judged = by_rank or own is not None
+        self._stats = tuple(
+            each.name
+            for each in fields(Intervals)
+            if each.name not in points.unavailable and (judged or each.name not in JUDGED)
+        )
         self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
@@ -136,25 +144,24 @@ class StatisticsLogger(Instrument):
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
         self._gradients: GradientMoment | None = None
-        unreduced = any(getattr(intervals, stat) for stat in UNREDUCED)
-        if intervals.grad or unreduced:
-            self._gradients = GradientMoment(
-                counted,
-                ids,
-                roots,
-                optimizers,
-                scale,
-                points.gradients_ready,
-                self._spent,
-                tracer.warn,
-                replicas,
-                OwnGradients(
-                    *(points.params, [self._names.place(point.name) for point in points.params]),
-                    tracer.warn,
-                )
-                if unreduced
-                else None,
-            )
+        own_gradients = OwnGradients(
+            points.params, [self._names.place(point.name) for point in points.params], tracer.warn
+        )
+        self._watch_gradients = partial(
+            GradientMoment,
+            counted,
+            ids,
+            roots,
+            optimizers,
+            scale,
+            points.gradients_ready,
+            self._spent,
+            tracer.warn,
+            replicas,
+            own_gradients if judged else None,
+        )
+        if _of_gradients(intervals):
+            self._gradients = self._watch_gradients()
         self.failures = self.left_out_passes = 0
         self.spent_ns = 0
         self._collector: Collector | None = None
@@ -204,7 +211,7 @@ class StatisticsLogger(Instrument):
             if root
             else MemberCollector(host, self._names, self._take_own, by_rank=self._by_rank)
         )
-        host.announce()
+        self._announce = host.announce
 
     def step_begins(self, step: int, held: bool) -> None:
         """Begin a step; intervals hold of held ones too."""
@@ -242,9 +249,34 @@ class StatisticsLogger(Instrument):
         if closing or self._keep_rows is None:
             self._leave()
 
-    def settings(self) -> Mapping[str, int]:
-        """Return the ``Statistics`` of messages: every how many steps each is logged."""
-        return self.intervals.to_message()
+    @property
+    def watches(self) -> bool:
+        """Whether anything is logged."""
+        return bool(self.intervals)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return every how many steps each is logged, 0 where it is not."""
+        return {"every": {stat: getattr(self.intervals, stat) for stat in self._stats}}
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON Schema of the intervals."""
+        return Intervals.schema(self._stats)
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the interval of each statistic that can be logged."""
+        asked = Intervals.of_settings(settings, self._stats)
+        return {"every": {stat: getattr(asked, stat) for stat in self._stats}}
+
+    def apply(self, step: int, settings: Mapping[str, Any]) -> None:
+        """Log by other intervals, with the hooks that these need and no more."""
+        before, self.intervals = self.intervals, Intervals.of_settings(settings, self._stats)
+        if self._gradients is None and _of_gradients(self.intervals):
+            self._gradients = self._watch_gradients()
+        elif self._gradients is not None and not _of_gradients(self.intervals):
+            self._gradients.close()
+            self._gradients = None
+        if self.intervals != before:
+            self._announce()
 
     def describe(self, announce: Announce) -> None:
         """Announce what is logged."""
@@ -364,6 +396,10 @@ class StatisticsLogger(Instrument):
         if self._gradients is not None:
             self._gradients.close()
         self.tracer.detach(self)
+
+
+def _of_gradients(intervals: Intervals) -> bool:
+    return any(getattr(intervals, stat) for stat in ("grad", *UNREDUCED))
 
 
 def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:

@@ -41,6 +41,9 @@ class IWatch(Protocol):
     def configure(self, settings: Any) -> None:
         """Follow other settings. Raises ``ProtocolError`` with the field at fault."""
 
+    def check(self, settings: Any) -> dict[str, Any]:
+        """Return other settings complete. Raises ``ProtocolError`` with the field at fault."""
+
     def to_message(self) -> dict[str, Any]:
         """Return the settings."""
 
@@ -69,6 +72,7 @@ class MonitorInstrument(Instrument):
     """
 
     name = "monitor"
+    title = "Rules"
 
     def __init__(self, actions: Sequence[Action], black_box: int, box_bytes: int) -> None:
         self._actions = actions
@@ -80,6 +84,9 @@ class MonitorInstrument(Instrument):
         self._waiting: deque[tuple[Action, list[Any], int]] = deque(maxlen=_MOST_WAITING)
         self._samples: dict[int, str] = {}
         self._untaken: deque[StepReadings] = deque()
+        # Settings by the step from which on they judge: the producer thread is behind.
+        self._to_follow: deque[tuple[int, Mapping[str, Any]]] = deque()
+        self._settings: Mapping[str, Any] | None = None
         self._acted: dict[int, int] = {}
         self._raised_until = 0
         self.judged = self.alarms = 0
@@ -130,6 +137,8 @@ class MonitorInstrument(Instrument):
             self._take(replace(step, scalars=numbers or {}, sample_ids=ids), host)
 
     def _take(self, step: StepReadings, host: Host) -> None:
+        while self._to_follow and self._to_follow[0][0] <= step.step:
+            self._watch.configure(self._to_follow.popleft()[1])
         self._box.add(step)
         alarms = self._watch.judge(step)
         self.judged += 1
@@ -199,7 +208,21 @@ class MonitorInstrument(Instrument):
 
     def settings(self) -> Mapping[str, Any]:
         """Return which rules judge, and how."""
-        return self._watch.to_message()
+        return self._watch.to_message() if self._settings is None else self._settings
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON Schema of rules, parameters and what is muted."""
+        return self._watch.schema()
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return settings with every parameter of every rule."""
+        return self._watch.check(settings)
+
+    def apply(self, step: int, settings: Mapping[str, Any]) -> None:
+        """Judge ``step`` and those after it by other settings."""
+        self._settings = settings
+        if self._host is not None and self._host.place.rank == 0:
+            self._to_follow.append((step, settings))
 
     def report(self, status: Status) -> None:
         """Say how much was judged, and what the black box holds."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["CONTROLS", "PHASES", "TracingPlan", "change_plan", "settings_from"]
 
 
-_OTHERS = ("perturb", "mode", "budget")
+_OTHERS = ("perturb", "mode", "budget", "instruments")
 
 
 def settings_from(
@@ -51,7 +51,7 @@ def settings_from(
     Parameters
     ----------
     flags : mapping, iterable of str, or None
-        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …}``, is taken too.
+        As for :func:`read_flags`; just names are switched on. A complete patch, ``{"flags": …, "perturb": …, "mode": …, "budget": …, "instruments": …}``, is taken too.
     common : mapping, optional
         ``layers``, ``every`` and so on where a flag does not say its own.
     points : mapping, optional

@@ -113,6 +113,8 @@ class TracingPlan:
         Whether the training waits.
     budget : float or None
         What tracing may cost, in per cent of step time.
+    instruments : mapping
+        Settings of instruments, by name.
     """
 
     flags: Mapping[str, FlagPlan] = field(default_factory=dict)
@@ -122,6 +124,7 @@ class TracingPlan:
     perturb_until: int | None = None
     mode: ModePlan = field(default_factory=ModePlan)
     budget: float | None = None
+    instruments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def config(self) -> Config:
@@ -140,6 +143,8 @@ class TracingPlan:
             config["mode"] = mode
         if self.budget is not None:
             config["budget"] = self.budget
+        if self.instruments:
+            config["instruments"] = {name: dict(each) for name, each in self.instruments.items()}
         return config
 
     def starting(self, step: int) -> TracingPlan:

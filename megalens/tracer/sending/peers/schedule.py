@@ -52,6 +52,7 @@ P = TypeVar("P", bound=IPlan)
 _STRICT_SECONDS = 2.5
 """Longer than any decision takes: rank 0 gives a change up after 2 s."""
 _SLICE_SECONDS = 0.25
+_WAITED_FOR = frozenset(("perturb", "mode", "instruments"))
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class Schedule(Generic[P]):
 
     A change is first *prepared*: this process says from which step on it could take it, and from that step on it traces nothing until it hears what was
     decided. So no step is ever traced under a setting that is not the others', whenever the decision arrives: a late one costs rows of a few
-    steps, which are counted, and never the training's time. Only what touches the training itself (a pause, a perturbation) is waited for,
-    and not for longer than the decision can take.
+    steps, which are counted, and never the training's time. Only what touches the training itself (a pause, a perturbation), or what processes
+    measure together step by step (settings of instruments), is waited for, and not for longer than the decision can take.
 
     Parameters
     ----------
@@ -238,6 +239,15 @@ class Schedule(Generic[P]):
                         entry.plan = entry.plan.unpaused()
                 self._accepted, self._current = self._accepted.unpaused(), self._current.unpaused()
 
+    def amend(self, change: Callable[[P], P]) -> None:
+        """Change every plan, whether in force or still to come: what all processes do of themselves when their scripts say so."""
+        with self._changing, self._condition:
+            for plan_of in (self._due, list(self._prepared.values())):
+                for entry in plan_of:
+                    entry.plan = change(entry.plan)
+            self._accepted, self._previous = change(self._accepted), change(self._previous)
+            self._current = change(self._current)
+
     # Training thread.
 
     def take_back(self, plan: P) -> None:
@@ -301,7 +311,7 @@ class Schedule(Generic[P]):
         return plan
 
     def _prepare(self, number: int, plan: P, patches: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> int:
-        strict = any("perturb" in patch or "mode" in patch for patch in patches)
+        strict = any(not _WAITED_FOR.isdisjoint(patch) for patch in patches)
         first = self._begun + 1
         self._prepared[number] = _Prepared(plan, first, tuple(ids), strict)
         return first

@@ -1,0 +1,58 @@
+"""Settings of instruments: their bounds on the way, and what a change makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import must_be
+
+__all__ = ["check_settings_size", "merge_settings"]
+
+_MOST_BYTES = 64 << 10
+_MOST_LEVELS = 6
+
+
+def check_settings_size(settings: Any, field: str = "instruments") -> None:
+    """Check the bounds of settings by name.
+
+    Raises
+    ------
+    ProtocolError
+        ``bad-parameter``, where they are no JSON objects, too large or too deep.
+    """
+    if not isinstance(settings, Mapping):
+        raise must_be(field, "an object of settings by instrument", settings, field)
+    for name, each in settings.items():
+        if not isinstance(name, str) or not isinstance(each, Mapping):
+            raise must_be(f"{field}.{name}", "an object", each, f"{field}.{name}")
+    level: list[Any] = [settings]
+    for _ in range(_MOST_LEVELS):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, Mapping) else each)
+            if isinstance(inner, (Mapping, list, tuple))
+        ]
+    if level:
+        raise must_be(field, f"at most {_MOST_LEVELS} levels deep", "more", field)
+    try:
+        size = len(json.dumps(settings, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise must_be(field, "JSON", str(error), field) from error
+    if size > _MOST_BYTES:
+        raise must_be(field, f"at most {_MOST_BYTES:,} bytes", f"{size:,}", field)
+
+
+def merge_settings(now: Any, patch: Any) -> Any:
+    """Return settings after a JSON Merge Patch (RFC 7396): members that are not named stay, null takes one away, all but objects is replaced."""
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(now) if isinstance(now, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_settings(merged.get(name), value)
+    return merged
