@@ -37,14 +37,23 @@ def log_statistics(
     dgrad: int | None = None,
     residual: int | None = None,
     residual_dgrad: int | None = None,
+    attention_entropy: int | None = None,
+    attention_max: int | None = None,
+    router_entropy: int | None = None,
+    router_similarity: int | None = None,
+    stable_rank: int | None = None,
+    kernel_norm: int | None = None,
     tracer: Tracer | None = None,
     loss_scale: Any = None,
     samples: int | Callable[[], int] | None = None,
     jsonl: str | Path | None = None,
     adapter: IAdapter | None = None,
     judge: Callable[[StepReadings], None] | None = None,
+    own: Callable[[StepReadings], None] | None = None,
     recorded: Mapping[str, int] | None = None,
     optimizer_state: int | None = None,
+    grad_unreduced: int | None = None,
+    grad_accumulated: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -59,6 +68,14 @@ def log_statistics(
         Every how many steps each is logged: at steps that the number divides. 0 or None is off, and leaves nothing installed; one must be given.
         Parameters are those after the step's update; gradients of parameters are unscaled and before clipping; activations are inputs and outputs of projections and embeddings, dgrads the gradients
         there, and the residual stream is what goes from layer to layer.
+    attention_entropy, attention_max : int or None
+        The entropy (in nats) and the largest probability of query rows of each attention: of probabilities that the model gives, else of queries and keys as their projections give them, without a rotation of
+        positions. At most 64 rows of a sequence are looked at, and at most 4 samples where probabilities are computed.
+    router_entropy, router_similarity : int or None
+        The entropy of tokens over the experts of each router, and the cosine of each two experts in its weight, before the step.
+    stable_rank, kernel_norm : int or None
+        Of each matrix that lies here whole, before the step: the largest singular value by power iteration, and the sum of all squares over its own. A step costs four products of each matrix and a vector
+        there and back.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
     loss_scale : GradScaler, number or callable, optional
@@ -70,11 +87,16 @@ def log_statistics(
     adapter : IAdapter, optional
         Where the layers are, as for :func:`megalens.trace`. A model that no adapter knows has everything but the residual stream.
     judge : callable, optional
-        Is given each step's statistics on rank 0, in the producer thread.
+        Is given each step's statistics of all processes on rank 0, in the producer thread.
+    own : callable, optional
+        Is given what each process measured itself, on every rank.
     recorded : mapping, optional
         By statistic every how many of the steps at which it is measured, by number, it is also sent and recorded; what is not named is at all of them, and 0 is never.
     optimizer_state : int or None
-        Every how many steps ``judge`` is also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
+        Every how many steps ``judge`` and ``own`` are also given what Adam and its like keep of each parameter: ``exp_avg`` and ``exp_avg_sq``.
+    grad_unreduced, grad_accumulated : int or None
+        Every how many steps they are also given the gradients that each process has computed itself, before these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and
+        after each micro-batch.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -100,8 +122,19 @@ def log_statistics(
         "dgrad": dgrad,
         "residual": residual,
         "residual_dgrad": residual_dgrad,
+        "attention_entropy": attention_entropy,
+        "attention_max": attention_max,
+        "router_entropy": router_entropy,
+        "router_similarity": router_similarity,
+        "stable_rank": stable_rank,
+        "kernel_norm": kernel_norm,
     }
-    intervals = Intervals.of(**asked, **dict.fromkeys(STATE, optimizer_state))
+    intervals = Intervals.of(
+        **asked,
+        **dict.fromkeys(STATE, optimizer_state),
+        grad_unreduced=grad_unreduced,
+        grad_accumulated=grad_accumulated,
+    )
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
@@ -120,7 +153,7 @@ def log_statistics(
         raise TracerError(
             f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
         )
-    nowhere = jsonl is None and judge is None
+    nowhere = jsonl is None and judge is None and own is None
     if tracer is None and nowhere and intervals and options.get("hub", "spawn") is None:
         raise TracerError(
             "With hub=None statistics go to files only, and there are none: give jsonl=… a folder, or leave hub out."
@@ -156,6 +189,7 @@ def log_statistics(
         owns_tracer=owned,
         keep=files if judge is None else _Judged(judge, files),
         by_rank=judge is not None,
+        own=own,
         recorded=Intervals.sent(**(recorded or {})),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -27,6 +28,15 @@ ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
 )
 """The ready adapters, in the order in which they are tried."""
 _LINES = 60
+_NOWHERE = {
+    **dict.fromkeys(
+        ("attention_entropy", "attention_max"),
+        "In this model neither attention probabilities nor queries and keys of one shape were found.",
+    ),
+    **dict.fromkeys(
+        ("router_entropy", "router_similarity"), "In this model no router of a mixture of experts was found."
+    ),
+}
 
 
 def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter | StructureAdapter:
@@ -83,7 +93,9 @@ def find_moments(
     for each in (*own, MegatronMoments(), TorchMoments(points)):
         found: MomentPoints | None = each.statistics_points(model, optimizer)
         if found is not None:
-            return found
+            made = {point.stat for point in found.features}
+            nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
+            return replace(found, unavailable={**nowhere, **found.unavailable})
     raise TracerError(
         "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline stage; these are neither."
     )

@@ -12,6 +12,8 @@ from ..protocol import parse_name
 from ..tracer import ModelPoints, Place
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .layer_roles import stacked_experts
+from .sizes import text_config
+from .torch_features import feature_points
 from .torch_layout import cuts_input, cuts_output
 from .unwrap import INNER_NAMES, unwrapped
 
@@ -53,10 +55,12 @@ class TorchMoments:
         self._stacks = self._renamed(body)
         quantised = [name for name, parameter in body.named_parameters() if not _measurable(parameter)]
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
+        names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
             params=[] if flat else list(self._params(body)),
             sites=list(self._sites(body)),
             residuals=list(self._residuals(body)),
+            features=list(feature_points(self._points, names, shown=_shows_attention(body))),
             stage=self._place.pp if self._place.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
             left_out=_quantised(quantised),
@@ -145,6 +149,12 @@ class TorchMoments:
         """Return the layers, each with whether tensor-parallel processes hold pieces of its output."""
         found = self._points.flags["HiddenStates"].layers
         return [(source.module, source.shards != "none") for _, (source, *_) in sorted(found.items())]
+
+
+def _shows_attention(body: nn.Module) -> bool:
+    """Return whether attention probabilities are there; Hugging Face's fused attention gives none."""
+    kind = getattr(text_config(body), "_attn_implementation", None)
+    return kind in (None, "eager")
 
 
 def _canonical(name: str) -> str:

@@ -21,7 +21,13 @@ function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
     activation: [t('activation'), t('activations')],
     dgrad: [t('activation gradient'), t('activation gradients')],
     residual: [t('residual stream'), t('residual streams')],
-    residual_dgrad: [t('residual stream gradient'), t('residual stream gradients')]
+    residual_dgrad: [t('residual stream gradient'), t('residual stream gradients')],
+    attention_entropy: [t('attention entropy'), t('attention entropies')],
+    attention_max: [t('largest attention'), t('largest attentions')],
+    router_entropy: [t('router entropy'), t('router entropies')],
+    router_similarity: [t('router similarity'), t('router similarities')],
+    stable_rank: [t('stable rank'), t('stable ranks')],
+    kernel_norm: [t('kernel norm'), t('kernel norms')]
   };
   return words[stat];
 }
