@@ -1,4 +1,4 @@
-"""A run of which there are raw-moment JSONL files, and nothing else of ours."""
+"""A run of which there are files of statistics by another logger, and nothing else of ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..protocol.messages_generated import ConfigPatch, Status
 from .arguments import whole
 from .bare_hello import bare_hello
 from .errors import ClientError
-from .moments import JsonlRows, MomentSource, Progress, StatisticsTree
+from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
 from .run import Run
 from .status import RunStatus
@@ -56,7 +56,7 @@ class StatisticsRun(Run):
             When there is nothing that can be read; says what was expected.
         """
         if self._source is None:
-            source = MomentSource(JsonlRows(self._tree))
+            source = MomentSource(rows_of(self._tree))
             source.refresh(self._progress)
             self._source = source
         return self._source

@@ -93,6 +93,10 @@ export type MeasuredTensors =
   | 'dgrad'
   | 'residual'
   | 'residual_dgrad'
+  | 'grad_unreduced'
+  | 'param_origin'
+  | 'exp_avg'
+  | 'exp_avg_sq'
   | 'attention_entropy'
   | 'attention_max'
   | 'router_entropy'
@@ -436,6 +440,10 @@ export const VIEWS_SCHEMA: ISchema = {
         'dgrad',
         'residual',
         'residual_dgrad',
+        'grad_unreduced',
+        'param_origin',
+        'exp_avg',
+        'exp_avg_sq',
         'attention_entropy',
         'attention_max',
         'router_entropy',
