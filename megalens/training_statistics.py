@@ -54,6 +54,8 @@ def log_statistics(
     optimizer_state: int | None = None,
     grad_unreduced: int | None = None,
     grad_accumulated: int | None = None,
+    param_origin: int | None = None,
+    gradient_direction: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -97,6 +99,10 @@ def log_statistics(
     grad_unreduced, grad_accumulated : int or None
         Every how many steps they are also given the gradients that each process has computed itself, before these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and
         after each micro-batch.
+    param_origin : int or None
+        Every how many steps they are also given the parameters before the step.
+    gradient_direction : int or None
+        Every how many steps they are also given, of each parameter, the part of its gradient's values that have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -134,6 +140,8 @@ def log_statistics(
         **dict.fromkeys(STATE, optimizer_state),
         grad_unreduced=grad_unreduced,
         grad_accumulated=grad_accumulated,
+        param_origin=param_origin,
+        gradient_direction=gradient_direction,
     )
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)

@@ -161,9 +161,36 @@ def test_scores_that_are_not_shares_are_made_to_be():
     assert router_similarity(torch.ones(3, 5)).tolist() == pytest.approx([1, 1, 1])
 
 
+def test_parameters_before_the_step_and_the_direction_of_gradients_are_those_of_plain_torch():
+    model = gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    found, expected = [], []
+    with megalens.log_statistics(
+        model, optimizer, grad=1, param_origin=1, gradient_direction=1, own=found.append, hub=None
+    ) as statistics:
+        for at in range(1, 4):
+            weight = model.blocks[0].mlp.fc1.weight
+            before = weight.detach().clone()
+            with statistics.step():
+                model.loss(batch(at)).backward()
+                mean = optimizer.state[weight].get("exp_avg") if weight in optimizer.state else None
+                share = None if mean is None else (((weight.grad * mean).sign().mean() + 1) / 2).item()
+                expected.append((before, share))
+                optimizer.step()
+                optimizer.zero_grad()
+    for step, (before, share) in zip(found, expected, strict=True):
+        given = {each.stat: dict(zip(each.names, each.rows, strict=True)) for each in step.readings}
+        expect(given["param_origin"]["blocks.0.mlp.fc1.weight"], before)
+        direction = given.get("gradient_direction", {}).get("blocks.0.mlp.fc1.weight")
+        if share is None:
+            assert direction is None
+        else:
+            assert direction[:2] == pytest.approx([1, share], abs=1e-5)
+
+
 def test_losses_are_the_same_to_the_last_bit():
     plain, _ = train(gpt(), 6)
-    watched, steps = train(gpt(), 6, **dict.fromkeys(ALL, 1))
+    watched, steps = train(gpt(), 6, **dict.fromkeys((*ALL, "param_origin", "gradient_direction"), 1))
     assert plain == watched
     assert len(steps) == 6
 
