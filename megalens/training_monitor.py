@@ -139,10 +139,9 @@ class TrainingMonitor:
         return self._watch.first
 
     @property
-    def stopped(self) -> Alarm | None:
-        """The alarm for which the training is to end, where the actions say so."""
-        alarm: Alarm | None = self._instrument.stopped
-        return alarm
+    def stopped(self) -> str:
+        """Why the training is to end, on all ranks from the same step on; empty while it goes on."""
+        return self._instrument.stopped
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -151,12 +150,12 @@ class TrainingMonitor:
         Raises
         ------
         TrainingStopped
-            At the end of a step, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
         """
         with self.tracer.step():
             yield
-        if (alarm := self.stopped) is not None:
-            raise TrainingStopped(f"Step {alarm.step}, {alarm.direction}, {alarm.name}: {alarm.sentence}")
+        if self.stopped:
+            raise TrainingStopped(self.stopped)
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change rules, thresholds and what is muted, from the next step on. What is not named stays, None takes one back to its default.

@@ -221,7 +221,7 @@ def test_actions_run_on_the_training_thread_between_steps(own_hub, tmp_path):
         "The action call after an alarm of step 10 failed: RuntimeError: not reachable" in text
         for text in monitor.tracer.status()["warnings"]
     )
-    assert monitor.stopped is None
+    assert monitor.stopped == ""
     audit = megalens.open(monitor.tracer.folder).audit().to_pylist()
     assert any("step-10.pt" in json.dumps(row, default=str) for row in audit)
 
