@@ -26,6 +26,8 @@ from .training import model_points, trace
 
 __all__ = ["log_statistics"]
 
+_SITES = ("projections", "all")
+
 
 def log_statistics(
     model: nn.Module | Sequence[nn.Module],
@@ -43,6 +45,7 @@ def log_statistics(
     router_similarity: int | None = None,
     stable_rank: int | None = None,
     kernel_norm: int | None = None,
+    sites: str = "projections",
     tracer: Tracer | None = None,
     loss_scale: Any = None,
     samples: int | Callable[[], int] | None = None,
@@ -78,6 +81,8 @@ def log_statistics(
     stable_rank, kernel_norm : int or None
         Of each matrix that lies here whole, before the step: the largest singular value by power iteration, and the sum of all squares over its own. A step costs four products of each matrix and a vector
         there and back.
+    sites : str
+        Of which modules the first input and the first output are measured as activations: ``"projections"``, or ``"all"``, which costs a pass over memory for each end of each module.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
     loss_scale : GradScaler, number or callable, optional
@@ -121,6 +126,8 @@ def log_statistics(
             raise TypeError(f"log_statistics() got an unexpected keyword argument {name!r}")
     if jsonl is not None and not isinstance(jsonl, (str, Path)):
         raise TracerError(f"jsonl=… must be a folder, got {jsonl!r:.100}.")
+    if sites not in _SITES:
+        raise TracerError(f"sites=… must be one of {', '.join(_SITES)}, got {sites!r:.50}.")
     asked = {
         "param": param,
         "grad": grad,
@@ -147,7 +154,7 @@ def log_statistics(
     scale = LossScale(loss_scale)
     counted = _samples(samples)
     points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
-    measured = find_moments(model, optimizer, points, adapter)
+    measured = find_moments(model, optimizer, points, adapter, every_module=sites == "all")
     if loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
     for stat in intervals.to_message():
