@@ -164,7 +164,7 @@ def log_statistics(
         raise TracerError(
             f"{', '.join(sorted(options))} are settings of a tracer; give them to megalens.trace, or leave tracer out."
         )
-    if all(every is None for every in asked.values()):
+    if not intervals and all(every is None for every in asked.values()):
         raise TracerError(
             f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
         )
