@@ -26,6 +26,8 @@ from .training import model_points, trace
 
 __all__ = ["log_statistics"]
 
+_SITES = ("projections", "all")
+
 
 def log_statistics(
     model: nn.Module | Sequence[nn.Module],
@@ -43,6 +45,7 @@ def log_statistics(
     router_similarity: int | None = None,
     stable_rank: int | None = None,
     kernel_norm: int | None = None,
+    sites: str = "projections",
     tracer: Tracer | None = None,
     loss_scale: Any = None,
     samples: int | Callable[[], int] | None = None,
@@ -54,6 +57,8 @@ def log_statistics(
     optimizer_state: int | None = None,
     grad_unreduced: int | None = None,
     grad_accumulated: int | None = None,
+    param_origin: int | None = None,
+    gradient_direction: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -76,6 +81,8 @@ def log_statistics(
     stable_rank, kernel_norm : int or None
         Of each matrix that lies here whole, before the step: the largest singular value by power iteration, and the sum of all squares over its own. A step costs four products of each matrix and a vector
         there and back.
+    sites : str
+        Of which modules the first input and the first output are measured as activations: ``"projections"``, or ``"all"``, which costs a pass over memory for each end of each module.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made, with ``options``, and closed with the logger.
     loss_scale : GradScaler, number or callable, optional
@@ -97,6 +104,10 @@ def log_statistics(
     grad_unreduced, grad_accumulated : int or None
         Every how many steps they are also given the gradients that each process has computed itself, before these are reduced over data-parallel processes: as accumulated up to the last micro-batch, and
         after each micro-batch.
+    param_origin : int or None
+        Every how many steps they are also given the parameters before the step.
+    gradient_direction : int or None
+        Every how many steps they are also given, of each parameter, the part of its gradient's values that have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -115,6 +126,8 @@ def log_statistics(
             raise TypeError(f"log_statistics() got an unexpected keyword argument {name!r}")
     if jsonl is not None and not isinstance(jsonl, (str, Path)):
         raise TracerError(f"jsonl=… must be a folder, got {jsonl!r:.100}.")
+    if sites not in _SITES:
+        raise TracerError(f"sites=… must be one of {', '.join(_SITES)}, got {sites!r:.50}.")
     asked = {
         "param": param,
         "grad": grad,
@@ -134,12 +147,14 @@ def log_statistics(
         **dict.fromkeys(STATE, optimizer_state),
         grad_unreduced=grad_unreduced,
         grad_accumulated=grad_accumulated,
+        param_origin=param_origin,
+        gradient_direction=gradient_direction,
     )
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)
     counted = _samples(samples)
     points = model_points(model, adapter, lenient=True) if tracer is None else tracer.points
-    measured = find_moments(model, optimizer, points, adapter)
+    measured = find_moments(model, optimizer, points, adapter, every_module=sites == "all")
     if loss_scale is None and measured.loss_scale is not None:
         scale = LossScale(measured.loss_scale)
     for stat in intervals.to_message():
@@ -149,7 +164,7 @@ def log_statistics(
         raise TracerError(
             f"{', '.join(sorted(options))} are settings of a tracer; give them to megalens.trace, or leave tracer out."
         )
-    if all(every is None for every in asked.values()):
+    if not intervals and all(every is None for every in asked.values()):
         raise TracerError(
             f"log_statistics(…) was not told what to log: give any of {', '.join(asked)} a number of steps, such as grad=1."
         )

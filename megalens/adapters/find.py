@@ -71,7 +71,12 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
 
 
 def find_moments(
-    model: nn.Module | Sequence[nn.Module], optimizer: Any, points: ModelPoints, adapter: Any = None
+    model: nn.Module | Sequence[nn.Module],
+    optimizer: Any,
+    points: ModelPoints,
+    adapter: Any = None,
+    *,
+    every_module: bool = False,
 ) -> MomentPoints:
     """Return what there is to measure in ``model``.
 
@@ -83,6 +88,8 @@ def find_moments(
         Where the layers are and where this process stands.
     adapter : optional
         One of the user's own, which is asked first where it has ``statistics_points``.
+    every_module : bool
+        As for :class:`TorchMoments`.
 
     Raises
     ------
@@ -90,9 +97,12 @@ def find_moments(
         When nobody knows.
     """
     own = [adapter] if hasattr(adapter, "statistics_points") else []
-    for each in (*own, MegatronMoments(), TorchMoments(points)):
+    plain = TorchMoments(points, every_module=every_module)
+    for each in (*own, MegatronMoments(), plain):
         found: MomentPoints | None = each.statistics_points(model, optimizer)
         if found is not None:
+            if every_module and each is not plain:
+                raise TracerError("sites='all' is for models of plain PyTorch.")
             made = {point.stat for point in found.features}
             nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
             return replace(found, unavailable={**nowhere, **found.unavailable})

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..protocol import parse_name
-from ..tracer import ModelPoints, Place
+from ..tracer import ModelPoints, Place, TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .layer_roles import stacked_experts
 from .sizes import text_config
@@ -36,12 +36,21 @@ class TorchMoments:
     ----------
     points : ModelPoints
         Where the layers are and where this process stands.
+    every_module : bool
+        Whether what goes in and out is measured of all modules, not of projections and embeddings only.
+
+    Raises
+    ------
+    TracerError
+        When it is to be of all modules, and tensor parallelism cuts them: what lies between cut layers does not say whether it is a piece.
     """
 
     name = "torch"
 
-    def __init__(self, points: ModelPoints) -> None:
-        self._points = points
+    def __init__(self, points: ModelPoints, *, every_module: bool = False) -> None:
+        if every_module and points.place.tp_size > 1:
+            raise TracerError("sites='all' is for models that tensor parallelism does not cut.")
+        self._points, self._every_module = points, every_module
         self._place = points.place
         self._stacks: dict[str, str] = {}
 
@@ -119,10 +128,13 @@ class TorchMoments:
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
         first = self._place.tp == 0
+        seen: set[str] = set()
         for name, module in body.named_modules():
-            if not _projects(module):
-                continue
             canonical = self._name(name)
+            # What wraps a module has its name, and comes first.
+            if not ((self._every_module and canonical) or _projects(module)) or canonical in seen:
+                continue
+            seen.add(canonical)
             yield SitePoint(
                 canonical,
                 module,

@@ -72,7 +72,7 @@ def expect(row, values):
     assert (row[0], row[5], row[6]) == pytest.approx(
         (values.numel(), values.min().item(), values.max().item()), rel=1e-5, abs=1e-6
     )
-    assert row[1] == pytest.approx(values.mean().item(), rel=1e-5)
+    assert row[1] == pytest.approx(values.mean().item(), rel=1e-5, abs=1e-6)
 
 
 def test_attention_is_what_a_plain_hook_sees_in_its_probabilities():
@@ -161,9 +161,36 @@ def test_scores_that_are_not_shares_are_made_to_be():
     assert router_similarity(torch.ones(3, 5)).tolist() == pytest.approx([1, 1, 1])
 
 
+def test_parameters_before_the_step_and_the_direction_of_gradients_are_those_of_plain_torch():
+    model = gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    found, expected = [], []
+    with megalens.log_statistics(
+        model, optimizer, grad=1, param_origin=1, gradient_direction=1, own=found.append, hub=None
+    ) as statistics:
+        for at in range(1, 4):
+            weight = model.blocks[0].mlp.fc1.weight
+            before = weight.detach().clone()
+            with statistics.step():
+                model.loss(batch(at)).backward()
+                mean = optimizer.state[weight].get("exp_avg") if weight in optimizer.state else None
+                share = None if mean is None else (((weight.grad * mean).sign().mean() + 1) / 2).item()
+                expected.append((before, share))
+                optimizer.step()
+                optimizer.zero_grad()
+    for step, (before, share) in zip(found, expected, strict=True):
+        given = {each.stat: dict(zip(each.names, each.rows, strict=True)) for each in step.readings}
+        expect(given["param_origin"]["blocks.0.mlp.fc1.weight"], before)
+        direction = given.get("gradient_direction", {}).get("blocks.0.mlp.fc1.weight")
+        if share is None:
+            assert direction is None
+        else:
+            assert direction[:2] == pytest.approx([1, share], abs=1e-5)
+
+
 def test_losses_are_the_same_to_the_last_bit():
     plain, _ = train(gpt(), 6)
-    watched, steps = train(gpt(), 6, **dict.fromkeys(ALL, 1))
+    watched, steps = train(gpt(), 6, **dict.fromkeys((*ALL, "param_origin", "gradient_direction"), 1))
     assert plain == watched
     assert len(steps) == 6
 
@@ -198,3 +225,35 @@ def test_a_collapse_is_found_in_its_step(fault):
     assert found == ([(20, fault, f"model.layers.1.{where}")] if fault else [])
     if fault is None:
         assert monitor.alarms == []
+
+
+def test_all_modules_have_what_plain_hooks_see_of_them():
+    model, seen = gpt(), {}
+
+    def see(name):
+        def hook(module, given, output):
+            seen["activation", f"{name}/input0"] = given[0].detach().clone()
+            seen["activation", f"{name}/output0"] = output.detach().clone()
+            if output.requires_grad:
+                output.register_hook(lambda gradient: seen.update({("dgrad", f"{name}/output0"): gradient}))
+
+        return hook
+
+    for name, module in model.named_modules():
+        if name and list(module.parameters()):
+            module.register_forward_hook(see(name))
+    plain, _ = train(gpt(), 3)
+    losses, steps = train(model, 3, activation=1, dgrad=1, sites="all")
+    assert losses == plain
+    checked = 0
+    for (stat, name), values in seen.items():
+        if values.is_floating_point() and "head" not in name:
+            expect(steps[-1][stat, name], values)
+            checked += 1
+    assert checked > 40
+    assert {name for _, name in steps[-1]} >= {"blocks.1/output0", "blocks.0.norm1/input0", "norm/output0"}
+
+
+def test_sites_are_one_of_two_words():
+    with pytest.raises(TracerError, match="sites=… must be one of projections, all, got 'some'"):
+        train(gpt(), 1, activation=1, sites="some")

@@ -19,7 +19,7 @@ SEEN = ("attention_entropy", "attention_max", "router_entropy")
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
 
-JUDGED = frozenset((*STATE, *UNREDUCED))
+JUDGED = frozenset(("param_origin", "gradient_direction", *STATE, *UNREDUCED))
 """What is measured to be judged, and not sent."""
 
 _TITLES = {
@@ -37,6 +37,8 @@ _TITLES = {
     "kernel_norm": "Kernel norms",
     "exp_avg": "Optimizer, mean",
     "exp_avg_sq": "Optimizer, square",
+    "param_origin": "Parameters before the step",
+    "gradient_direction": "Gradients along the optimizer's mean",
     "grad_unreduced": "Gradients before reduction",
     "grad_accumulated": "Gradients after each micro-batch",
 }
@@ -53,6 +55,8 @@ class Intervals:
         Steps.
     exp_avg, exp_avg_sq : int
         Steps at which the optimizer's state is measured to be judged; it is not sent.
+    param_origin, gradient_direction : int
+        Steps at which parameters before the step are, and how far gradients point where the optimizer goes.
     grad_unreduced, grad_accumulated : int
         Steps at which each process's own gradients are: those of the last micro-batch, and after each.
     """
@@ -73,6 +77,8 @@ class Intervals:
     exp_avg_sq: int = 0
     grad_unreduced: int = 0
     grad_accumulated: int = 0
+    param_origin: int = 0
+    gradient_direction: int = 0
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:

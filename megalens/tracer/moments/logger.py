@@ -9,6 +9,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -22,13 +23,14 @@ from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
+from .hooks.values import local_values
 from .hooks.weight_features import WeightFeatures
 from .intervals import JUDGED, SEEN, STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
 from .joining.part import MeasuredRows, MeasuredStep
-from .points import MomentPoints
+from .points import MomentPoints, ParamPoint
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -134,6 +136,7 @@ class StatisticsLogger(Instrument):
         replicas = [
             (self._names.place(point.name), point) for point in points.params if by_rank and not point.counted
         ]
+        self._before = ParamRows(ids, [point.value for point in counted])
         self._replicas = ParamRows([at for at, _ in replicas], [point.value for _, point in replicas])
         self._weights = WeightFeatures(counted, points.features, self._names)
         self._due: frozenset[str] = frozenset()
@@ -159,6 +162,7 @@ class StatisticsLogger(Instrument):
             tracer.warn,
             replicas,
             own_gradients if judged else None,
+            ParamRows(ids, [partial(_direction, optimizers, point) for point in counted]),
         )
         if _of_gradients(intervals):
             self._gradients = self._watch_gradients()
@@ -307,7 +311,9 @@ class StatisticsLogger(Instrument):
 
     def _begin(self) -> None:
         self._parts = self._weights.measure(self._due)
-        if self._due & {"grad", *UNREDUCED, *_SCALED}:
+        if "param_origin" in self._due:
+            self._parts["param_origin"] = self._rows_of("param_origin", self._before)
+        if self._due & {"grad", "gradient_direction", *UNREDUCED, *_SCALED}:
             self._scale.begin()
         if self._gradients is not None:
             self._gradients.begin(self._due)
@@ -399,7 +405,7 @@ class StatisticsLogger(Instrument):
 
 
 def _of_gradients(intervals: Intervals) -> bool:
-    return any(getattr(intervals, stat) for stat in ("grad", *UNREDUCED))
+    return any(getattr(intervals, stat) for stat in ("grad", "gradient_direction", *UNREDUCED))
 
 
 def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
@@ -411,3 +417,14 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
             value = kept.get(stat)
             return value if isinstance(value, Tensor) else None
     return None
+
+
+def _direction(optimizers: Sequence[Optimizer], point: ParamPoint) -> Tensor | None:
+    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all); None before the first step."""
+    gradient, mean = point.gradient(), _state(optimizers, point.parameter, "exp_avg")
+    here = None if gradient is None else local_values(gradient)
+    usual = None if mean is None else local_values(mean)
+    if here is None or usual is None or here.shape != usual.shape or not here.numel():
+        return None
+    with torch.no_grad():
+        return ((here.sign() * usual.sign()).float().mean().reshape(1) + 1) / 2

@@ -45,6 +45,8 @@ class GradientMoment:
         Points that another process counts, with their ids: measured beside, to be compared with theirs.
     own : OwnGradients, optional
         Is told of the backward passes.
+    direction : ParamRows, optional
+        What is measured of gradients right before the optimizer's step.
     """
 
     def __init__(
@@ -59,11 +61,13 @@ class GradientMoment:
         warn: Callable[[str], None],
         replicas: Sequence[tuple[int, ParamPoint]] = (),
         own: OwnGradients | None = None,
+        direction: ParamRows | None = None,
     ) -> None:
         self._names = {at: point.name for at, point in zip(ids, params, strict=True)}
         self._gradients = ParamRows(ids, [point.gradient for point in params])
         self._replicas = ParamRows([at for at, _ in replicas], [point.gradient for _, point in replicas])
-        self._own = own
+        self._own, self._direction = own, direction
+        self._directed = False
         self._scaler = scale
         self._spent, self._warn = spent, warn
         self._on = self._stepped = self._complete = False
@@ -89,7 +93,8 @@ class GradientMoment:
     def begin(self, due: Collection[str]) -> None:
         """Begin a step, of whose gradients these statistics are measured."""
         self._complete = "grad" in due
-        on = self._complete or any(stat in due for stat in UNREDUCED)
+        self._directed = "gradient_direction" in due
+        on = self._complete or self._directed or any(stat in due for stat in UNREDUCED)
         if self._own is not None:
             self._own.begin(due)
         if on or self._on:
@@ -137,13 +142,21 @@ class GradientMoment:
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if not self._on:
             return
-        self._stepped = True
+        first, self._stepped = not self._stepped, True
         # A fused optimizer is told on the device that it has to leave the step out.
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, Tensor):
             self._refused = found.detach().clone()
         if self._complete and not self._parts:
             self._spent(lambda: self._last_chance(optimizer))
+        if self._directed and first:
+            self._spent(self._measure_direction)
+
+    def _measure_direction(self) -> None:
+        part = MeasuredRows("gradient_direction")
+        for ids, rows in () if self._direction is None else self._direction.measure():
+            part.add(ids, rows)
+        self._parts.append(part)
 
     def _last_chance(self, optimizer: Optimizer) -> None:
         unknown = self._unknown
