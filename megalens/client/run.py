@@ -305,6 +305,31 @@ class Run(Controls):
     def _streams(self) -> Streams:
         """The streams that the run may have."""
 
+    def readings(self, kind: str) -> DataFrame:
+        """Return statistics row by row, as they were measured.
+
+        Parameters
+        ----------
+        kind : str
+            What was measured, by its name here (``"grad"``) or by that of TrainerMon's files (``"grad_reduced"``).
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``kind`` and ``rank``; of files of TrainerMon then their own columns: ``vpp_stage``, ``name``, ``step``, ``micro_step`` where there is one, one for each operation, ``shape`` and ``dtype``. Of
+            other runs ``name``, ``step``, ``norm``, ``min``, ``max``, ``mean``, ``zeros`` (the share of values near zero) and ``nans``.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` for a kind that there cannot be.
+        """
+        from .moments.readings import own_readings
+
+        source = self.moment_source
+        source.refresh()
+        return own_readings(source, kind)
+
     def alarms(
         self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None
     ) -> DataFrame:

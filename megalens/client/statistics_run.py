@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -17,6 +19,9 @@ from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
 from .run import Run
 from .status import RunStatus
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["StatisticsRun"]
 
@@ -60,6 +65,17 @@ class StatisticsRun(Run):
             source.refresh(self._progress)
             self._source = source
         return self._source
+
+    def readings(self, kind: str) -> DataFrame:
+        """Return the files' own lines where they are TrainerMon's; see :meth:`Run.readings`."""
+        if self._tree.layout != "trainermon":
+            return super().readings(kind)
+        from .moments.readings import file_readings
+
+        frame, said = file_readings(self._tree, kind)
+        for sentence in said:
+            warnings.warn(sentence, stacklevel=2)
+        return frame
 
     @property
     def status(self) -> RunStatus:

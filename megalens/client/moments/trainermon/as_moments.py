@@ -201,7 +201,8 @@ def _rows(
 def _whole(lines: pa.Table, name: str, otherwise: int) -> NDArray[np.int64]:
     if name not in lines.column_names:
         return np.full(lines.num_rows, otherwise, np.int64)
-    return pc.fill_null(lines[name], otherwise).to_numpy().astype(np.int64)
+    column: NDArray[np.int64] = pc.fill_null(lines[name], otherwise).to_numpy().astype(np.int64)
+    return column
 
 
 def _name(text: str, suffix: str | None, stat: str, chunk: int) -> str:

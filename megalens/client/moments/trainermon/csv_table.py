@@ -73,7 +73,9 @@ def _type(name: str) -> pa.DataType:
 
 def _line_by_line(path: Path, text: bytes, header: list[str]) -> tuple[pa.Table, list[str]]:
     """Read a file in which lines do not fit."""
-    found, rows, wrong, first = [], [], 0, 0
+    found: list[pa.Table] = []
+    rows: list[list[Any]] = []
+    wrong = first = 0
     lines = csv.reader(io.TextIOWrapper(io.BytesIO(text), "utf-8", "replace", newline=""))
     for number, cells in enumerate(_readable(lines), 1):
         if cells and cells[0] == header[0] and "step" in cells and len({*cells}) == len(cells):
