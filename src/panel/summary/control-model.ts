@@ -4,7 +4,7 @@ import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { isUnderWay, refusalOf, type ApplyState } from '../shell/apply-state';
 import { Coalesced } from '../shell/coalesced';
-import { takesChanges } from '../trace/takes-changes';
+import { takesChanges } from '../../store/takes-changes';
 
 /** What of the configuration goes beyond what is traced. */
 export type Subject = 'mode' | 'perturb' | 'budget';

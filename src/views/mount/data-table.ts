@@ -2,6 +2,7 @@ import { formatInteger } from '../../charts';
 import type { ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { element } from './dom';
+import { fieldOf, heldField } from './table-field';
 
 /** Rows that a page of a table shows. */
 const PAGE = 100;
@@ -85,10 +86,12 @@ export class DataTable {
       element('thead', {}, element('tr', {}, ...head)),
       element('tbody', {}, ...body)
     );
+    const held = heldField(this.node);
     this.node.replaceChildren(
       element('div', { class: 'jp-MegalensTable-scroll', tabindex: '0' }, table),
       ...pager
     );
+    held?.(this.node);
   }
 
   private _sortBy(column: number): void {
@@ -132,8 +135,12 @@ export class DataTable {
   private _sort: { column: number; descends: boolean } | null = null;
 }
 
-function cellOf({ isNumber, text, press }: ITableColumn, row: number): HTMLElement {
-  const attributes: Record<string, string> = isNumber ? { class: 'jp-mod-number' } : {};
+function cellOf({ fields, isNumber, press, text, wraps }: ITableColumn, row: number): HTMLElement {
+  const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';
+  const attributes: Record<string, string> = name ? { class: name } : {};
+  if (fields) {
+    return element('td', attributes, ...fields(row).map(fieldOf));
+  }
   if (!press) {
     return element('td', attributes, text(row));
   }
