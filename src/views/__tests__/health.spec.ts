@@ -335,6 +335,22 @@ describe('rules of a run', () => {
     await settled();
     expect(document.activeElement).toBe(field('jump.threshold'));
     expect(field('jump.threshold').value).toBe('12');
+    field('jump.threshold').dispatchEvent(new Event('change'));
+    await settled();
+    expect(field('jump.threshold').className).toContain('jp-mod-edited');
+    expect(document.activeElement).toBe(field('jump.threshold'));
+  });
+
+  it('let a press end where it began, whatever comes meanwhile', async () => {
+    await show();
+    const own = field('own.on');
+    own.dispatchEvent(new Event('pointerdown', { bubbles: true }));
+    run.changed.emit({ kind: 'hello' });
+    await settled();
+    expect(field('own.on')).toBe(own);
+    window.dispatchEvent(new Event('pointerup'));
+    await settled();
+    expect(field('own.on')).not.toBe(own);
   });
 
   it('are put in force by Apply, which says from which step on, or why not', async () => {

@@ -118,12 +118,16 @@ export class HealthView implements IComposition {
   }
 
   drawn(key: string): void {
-    if (key === 'marks') {
+    // The marks may be out of sight, and then they are not drawn.
+    if (
+      this._hasMuted !== this._settings.muted.length > 0 ||
+      this._hasRules !== this._settings.rules.length > 0
+    ) {
+      this._env.relayout();
+    } else if (key === 'marks') {
       void this._reader.facts(this._env.options).then(
         ({ shown }) => {
-          const hasMuted = this._settings.muted.length > 0;
-          const hasRules = this._settings.rules.length > 0;
-          if (shown !== this._shown || hasMuted !== this._hasMuted || hasRules !== this._hasRules) {
+          if (shown !== this._shown) {
             this._env.relayout();
           }
         },

@@ -32,6 +32,7 @@ export function fieldOf(field: ITableField): HTMLElement {
       input.addEventListener('change', () => {
         const typed = Number(input.value);
         if (input.value !== '' && input.validity.valid && Number.isFinite(typed)) {
+          input.defaultValue = input.value;
           field.change(typed);
         } else {
           input.reportValidity();
@@ -42,22 +43,20 @@ export function fieldOf(field: ITableField): HTMLElement {
   }
 }
 
-/** What gives the focus, and what is being typed, back to the field that has it once a table is drawn anew; null where none has. */
+/** Whether a number in a table is being typed: it is not what it was when it was drawn, or told last. */
+export function isTyping(table: HTMLElement): boolean {
+  const active = document.activeElement;
+  return active instanceof HTMLInputElement && table.contains(active) && active.value !== active.defaultValue;
+}
+
+/** What gives the focus back to the field that has it once a table is drawn anew; null where none has. */
 export function heldField(table: HTMLElement): ((drawn: HTMLElement) => void) | null {
   const active = table.contains(document.activeElement) ? document.activeElement : null;
   const id = active?.getAttribute('data-field');
-  if (!active || !id) {
-    return null;
-  }
-  const typed =
-    active instanceof HTMLInputElement && active.value !== active.defaultValue ? active.value : null;
-  return drawn => {
-    const field = [...drawn.querySelectorAll<HTMLElement>('[data-field]')].find(
-      each => each.dataset['field'] === id
-    );
-    if (typed !== null && field instanceof HTMLInputElement && field.type === 'number') {
-      field.value = typed;
-    }
-    field?.focus();
-  };
+  return id
+    ? drawn =>
+        [...drawn.querySelectorAll<HTMLElement>('[data-field]')]
+          .find(each => each.dataset['field'] === id)
+          ?.focus()
+    : null;
 }
