@@ -64,7 +64,8 @@ export class RulesPane extends ViewModel {
               ({ name, title }) => `${title} ${shown(settings.valueOf(ruleAt(row).name, name))}`
             )
             .join(', '),
-        ...fieldsOf(rule => this._numbers(rule))
+        ...fieldsOf(rule => this._numbers(rule)),
+        wraps: true
       },
       { title: t('what it means'), text: row => ruleAt(row).description, wraps: true }
     ];
