@@ -18,6 +18,7 @@ NAMES = (
     "tracer",
     "statistics",
     "monitor_faults",
+    "monitor_cost",
     "wire",
     "moments_grouping",
     "tables",

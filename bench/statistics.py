@@ -9,7 +9,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -24,12 +25,12 @@ from megalens.tracer.moments import kernel_name
 
 from .common import Row, ratio, write_results
 
-__all__ = ["main"]
+__all__ = ["Way", "main", "measured", "rows_of"]
 
 
 @dataclass(frozen=True)
-class _Way:
-    """What is logged.
+class Way:
+    """What is measured in a block.
 
     Attributes
     ----------
@@ -43,6 +44,8 @@ class _Way:
         Per cent of a step that it may cost.
     every : int
         Rounds from one block of it to the next.
+    begin : callable, optional
+        Gives what measures, for a ``with``; of ``logged`` when absent.
     """
 
     title: str
@@ -50,20 +53,21 @@ class _Way:
     spread: int = 1
     most: float | None = None
     every: int = 1
+    begin: Callable[[Trainer, Tracer], AbstractContextManager[Any]] | None = None
 
 
 WAYS = {
-    "off": _Way("", {}),
-    "param and grad": _Way("parameters and gradients every step", {"param": 1, "grad": 1}, most=0.5),
-    "activation": _Way("activations every 10 steps", {"activation": 1}, spread=10, most=1.0, every=2),
-    "all": _Way(
+    "off": Way("", {"param": 0}),
+    "param and grad": Way("parameters and gradients every step", {"param": 1, "grad": 1}, most=0.5),
+    "activation": Way("activations every 10 steps", {"activation": 1}, spread=10, most=1.0, every=2),
+    "all": Way(
         "all six in one step",
         dict.fromkeys(("param", "grad", "activation", "dgrad", "residual", "residual_dgrad"), 1),
         every=5,
     ),
 }
 
-_SPARED = ("off", "param and grad", "activation")
+_SPARED = {name: WAYS[name] for name in ("off", "param and grad", "activation")}
 """What is measured once more, with a core to spare."""
 
 
@@ -94,10 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     rounds = 15 if options.quick else options.rounds
     load = os.getloadavg()[0]
     threads = torch.get_num_threads()
-    rows = _rows(_measured(rounds, options.steps, tuple(WAYS)), "")
+    rows = rows_of(measured(rounds, options.steps, WAYS), WAYS)
     if threads > 1:
         torch.set_num_threads(threads - 1)
-        rows += _rows(_measured(rounds, options.steps, _SPARED), ", one core left")
+        rows += rows_of(measured(rounds, options.steps, _SPARED), _SPARED, ", one core left")
     how = (
         f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way (activations in every second round, all six in every fifth), "
         "in random order, after one step that is not measured. Every measured step is logged; what is logged seldom is divided by its interval. A hub records it all. Time of a block over that of "
@@ -111,13 +115,15 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     )
 
 
-def _measured(rounds: int, steps: int, ways: Sequence[str]) -> list[dict[str, _Block]]:
+def measured(rounds: int, steps: int, ways: Mapping[str, Way]) -> list[dict[str, _Block]]:
+    """Return what a step took in each way, round by round."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["MEGALENS_RUNTIME_DIR"] = folder
         return _measure(rounds, steps, ways, Path(folder) / "run")
 
 
-def _rows(found: Sequence[dict[str, _Block]], where: str) -> list[Row]:
+def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: str = "") -> list[Row]:
+    """Return the lines of the table: each way over the one that is called off."""
     rows = [
         Row(
             f"step, traced by nobody and nothing logged{where}",
@@ -126,7 +132,7 @@ def _rows(found: Sequence[dict[str, _Block]], where: str) -> list[Row]:
             note="hub and producer are there; the others are relative to this",
         )
     ]
-    for name, way in WAYS.items():
+    for name, way in ways.items():
         # Each block over the one beside it: a machine that is slow for a while is slow for both.
         pairs = [(here[name], here["off"]) for here in found if name in here]
         if name != "off" and pairs:
@@ -137,7 +143,7 @@ def _rows(found: Sequence[dict[str, _Block]], where: str) -> list[Row]:
     return rows
 
 
-def _row(way: _Way, title: str, quotients: list[float], most: float | None = None) -> Row:
+def _row(way: Way, title: str, quotients: list[float], most: float | None = None) -> Row:
     found = ratio(quotients, [1.0] * len(quotients), middle=_trimmed_mean)
     cost, low, high = (100 * (value - 1) / way.spread for value in (found.value, found.low, found.high))
     undecided = most is not None and low <= most < high
@@ -156,12 +162,12 @@ def _row(way: _Way, title: str, quotients: list[float], most: float | None = Non
     )
 
 
-def _part(way: _Way, place: str, pairs: Sequence[tuple[_Block, _Block]]) -> Row:
+def _part(way: Way, place: str, pairs: Sequence[tuple[_Block, _Block]]) -> Row:
     more = [(getattr(block, place) - getattr(off, place)) / off.step for block, off in pairs]
     return _row(way, f"· {_PLACES[place]}", [1 + each for each in more])
 
 
-def _measure(rounds: int, steps: int, ways: Sequence[str], record: Path) -> list[dict[str, _Block]]:
+def _measure(rounds: int, steps: int, ways: Mapping[str, Way], record: Path) -> list[dict[str, _Block]]:
     torch.manual_seed(0)
     corpus = load_corpus(300_000)
     model = GPT()
@@ -172,17 +178,22 @@ def _measure(rounds: int, steps: int, ways: Sequence[str], record: Path) -> list
         rng = random.Random(0)
         found: list[dict[str, _Block]] = []
         for number in range(rounds):
-            due = [name for name in ways if number % WAYS[name].every == 0]
-            found.append({name: _block(trainer, tracer, name, steps) for name in rng.sample(due, len(due))})
+            due = [name for name in ways if number % ways[name].every == 0]
+            found.append(
+                {name: _block(trainer, tracer, ways[name], steps) for name in rng.sample(due, len(due))}
+            )
             if number % 10 == 9:
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
     return found
 
 
-def _block(trainer: Trainer, tracer: Tracer, name: str, steps: int) -> _Block:
-    with megalens.log_statistics(
-        trainer.model, trainer.optimizer, tracer=tracer, **WAYS[name].logged
-    ) as logger:
+def _block(trainer: Trainer, tracer: Tracer, way: Way, steps: int) -> _Block:
+    begin = way.begin or (
+        lambda trainer, tracer: megalens.log_statistics(
+            trainer.model, trainer.optimizer, tracer=tracer, **way.logged
+        )
+    )
+    with begin(trainer, tracer) as logger:
         # What hooks cost once, and caches that another way left, are no part of a step.
         trainer.step()
         before = (logger.spent_ns * 1e-9, *_processor_seconds(tracer))

@@ -79,6 +79,10 @@ def monitor(
     for name, value in (("black_box", black_box), ("black_box_bytes", black_box_bytes)):
         if not is_whole(value):
             raise TracerError(f"{name}=… must be a whole number from 0, got {value!r:.50}.")
+    if tracer is not None and tracer.instrument(MonitorInstrument.name) is not None:
+        raise TracerError(
+            "This tracer has a monitor already. Close it first, or change its rules by its configure(…)."
+        )
     settings, own = read_rules(rules)
     done = actions_from(actions)
     intervals = {stat: options.pop(stat, every) for stat, every in _DEFAULTS.items()}
@@ -127,10 +131,9 @@ class TrainingMonitor:
         return self._watch.first
 
     @property
-    def stopped(self) -> Alarm | None:
-        """The alarm for which the training is to end, where the actions say so."""
-        alarm: Alarm | None = self._instrument.stopped
-        return alarm
+    def stopped(self) -> str:
+        """Why the training is to end, on all ranks from the same step on; empty while it goes on."""
+        return self._instrument.stopped
 
     @contextmanager
     def step(self) -> Iterator[None]:
@@ -139,12 +142,12 @@ class TrainingMonitor:
         Raises
         ------
         TrainingStopped
-            At the end of a step, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
+            At the end of a step, on all ranks the same, when an alarm has set off the action ``stop``. Only here does a monitor raise into a training; with ``tracer.step()`` ask :attr:`stopped` instead.
         """
         with self.tracer.step():
             yield
-        if (alarm := self.stopped) is not None:
-            raise TrainingStopped(f"Step {alarm.step}, {alarm.direction}, {alarm.name}: {alarm.sentence}")
+        if self.stopped:
+            raise TrainingStopped(self.stopped)
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change rules, thresholds and what is muted, from the next step on. What is not named stays, None takes one back to its default.
@@ -159,6 +162,7 @@ class TrainingMonitor:
     def close(self) -> None:
         """Take every hook off and, where the tracer is the monitor's own, end the run. Safe twice."""
         self.statistics.close()
+        self._leave()
 
     def __enter__(self) -> TrainingMonitor:
         return self
@@ -167,6 +171,12 @@ class TrainingMonitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.statistics.__exit__(kind, error, trace)
+        self._leave()
+
+    def _leave(self) -> None:
+        # A tracer of its own has ended, and goes on saying what there was.
+        if not self.statistics.owns_tracer:
+            self.tracer.detach(self._instrument)
 
 
 class _Kept:

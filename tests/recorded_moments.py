@@ -42,6 +42,8 @@ def moment_table(steps, stats=("param", "grad"), names=None, **changes) -> pa.Ta
                         "max": 3.0,
                         "nan_count": 0.0,
                         "inf_count": 0.0,
+                        "negative_inf_count": 0.0,
+                        "near_zero_count": 2.0,
                         "rounding": 0.0,
                         "gradient_stage": "pre_clip" if stat == "grad" else "",
                         "loss_scale": 1.0,

@@ -32,7 +32,7 @@ __all__ = ["Snippet", "main", "pages", "snippets_of"]
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-SECONDS = 240
+SECONDS = 600
 FENCE = re.compile(r"^(?:<!-- snippet: (?P<how>[^\n]*) -->\n+)?```python\n(?P<code>.*?)^```$", re.S | re.M)
 TRAINING = ("training", "training, own model")
 CONTINUED = ("continues", "continues, with run")

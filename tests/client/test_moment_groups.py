@@ -42,7 +42,7 @@ def test_groups_have_the_statistics_of_the_golden_cases(case, statistic):
 numbers = st.floats(-1e4, 1e4) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
 
 pieces = st.builds(
-    lambda count, mean, m2, m3, m4, low, bad, rounding: {
+    lambda count, mean, m2, m3, m4, low, bad, near, rounding: {
         "count": float(count),
         "mean": mean,
         "m2": m2,
@@ -52,6 +52,8 @@ pieces = st.builds(
         "max": low,
         "nan_count": bad,
         "inf_count": 0.0,
+        "negative_inf_count": 0.0,
+        "near_zero_count": near,
         "rounding": rounding,
     },
     st.sampled_from([0, 0, 1, 2, 1000, 2**53]),
@@ -61,6 +63,7 @@ pieces = st.builds(
     st.floats(0, 1e8),
     numbers,
     st.sampled_from([0.0, 0.0, 3.0, math.nan]),
+    st.sampled_from([0.0, 0.0, 7.0, math.nan]),
     st.sampled_from([0.0, 0.0, 2.0**-24]),
 )
 

@@ -11,8 +11,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.monitor.actions import TrainingStopped
 
-__all__ = ["apart", "changed", "spoilt"]
+__all__ = ["apart", "changed", "spoilt", "stopped"]
 
 
 def apart(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
@@ -60,6 +61,32 @@ def spoilt(rank: int, at: int, who: int) -> list[tuple[Any, ...]]:
                 optimizer.step()
                 optimizer.zero_grad()
     return [(a.step, a.rank, a.rule, a.direction, a.name) for a in monitor.alarms]
+
+
+def stopped(rank: int, at: int) -> tuple[int, str]:
+    """Train replicas that a NaN on rank 1 is to end. The last step of each process, and what it says of it."""
+    torch.manual_seed(0)
+    replica = DistributedDataParallel(
+        GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+    )
+    optimizer = torch.optim.AdamW(replica.parameters(), 1e-3)
+    step = 0
+    with megalens.monitor(replica, optimizer, hub=None, actions={"stop": True}) as monitor:
+        try:
+            for step in range(1, 400):
+                ids = torch.randint(0, 51, (2, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+                with monitor.step():
+                    logits = replica(ids)
+                    nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    if step == at and rank == 1:
+                        with torch.no_grad():
+                            replica.module.blocks[1].mlp.fc1.weight[0, 0] = float("nan")
+                time.sleep(0.02)
+        except TrainingStopped as error:
+            return step, str(error)
+    return step, ""
 
 
 def changed(rank: int, at: int) -> list[int]:

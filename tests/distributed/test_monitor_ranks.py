@@ -28,6 +28,13 @@ def test_replicas_that_agree_raise_nothing() -> None:
     assert run_job(2, "monitor_work:apart", 12, None) == [[], []]
 
 
+def test_an_alarm_ends_all_ranks_at_the_same_step_with_its_sentence() -> None:
+    first, second = run_job(2, "monitor_work:stopped", 12)
+    assert first == second
+    assert 12 < first[0] < 399
+    assert "blocks.1.mlp.fc1.weight: 1 value is NaN" in first[1]
+
+
 def test_a_statistic_ends_at_one_step_on_all_ranks_and_nothing_is_alarmed_of_it() -> None:
     first, second = run_job(2, "monitor_work:changed", 14)
     assert first == second == [*range(1, len(first) + 1)]

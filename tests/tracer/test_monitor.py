@@ -221,7 +221,7 @@ def test_actions_run_on_the_training_thread_between_steps(own_hub, tmp_path):
         "The action call after an alarm of step 10 failed: RuntimeError: not reachable" in text
         for text in monitor.tracer.status()["warnings"]
     )
-    assert monitor.stopped is None
+    assert monitor.stopped == ""
     audit = megalens.open(monitor.tracer.folder).audit().to_pylist()
     assert any("step-10.pt" in json.dumps(row, default=str) for row in audit)
 
@@ -241,6 +241,27 @@ def test_alarms_name_the_samples_of_their_step():
     assert any(
         "The instrument monitor failed: TypeError" in text for text in monitor.tracer.status()["warnings"]
     )
+
+
+def test_monitors_of_one_tracer_follow_each_other(own_hub):
+    model = GPT(GPTConfig(vocabulary=50, layers=2, hidden=16, heads=2, sequence=12))
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    monitors = []
+    with megalens.trace(model, linger=0) as tracer:
+        for part in ("attention.qkv.bias", "mlp.fc1.bias"):
+            with megalens.monitor(model, optimizer, tracer=tracer) as monitor:
+                with pytest.raises(TracerError, match="has a monitor already"):
+                    megalens.monitor(model, optimizer, tracer=tracer)
+                vector = dict(model.blocks[1].named_parameters())[part].data
+                with monitor.step():
+                    model.loss(batch(1)).backward()
+                    vector[0] = math.nan
+                    optimizer.step()
+                vector[0] = 0.0
+                optimizer.zero_grad()
+            monitors.append(monitor)
+    firsts = [(monitor.first_anomaly.step, monitor.first_anomaly.name) for monitor in monitors]
+    assert firsts == [(1, "blocks.1.attention.qkv.bias"), (2, "blocks.1.mlp.fc1.bias")]
 
 
 def test_a_training_is_stopped_only_where_the_script_says_so():

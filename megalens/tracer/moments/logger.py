@@ -114,7 +114,7 @@ class StatisticsLogger(Instrument):
             for each in fields(Intervals)
             if each.name not in points.unavailable and (by_rank or each.name not in STATE)
         )
-        self._owns_tracer = owns_tracer
+        self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
         counted = [point for point in points.params if point.counted]
         ids = [self._names.place(point.name) for point in counted]
@@ -168,7 +168,7 @@ class StatisticsLogger(Instrument):
     def close(self) -> None:
         """Take every hook off and, where the tracer is the logger's own, end the run. Safe twice."""
         self._leave()
-        if self._owns_tracer:
+        if self.owns_tracer:
             self.tracer.close()
 
     def __enter__(self) -> StatisticsLogger:
@@ -176,7 +176,7 @@ class StatisticsLogger(Instrument):
 
     def __exit__(self, *error: Any) -> None:
         self._leave()
-        if self._owns_tracer:
+        if self.owns_tracer:
             self.tracer.__exit__(*error)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
-from ...protocol import StepReadings
+from ...protocol import StepReadings, must_be
 from ...protocol.messages_generated import Status
 from ..errors import TracerError, said
 from ..instrument import Instrument
@@ -26,6 +26,7 @@ __all__ = ["IWatch", "MonitorInstrument"]
 
 STREAM = "alarms"
 _MOST_WAITING = 16
+_MOST_REASON = 1000
 _MOST_SAMPLES, _MOST_IDS, _MOST_TEXT = 256, 1000, 20_000
 
 
@@ -67,8 +68,8 @@ class MonitorInstrument(Instrument):
     ----------
     judged, alarms : int
         Steps that were judged, and alarms that they gave.
-    stopped : Any
-        The alarm that is to end the training, once there is one.
+    stopped : str
+        Why the training is to end; empty while it goes on.
     """
 
     name = "monitor"
@@ -90,7 +91,8 @@ class MonitorInstrument(Instrument):
         self._acted: dict[int, int] = {}
         self._raised_until = 0
         self.judged = self.alarms = 0
-        self.stopped: Any = None
+        self._may_stop = any(action.stop for action in actions)
+        self.stopped = ""
 
     def begin(self, tracer: Tracer, watch: IWatch, recorded: Callable[[int], Collection[str]]) -> None:
         """Be told what it judges with, before it is attached.
@@ -160,9 +162,7 @@ class MonitorInstrument(Instrument):
             self._raised_until = max(self._raised_until, step + action.raise_tracing)
             if action.webhook is not None:
                 post(action.webhook, self._tracer.run_id, found, self._tracer.warn)
-            if action.stop:
-                self.stopped = self.stopped or found[0]
-            if action.pause or action.checkpoint is not None or action.call is not None:
+            if action.pause or action.stop or action.checkpoint is not None or action.call is not None:
                 self._waiting.append((action, found, step))
 
     # The training thread.
@@ -189,7 +189,7 @@ class MonitorInstrument(Instrument):
         """Do between two steps what alarms have set off."""
         while self._waiting:
             action, alarms, at = self._waiting.popleft()
-            for what in ("checkpoint", "call", "pause"):
+            for what in ("checkpoint", "call", "pause", "stop"):
                 try:
                     self._act(action, what, alarms, at)
                 except Exception as error:  # The training goes on without it.
@@ -203,26 +203,46 @@ class MonitorInstrument(Instrument):
             action.call(alarms)
         elif what == "pause" and action.pause:
             self._tracer.configure({"flags": {}, "mode": {"paused": True}})
+        elif what == "stop" and action.stop and not self.stopped:
+            # A change of settings reaches all ranks at one step: a rank that ended alone would leave the others waiting for it.
+            first = alarms[0]
+            why = f"Step {first.step}, {first.direction}, {first.name}: {first.sentence}"[:_MOST_REASON]
+            self._tracer.configure({"flags": {}, "instruments": {self.name: {"stop": why}}})
 
     # Settings.
 
     def settings(self) -> Mapping[str, Any]:
         """Return which rules judge, and how."""
-        return self._watch.to_message() if self._settings is None else self._settings
+        return {**self._watch.to_message(), **self._stop("")} if self._settings is None else self._settings
 
     def schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of rules, parameters and what is muted."""
-        return self._watch.schema()
+        """Return the JSON Schema of rules, parameters, what is muted and, where the script allows it, why the training ends."""
+        schema = self._watch.schema()
+        stop = {
+            "type": "string",
+            "maxLength": _MOST_REASON,
+            "readOnly": True,
+            "title": "Why the training ends",
+        }
+        return {**schema, "properties": {**schema["properties"], **self._stop(stop)}}
 
     def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return settings with every parameter of every rule."""
-        return self._watch.check(settings)
+        rules = {name: value for name, value in settings.items() if name != "stop" or not self._may_stop}
+        why = settings.get("stop", "")
+        if self._may_stop and not (isinstance(why, str) and len(why) <= _MOST_REASON):
+            raise must_be("stop", f"a text of at most {_MOST_REASON} characters", why, "stop")
+        return {**self._watch.check(rules), **self._stop(why)}
 
     def apply(self, step: int, settings: Mapping[str, Any]) -> None:
         """Judge ``step`` and those after it by other settings."""
         self._settings = settings
+        self.stopped = self.stopped or settings.get("stop", "")
         if self._host is not None and self._host.place.rank == 0:
             self._to_follow.append((step, settings))
+
+    def _stop(self, value: Any) -> dict[str, Any]:
+        return {"stop": value} if self._may_stop else {}
 
     def report(self, status: Status) -> None:
         """Say how much was judged, and what the black box holds."""

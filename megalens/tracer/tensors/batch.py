@@ -13,7 +13,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from ...protocol import MOMENT_COLUMNS, STREAMS, stream_schema
+from ...protocol import MOMENT_COLUMNS, stream_schema
 from ..moments import measure
 from .compressing.compressors import NarrowMean
 from .joining.pieces import PieceJoin
@@ -22,15 +22,17 @@ from .staging import Stage
 NO_ERROR = math.nan
 """The compression error of a row for which it was not measured; this very object."""
 
-_KNOWN = [name in STREAMS["tensors"].absent for name in MOMENT_COLUMNS].index(False)
-"""Before it stand the moments and extremes, from it on the counts of NaN and infinity."""
+_KNOWN = MOMENT_COLUMNS.index("nan_count")
+NON_FINITE = slice(_KNOWN, _KNOWN + 2)
+"""The columns of moments that count NaN and infinite values; the moments and extremes stand before them."""
 
 RAW_BYTES = 1 << 20
 """Tensors up to this size are copied as they are; of larger ones too much would wait."""
 
 __all__ = [
-    "RAW_BYTES",
+    "NON_FINITE",
     "NO_ERROR",
+    "RAW_BYTES",
     "Batch",
     "RawRows",
     "Row",
@@ -134,7 +136,7 @@ def finish_rows(rows: Sequence[Row | RawRows], stage: Stage, scratch: Stage) -> 
 def unknown_moments(rows: int) -> np.ndarray:
     """Return what stands for the moments of ``rows`` tensors that are not of floating point, float64 ``[rows, 11]``: nothing of them is NaN or infinite."""
     unknown = np.full((rows, len(MOMENT_COLUMNS)), math.nan)
-    unknown[:, _KNOWN:] = 0
+    unknown[:, NON_FINITE] = 0
     return unknown
 
 
@@ -179,7 +181,7 @@ def tensors_table(
         int64 ``[rows, 2]``, NaN and infinity.
     """
     whole = np.array([row.whole for row in rows]).reshape(len(rows), len(MOMENT_COLUMNS))
-    counts = whole[:, _KNOWN:].astype(np.int64)
+    counts = whole[:, NON_FINITE].astype(np.int64)
     errors: np.ndarray | None = None
     for index, row in enumerate(rows):
         if row.error is not NO_ERROR:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...protocol.messages_generated import NonFinite, NonFiniteFirst
-from .batch import RAW_BYTES, Batch, Row, RowMeta, count_rows, finish_rows, split_rows, tensors_table
+from .batch import (
+    NON_FINITE,
+    RAW_BYTES,
+    Batch,
+    Row,
+    RowMeta,
+    count_rows,
+    finish_rows,
+    split_rows,
+    tensors_table,
+)
 from .joining.joiner import Joiner, pack_pieces
 from .joining.piece_gatherer import PieceGatherer
 from .staging import Stage, StagePool
@@ -170,7 +180,6 @@ class MemberSender(TensorSender):
         pieces = [row for row in rows if row.meta.join is not None]
         if pieces:
             meta, arrays = pack_pieces(batch, pieces, self._tables)
-            # The last columns of the moments count what is not finite.
-            self._count_nonfinite(batch.step, pieces, arrays[0][:, -2:])
+            self._count_nonfinite(batch.step, pieces, arrays[0][:, NON_FINITE])
             self._host.tell(self._host.place.tp_ranks[0], meta, arrays)
         self._tiles.give(stage)

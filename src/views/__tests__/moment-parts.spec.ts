@@ -89,7 +89,7 @@ it('writes groups and rows with all their digits, and names with commas in quote
   );
   const rows = await moments.rows(['grad']);
   const written = rows && rowsCsv(rows, rowFilter(rows, { name: 'a.w', rank: '0' })).split('\n');
-  expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,pre_step,1', '']);
+  expect(written?.slice(1)).toEqual(['1,-1,grad,a.weight,0,0,10,0,40,0,480,-8,8,0,0,0,0,pre_step,1', '']);
 });
 
 it('takes the chosen steps where a source brings more than these', async () => {

@@ -1,0 +1,33 @@
+"""The public suite of faults still runs, and what was put into a real training is what the first anomaly names."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.monitor_faults.judging import verdict_of
+from bench.monitor_faults.running import LOCAL, fault_alarms
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NaN in the output of blocks.0.mlp.fc1",
+        "infinity in the gradient of blocks.1.attention.qkv",
+        "lost optimizer state",
+        "half of the batch dropped",
+        "classifier: NaN in a weight",
+        "experts: a router 30 times as sharp",
+    ],
+)
+def test_a_fault_is_found_and_named_at_its_step(name: str) -> None:
+    (number,) = (at for at, fault in enumerate(LOCAL) if fault.name == name)
+    alarms, peer = fault_alarms(number)
+    found = verdict_of(LOCAL[number], alarms, peer)
+    assert (found.found, found.late, found.right) == (True, 0, 1), found.first
+
+
+def test_the_suite_has_at_least_sixty_faults_and_no_name_twice() -> None:
+    names = [fault.name for fault in LOCAL]
+    assert len(names) == len({*names}) >= 60
