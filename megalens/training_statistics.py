@@ -59,6 +59,7 @@ def log_statistics(
     grad_accumulated: int | None = None,
     param_origin: int | None = None,
     gradient_direction: int | None = None,
+    communication: int | None = None,
     **options: Any,
 ) -> StatisticsLogger:
     """Begin to log count, mean, central moments, extremes and non-finite counts of a model's tensors.
@@ -108,6 +109,9 @@ def log_statistics(
         Every how many steps they are also given the parameters before the step.
     gradient_direction : int or None
         Every how many steps they are also given, of each parameter, the part of its gradient's values that have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
+    communication : int or None
+        Every how many steps they are also given what collectives of ``torch.distributed`` are given and give, by operation, of all calls in a step together: ``all_reduce/input0``, ``all_reduce/output0``. The functions
+        of the module stand behind others during such a step; names that were imported from it before are not seen, neither is what DDP reduces, nor what an asynchronous collective gives.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 
@@ -149,6 +153,7 @@ def log_statistics(
         grad_accumulated=grad_accumulated,
         param_origin=param_origin,
         gradient_direction=gradient_direction,
+        communication=communication,
     )
     optimizers = _optimizers(optimizer)
     scale = LossScale(loss_scale)

@@ -261,7 +261,7 @@ class Run(Controls):
         Parameters
         ----------
         stat : str or sequence of str
-            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``.
+            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``, ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``, ``stable_rank``, ``kernel_norm``.
         by : str, function or sequence of them
             Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named
             ones become columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.

@@ -15,7 +15,7 @@ import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer.moments.measure import measure
 
-__all__ = ["own_gradients", "reduced"]
+__all__ = ["communicated", "own_gradients", "reduced"]
 
 
 def reduced(rank: int, at: int, wrong: str, who: int) -> tuple[list[float], list[tuple[Any, ...]]]:
@@ -98,3 +98,41 @@ def own_gradients(rank: int, views: bool) -> tuple[Any, Any, str]:
         if each.stat != "grad"
     ]
     return given, expected, said.getvalue()
+
+
+def communicated(rank: int) -> tuple[Any, Any, bool]:
+    """Call collectives in two steps, of which one is measured; what the logger gives of them, what plain copies say, and whether torch's functions are its own again."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 4)
+    own = distributed.all_reduce
+    found: list[Any] = []
+    expected: dict[str, list[torch.Tensor]] = {}
+    with megalens.log_statistics(model, grad=2, communication=2, own=found.append, hub=None) as statistics:
+        for step in (1, 2):
+            with statistics.step():
+                expected = {}
+                assert (distributed.all_reduce is own) == (step == 1)
+                for scale in (1.0, 2.0):
+                    values = torch.arange(6.0) * scale + rank
+                    expected.setdefault("all_reduce/input0", []).append(values.clone())
+                    distributed.all_reduce(values)
+                    expected.setdefault("all_reduce/output0", []).append(values)
+                gathered = [torch.empty(3) for _ in range(distributed.get_world_size())]
+                distributed.all_gather(gathered, tensor=torch.full((3,), float(rank)))
+                expected["all_gather/input0"] = [torch.full((3,), float(rank))]
+                expected["all_gather/output0"] = gathered
+                later = torch.ones(2) * rank
+                expected["broadcast/input0"] = [later.clone()]
+                distributed.broadcast(later, 0, async_op=True).wait()
+                # Ids are no numbers to be measured.
+                distributed.all_reduce(torch.ones(2, dtype=torch.long))
+                model(torch.ones(1, 4)).sum().backward()
+    [step] = found
+    given = {
+        name: row
+        for each in step.readings
+        if each.stat == "communication"
+        for name, row in zip(each.names, each.rows.tolist(), strict=True)
+    }
+    plain = {name: measure([torch.cat(values)])[0].tolist() for name, values in expected.items()}
+    return given, plain, distributed.all_reduce is own

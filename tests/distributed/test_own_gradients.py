@@ -52,3 +52,11 @@ def test_gradients_that_lie_in_the_buckets_of_their_reduction_are_left_out_in_wo
         # A pass that reduces nothing is measured.
         assert [each[:2] for each in given] == [("grad_accumulated", 0)]
         assert "gradient_as_bucket_view=False" in said
+
+
+def test_collectives_are_measured_by_operation_while_a_step_is_and_are_torchs_own_after_it() -> None:
+    for given, plain, restored in run_job(2, "own_gradients_work:communicated"):
+        assert restored
+        assert given.keys() == plain.keys()
+        for name, row in given.items():
+            assert row == pytest.approx(plain[name], rel=1e-6)

@@ -19,7 +19,7 @@ SEEN = ("attention_entropy", "attention_max", "router_entropy")
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
 
-JUDGED = frozenset(("param_origin", "gradient_direction", *STATE, *UNREDUCED))
+JUDGED = frozenset(("param_origin", "gradient_direction", "communication", *STATE, *UNREDUCED))
 """What is measured to be judged, and not sent."""
 
 _TITLES = {
@@ -39,6 +39,7 @@ _TITLES = {
     "exp_avg_sq": "Optimizer, square",
     "param_origin": "Parameters before the step",
     "gradient_direction": "Gradients along the optimizer's mean",
+    "communication": "Communication",
     "grad_unreduced": "Gradients before reduction",
     "grad_accumulated": "Gradients after each micro-batch",
 }
@@ -57,6 +58,8 @@ class Intervals:
         Steps at which the optimizer's state is measured to be judged; it is not sent.
     param_origin, gradient_direction : int
         Steps at which parameters before the step are, and how far gradients point where the optimizer goes.
+    communication : int
+        Steps at which what collectives are given and give is.
     grad_unreduced, grad_accumulated : int
         Steps at which each process's own gradients are: those of the last micro-batch, and after each.
     """
@@ -79,6 +82,7 @@ class Intervals:
     grad_accumulated: int = 0
     param_origin: int = 0
     gradient_direction: int = 0
+    communication: int = 0
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:

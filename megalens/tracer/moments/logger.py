@@ -18,6 +18,7 @@ from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
+from .hooks.communication import Communication
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
 from .hooks.own_gradients import UNREDUCED, OwnGradients
@@ -146,6 +147,7 @@ class StatisticsLogger(Instrument):
         self._unmeasured = False
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
+        self._communication = Communication(self._keep_communication, self._spent)
         self._gradients: GradientMoment | None = None
         own_gradients = OwnGradients(
             points.params, [self._names.place(point.name) for point in points.params], tracer.warn
@@ -234,6 +236,7 @@ class StatisticsLogger(Instrument):
         """Forget the step."""
         self._due = frozenset()
         self._parts = {}
+        self._communication.end()
         self._spent(self._sites.end)
         if self._gradients is not None:
             self._spent(lambda: self._gradients and self._gradients.take())
@@ -315,6 +318,8 @@ class StatisticsLogger(Instrument):
             self._parts["param_origin"] = self._rows_of("param_origin", self._before)
         if self._due & {"grad", "gradient_direction", *UNREDUCED, *_SCALED}:
             self._scale.begin()
+        if "communication" in self._due:
+            self._communication.begin()
         if self._gradients is not None:
             self._gradients.begin(self._due)
         here = self._due & _SITE_STATS
@@ -328,6 +333,7 @@ class StatisticsLogger(Instrument):
             self._sites.begin(probes)
 
     def _end(self) -> None:
+        self._communication.end()
         parts = self._parts
         if self._due & _SITE_STATS:
             self._sites.end()
@@ -372,6 +378,11 @@ class StatisticsLogger(Instrument):
             part = self._parts[stat] = MeasuredRows(stat)
         part.add((at,), row)
 
+    def _keep_communication(self, name: str, rows: Tensor) -> None:
+        # Each process has its own, and none counts for the others.
+        part = self._parts.setdefault("communication", MeasuredRows("communication", counted=False))
+        part.add((self._names.place(name),), rows)
+
     def _consumed(self) -> int:
         try:
             return int(self._samples(self._step))
@@ -398,6 +409,7 @@ class StatisticsLogger(Instrument):
             return
         self._closed = True
         self._due = frozenset()
+        self._communication.end()
         self._sites.end()
         if self._gradients is not None:
             self._gradients.close()
