@@ -231,6 +231,13 @@ def test_its_features_of_attention_kernels_and_routers_are_read():
     ]
     mean = np.mean([float(row["entropy"]) for row in rows])
     assert frame[frame["step"] == 1]["mean"].tolist() == pytest.approx([mean])
+    ratios = [
+        float(row["sr"])
+        for path in (FIXTURES / "l2").rglob("linear_hook_1-1.csv")
+        for row in csv.DictReader(path.open())
+    ]
+    frame = run.moments("stable_rank", ["name"], steps=1)
+    assert sorted(frame["mean"]) == pytest.approx(sorted(ratio**2 for ratio in ratios))
     assert {"stable_rank", "kernel_norm", "router_similarity", "router_entropy"} <= {
         each["stat"] for each in run.moment_source.index()["stats"]
     }

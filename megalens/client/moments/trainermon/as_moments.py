@@ -63,7 +63,10 @@ def moment_tables(kind: str, rank: int, lines: pa.Table) -> Iterator[pa.Table]:
         columns, suffix = _FEATURES[kind]
         for column, stat in columns.items():
             if column in lines.column_names:
-                yield _rows(stat, rank, lines, _numbers(lines[column]), suffix)
+                values = lines[column].to_numpy().astype(np.float64)
+                # Theirs is ‖W‖ over the largest singular value; the stable rank is its square.
+                values = values**2 if stat == "stable_rank" else values
+                yield _rows(stat, rank, lines, _numbers(values), suffix)
     elif kind in KINDS and "shape" in lines.column_names:
         keep = pc.and_(_sizes(lines["shape"]) > 0, _no_ids(lines))
         known = lines.filter(keep)
@@ -127,9 +130,8 @@ def _moments(lines: pa.Table) -> dict[str, Column]:
     }
 
 
-def _numbers(column: pa.ChunkedArray) -> dict[str, Column]:
+def _numbers(values: Column) -> dict[str, Column]:
     """Return numbers as tensors of one value."""
-    values = column.to_numpy().astype(np.float64)
     finite = np.isfinite(values)
     known = np.where(finite, values, np.nan)
     zero = np.where(finite, 0.0, np.nan)
