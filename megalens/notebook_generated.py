@@ -38,7 +38,24 @@ Statistic = Literal[
     "kept_max",
     "kept_abs_mean",
 ]
-Measured = Literal["param", "grad", "activation", "dgrad", "residual", "residual_dgrad"]
+Measured = Literal[
+    "param",
+    "grad",
+    "activation",
+    "dgrad",
+    "residual",
+    "residual_dgrad",
+    "grad_unreduced",
+    "param_origin",
+    "exp_avg",
+    "exp_avg_sq",
+    "attention_entropy",
+    "attention_max",
+    "router_entropy",
+    "router_similarity",
+    "stable_rank",
+    "kernel_norm",
+]
 MomentStatistic = Literal[
     "l2",
     "rms",
@@ -358,8 +375,11 @@ class NotebookViews(ABC):
         ----------
         stat : str
             What was measured. One of ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``,
-            ``residual_dgrad``. The name of a statistic is taken for ``statistic``, and gradients for what
-            was measured: ``run.explore(stat="kurtosis")`` is ``run.explore("grad", "kurtosis")``.
+            ``residual_dgrad``, ``grad_unreduced``, ``param_origin``, ``exp_avg``, ``exp_avg_sq``,
+            ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``,
+            ``stable_rank``, ``kernel_norm``. The name of a statistic is taken for ``statistic``, and
+            gradients for what was measured: ``run.explore(stat="kurtosis")`` is ``run.explore("grad",
+            "kurtosis")``.
         statistic : str, optional
             What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the
             number of NaN and infinite values. One of ``l2``, ``rms``, ``mean``, ``variance``, ``std``,

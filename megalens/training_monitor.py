@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from .monitoring.alarm import Alarm
 from .monitoring.own_rules import read_rules
@@ -86,6 +87,8 @@ def monitor(
     settings, own = read_rules(rules)
     done = actions_from(actions)
     intervals = {stat: options.pop(stat, every) for stat, every in _DEFAULTS.items()}
+    if any(isinstance(module, DistributedDataParallel) for module in _modules(model)):
+        intervals["grad_unreduced"] = options.pop("grad_unreduced", 1)
     if record is not None:
         options["record"] = record
     if any(action.pause for action in done):
@@ -100,6 +103,11 @@ def monitor(
         model, optimizer, tracer=tracer, judge=instrument.take, **intervals, **options
     )
     return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
+
+
+def _modules(model: nn.Module | Sequence[nn.Module]) -> Iterator[nn.Module]:
+    for chunk in [model] if isinstance(model, nn.Module) else model:
+        yield from chunk.modules()
 
 
 class TrainingMonitor:

@@ -104,7 +104,7 @@ def merge_cases() -> list[dict[str, Any]]:
         ("Gradients far below one.", {"a": [([1e-12, -3e-12], 0, 0), ([4e-12], 0, 0)]}),
         ("Large values.", {"a": [([1e30, -2e30], 0, 0), ([5e30], 0, 0)]}),
     ]
-    found = []
+    found = [about_zero()]
     for doc, groups in cases:
         rows, expected = [], []
         for name, parts in groups.items():
@@ -114,6 +114,23 @@ def merge_cases() -> list[dict[str, Any]]:
             expected.append({"group": name, **statistics_of(pooled, nan=nan, inf=inf)})
         found.append({"doc": doc, "rows": plain(rows), "expected": plain(expected)})
     return found
+
+
+def about_zero() -> dict[str, Any]:
+    """Rows of which one says the sum of squares and no mean: the size of all is known, and no spread."""
+    values = [3.0, -4.0, 1.0, 2.0]
+    known, other = moment_row(values[2:]), moment_row(values[:2])
+    other |= {"mean": NAN, "m2": 25.0, "m3": NAN, "m4": NAN}
+    whole = statistics_of(values)
+    lost = dict.fromkeys(
+        ("mean", "variance", "std", "skewness", "kurtosis", "excess_kurtosis", "m2", "m3", "m4"), NAN
+    )
+    whole |= {name: value for name, value in lost.items() if name in whole}
+    return {
+        "doc": "Where a mean is not known, moments are about zero and say the size.",
+        "rows": plain([{"group": "a", **known}, {"group": "a", **other}]),
+        "expected": plain([{"group": "a", **whole}]),
+    }
 
 
 def raw_cases() -> list[dict[str, Any]]:

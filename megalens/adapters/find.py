@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -27,6 +28,15 @@ ADAPTERS: tuple[Adapter | MegatronAdapter | StructureAdapter, ...] = (
 )
 """The ready adapters, in the order in which they are tried."""
 _LINES = 60
+_NOWHERE = {
+    **dict.fromkeys(
+        ("attention_entropy", "attention_max"),
+        "In this model neither attention probabilities nor queries and keys of one shape were found.",
+    ),
+    **dict.fromkeys(
+        ("router_entropy", "router_similarity"), "In this model no router of a mixture of experts was found."
+    ),
+}
 
 
 def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAdapter | StructureAdapter:
@@ -61,7 +71,12 @@ def find_adapter(model: nn.Module | Sequence[nn.Module]) -> Adapter | MegatronAd
 
 
 def find_moments(
-    model: nn.Module | Sequence[nn.Module], optimizer: Any, points: ModelPoints, adapter: Any = None
+    model: nn.Module | Sequence[nn.Module],
+    optimizer: Any,
+    points: ModelPoints,
+    adapter: Any = None,
+    *,
+    every_module: bool = False,
 ) -> MomentPoints:
     """Return what there is to measure in ``model``.
 
@@ -73,6 +88,8 @@ def find_moments(
         Where the layers are and where this process stands.
     adapter : optional
         One of the user's own, which is asked first where it has ``statistics_points``.
+    every_module : bool
+        As for :class:`TorchMoments`.
 
     Raises
     ------
@@ -80,10 +97,15 @@ def find_moments(
         When nobody knows.
     """
     own = [adapter] if hasattr(adapter, "statistics_points") else []
-    for each in (*own, MegatronMoments(), TorchMoments(points)):
+    plain = TorchMoments(points, every_module=every_module)
+    for each in (*own, MegatronMoments(), plain):
         found: MomentPoints | None = each.statistics_points(model, optimizer)
         if found is not None:
-            return found
+            if every_module and each is not plain:
+                raise TracerError("sites='all' is for models of plain PyTorch.")
+            made = {point.stat for point in found.features}
+            nowhere = {stat: reason for stat, reason in _NOWHERE.items() if stat not in made}
+            return replace(found, unavailable={**nowhere, **found.unavailable})
     raise TracerError(
         "Statistics are logged of a torch.nn.Module, or of the model chunks of a Megatron-Core pipeline stage; these are neither."
     )

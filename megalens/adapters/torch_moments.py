@@ -9,9 +9,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..protocol import parse_name
-from ..tracer import ModelPoints, Place
+from ..tracer import ModelPoints, Place, TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
 from .layer_roles import stacked_experts
+from .sizes import text_config
+from .torch_features import feature_points
 from .torch_layout import cuts_input, cuts_output
 from .unwrap import INNER_NAMES, unwrapped
 
@@ -34,12 +36,21 @@ class TorchMoments:
     ----------
     points : ModelPoints
         Where the layers are and where this process stands.
+    every_module : bool
+        Whether what goes in and out is measured of all modules, not of projections and embeddings only.
+
+    Raises
+    ------
+    TracerError
+        When it is to be of all modules, and tensor parallelism cuts them: what lies between cut layers does not say whether it is a piece.
     """
 
     name = "torch"
 
-    def __init__(self, points: ModelPoints) -> None:
-        self._points = points
+    def __init__(self, points: ModelPoints, *, every_module: bool = False) -> None:
+        if every_module and points.place.tp_size > 1:
+            raise TracerError("sites='all' is for models that tensor parallelism does not cut.")
+        self._points, self._every_module = points, every_module
         self._place = points.place
         self._stacks: dict[str, str] = {}
 
@@ -53,10 +64,12 @@ class TorchMoments:
         self._stacks = self._renamed(body)
         quantised = [name for name, parameter in body.named_parameters() if not _measurable(parameter)]
         flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
+        names = {module: self._name(name) for name, module in body.named_modules()}
         return MomentPoints(
             params=[] if flat else list(self._params(body)),
             sites=list(self._sites(body)),
             residuals=list(self._residuals(body)),
+            features=list(feature_points(self._points, names, shown=_shows_attention(body))),
             stage=self._place.pp if self._place.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
             left_out=_quantised(quantised),
@@ -115,10 +128,13 @@ class TorchMoments:
 
     def _sites(self, body: nn.Module) -> Iterator[SitePoint]:
         first = self._place.tp == 0
+        seen: set[str] = set()
         for name, module in body.named_modules():
-            if not _projects(module):
-                continue
             canonical = self._name(name)
+            # What wraps a module has its name, and comes first.
+            if not ((self._every_module and canonical) or _projects(module)) or canonical in seen:
+                continue
+            seen.add(canonical)
             yield SitePoint(
                 canonical,
                 module,
@@ -145,6 +161,12 @@ class TorchMoments:
         """Return the layers, each with whether tensor-parallel processes hold pieces of its output."""
         found = self._points.flags["HiddenStates"].layers
         return [(source.module, source.shards != "none") for _, (source, *_) in sorted(found.items())]
+
+
+def _shows_attention(body: nn.Module) -> bool:
+    """Return whether attention probabilities are there; Hugging Face's fused attention gives none."""
+    kind = getattr(text_config(body), "_attn_implementation", None)
+    return kind in (None, "eager")
 
 
 def _canonical(name: str) -> str:

@@ -261,7 +261,7 @@ class Run(Controls):
         Parameters
         ----------
         stat : str or sequence of str
-            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``.
+            ``param``, ``grad``, ``activation``, ``dgrad``, ``residual``, ``residual_dgrad``, ``attention_entropy``, ``attention_max``, ``router_entropy``, ``router_similarity``, ``stable_rank``, ``kernel_norm``.
         by : str, function or sequence of them
             Any of ``name``, ``layer``, ``stack``, ``family``, ``kind``, ``module_type``, ``item_type``, ``role``, ``expert``, ``rank``, ``stage``; a regular expression with groups (named
             ones become columns, a name that it does not match is left out); a function of the name. ``[]`` is the total.
@@ -304,6 +304,31 @@ class Run(Controls):
     @abstractmethod
     def _streams(self) -> Streams:
         """The streams that the run may have."""
+
+    def readings(self, kind: str) -> DataFrame:
+        """Return statistics row by row, as they were measured.
+
+        Parameters
+        ----------
+        kind : str
+            What was measured, by its name here (``"grad"``) or by that of TrainerMon's files (``"grad_reduced"``).
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``kind`` and ``rank``; of files of TrainerMon then their own columns: ``vpp_stage``, ``name``, ``step``, ``micro_step`` where there is one, one for each operation, ``shape`` and ``dtype``. Of
+            other runs ``name``, ``step``, ``norm``, ``min``, ``max``, ``mean``, ``zeros`` (the share of values near zero) and ``nans``.
+
+        Raises
+        ------
+        ClientError
+            ``bad-parameter`` for a kind that there cannot be.
+        """
+        from .moments.readings import own_readings
+
+        source = self.moment_source
+        source.refresh()
+        return own_readings(source, kind)
 
     def alarms(
         self, steps: StepChoice = None, rule: str | None = None, severity: str | None = None

@@ -1,10 +1,12 @@
-"""A run of which there are raw-moment JSONL files, and nothing else of ours."""
+"""A run of which there are files of statistics by another logger, and nothing else of ours."""
 
 from __future__ import annotations
 
 import threading
 import time
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,10 +15,13 @@ from ..protocol.messages_generated import ConfigPatch, Status
 from .arguments import whole
 from .bare_hello import bare_hello
 from .errors import ClientError
-from .moments import JsonlRows, MomentSource, Progress, StatisticsTree
+from .moments import MomentSource, Progress, StatisticsTree, rows_of
 from .query import Query
 from .run import Run
 from .status import RunStatus
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["StatisticsRun"]
 
@@ -56,10 +61,21 @@ class StatisticsRun(Run):
             When there is nothing that can be read; says what was expected.
         """
         if self._source is None:
-            source = MomentSource(JsonlRows(self._tree))
+            source = MomentSource(rows_of(self._tree))
             source.refresh(self._progress)
             self._source = source
         return self._source
+
+    def readings(self, kind: str) -> DataFrame:
+        """Return the files' own lines where they are TrainerMon's; see :meth:`Run.readings`."""
+        if self._tree.layout != "trainermon":
+            return super().readings(kind)
+        from .moments.readings import file_readings
+
+        frame, said = file_readings(self._tree, kind)
+        for sentence in said:
+            warnings.warn(sentence, stacklevel=2)
+        return frame
 
     @property
     def status(self) -> RunStatus:

@@ -679,6 +679,12 @@ class Statistics(TypedDict):
     dgrad: NotRequired[int]
     residual: NotRequired[int]
     residual_dgrad: NotRequired[int]
+    attention_entropy: NotRequired[int]
+    attention_max: NotRequired[int]
+    router_entropy: NotRequired[int]
+    router_similarity: NotRequired[int]
+    stable_rank: NotRequired[int]
+    kernel_norm: NotRequired[int]
 
 
 class HelloResumed(TypedDict):

@@ -73,7 +73,7 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
     ----------
     columns : mapping
         :data:`MOMENT_COLUMNS` and ``rounding`` (0 when absent), float64, one entry a row. Rows of count 0 only add their other counts. Extremes, other counts, and moments from the
-        highest down to the mean, may be absent: they are left out of the answer then.
+        highest down to the mean, may be absent: they are left out of the answer then. Moments of a row whose mean is NaN, not known, are about zero, and so are those of its group.
     group : ndarray
         Group of each row, from 0.
     groups : int
@@ -113,6 +113,9 @@ def merge_moments(columns: Columns, group: NDArray[np.integer], groups: int) -> 
         d = mean - middles
         # inf - inf is NaN: a row whose infinite mean is that of its group is at distance 0, too.
         d[mean == middles] = 0
+        # Where a mean is not known, moments are about zero.
+        if (zero := np.isnan(middles)).any():
+            d[zero] = np.where(np.isnan(mean), 0, np.where(np.isfinite(mean), mean, np.nan))[zero]
         # Central moments about the group's mean, by the binomial theorem with d = mean - middle. M1 is 0 and drops out:
         # M2 + n d²,  M3 + 3 d M2 + n d³,  M4 + 4 d M3 + 6 d² M2 + n d⁴, each summed over the rows.
         nd, m2 = n * d, columns["m2"]
@@ -139,16 +142,13 @@ def single_moments(columns: Columns) -> dict[str, Column]:
     none = ~(columns["count"] > 0)
     if "mean" not in columns:
         return merged | {name: _nothing(n) for name in ERROR_COLUMNS}
-    # A row is at no distance from itself, but for one whose mean is not known; and 0 times an infinite moment is not known either.
-    unknown = np.isnan(columns["mean"])
-    d = np.where(unknown, np.nan, 0) if unknown.any() else 0
+    # A row is at no distance from itself; 0 times an infinite moment is not known.
     with np.errstate(invalid="ignore"):
         m2, m3 = columns["m2"], columns.get("m3")
-        merged["m2"] = m2 + d
         if m3 is not None:
-            merged["m3"] = m3 + d * m2
+            merged["m3"] = m3 + 0 * m2
             if "m4" in columns:
-                merged["m4"] = columns["m4"] + d * m3 + d * m2
+                merged["m4"] = columns["m4"] + 0 * m3 + 0 * m2
     for name, start in (("min", np.inf), ("max", -np.inf)):
         if name in merged:
             merged[name] = np.where(merged[name] == start, np.nan, merged[name])
@@ -169,7 +169,7 @@ def _errors(
     if there is not None:
         inexact &= there
     n, mean, m2 = (columns[name][inexact] for name in ("count", "mean", "m2"))
-    variance, square = np.maximum(m2 / n, 0), mean * mean
+    variance, square = np.maximum(m2 / n, 0), np.where(np.isnan(mean), 0, mean * mean)
     off, of = rounding[inexact] * n, group[inexact]
     return {
         "m2_error": _sums(3 * off * (variance + square), of, groups),
@@ -204,6 +204,10 @@ def read_moments(columns: Columns, only: str | None = None) -> dict[str, Column]
         m2 = np.maximum(columns["m2"], 0)
         variance = m2 / n
         square = variance + mean * mean
+        # Moments about zero, where the mean is not known, are of the size alone.
+        if (zero := np.isnan(mean)).any():
+            square = np.where(zero, variance, square)
+            variance = np.where(zero, np.nan, variance)
         # Infinite sums: the size is infinite though its spread is not known.
         infinite = np.isinf(mean)
         if infinite.any():

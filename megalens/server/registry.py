@@ -14,7 +14,7 @@ from typing import Any
 
 from ..client import ClientError, RunFolder
 from ..client.answers import NoRows, StreamRows
-from ..client.moments import JsonlRows, MomentSource, RecordedRows
+from ..client.moments import MomentSource, RecordedRows, rows_of
 from ..hub.discovery import live_hubs, told_apart
 from ..protocol import shown_text
 from .allowed_hubs import AllowedHubs
@@ -243,7 +243,7 @@ class RunRegistry:
             404 when there is no such run, or it is live and not recorded.
         """
         found = self.statistics.get(run_id)
-        return MomentSource(JsonlRows(found.tree) if found else RecordedRows(self.folder(run_id).path))
+        return MomentSource(rows_of(found.tree) if found else RecordedRows(self.folder(run_id).path))
 
     def statistics_path(self, run_id: str) -> Path:
         """Return where the statistics of a run lie. Raises as :meth:`moments`."""

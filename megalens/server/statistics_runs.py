@@ -6,13 +6,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..client import ClientError
 from ..client.bare_hello import bare_hello
-from ..client.moments import StatisticsFile, StatisticsTree, find_trees
+from ..client.moments import StatisticsTree, find_trees
 from ..protocol.messages_generated import Hello, Status
 from .errors import ServerError
 from .left_out import closed_words, some_of
@@ -23,16 +23,6 @@ _TREE = "training_stats"
 _MOST_RUNS = 1000
 _MOST_PATH = 4096
 _KNOWN_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class _Confined(StatisticsTree):
-    """A tree of which no link leads out of a folder."""
-
-    within: Path
-
-    def files(self, closed: list[OSError] | None = None) -> list[StatisticsFile]:
-        return [file for file in super().files(closed) if file.path.resolve().is_relative_to(self.within)]
 
 
 @dataclass
@@ -159,7 +149,7 @@ class StatisticsRuns:
     @staticmethod
     def _confined(trees: list[StatisticsTree], within: Path) -> list[StatisticsTree]:
         inside = [tree for tree in trees if tree.root.resolve().is_relative_to(within)]
-        return [_Confined(tree.label, tree.root, within) for tree in inside]
+        return [replace(tree, within=within) for tree in inside]
 
     def _resolve(self, path: Any) -> tuple[Path, str]:
         if not isinstance(path, str) or len(path) > _MOST_PATH or "\0" in path:

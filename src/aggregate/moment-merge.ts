@@ -75,8 +75,7 @@ export function mergeRows(
       const to = cell[row] as number;
       const size = n[row] as number;
       if (to >= 0 && size > 0) {
-        // A row that is its cell's only one lies at no distance, also where the mean is not finite.
-        const d = means[row] === mean[to] ? 0 : (means[row] as number) - (mean[to] as number);
+        const d = distance(means[row] as number, mean[to] as number);
         const two = m2s[row] as number;
         const square = d * d;
         (m2[to] as number) += two + size * square;
@@ -107,6 +106,15 @@ export function mergeRows(
   };
 }
 
+/** How far a row's mean lies from its cell's. Where a mean is not known, moments are about zero. */
+function distance(mean: number, middle: number): number {
+  if (Number.isNaN(middle)) {
+    return Number.isNaN(mean) ? 0 : Number.isFinite(mean) ? mean : Number.NaN;
+  }
+  // A row that is its cell's only one lies at no distance, also where the mean is not finite.
+  return mean === middle ? 0 : mean - middle;
+}
+
 /** Rows of which no two are merged: views of their columns. */
 export function rowsAsTheyAre(table: IMergeRows, first: number, rows: number): IMergedMoments {
   const own = Int32Array.from({ length: table.any.rounding ? rows : 0 }, (_, row) => row);
@@ -127,7 +135,8 @@ function errors(
     const size = columns.count[from] as number;
     const rounding = columns.rounding[from] as number;
     if (to >= 0 && size > 0 && rounding > 0) {
-      const square = (columns.mean[from] as number) ** 2;
+      const mean = columns.mean[from] as number;
+      const square = Number.isNaN(mean) ? 0 : mean ** 2;
       const variance = Math.max((columns.m2[from] as number) / size, 0);
       (two[to] as number) += 3 * rounding * size * (variance + square);
       (four[to] as number) += rounding * size * (variance * variance + 14 * square * square);

@@ -35,6 +35,18 @@ export interface IRunReader {
    */
   lines(id: string, stream: LinesStream, query: ILinesQuery, signal?: AbortSignal): Promise<Uint8Array>;
   readonly moments: IMomentsReader;
+  /** How many alarms settings of the rules would have given; absent where nobody judges. */
+  alarmCounts?(id: string, settings: object, signal?: AbortSignal): Promise<IAlarmCounts>;
+}
+
+/** Alarms of severity critical and warning that settings of the rules give in what is recorded of a run. */
+export interface IAlarmCounts {
+  /** Steps that were judged. */
+  readonly steps: number;
+  /** By rule; one that is not here gave none. */
+  readonly rules: Readonly<Record<string, number>>;
+  /** Whether all recorded steps were judged. */
+  readonly whole: boolean;
 }
 
 /** Reads the stream `moments` of a recorded run. */

@@ -8,7 +8,13 @@ import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
 import { toldApart } from './run-labels';
-import { textsOf, type ILinesQuery, type IRunReader, type LinesStream } from './run-reader';
+import {
+  textsOf,
+  type IAlarmCounts,
+  type ILinesQuery,
+  type IRunReader,
+  type LinesStream
+} from './run-reader';
 
 const MOST_LETTERS = 500;
 const MOST_WARNINGS = 100;
@@ -152,6 +158,16 @@ export class RunsApi implements IRunReader {
       return entryOf(answer);
     }
     return runDetailOf(answer);
+  }
+
+  /** Count the alarms that settings of the rules would have given. */
+  async alarmCounts(id: string, settings: object, signal?: AbortSignal): Promise<IAlarmCounts> {
+    const init = { method: 'POST', body: JSON.stringify({ settings }), signal };
+    const { steps, rules, whole } = asObject(await this.rest.json(`${runPath(id)}/alarms/count`, init));
+    const counts = Object.entries(asObject(rules)).map(
+      ([rule, count]) => [rule, Number(count) || 0] as const
+    );
+    return { steps: Number(steps) || 0, rules: Object.fromEntries(counts), whole: whole !== false };
   }
 
   /** Rename a run, or write notes and tags to it. */

@@ -541,6 +541,12 @@ export interface Statistics {
   dgrad?: number;
   residual?: number;
   residual_dgrad?: number;
+  attention_entropy?: number;
+  attention_max?: number;
+  router_entropy?: number;
+  router_similarity?: number;
+  stable_rank?: number;
+  kernel_norm?: number;
 }
 
 /**
@@ -1649,7 +1655,13 @@ export const MESSAGES_SCHEMA: ISchema = {
         activation: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         dgrad: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
         residual: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
-        residual_dgrad: { type: 'integer', minimum: 1, maximum: 9007199254740991 }
+        residual_dgrad: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        attention_entropy: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        attention_max: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        router_entropy: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        router_similarity: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        stable_rank: { type: 'integer', minimum: 1, maximum: 9007199254740991 },
+        kernel_norm: { type: 'integer', minimum: 1, maximum: 9007199254740991 }
       }
     },
     Hello: {

@@ -45,19 +45,25 @@ const column =
   (of, group) =>
     at(of[name], group);
 
-/** Variance of the population, M2 / n. A negative M2 is rounding and counts as 0. */
-const momentVariance: Read = (of, group) => {
+/** M2 / n. A negative M2 is rounding and counts as 0. */
+const second: Read = (of, group) => {
   const m2 = at(of.m2, group);
   return (m2 < 0 ? 0 : m2) / at(of.count, group);
 };
 
+/** Variance of the population. Moments are about zero where the mean is not known, and say nothing of it. */
+const momentVariance: Read = (of, group) =>
+  Number.isNaN(at(of.mean, group)) ? Number.NaN : second(of, group);
+
 /** Standard deviation of the population. */
 const momentStd: Read = (of, group) => Math.sqrt(momentVariance(of, group));
 
-/** Mean square, variance + mean². Infinite sums: the size is infinite though the spread is not known. */
+/** Mean square, variance + mean²; of moments about zero M2 / n. Infinite sums: the size is infinite though the spread is not known. */
 const square: Read = (of, group) => {
   const mean = at(of.mean, group);
-  return mean === Infinity || mean === -Infinity ? Infinity : momentVariance(of, group) + mean * mean;
+  return mean === Infinity || mean === -Infinity
+    ? Infinity
+    : second(of, group) + (Number.isNaN(mean) ? 0 : mean * mean);
 };
 
 /** Root of the sum of the squares, √(M2 + n mean²). */

@@ -86,7 +86,23 @@ export type HiddenLines = string[];
 /**
  * What was measured.
  */
-export type MeasuredTensors = 'param' | 'grad' | 'activation' | 'dgrad' | 'residual' | 'residual_dgrad';
+export type MeasuredTensors =
+  | 'param'
+  | 'grad'
+  | 'activation'
+  | 'dgrad'
+  | 'residual'
+  | 'residual_dgrad'
+  | 'grad_unreduced'
+  | 'param_origin'
+  | 'exp_avg'
+  | 'exp_avg_sq'
+  | 'attention_entropy'
+  | 'attention_max'
+  | 'router_entropy'
+  | 'router_similarity'
+  | 'stable_rank'
+  | 'kernel_norm';
 /**
  * What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the number of NaN and infinite values.
  */
@@ -416,7 +432,26 @@ export const VIEWS_SCHEMA: ISchema = {
         'kept_abs_mean'
       ]
     },
-    Measured: { enum: ['param', 'grad', 'activation', 'dgrad', 'residual', 'residual_dgrad'] },
+    Measured: {
+      enum: [
+        'param',
+        'grad',
+        'activation',
+        'dgrad',
+        'residual',
+        'residual_dgrad',
+        'grad_unreduced',
+        'param_origin',
+        'exp_avg',
+        'exp_avg_sq',
+        'attention_entropy',
+        'attention_max',
+        'router_entropy',
+        'router_similarity',
+        'stable_rank',
+        'kernel_norm'
+      ]
+    },
     MomentStatistic: {
       enum: [
         'l2',

@@ -132,9 +132,13 @@ function globbed(pattern: string): RegExp {
   return new RegExp(`^${escaped.replace(/\*/g, '.*').replace(/\?/g, '.')}$`, 's');
 }
 
-/** What an instrument's state says is muted. */
-export function mutesOf(state: unknown): IMuted[] {
-  const settings = memberOf(state, 'settings') ?? state;
+/** Settings of the rules of a run; undefined where nothing judges it. */
+export function monitorSettings({ hello }: Pick<IRunSource, 'hello'>): unknown {
+  return own(hello?.config.instruments ?? {}, 'monitor');
+}
+
+/** What settings of the rules say is muted. */
+export function mutesOf(settings: unknown): IMuted[] {
   const muted = memberOf(settings, 'muted');
   return Array.isArray(muted) ? muted.filter(isMute) : [];
 }

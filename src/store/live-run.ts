@@ -7,6 +7,7 @@ import { pageBytes } from '../protocol/streams';
 import type { ConfigPatch, Configured, Hello, Phase, Status } from '../protocol/messages.generated';
 import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/own';
+import type { IAlarmCounts } from '../client/run-reader';
 import type { ITensorIndex } from '../client/runs-api';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
@@ -199,6 +200,10 @@ export class LiveRun implements IRunSource {
       recording.table(stream, this.hub.streams, query ?? {}, signal)
     );
     return there === null ? here : joinTables(there, here);
+  }
+
+  alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {
+    return this.alive().past.read(recording => recording.alarmCounts(settings, signal));
   }
 
   async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {

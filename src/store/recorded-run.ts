@@ -50,6 +50,9 @@ export class RecordedRun implements IRunSource {
   ) {
     this.link = options.link ?? new RunLink();
     this.recording = new RecordingRows(id, api, () => this.name, options);
+    if (api.alarmCounts) {
+      this.alarmCounts = (settings, signal) => this.alive().alarmCounts(settings, signal);
+    }
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
@@ -60,6 +63,8 @@ export class RecordedRun implements IRunSource {
   }
 
   readonly moments: ServerMoments;
+
+  readonly alarmCounts: IRunSource['alarmCounts'];
 
   readonly link: RunLink;
 

@@ -1,4 +1,4 @@
-import type { IRunReader } from '../client/run-reader';
+import type { IAlarmCounts, IRunReader } from '../client/run-reader';
 import type { ITensorIndex } from '../client/runs-api';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
@@ -52,6 +52,11 @@ export class RecordingRows {
       });
       return this.places;
     });
+  }
+
+  /** How many alarms settings of the rules would have given; null where nobody judges. */
+  alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {
+    return this.guarded(async () => (await this.api.alarmCounts?.(this.id, settings, signal)) ?? null);
   }
 
   /** Ask anew what there is: the recording has grown. */

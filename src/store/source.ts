@@ -1,5 +1,6 @@
 import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
+import type { IAlarmCounts } from '../client/run-reader';
 import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
 import type { IMissingSteps, IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
@@ -192,6 +193,8 @@ export interface IRunSource {
   events?(): Promise<readonly IRunEvent[]>;
   /** Rows of a stream by its name in `hello.streams`; a live run gives those of streams without a method of their own. */
   table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
+  /** How many alarms settings of the rules would have given in the recording. Null where there is none, absent where nobody judges. */
+  alarmCounts?(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null>;
   /**
    * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
    * Rejects with the hub's typed error.

@@ -65,15 +65,19 @@ def test_of_two_copies_the_one_that_is_not_counted_is_named():
     assert found(judged([step(1, *given)])) == [(1, "replicas", "param", N, 1)]
 
 
-def test_the_rank_that_is_off_from_the_others_is_named():
+@pytest.mark.parametrize(
+    ("stat", "times", "named"),
+    [("activation", 50, True), ("grad_unreduced", 3000, False), ("grad_unreduced", 1e5, True)],
+)
+def test_the_rank_that_is_off_from_the_others_is_named(stat, times, named):
     rng = np.random.default_rng(0)
     steps = []
     for at in range(1, 6):
         of = [tensors(rng) for _ in range(4)]
         if at == 5:
-            of[2][N] = of[2][N] * 50
-        steps.append(step(at, *(readings("activation", each, rank) for rank, each in enumerate(of))))
-    assert found(judged(steps)) == [(5, "odd_rank", "activation", N, 2)]
+            of[2][N] = of[2][N] * times
+        steps.append(step(at, *(readings(stat, each, rank) for rank, each in enumerate(of))))
+    assert found(judged(steps)) == ([(5, "odd_rank", stat, N, 2)] if named else [])
 
 
 def test_fewer_values_than_ever_are_a_missing_part_and_batches_of_all_sizes_are_not():

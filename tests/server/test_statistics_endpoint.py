@@ -70,6 +70,24 @@ async def test_a_tree_becomes_a_run_of_statistics(ask, opened, moments, tree):
     assert (await ask("runs"))[1]["runs"][0]["step"] == 10
 
 
+async def test_an_output_folder_of_trainermon_becomes_one_too_and_no_link_leads_out(
+    opened, moments, jp_root_dir, tmp_path
+):
+    line = 'vpp_stage,name,step,norm,shape,dtype\n0,layers.0.w,{},2.0,"[4]",torch.float32\n'
+    for place in ("monitor/Nov21_12-20-04-rank0-82ac1f33", "monitor/Nov21_12-20-05-rank1-6272401d"):
+        (jp_root_dir / place).mkdir(parents=True)
+        (jp_root_dir / place / "grad_reduced_0-0.csv").write_text(line.format(0))
+    away = tmp_path / "away.csv"
+    away.write_text(line.format(7))
+    (jp_root_dir / place / "grad_reduced_7-7.csv").symlink_to(away)
+    (entry,) = await opened("monitor")
+    assert (entry["kind"], entry["name"], entry["folder"]) == ("statistics", "monitor", "monitor")
+    _, body, _ = await moments(entry["id"])
+    assert [(stat["stat"], stat["rows"], stat["last"]) for stat in body["stats"]] == [("grad", 2, 0)]
+    _, answer, _ = await moments(entry["id"], "groups", body={"stat": "grad", "statistic": "l2", "by": []})
+    assert pa.ipc.open_stream(answer).read_all()["value"].to_pylist() == pytest.approx([8**0.5])
+
+
 async def test_it_describes_itself_and_has_nothing_but_moments(ask, opened, tree):
     (entry,) = await opened("logs")
     status, body, _ = await ask("runs", entry["id"])

@@ -127,10 +127,12 @@ def test_a_lost_state_and_a_wrong_beta_are_found_in_their_step(kind):
         assert monitor.first_anomaly.direction == "optimizer"
 
 
-def test_the_state_is_judged_and_not_sent(own_hub, tmp_path):
-    _, monitor, _ = train(fault=spoil(8), steps=10, record=tmp_path / "runs", linger=0)
-    stats = megalens.open(monitor.tracer.folder).table("moments").to_pandas()["stat"]
-    assert {*stats} == {"param", "grad", "activation"}
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_state_is_judged_and_sent_only_when_something_breaks(own_hub, tmp_path, broken):
+    fault = spoil(8) if broken else None
+    _, monitor, _ = train(fault=fault, steps=10, record=tmp_path / "runs", linger=0)
+    stats = {*megalens.open(monitor.tracer.folder).table("moments").to_pandas()["stat"]}
+    assert stats == {"param", "grad", "activation", *(("exp_avg", "exp_avg_sq") if broken else ())}
 
 
 def test_what_was_measured_and_not_recorded_is_sent_when_something_breaks(own_hub, tmp_path):

@@ -46,3 +46,47 @@ test('an alarm that arrives is counted at the icon and in the panel, told, and o
   await page.screenshot({ path: `${SHOTS}/lab-health-dark.png` });
   await setTheme(page, 'JupyterLab Light');
 });
+
+test('a threshold is tried on the recorded past, put in force on the live run, and what it finds is muted', async ({
+  open
+}) => {
+  test.setTimeout(150_000);
+  const page = await open();
+  const panel = await showPanel(page);
+  await panel.getByRole('button', { name: 'Health', exact: true }).click();
+  const tab = page.locator('.jp-MegalensViewTab:visible');
+  const rules = tab.locator('.jp-MegalensHealth-rules');
+  const jump = rules.locator('tr', { hasText: 'Values are suddenly much larger' });
+  await expect(jump).toBeVisible({ timeout: 30_000 });
+  // With the alarms so far it is laid out as it stays.
+  await expect(tab.getByRole('heading', { name: /^Alarms: / })).toBeVisible({ timeout: 30_000 });
+  const lower = async (label: string, value: string): Promise<void> => {
+    const field = jump.getByLabel(label, { exact: true });
+    await field.fill(value);
+    await field.press('Enter');
+    await expect(field).toHaveClass(/jp-mod-edited/);
+  };
+  await lower('Threshold', '2');
+  await lower('Factor', '1.01');
+  await lower('Factor of gradients', '1.01');
+  // As it is in force, and as it is edited.
+  await expect(jump.locator('td').nth(2)).toHaveText(/^0 → [1-9]/, { timeout: 60_000 });
+  await jump.scrollIntoViewIfNeeded();
+  await page.screenshot({ path: `${SHOTS}/lab-rules-light.png` });
+  await rules.getByRole('button', { name: 'Apply' }).click();
+  await expect(rules).toContainText(/In force since step \d/, { timeout: 30_000 });
+  await expect(jump.getByLabel('Threshold', { exact: true })).toHaveValue('2');
+  // The run now raises what the recording said it would.
+  const found = tab.locator('tr', { hasText: 'jump' }).filter({ hasText: 'HereRule' });
+  await expect(found).not.toHaveCount(0, { timeout: 60_000 });
+  await found.first().getByRole('button', { name: 'Rule', exact: true }).click();
+  const muted = tab.locator('tr', { hasText: 'Unmute' });
+  await expect(muted).toContainText('jump', { timeout: 30_000 });
+  await expect(found).toHaveCount(0);
+  await muted.scrollIntoViewIfNeeded();
+  await setTheme(page, 'JupyterLab Dark');
+  await page.screenshot({ path: `${SHOTS}/lab-rules-dark.png` });
+  await setTheme(page, 'JupyterLab Light');
+  await muted.getByRole('button', { name: 'Unmute' }).click();
+  await expect(muted).toHaveCount(0, { timeout: 30_000 });
+});

@@ -89,10 +89,18 @@ class OddRank(Rule):
             "Threshold", "How many usual deviations it may be off from the median of the ranks.", 2, 1000, 12
         ),
         "factor": number("Factor", "And at least how many times as large or small it must be.", 1.01, 1e6, 4),
+        "gradient_factor": number(
+            "Factor of gradients",
+            "The same for gradients: single batches of a healthy training are far apart.",
+            1.01,
+            1e9,
+            16384,
+        ),
     }
 
     threshold: float = 12.0
     factor: float = 4.0
+    gradient_factor: float = 16384.0
 
     def find(self, now: StepTable) -> Iterator[Finding]:
         """Find tensors of a rank whose size is far from that on the other ranks."""
@@ -109,7 +117,9 @@ class OddRank(Rule):
         with np.errstate(invalid="ignore"):
             off = sizes - middle[groups]
             sigma = np.nan_to_num(now.past("size").sigma[rows], nan=0.3)
-            far = np.isfinite(off) & (np.abs(off) > np.maximum(np.log2(self.factor), self.threshold * sigma))
+            gradients = layout.of("dgrad", "residual_dgrad", "grad_unreduced")[rows]
+            least = np.log2(np.where(gradients, self.gradient_factor, self.factor))
+            far = np.isfinite(off) & (np.abs(off) > np.maximum(least, self.threshold * sigma))
         if far.any():
             yield Finding(
                 rows[far],
@@ -164,7 +174,7 @@ class Reduction(Rule):
         for rank in np.unique(ranks).tolist():
             of = (ranks == rank) & ~left & np.isfinite(mean[groups]) & ~now.nonfinite[after]
             one, other = now.rows[after[of], 1], mean[groups[of]]
-            weight = 1 / np.maximum(now.rms[before[of]], 1e-300) ** 2
+            weight = 1 / np.maximum(now.rms[before[of]], 1e-150) ** 2
             square = float((weight * other * other).sum())
             if of.sum() < 4 or not square:
                 continue

@@ -1,4 +1,4 @@
-"""``megalens anomalies``: which of the anomalies that TrainerMon recorded came first."""
+"""``megalens anomalies``: which of the anomalies that TrainerMon recorded came first. ``megalens monitor``: its files in other formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["add_commands"]
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
+    """Add the commands to the parser of ``megalens``."""
     parser = commands.add_parser(
         "anomalies",
         help="put the anomalies that TrainerMon recorded in order",
@@ -34,6 +34,56 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("-o", "--out_path", metavar="DIR", help="where to write (default: DIR)")
     parser.set_defaults(run=_run)
+    parser = commands.add_parser("monitor", help="write what TrainerMon measured in other formats")
+    kinds = parser.add_subparsers(dest="format", required=True, metavar="FORMAT")
+    parser = kinds.add_parser(
+        "to-db",
+        help="as the SQLite file of msProbe's trend viewer",
+        description="Read the CSV files that TrainerMon wrote, of all ranks, and write monitor_data.trend.db.",
+        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
+    parser.add_argument("--db", metavar="DIR", help="where to write (default: DIR)")
+    parser.add_argument("--mapping", metavar="FILE", help="JSON object: parts of names, and what they become")
+    parser.add_argument(
+        "--micro_step",
+        choices=("true", "false"),
+        default="true",
+        help="whether the x axis counts micro-batches (default true)",
+    )
+    parser.set_defaults(run=_to_db)
+
+
+def _to_db(arguments: argparse.Namespace) -> int:
+    from .database import write_database
+
+    def tell(sentence: str) -> None:
+        print(f"megalens monitor: {shown_text(sentence, 600)}", file=sys.stderr)
+
+    try:
+        folder = Path(arguments.folder)
+        out = folder if arguments.db is None else Path(arguments.db)
+        if not out.is_dir():
+            raise MegalensError(f"--db must be a folder that is there, got {shown_text(str(out), 300)}.")
+        names = None if arguments.mapping is None else _names(Path(arguments.mapping))
+        written = write_database(
+            folder, out, micro_step=arguments.micro_step == "true", names=names, tell=tell
+        )
+    except MegalensError as error:
+        tell(str(error))
+        return 2
+    print(f"Wrote {shown_text(str(written), 600)}")
+    return 0
+
+
+def _names(path: Path) -> dict[str, str]:
+    try:
+        names = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise MegalensError(f"--mapping must be a JSON file, got {shown_text(str(error), 300)}.") from error
+    if not isinstance(names, dict) or not all(isinstance(new, str) and old for old, new in names.items()):
+        raise MegalensError('--mapping must hold an object of texts, such as {"module.": ""}.')
+    return names
 
 
 def _run(arguments: argparse.Namespace) -> int:

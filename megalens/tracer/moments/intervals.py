@@ -9,11 +9,18 @@ from typing import Any
 
 from ...protocol import is_whole, must_be, no_such
 from ..errors import TracerError
+from .hooks.own_gradients import UNREDUCED
 
-__all__ = ["STATE", "Intervals"]
+__all__ = ["JUDGED", "SEEN", "STATE", "Intervals"]
+
+SEEN = ("attention_entropy", "attention_max", "router_entropy")
+"""What is made of what modules give."""
 
 STATE = ("exp_avg", "exp_avg_sq")
 """What Adam and its like keep of each parameter."""
+
+JUDGED = frozenset(("param_origin", "gradient_direction", "communication", *STATE, *UNREDUCED))
+"""What is measured to be judged, and not sent."""
 
 _TITLES = {
     "param": "Parameters",
@@ -22,8 +29,19 @@ _TITLES = {
     "dgrad": "Activation gradients",
     "residual": "Residual stream",
     "residual_dgrad": "Residual stream gradients",
+    "attention_entropy": "Attention entropy",
+    "attention_max": "Largest attention",
+    "router_entropy": "Router entropy",
+    "router_similarity": "Router similarity",
+    "stable_rank": "Stable ranks",
+    "kernel_norm": "Kernel norms",
     "exp_avg": "Optimizer, mean",
     "exp_avg_sq": "Optimizer, square",
+    "param_origin": "Parameters before the step",
+    "gradient_direction": "Gradients along the optimizer's mean",
+    "communication": "Communication",
+    "grad_unreduced": "Gradients before reduction",
+    "grad_accumulated": "Gradients after each micro-batch",
 }
 _EVERY = "instruments.moments.every"
 
@@ -38,6 +56,12 @@ class Intervals:
         Steps.
     exp_avg, exp_avg_sq : int
         Steps at which the optimizer's state is measured to be judged; it is not sent.
+    param_origin, gradient_direction : int
+        Steps at which parameters before the step are, and how far gradients point where the optimizer goes.
+    communication : int
+        Steps at which what collectives are given and give is.
+    grad_unreduced, grad_accumulated : int
+        Steps at which each process's own gradients are: those of the last micro-batch, and after each.
     """
 
     param: int = 0
@@ -46,8 +70,19 @@ class Intervals:
     dgrad: int = 0
     residual: int = 0
     residual_dgrad: int = 0
+    attention_entropy: int = 0
+    attention_max: int = 0
+    router_entropy: int = 0
+    router_similarity: int = 0
+    stable_rank: int = 0
+    kernel_norm: int = 0
     exp_avg: int = 0
     exp_avg_sq: int = 0
+    grad_unreduced: int = 0
+    grad_accumulated: int = 0
+    param_origin: int = 0
+    gradient_direction: int = 0
+    communication: int = 0
 
     @classmethod
     def of(cls, **steps: int | None) -> Intervals:
@@ -98,7 +133,7 @@ class Intervals:
     @classmethod
     def sent(cls, **steps: int) -> Intervals:
         """Return which of what is measured is sent, by statistic; what is not named at every step."""
-        always = {each.name: 1 for each in fields(cls) if each.name not in STATE}
+        always = {each.name: 1 for each in fields(cls) if each.name not in JUDGED}
         return cls.of(**{**always, **steps})
 
     @staticmethod
@@ -133,7 +168,7 @@ class Intervals:
 
     def to_message(self) -> dict[str, int]:
         """Return the ``Statistics`` object of messages: what is on."""
-        return {stat: every for stat, every in self.on().items() if stat not in STATE}
+        return {stat: every for stat, every in self.on().items() if stat not in JUDGED}
 
     def on(self) -> dict[str, int]:
         """Return what is on, by statistic."""

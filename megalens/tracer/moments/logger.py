@@ -9,23 +9,29 @@ from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ...protocol import StepReadings
 from ...protocol.messages_generated import Announce, Statistics, Status
 from ..errors import TracerError
 from ..instrument import Instrument
 from ..passes import left_out_sentence
+from .hooks.communication import Communication
 from .hooks.gradients import GradientMoment
 from .hooks.loss_scale import UNKNOWN_SCALE, LossScale
+from .hooks.own_gradients import UNREDUCED, OwnGradients
 from .hooks.param_rows import ParamRows
 from .hooks.sites import MomentProbe, Sites, probes_of
-from .intervals import STATE, Intervals
+from .hooks.values import local_values
+from .hooks.weight_features import WeightFeatures
+from .intervals import JUDGED, SEEN, STATE, Intervals
 from .joining.collector import Collector, MemberCollector, RootCollector
 from .joining.gathering import WholeStep
 from .joining.names import NameList
 from .joining.part import MeasuredRows, MeasuredStep
-from .points import MomentPoints
+from .points import MomentPoints, ParamPoint
 
 if TYPE_CHECKING:
     from ..host import Host
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["StatisticsLogger"]
 
 _clock = time.perf_counter_ns
-_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad"))
+_SITE_STATS = frozenset(("activation", "dgrad", "residual", "residual_dgrad", *SEEN))
 _SCALED = frozenset(("dgrad", "residual_dgrad"))
 
 
@@ -67,6 +73,8 @@ class StatisticsLogger(Instrument):
         Whether they come with what each process measured.
     recorded : Intervals, optional
         Which of what is measured is sent; all when absent.
+    own : callable, optional
+        Takes what this process measured of a step, on every rank, in the producer thread.
 
     Raises
     ------
@@ -100,6 +108,7 @@ class StatisticsLogger(Instrument):
         keep: Callable[[WholeStep], None] | None = None,
         by_rank: bool = False,
         recorded: Intervals | None = None,
+        own: Callable[[StepReadings], None] | None = None,
     ) -> None:
         refused = [points.unavailable[stat] for stat in intervals.on() if stat in points.unavailable]
         if refused:
@@ -107,12 +116,13 @@ class StatisticsLogger(Instrument):
         self.tracer = tracer
         self.intervals = intervals
         self._points, self._scale, self._samples = points, scale, samples
-        self._keep_rows, self._by_rank = keep, by_rank
+        self._keep_rows, self._by_rank, self._take_own = keep, by_rank, own
         self.recorded = Intervals.sent() if recorded is None else recorded
+        judged = by_rank or own is not None
         self._stats = tuple(
             each.name
             for each in fields(Intervals)
-            if each.name not in points.unavailable and (by_rank or each.name not in STATE)
+            if each.name not in points.unavailable and (judged or each.name not in JUDGED)
         )
         self.owns_tracer = owns_tracer
         self._names = NameList(points.stage)
@@ -124,10 +134,12 @@ class StatisticsLogger(Instrument):
             for stat in STATE
         }
         # What other processes count is measured where somebody compares it with theirs.
-        replicas = [point for point in points.params if by_rank and not point.counted]
-        self._replicas = ParamRows(
-            [self._names.place(point.name) for point in replicas], [point.value for point in replicas]
-        )
+        replicas = [
+            (self._names.place(point.name), point) for point in points.params if by_rank and not point.counted
+        ]
+        self._before = ParamRows(ids, [point.value for point in counted])
+        self._replicas = ParamRows([at for at, _ in replicas], [point.value for _, point in replicas])
+        self._weights = WeightFeatures(counted, points.features, self._names)
         self._due: frozenset[str] = frozenset()
         self._parts: dict[str, MeasuredRows] = {}
         self._step = 0
@@ -135,7 +147,11 @@ class StatisticsLogger(Instrument):
         self._unmeasured = False
         self._probes: dict[frozenset[str], list[MomentProbe]] = {}
         self._sites = Sites(roots, self._keep, self._spent, self._names.note if by_rank else None)
+        self._communication = Communication(self._keep_communication, self._spent)
         self._gradients: GradientMoment | None = None
+        own_gradients = OwnGradients(
+            points.params, [self._names.place(point.name) for point in points.params], tracer.warn
+        )
         self._watch_gradients = partial(
             GradientMoment,
             counted,
@@ -146,8 +162,11 @@ class StatisticsLogger(Instrument):
             points.gradients_ready,
             self._spent,
             tracer.warn,
+            replicas,
+            own_gradients if judged else None,
+            ParamRows(ids, [partial(_direction, optimizers, point) for point in counted]),
         )
-        if intervals.grad:
+        if _of_gradients(intervals):
             self._gradients = self._watch_gradients()
         self.failures = self.left_out_passes = 0
         self.spent_ns = 0
@@ -190,10 +209,13 @@ class StatisticsLogger(Instrument):
         root = host.place.rank == 0
         self._collector = (
             RootCollector(
-                host, self._names, self._keep_rows, by_rank=self._by_rank, recorded=self.recorded.due
+                *(host, self._names, self._keep_rows),
+                by_rank=self._by_rank,
+                recorded=self.recorded.due,
+                own=self._take_own,
             )
             if root
-            else MemberCollector(host, self._names)
+            else MemberCollector(host, self._names, self._take_own, by_rank=self._by_rank)
         )
         self._announce = host.announce
 
@@ -214,6 +236,7 @@ class StatisticsLogger(Instrument):
         """Forget the step."""
         self._due = frozenset()
         self._parts = {}
+        self._communication.end()
         self._spent(self._sites.end)
         if self._gradients is not None:
             self._spent(lambda: self._gradients and self._gradients.take())
@@ -254,9 +277,9 @@ class StatisticsLogger(Instrument):
     def apply(self, step: int, settings: Mapping[str, Any]) -> None:
         """Log by other intervals, with the hooks that these need and no more."""
         before, self.intervals = self.intervals, Intervals.of_settings(settings, self._stats)
-        if self._gradients is None and self.intervals.grad:
+        if self._gradients is None and _of_gradients(self.intervals):
             self._gradients = self._watch_gradients()
-        elif self._gradients is not None and not self.intervals.grad:
+        elif self._gradients is not None and not _of_gradients(self.intervals):
             self._gradients.close()
             self._gradients = None
         if self.intervals != before:
@@ -290,21 +313,27 @@ class StatisticsLogger(Instrument):
     # The step.
 
     def _begin(self) -> None:
-        self._parts = {}
-        if self._due & {"grad", *_SCALED}:
+        self._parts = self._weights.measure(self._due)
+        if "param_origin" in self._due:
+            self._parts["param_origin"] = self._rows_of("param_origin", self._before)
+        if self._due & {"grad", "gradient_direction", *UNREDUCED, *_SCALED}:
             self._scale.begin()
+        if "communication" in self._due:
+            self._communication.begin()
         if self._gradients is not None:
-            self._gradients.begin("grad" in self._due)
+            self._gradients.begin(self._due)
         here = self._due & _SITE_STATS
         if here:
             probes = self._probes.get(here)
             if probes is None:
+                points = self._points
                 probes = self._probes[here] = probes_of(
-                    self._points.sites, self._points.residuals, self._names, here
+                    points.sites, points.residuals, points.features, self._names, here
                 )
             self._sites.begin(probes)
 
     def _end(self) -> None:
+        self._communication.end()
         parts = self._parts
         if self._due & _SITE_STATS:
             self._sites.end()
@@ -325,18 +354,16 @@ class StatisticsLogger(Instrument):
             part = parts[stat]
             part.gradient_stage = "backward_scaled" if unknown else "backward"
             part.scale, part.divide = (float("nan") if unknown else self._scale.now), not unknown
-        gradients = None if self._gradients is None else self._gradients.take()
-        if gradients is not None:
-            parts["grad"] = gradients
+        given = list(parts.values())
+        if self._gradients is not None:
+            given += self._gradients.take()
         if "param" in self._due:
-            parts["param"] = self._rows_of("param", self._values)
-            parts["replicas"] = self._rows_of("param", self._replicas, counted=False)
-        for stat in self._due & self._state.keys():
-            parts[stat] = self._rows_of(stat, self._state[stat])
+            given.append(self._rows_of("param", self._values))
+            given.append(self._rows_of("param", self._replicas, counted=False))
+        given += [self._rows_of(stat, self._state[stat]) for stat in STATE if stat in self._due]
         self._parts = {}
-        given = MeasuredStep.leaving(self._step, self._consumed(), list(parts.values()))
         if self._collector is not None:
-            self._collector.put(given)
+            self._collector.put(MeasuredStep.leaving(self._step, self._consumed(), given))
 
     @staticmethod
     def _rows_of(stat: str, values: ParamRows, *, counted: bool = True) -> MeasuredRows:
@@ -350,6 +377,11 @@ class StatisticsLogger(Instrument):
         if part is None:
             part = self._parts[stat] = MeasuredRows(stat)
         part.add((at,), row)
+
+    def _keep_communication(self, name: str, rows: Tensor) -> None:
+        # Each process has its own, and none counts for the others.
+        part = self._parts.setdefault("communication", MeasuredRows("communication", counted=False))
+        part.add((self._names.place(name),), rows)
 
     def _consumed(self) -> int:
         try:
@@ -377,10 +409,15 @@ class StatisticsLogger(Instrument):
             return
         self._closed = True
         self._due = frozenset()
+        self._communication.end()
         self._sites.end()
         if self._gradients is not None:
             self._gradients.close()
         self.tracer.detach(self)
+
+
+def _of_gradients(intervals: Intervals) -> bool:
+    return any(getattr(intervals, stat) for stat in ("grad", "gradient_direction", *UNREDUCED))
 
 
 def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) -> Tensor | None:
@@ -392,3 +429,14 @@ def _state(optimizers: Sequence[Optimizer], parameter: nn.Parameter, stat: str) 
             value = kept.get(stat)
             return value if isinstance(value, Tensor) else None
     return None
+
+
+def _direction(optimizers: Sequence[Optimizer], point: ParamPoint) -> Tensor | None:
+    """Return how far a gradient has the signs of the optimizer's mean, ``[1]``: from 0 (none) to 1 (all); None before the first step."""
+    gradient, mean = point.gradient(), _state(optimizers, point.parameter, "exp_avg")
+    here = None if gradient is None else local_values(gradient)
+    usual = None if mean is None else local_values(mean)
+    if here is None or usual is None or here.shape != usual.shape or not here.numel():
+        return None
+    with torch.no_grad():
+        return ((here.sign() * usual.sign()).float().mean().reshape(1) + 1) / 2

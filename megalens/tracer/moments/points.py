@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
+__all__ = ["FeaturePoint", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
 
 
 @dataclass(frozen=True)
@@ -90,12 +91,35 @@ class ResidualPoint:
 
 
 @dataclass(frozen=True)
+class FeaturePoint:
+    """Numbers made of what a module gives, or of a parameter.
+
+    Attributes
+    ----------
+    stat, name : str
+        Statistic and canonical name.
+    source : torch.nn.Module or callable
+        The module, or what gives the parameter.
+    of : callable
+        Makes the tensor that is measured of the module's output or of the parameter, without a graph; None where there is nothing this time.
+    counted : bool
+        As for a site.
+    """
+
+    stat: str
+    name: str
+    source: nn.Module | Callable[[], Tensor | None]
+    of: Callable[[Any], Tensor | None]
+    counted: bool = True
+
+
+@dataclass(frozen=True)
 class MomentPoints:
     """Everything of one process.
 
     Attributes
     ----------
-    params, sites, residuals : sequence
+    params, sites, residuals, features : sequence
         What there is. Points that are not counted may be left out or be there with ``counted=False``.
     stage : int
         Pipeline stage of this process; -1 where there are none.
@@ -113,6 +137,7 @@ class MomentPoints:
     params: Sequence[ParamPoint] = field(default_factory=tuple)
     sites: Sequence[SitePoint] = field(default_factory=tuple)
     residuals: Sequence[ResidualPoint] = field(default_factory=tuple)
+    features: Sequence[FeaturePoint] = field(default_factory=tuple)
     stage: int = -1
     unavailable: Mapping[str, str] = field(default_factory=dict)
     left_out: str | None = None

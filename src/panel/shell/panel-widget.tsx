@@ -9,6 +9,7 @@ import { PerturbSection } from '../perturb/perturb-section';
 import { RunsSection } from '../runs/runs-section';
 import { SummarySection } from '../summary/summary-section';
 import { ApplyBar } from '../trace/apply-bar';
+import { InstrumentsSection } from '../trace/instruments-section';
 import { TraceSection } from '../trace/trace-section';
 import { ViewsSection } from '../views/views-section';
 
@@ -101,6 +102,13 @@ export class MegalensPanel extends ReactWidget {
           model.open?.trace.dismissForeign();
           revert();
         },
+        ofRun: true
+      },
+      {
+        name: 'instruments',
+        title: trans.__('Statistics'),
+        Part: InstrumentsSection,
+        reset: () => undefined,
         ofRun: true
       },
       {

@@ -1,6 +1,12 @@
 import { Signal, type ISignal } from '@lumino/signaling';
-import { own } from '../../protocol/own';
-import { AlarmReader, firstAnomaly, isMuted, mutesOf, type IAlarm } from '../../store/alarms';
+import {
+  AlarmReader,
+  firstAnomaly,
+  isMuted,
+  monitorSettings,
+  mutesOf,
+  type IAlarm
+} from '../../store/alarms';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { Coalesced } from '../shell/coalesced';
 
@@ -49,7 +55,7 @@ export class AlarmModel {
     if (this._disposed) {
       return;
     }
-    const mutes = mutesOf(own(this.source.status?.instruments, 'monitor'));
+    const mutes = mutesOf(monitorSettings(this.source));
     this._alarms = all.filter(each => each.severity !== 'note' && !isMuted(each, mutes));
     this._changed.emit();
   }

@@ -4,10 +4,10 @@ import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import { isUnderWay, refusalOf, type ApplyState } from '../shell/apply-state';
 import { Coalesced } from '../shell/coalesced';
-import { takesChanges } from '../trace/takes-changes';
+import { takesChanges } from '../../store/takes-changes';
 
 /** What of the configuration goes beyond what is traced. */
-export type Subject = 'mode' | 'perturb' | 'budget';
+export type Subject = 'mode' | 'perturb' | 'budget' | 'instruments';
 
 /** Who made the last change to a subject. */
 export interface IAuthor {
@@ -21,8 +21,13 @@ export interface IAuthor {
 }
 
 /** What the audit calls a subject's being put in force. */
-const ACTIONS: Readonly<Record<Subject, string>> = { mode: 'pause', perturb: 'perturb', budget: 'budget' };
-const SUBJECTS: readonly Subject[] = ['mode', 'perturb', 'budget'];
+const ACTIONS: Readonly<Record<Subject, string>> = {
+  mode: 'pause',
+  perturb: 'perturb',
+  budget: 'budget',
+  instruments: 'configure'
+};
+const SUBJECTS: readonly Subject[] = ['mode', 'perturb', 'budget', 'instruments'];
 
 /**
  * What may be done to a training beyond looking: whether it waits, what perturbs it, what tracing may cost.
@@ -206,5 +211,7 @@ function meaning(config: Config, subject: Subject): string {
       return JSON.stringify(config.perturb ?? null);
     case 'budget':
       return JSON.stringify(config.budget ?? null);
+    case 'instruments':
+      return JSON.stringify(config.instruments ?? null);
   }
 }

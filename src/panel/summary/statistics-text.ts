@@ -10,7 +10,13 @@ export function statisticsText(logged: Statistics | undefined, trans: Translatio
     activation: trans.__('activations'),
     dgrad: trans.__('activation gradients'),
     residual: trans.__('residual stream'),
-    residual_dgrad: trans.__('residual gradients')
+    residual_dgrad: trans.__('residual gradients'),
+    attention_entropy: trans.__('attention entropy'),
+    attention_max: trans.__('largest attention'),
+    router_entropy: trans.__('router entropy'),
+    router_similarity: trans.__('router similarity'),
+    stable_rank: trans.__('stable ranks'),
+    kernel_norm: trans.__('kernel norms')
   };
   const byInterval = new Map<number, string[]>();
   for (const [stat, name] of Object.entries(names)) {

@@ -63,7 +63,8 @@ export function ApplyBar({ model }: { model: PanelModel }): React.ReactElement |
   );
 }
 
-function applyText(apply: ApplyState, trans: TranslationBundle): string {
+/** What became of a change that was asked for. */
+export function applyText(apply: ApplyState, trans: TranslationBundle): string {
   switch (apply.kind) {
     case 'idle':
       return '';

@@ -23,7 +23,7 @@ import {
   type IFullSetting
 } from './draft';
 import { estimateBytes, positionsOf } from './estimate';
-import { takesChanges } from './takes-changes';
+import { takesChanges } from '../../store/takes-changes';
 
 /** Settings that other viewers changed since it was last noted. */
 export interface IForeignChange {

@@ -41,6 +41,7 @@ export class MemoryRun implements IRunSource {
   sampledEvery = 1;
   failure: Error | null = null;
   moments: MemoryMoments | undefined = new MemoryMoments();
+  alarmCounts: IRunSource['alarmCounts'];
   readonly asked: ITensorQuery[] = [];
   readonly patches: ConfigPatch[] = [];
 

@@ -1,5 +1,6 @@
 import { alarmEvents, isMuted, reachedFrom } from '../../store/alarms';
-import { alarmRow, MemoryRun } from '../../store/__tests__/memory-run';
+import { alarmRow, HELLO, MemoryRun } from '../../store/__tests__/memory-run';
+import type { Hello } from '../../protocol/messages.generated';
 import type { HealthOptions } from '../../protocol/views.generated';
 import { groupAlarms } from '../health/alarm-groups';
 import { mountView } from '../registry';
@@ -75,6 +76,40 @@ const BROKEN = [
     samples: '["a1","a2"]'
   })
 ];
+
+/** A rule with a number of each kind, as a run announces it. */
+const CONFIGURABLE = {
+  monitor: {
+    title: 'Rules',
+    schema: {
+      properties: {
+        rules: {
+          properties: {
+            jump: {
+              title: 'Jump',
+              description: 'Values are suddenly larger.',
+              properties: {
+                on: { type: 'boolean', title: 'On' },
+                threshold: { type: 'number', title: 'Threshold', minimum: 2, maximum: 1000 },
+                steps: { type: 'integer', title: 'Steps', minimum: 1 }
+              }
+            },
+            own: { title: 'own', properties: { on: { type: 'boolean', title: 'On' } } }
+          }
+        }
+      }
+    }
+  }
+};
+
+const RULES = { jump: { on: true, threshold: 10, steps: 3 }, own: { on: true } };
+
+/** What a run says of itself that rules judge. */
+const judged = (settings: object = {}): Hello => ({
+  ...HELLO,
+  configurable: CONFIGURABLE,
+  config: { ...HELLO.config, instruments: { monitor: { rules: RULES, muted: [], ...settings } } }
+});
 
 it('says which line judges a run that nobody judges', async () => {
   await show();
@@ -166,8 +201,8 @@ it('groups ten thousand alarms by rule and module, the gravest first', async () 
 });
 
 it('leaves muted alarms out, and says how many', async () => {
-  const monitor = { settings: { muted: [{ rule: 'non*' }, { rule: 'jump', name: 'loss' }] } };
-  run.status = { type: 'status', step: 9, state: 'training', instruments: { monitor } } as never;
+  run.hello = judged({ muted: [{ rule: 'non*' }, { rule: 'jump', name: 'loss' }] });
+  run.status = { type: 'status', step: 9, state: 'training' } as never;
   run.alarm(...BROKEN);
   await show();
   expect(titles()[0]).toBe('Healthy for 9 steps, muted alarms left out');
@@ -222,4 +257,172 @@ it('mutes by patterns as the monitor does', () => {
 
 it('groups no alarms into no groups', () => {
   expect(groupAlarms([])).toEqual([]);
+});
+
+const field = (id: string): HTMLInputElement => {
+  const found = document.querySelector<HTMLInputElement>(`[data-field="${id}"]`);
+  if (!found) {
+    throw new Error(`there is no field ${id}`);
+  }
+  return found;
+};
+const type = async (id: string, value: string): Promise<void> => {
+  field(id).value = value;
+  field(id).dispatchEvent(new Event('change'));
+  await settled();
+};
+const pressed = async (label: string): Promise<void> => {
+  [...document.querySelectorAll('button')].find(each => each.textContent === label)?.click();
+  await settled();
+};
+const rulesTable = (): string[][] => rows(document.querySelectorAll('.jp-MegalensTable table').length - 1);
+const rulesCaption = (): string => texts('.jp-MegalensHealth-rules .jp-MegalensView-caption')[0] ?? '';
+
+describe('rules of a run', () => {
+  const asked: { rules: Record<string, unknown> }[] = [];
+
+  beforeEach(() => {
+    asked.length = 0;
+    run.hello = judged();
+    run.alarmCounts = settings => {
+      asked.push(settings as (typeof asked)[number]);
+      const { jump } = (settings as { rules: { jump: { threshold: number } } }).rules;
+      return Promise.resolve({ steps: 1200, whole: true, rules: { jump: jump.threshold < 10 ? 7 : 3 } });
+    };
+  });
+
+  it('stand below in fields with their bounds, where nothing is wrong too', async () => {
+    await show();
+    expect(texts('.jp-MegalensState p')[0]).toBe('Healthy: no alarm.');
+    expect(rulesTable().map(row => [row[1], row[4]])).toEqual([
+      ['Jump', 'Values are suddenly larger.'],
+      ['own', '']
+    ]);
+    const { value, min, max, step } = field('jump.threshold');
+    expect([value, min, max, step]).toEqual(['10', '2', '1000', 'any']);
+    expect([field('jump.steps').step, field('jump.steps').max]).toEqual(['1', '']);
+    expect(field('own.on').checked).toBe(true);
+  });
+
+  it('count the alarms that an edited number would have given, and no other rule', async () => {
+    await show();
+    await type('jump.threshold', '6');
+    expect(rulesTable()[0]?.[2]).toBe('3 → 7');
+    expect(asked).toEqual([
+      { rules: { jump: RULES.jump, own: { on: false } }, muted: [] },
+      { rules: { jump: { ...RULES.jump, threshold: 6 }, own: { on: false } }, muted: [] }
+    ]);
+    expect(rulesCaption()).toContain('Counted in 1 200 recorded steps');
+    expect(run.patches).toEqual([]);
+    await pressed('Revert');
+    expect(field('jump.threshold').value).toBe('10');
+    expect(rulesTable()[0]?.[2]).toBe('');
+  });
+
+  it('refuse what is out of bounds in the field', async () => {
+    await show();
+    await type('jump.threshold', '1');
+    await type('jump.steps', '1.5');
+    expect(asked).toEqual([]);
+    expect(document.querySelector('.jp-MegalensHealth-rules .jp-MegalensNote')).toBeNull();
+  });
+
+  it('keep the focus and what is being typed while news come', async () => {
+    await show();
+    field('jump.threshold').focus();
+    field('jump.threshold').value = '12';
+    run.changed.emit({ kind: 'hello' });
+    await settled();
+    expect(document.activeElement).toBe(field('jump.threshold'));
+    expect(field('jump.threshold').value).toBe('12');
+    field('jump.threshold').dispatchEvent(new Event('change'));
+    await settled();
+    expect(field('jump.threshold').className).toContain('jp-mod-edited');
+    expect(document.activeElement).toBe(field('jump.threshold'));
+  });
+
+  it('let a press end where it began, whatever comes meanwhile', async () => {
+    await show();
+    const own = field('own.on');
+    own.dispatchEvent(new Event('pointerdown', { bubbles: true }));
+    run.changed.emit({ kind: 'hello' });
+    await settled();
+    expect(field('own.on')).toBe(own);
+    window.dispatchEvent(new Event('pointerup'));
+    await settled();
+    expect(field('own.on')).not.toBe(own);
+  });
+
+  it('are put in force by Apply, which says from which step on, or why not', async () => {
+    await show();
+    await type('jump.threshold', '6');
+    await pressed('Apply');
+    expect(run.patches).toEqual([
+      { flags: {}, instruments: { monitor: { rules: { jump: { threshold: 6 } } } } }
+    ]);
+    expect(rulesCaption()).toContain('In force since step 1.');
+    run.configure = () => Promise.reject(new Error('jump.threshold must be a number, got 6.'));
+    await type('jump.threshold', '7');
+    await pressed('Apply');
+    expect(rulesCaption()).toContain('Nothing was changed. jump.threshold must be a number, got 6.');
+    expect(field('jump.threshold').value).toBe('7');
+  });
+
+  it('of a recording can be tried and not applied', async () => {
+    run.connection = { kind: 'recorded' };
+    run.alarm(...BROKEN);
+    await show();
+    await type('jump.threshold', '6');
+    expect(rulesTable()[0]?.[2]).toBe('3 → 7');
+    const apply = [...document.querySelectorAll('button')].find(each => each.textContent === 'Apply');
+    expect(apply?.disabled).toBe(true);
+    expect(texts('.jp-MegalensHealth-rules .jp-MegalensNote span')[0]).toContain(
+      'Only a run that trains now takes settings'
+    );
+    expect(document.querySelector('[data-field^="mute"]')).toBeNull();
+  });
+
+  it('are told as numbers where nobody judges, as in a report', async () => {
+    run.connection = { kind: 'recorded' };
+    run.alarmCounts = undefined;
+    await show();
+    expect(document.querySelector('[data-field]')).toBeNull();
+    expect(rulesTable()[0]?.slice(0, 4)).toEqual(['on', 'Jump', '', 'Threshold 10, Steps 3']);
+  });
+
+  it('say that nothing is recorded, and what went wrong', async () => {
+    run.alarmCounts = () => Promise.resolve(null);
+    await show();
+    await type('jump.threshold', '6');
+    expect(rulesCaption()).toBe('Nothing of this run is recorded, so no alarms are counted.');
+    run.alarmCounts = () => Promise.reject(new Error('The server is busy.'));
+    await type('jump.threshold', '5');
+    expect(rulesCaption()).toBe('The alarms could not be counted. The server is busy.');
+  });
+
+  it('are muted in a module or everywhere, and heard again', async () => {
+    run.alarm(...BROKEN);
+    await show();
+    await pressed('Here');
+    expect(run.patches.at(-1)?.instruments?.['monitor']).toEqual({
+      muted: [
+        { rule: 'nonfinite', name: 'decoder.layers.1.mlp.linear_fc1.*' },
+        { rule: 'nonfinite', name: 'decoder.layers.1.mlp.linear_fc1/*' }
+      ]
+    });
+    await pressed('Rule');
+    expect(run.patches.at(-1)?.instruments?.['monitor']).toEqual({ muted: [{ rule: 'nonfinite' }] });
+    run.hello = judged({ muted: [{ rule: 'nonfinite' }, { rule: 'drift', name: '*' }] });
+    run.changed.emit({ kind: 'hello' });
+    await settled();
+    await settled();
+    expect(titles()).toContain('Muted');
+    const muted = rows([...document.querySelectorAll('.jp-MegalensTable table')].length - 2);
+    expect(muted.map(row => row.slice(0, 3))).toEqual([
+      ['nonfinite', '*', '2'],
+      ['drift', '*', '1']
+    ]);
+    await pressed('Unmute');
+    expect(run.patches.at(-1)?.instruments?.['monitor']).toEqual({ muted: [{ rule: 'drift', name: '*' }] });
+  });
 });

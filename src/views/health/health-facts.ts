@@ -1,6 +1,13 @@
 import type { HealthOptions } from '../../protocol/views.generated';
 import { own } from '../../protocol/own';
-import { firstAnomaly, isMuted, mutesOf, AlarmReader, type IAlarm } from '../../store/alarms';
+import {
+  firstAnomaly,
+  isMuted,
+  monitorSettings,
+  mutesOf,
+  AlarmReader,
+  type IAlarm
+} from '../../store/alarms';
 import type { IRunSource, SourceChange } from '../../store/source';
 
 /** All options of the view. */
@@ -14,8 +21,8 @@ export interface IHealthFacts {
   readonly judged: number | null;
   /** Those that nobody muted, in their order. */
   readonly alarms: readonly IAlarm[];
-  /** How many are muted. */
-  readonly muted: number;
+  /** Those that are muted. */
+  readonly hidden: readonly IAlarm[];
   /** Those that the options choose. */
   readonly chosen: readonly IAlarm[];
   readonly first: IAlarm | null;
@@ -40,7 +47,7 @@ export class HealthReader {
     const all = await this._alarms.read(this._source);
     const state = own(this._source.status?.instruments, 'monitor');
     const judged = own((state ?? {}) as Record<string, unknown>, 'judged');
-    const mutes = mutesOf(state);
+    const mutes = mutesOf(monitorSettings(this._source));
     const alarms = mutes.length === 0 ? all : all.filter(each => !isMuted(each, mutes));
     const first = firstAnomaly(alarms);
     const [from, to] = options.steps ?? [-Infinity, Infinity];
@@ -49,9 +56,9 @@ export class HealthReader {
     );
     return {
       judged: typeof judged === 'number' ? judged : (this._source.status?.step ?? null),
-      isJudged: state !== undefined || all.length > 0,
+      isJudged: state !== undefined || monitorSettings(this._source) !== undefined || all.length > 0,
       alarms,
-      muted: all.length - alarms.length,
+      hidden: mutes.length === 0 ? [] : all.filter(each => isMuted(each, mutes)),
       chosen: alarms.filter(
         each =>
           (options.severity === 'all' || each.severity === options.severity) &&

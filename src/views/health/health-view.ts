@@ -16,12 +16,20 @@ import type { HealthPane } from './health-pane';
 import { severityWords } from './health-words';
 import { ListPane, WayPane } from './list-pane';
 import { MarksPane } from './marks-pane';
+import { MutedPane } from './muted-pane';
+import { RuleSettings } from './rule-settings';
+import { RulesPane } from './rules-pane';
 
 /** Steps that are drawn before and after an alarm. */
 const BEFORE = 20;
 const AFTER = 10;
 
-type Pane = new (source: IRunSource, env: IViewEnvironment, reader: HealthReader) => HealthPane;
+type Pane = new (
+  source: IRunSource,
+  env: IViewEnvironment,
+  reader: HealthReader,
+  settings: RuleSettings
+) => HealthPane;
 
 /** Whether a training is healthy: the first anomaly, marks over step × layer, the tensor's line around it, and all alarms. */
 export class HealthView implements IComposition {
@@ -30,6 +38,7 @@ export class HealthView implements IComposition {
     private readonly _env: ICompositionEnvironment<HealthChoice>
   ) {
     this._reader = new HealthReader(_source);
+    this._settings = new RuleSettings(_source, () => this._env.refresh());
     this._others = new OtherRuns(null, 'moments', () => undefined);
   }
 
@@ -53,9 +62,11 @@ export class HealthView implements IComposition {
       className,
       unpictured,
       options: options as Required<ViewOptions>,
-      create: (source, env) => new pane(source, env, this._reader)
+      create: (source, env) => new pane(source, env, this._reader, this._settings)
     });
     const around = this._shown && aroundOf(this._shown);
+    this._hasMuted = this._settings.muted.length > 0;
+    this._hasRules = this._settings.rules.length > 0;
     return [
       part('marks', MarksPane, false),
       ...(this._shown ? [part('way', WayPane, true)] : []),
@@ -77,7 +88,20 @@ export class HealthView implements IComposition {
             }
           ]
         : []),
-      ...(this._shown ? [part('list', ListPane, true)] : [])
+      ...(this._shown ? [part('list', ListPane, true)] : []),
+      ...(this._hasMuted ? [part('muted', MutedPane, true)] : []),
+      ...(this._hasRules
+        ? [
+            {
+              key: 'rules',
+              className: `${className} jp-MegalensHealth-rules`,
+              unpictured: true,
+              options: options as Required<ViewOptions>,
+              create: (source: IRunSource, env: IViewEnvironment) =>
+                new RulesPane(source, env, this._settings)
+            }
+          ]
+        : [])
     ];
   }
 
@@ -94,7 +118,13 @@ export class HealthView implements IComposition {
   }
 
   drawn(key: string): void {
-    if (key === 'marks') {
+    // The marks may be out of sight, and then they are not drawn.
+    if (
+      this._hasMuted !== this._settings.muted.length > 0 ||
+      this._hasRules !== this._settings.rules.length > 0
+    ) {
+      this._env.relayout();
+    } else if (key === 'marks') {
       void this._reader.facts(this._env.options).then(
         ({ shown }) => {
           if (shown !== this._shown) {
@@ -137,12 +167,16 @@ export class HealthView implements IComposition {
   }
 
   dispose(): void {
+    this._settings.dispose();
     this._others.dispose();
   }
 
   private readonly _reader: HealthReader;
+  private readonly _settings: RuleSettings;
   private readonly _others: OtherRuns;
   private _shown: IAlarm | null = null;
+  private _hasMuted = false;
+  private _hasRules = false;
   private _rules: readonly string[] = [];
 }
 

@@ -1,11 +1,15 @@
 import { formatFull, formatInteger, formatNumber } from '../../charts';
-import { reachedFrom, type IAlarm } from '../../store/alarms';
+import { reachedFrom, type IAlarm, type IMuted } from '../../store/alarms';
+import type { IRunSource } from '../../store/source';
 import type { Loaded } from '../shared/content';
-import { numberColumn, type ITableColumn } from '../shared/table';
-import { groupAlarms, weight } from './alarm-groups';
-import type { IHealthFacts } from './health-facts';
+import { numberColumn, type ITableColumn, type ITableField } from '../shared/table';
+import type { IViewEnvironment } from '../shared/view-model';
+import { groupAlarms, weight, type IAlarmGroup } from './alarm-groups';
+import type { HealthReader, IHealthFacts } from './health-facts';
 import { HealthPane } from './health-pane';
 import { countWords, directionWords, severityWords } from './health-words';
+import { mutesIn, type RuleSettings } from './rule-settings';
+import { appliedWords } from './rule-words';
 
 /** Parts of the way that are listed. */
 const MOST_PARTS = 12;
@@ -73,6 +77,15 @@ export class WayPane extends HealthPane {
 
 /** All alarms, by rule and module. */
 export class ListPane extends HealthPane {
+  constructor(
+    source: IRunSource,
+    env: IViewEnvironment,
+    reader: HealthReader,
+    private readonly _settings: RuleSettings
+  ) {
+    super(source, env, reader);
+  }
+
   protected show({ chosen }: IHealthFacts): Loaded {
     const { t } = this;
     const groups = groupAlarms(chosen);
@@ -111,7 +124,16 @@ export class ListPane extends HealthPane {
         row => groups[row]?.first.value ?? NaN,
         value => formatFull(Number(value.toPrecision(4)))
       ),
-      { title: t('what it means'), text: row => groups[row]?.first.sentence ?? '' }
+      { title: t('what it means'), text: row => groups[row]?.first.sentence ?? '' },
+      ...(this._settings.canApply
+        ? [
+            {
+              title: t('mute'),
+              text: () => '',
+              fields: (row: number): readonly ITableField[] => this._mutes(groups[row])
+            }
+          ]
+        : [])
     ];
     return {
       content: {
@@ -119,9 +141,30 @@ export class ListPane extends HealthPane {
         body: { columns, rows: groups.length },
         extent: { x: [0, 1], y: [0, 1] },
         title: t('Alarms: %1', countWords(chosen, t)),
-        caption: [],
+        // What is muted says so itself, where anything is.
+        caption: this._settings.muted.length > 0 ? [] : [appliedWords(this._settings.changeOf('muted'), t)],
         summary: ''
       }
     };
+  }
+
+  private _mutes(group: IAlarmGroup | undefined): ITableField[] {
+    if (!group) {
+      return [];
+    }
+    const { t } = this;
+    const { rule, module, first } = group;
+    const button = (label: string, title: string, muted: readonly IMuted[]): ITableField => ({
+      kind: 'button',
+      id: `mute.${rule}.${label}.${module}`,
+      label,
+      title,
+      isDisabled: false,
+      press: () => void this._settings.mute(...muted)
+    });
+    return [
+      button(t('Here'), t('Mute %1 in %2', rule, module), mutesIn(rule, module, first.name)),
+      button(t('Rule'), t('Mute %1 everywhere', rule), [{ rule }])
+    ];
   }
 }

@@ -41,7 +41,7 @@ export class MarksPane extends HealthPane {
 
   protected show(facts: IHealthFacts): Loaded {
     const { t } = this;
-    const { alarms, chosen, first, muted } = facts;
+    const { alarms, chosen, first, hidden } = facts;
     if (chosen.length === 0) {
       this._points = [];
       return { state: this._nothing(facts) };
@@ -80,7 +80,9 @@ export class MarksPane extends HealthPane {
         title: first ? firstTitle(first, t) : this._healthy(facts),
         caption: [
           ...(first ? firstCaption(first, reachedFrom(alarms, first), t) : []),
-          ...(muted > 0 ? [t('Muted alarms that are not shown: %1.', formatInteger(muted))] : []),
+          ...(hidden.length > 0
+            ? [t('Muted alarms that are not shown: %1.', formatInteger(hidden.length))]
+            : []),
           ...(this._points.length < chosen.length
             ? [t('Alarms that lie close together are one mark, the larger the more they are.')]
             : [])
@@ -212,10 +214,10 @@ export class MarksPane extends HealthPane {
     return layer < 0 ? this.t('no layer') : String(layer);
   }
 
-  private _healthy({ judged, muted }: IHealthFacts): string {
+  private _healthy({ judged, hidden }: IHealthFacts): string {
     const words =
       judged === null ? this.t('Healthy: no alarm') : this.t('Healthy for %1 steps', formatInteger(judged));
-    return muted > 0 ? this.t('%1, muted alarms left out', words) : words;
+    return hidden.length > 0 ? this.t('%1, muted alarms left out', words) : words;
   }
 
   /** Why there are no marks. */

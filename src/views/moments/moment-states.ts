@@ -13,6 +13,9 @@ export const SNIPPET =
   'statistics = megalens.log_statistics(model, optimizer, param=1, grad=1)\n' +
   'with statistics.step():  # around every training step';
 
+/** What is logged, every how many steps; not all that can be in files can be logged. */
+type Logged = Partial<Record<MomentStat, number>>;
+
 /** Say why a run has no statistics at all. */
 export function emptyMoments(
   source: IRunSource,
@@ -22,7 +25,7 @@ export function emptyMoments(
   t: Translate
 ): IState {
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
-  const logged = source.hello?.statistics ?? {};
+  const logged: Logged = source.hello?.statistics ?? {};
   const every = logged[stat] ?? Object.values(logged)[0];
   const again = { label: t('Check again'), run: () => actions.retry() };
   if (open && every !== undefined) {
@@ -64,7 +67,8 @@ export function lacksStat(
   t: Translate
 ): IState {
   const present = STATS.filter(each => index.stats.some(known => known.stat === each && known.rows > 0));
-  const every = source.hello?.statistics?.[stat];
+  const logged: Logged = source.hello?.statistics ?? {};
+  const every = logged[stat];
   const open = source.connection.kind === 'live' || source.connection.kind === 'stale';
   const name = capital(statsWords(stat, t));
   return {

@@ -21,7 +21,17 @@ function namesOf(stat: MomentStat, t: Translate): readonly [string, string] {
     activation: [t('activation'), t('activations')],
     dgrad: [t('activation gradient'), t('activation gradients')],
     residual: [t('residual stream'), t('residual streams')],
-    residual_dgrad: [t('residual stream gradient'), t('residual stream gradients')]
+    residual_dgrad: [t('residual stream gradient'), t('residual stream gradients')],
+    grad_unreduced: [t('gradient before reduction'), t('gradients before reduction')],
+    param_origin: [t('parameter before the update'), t('parameters before the update')],
+    exp_avg: [t('first moment of the optimizer'), t('first moments of the optimizer')],
+    exp_avg_sq: [t('second moment of the optimizer'), t('second moments of the optimizer')],
+    attention_entropy: [t('attention entropy'), t('attention entropies')],
+    attention_max: [t('largest attention'), t('largest attentions')],
+    router_entropy: [t('router entropy'), t('router entropies')],
+    router_similarity: [t('router similarity'), t('router similarities')],
+    stable_rank: [t('stable rank'), t('stable ranks')],
+    kernel_norm: [t('kernel norm'), t('kernel norms')]
   };
   return words[stat];
 }

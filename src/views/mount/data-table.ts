@@ -2,6 +2,7 @@ import { formatInteger } from '../../charts';
 import type { ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { element } from './dom';
+import { fieldOf, heldField, isTyping } from './table-field';
 
 /** Rows that a page of a table shows. */
 const PAGE = 100;
@@ -10,6 +11,18 @@ const PAGE = 100;
 export class DataTable {
   constructor(private readonly _t: Translate) {
     this.node = element('div', { class: 'jp-MegalensTable' });
+    this.node.addEventListener('pointerdown', () => {
+      this._isPressed = true;
+      const { signal } = (this._pressing = new AbortController());
+      const release = (): void => {
+        this._pressing?.abort();
+        this._isPressed = false;
+        // After the click that it ends.
+        setTimeout(() => this._catchUp());
+      };
+      ['pointerup', 'pointercancel'].forEach(end => window.addEventListener(end, release, { signal }));
+    });
+    this.node.addEventListener('focusout', () => setTimeout(() => this._catchUp()));
   }
 
   readonly node: HTMLElement;
@@ -18,7 +31,18 @@ export class DataTable {
   show({ columns, rows }: ITable): void {
     this._columns = columns;
     this._rows = rows;
-    this._draw();
+    // Nothing is drawn anew under a finger, or in the middle of a number.
+    this._isBehind = this._isPressed || isTyping(this.node);
+    if (!this._isBehind) {
+      this._draw();
+    }
+  }
+
+  private _catchUp(): void {
+    if (this._isBehind && !this._isPressed) {
+      this._isBehind = false;
+      this._draw();
+    }
   }
 
   private _draw(): void {
@@ -85,10 +109,12 @@ export class DataTable {
       element('thead', {}, element('tr', {}, ...head)),
       element('tbody', {}, ...body)
     );
+    const held = heldField(this.node);
     this.node.replaceChildren(
       element('div', { class: 'jp-MegalensTable-scroll', tabindex: '0' }, table),
       ...pager
     );
+    held?.(this.node);
   }
 
   private _sortBy(column: number): void {
@@ -129,11 +155,18 @@ export class DataTable {
   private _columns: readonly ITableColumn[] = [];
   private _rows = 0;
   private _page = 0;
+  private _isPressed = false;
+  private _isBehind = false;
+  private _pressing: AbortController | null = null;
   private _sort: { column: number; descends: boolean } | null = null;
 }
 
-function cellOf({ isNumber, text, press }: ITableColumn, row: number): HTMLElement {
-  const attributes: Record<string, string> = isNumber ? { class: 'jp-mod-number' } : {};
+function cellOf({ fields, isNumber, press, text, wraps }: ITableColumn, row: number): HTMLElement {
+  const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';
+  const attributes: Record<string, string> = name ? { class: name } : {};
+  if (fields) {
+    return element('td', attributes, ...fields(row).map(fieldOf));
+  }
   if (!press) {
     return element('td', attributes, text(row));
   }

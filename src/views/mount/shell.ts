@@ -91,7 +91,9 @@ export class Shell {
     if (body) {
       this._table.show(body);
     }
-    this._body.replaceChildren(...(body ? [this._table.node] : []));
+    if (!body || this._table.node.parentNode !== this._body) {
+      this._body.replaceChildren(...(body ? [this._table.node] : []));
+    }
   }
 
   private _writeNotes(notes: readonly INote[]): void {
@@ -120,6 +122,7 @@ export class Shell {
 
 function noteLine({ text, tone, action }: INote): HTMLElement {
   const button = element('button', { class: 'jp-MegalensButton', type: 'button' }, action.label);
+  button.disabled = action.isDisabled === true;
   button.addEventListener('click', () => action.run());
   return element(
     'p',

@@ -34,7 +34,7 @@ export interface INote {
   text: string;
   /** What the sentence is about in the colour of non-finite values, or plain. */
   tone?: 'nonfinite';
-  action: { label: string; run: () => void };
+  action: { label: string; run: () => void; isDisabled?: boolean };
 }
 
 /** A picture, or why there is none. */

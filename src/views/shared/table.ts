@@ -1,5 +1,21 @@
 import { formatNumber } from '../../charts';
 
+/** What can be set or pressed in a cell. `id` tells it from the others of the table and stays the same. */
+export type ITableField = { readonly id: string; readonly label: string; readonly title?: string } & (
+  | { readonly kind: 'switch'; readonly value: boolean; readonly change: (value: boolean) => void }
+  | {
+      readonly kind: 'number';
+      readonly value: number;
+      readonly least?: number;
+      readonly most?: number;
+      readonly isWhole: boolean;
+      /** It is not what is in force. */
+      readonly isEdited: boolean;
+      readonly change: (value: number) => void;
+    }
+  | { readonly kind: 'button'; readonly isDisabled: boolean; readonly press: () => void }
+);
+
 /** A column of a table. */
 export interface ITableColumn {
   readonly title: string;
@@ -10,6 +26,10 @@ export interface ITableColumn {
   readonly sortBy?: (row: number) => number | string;
   /** Makes the cell a button. */
   readonly press?: (row: number) => void;
+  /** What stands in the cell instead of its text. */
+  readonly fields?: (row: number) => readonly ITableField[];
+  /** Long texts, which wrap. */
+  readonly wraps?: boolean;
 }
 
 /** A table as data: what each column says of a row. */

@@ -1,4 +1,4 @@
-"""Finding the raw-moment JSONL files of runs below a path."""
+"""Finding the files of statistics below a path: raw moments as JSONL, and the output of TrainerMon."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ....protocol import shown_text
 from ...errors import ClientError
+from ..trainermon.files import csv_kind, rank_of_folder
 
 __all__ = ["StatisticsFile", "StatisticsTree", "find_trees", "holds_statistics"]
 
@@ -21,14 +22,14 @@ _BETWEEN = ("tensorboard", "tb")
 _MOST_FOLDERS = 100_000
 _SNIFF_BYTES = 1 << 20
 _WANTED = (
-    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as grad_raw_moments_by_param in it), a folder that holds such folders, "
+    "Give a .jsonl file of raw moments, a training_stats folder (with folders such as grad_raw_moments_by_param in it), an output folder of TrainerMon, a folder that holds such folders, "
     "or the folder of a recorded run."
 )
 
 
 @dataclass(frozen=True)
 class StatisticsFile:
-    """One JSONL file: its path, the name of its folder, which may say what was measured, and the rank that wrote it (-1 where the name does not say)."""
+    """One file: its path, what was measured as its folder or its own name says it, and the rank that wrote it (-1 where no name does)."""
 
     path: Path
     kind: str
@@ -47,7 +48,7 @@ class StatisticsFile:
 
 @dataclass(frozen=True)
 class StatisticsTree:
-    """The JSONL files of one run.
+    """The files of one run.
 
     Attributes
     ----------
@@ -55,10 +56,16 @@ class StatisticsTree:
         What the run is called: the folder above ``training_stats``, leaving out a level ``tensorboard`` or ``tb``.
     root : Path
         The folder (or the one file) that its files are in.
+    layout : str
+        ``raw`` moments, or ``trainermon``.
+    within : Path, optional
+        Folder out of which no link may lead: files elsewhere are none of the run's.
     """
 
     label: str
     root: Path
+    layout: str = "raw"
+    within: Path | None = None
 
     @property
     def id(self) -> str:
@@ -78,6 +85,14 @@ class StatisticsTree:
         ClientError
             ``not-found`` or ``unreadable`` where the folder itself is gone or may not be read.
         """
+        found = self._all(closed)
+        if self.within is not None:
+            found = [file for file in found if file.path.resolve().is_relative_to(self.within)]
+        return sorted(found, key=lambda file: file.order)
+
+    def _all(self, closed: list[OSError] | None) -> list[StatisticsFile]:
+        if self.layout == "trainermon":
+            return list(_csv_files(self.root, closed))
         if _is_file(self.root):
             return [_file(self.root)]
         found = []
@@ -92,7 +107,7 @@ class StatisticsTree:
                         closed.append(error)
             elif _is_jsonl(entry):
                 found.append(_file(Path(entry.path)))
-        return sorted(found, key=lambda file: file.order)
+        return found
 
 
 def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None) -> list[StatisticsTree]:
@@ -101,8 +116,8 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
     Parameters
     ----------
     path : str or path
-        A ``.jsonl`` file, a ``training_stats`` folder or one that has folders such as ``grad_raw_moments_by_param``, a folder with loose files, or one that holds any
-        number of ``training_stats`` folders at any depth.
+        A ``.jsonl`` file, a ``training_stats`` folder or one that has folders such as ``grad_raw_moments_by_param``, a folder with loose files, an output folder of TrainerMon or one of its ranks', or a folder that holds any
+        number of these at any depth.
     closed : list, optional
         Takes the error of each folder that may not be looked into, with its place as ``filename``: runs below it are left out, and the others are not.
 
@@ -122,6 +137,8 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
         return [StatisticsTree(_label(chosen, None), chosen)]
     if not chosen.exists():
         raise ClientError(f"{shown_text(chosen.name or str(chosen), 200)} does not exist. {_WANTED}")
+    if rank_of_folder(chosen) is not None and any(_csv_files(chosen, closed)):
+        return [StatisticsTree(_label(chosen, None), chosen, "trainermon")]
     roots = [chosen] if _is_home(chosen) else list(_homes(chosen, closed))
     if not roots and _loose(chosen):
         roots = [chosen]
@@ -132,13 +149,14 @@ def find_trees(path: str | os.PathLike[str], closed: list[OSError] | None = None
         what = "holds .jsonl files, but none of raw moments" if jsonl else "holds no raw-moment statistics"
         raise ClientError(f"{shown_text(chosen.name or str(chosen), 200)} {what}. {_WANTED}")
     if len(roots) == 1:
-        return [StatisticsTree(_label(roots[0], None), roots[0])]
+        return [StatisticsTree(_label(roots[0], None), roots[0], _layout(roots[0]))]
     labels = [_label(root, chosen) for root in roots]
     seen: dict[str, int] = {}
     trees = []
     for label, root in zip(labels, roots, strict=True):
         seen[label] = seen.get(label, 0) + 1
-        trees.append(StatisticsTree(f"{label} #{seen[label]}" if labels.count(label) > 1 else label, root))
+        again = f"{label} #{seen[label]}" if labels.count(label) > 1 else label
+        trees.append(StatisticsTree(again, root, _layout(root)))
     return trees
 
 
@@ -156,9 +174,38 @@ def _file(path: Path) -> StatisticsFile:
 
 
 def _is_home(folder: Path) -> bool:
-    return folder.name == _HOME or any(
-        _KIND.fullmatch(entry.name) and _is_folder(entry) for entry in _entries(folder)
+    return (
+        folder.name == _HOME
+        or any(_KIND.fullmatch(entry.name) and _is_folder(entry) for entry in _entries(folder))
+        or _layout(folder) == "trainermon"
     )
+
+
+def _layout(folder: Path) -> str:
+    return "trainermon" if any(_csv_files(folder, [])) else "raw"
+
+
+def _csv_files(folder: Path, closed: list[OSError] | None) -> Iterator[StatisticsFile]:
+    """Give TrainerMon's files in a folder of one of its ranks, or in those right below a folder."""
+    own = rank_of_folder(folder)
+    ranks = {folder: own} if own is not None else {}
+    if own is None:
+        entries = _entries(folder)
+        ranks = {
+            Path(entry.path): rank
+            for entry in entries
+            if (rank := rank_of_folder(entry.name)) is not None and _is_folder(entry)
+        }
+    for place, rank in ranks.items():
+        try:
+            for entry in _listed(place):
+                if (kind := csv_kind(entry.name)) is not None and entry.is_file():
+                    yield StatisticsFile(Path(entry.path), kind, rank)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if closed is not None:
+                closed.append(error)
 
 
 def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
@@ -170,7 +217,11 @@ def _homes(folder: Path, closed: list[OSError]) -> Iterator[Path]:
                 code="unreadable",
             )
         here = Path(at)
-        if here.name == _HOME or any(_KIND.fullmatch(name) for name in folders):
+        if (
+            here.name == _HOME
+            or any(_KIND.fullmatch(name) for name in folders)
+            or (any(rank_of_folder(name) is not None for name in folders) and _layout(here) == "trainermon")
+        ):
             folders.clear()
             yield here
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -31,12 +31,18 @@ class BackwardEnd:
         Where none of the roots is called as a module, some of these tell of the pass instead.
     ended : callable
         Called after each pass; must not raise.
+    computed : callable, optional
+        Called when all gradients of a pass are computed, before DDP finishes the reduction that it began; must not raise. Not where no root was called.
     """
 
     def __init__(
-        self, roots: Sequence[nn.Module], parameters: Sequence[nn.Parameter], ended: Callable[[], None]
+        self,
+        roots: Sequence[nn.Module],
+        parameters: Sequence[nn.Parameter],
+        ended: Callable[[], None],
+        computed: Callable[[], None] | None = None,
     ) -> None:
-        self._ended = ended
+        self._ended, self._computed = ended, computed
         self._queued = False
         self._by_root = False
         self.on = False
@@ -85,6 +91,9 @@ class BackwardEnd:
             after_backward(self._first)
 
     def _first(self) -> None:
+        # Queued when the first gradient arrived, so that it runs before what DDP queued with its last bucket.
+        if self.on and self._by_root and self._computed is not None:
+            self._computed()
         after_backward(self._second)
 
     def _second(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from ..joining.part import MeasuredRows
 from ..points import ParamPoint
 from .backward_end import BackwardEnd
 from .loss_scale import UNKNOWN_SCALE, LossScale
+from .own_gradients import UNREDUCED, OwnGradients
 from .param_rows import ParamRows
 
 __all__ = ["GradientMoment"]
@@ -40,6 +41,12 @@ class GradientMoment:
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
     warn : callable
         Takes a sentence for the user.
+    replicas : sequence of tuple
+        Points that another process counts, with their ids: measured beside, to be compared with theirs.
+    own : OwnGradients, optional
+        Is told of the backward passes.
+    direction : ParamRows, optional
+        What is measured of gradients right before the optimizer's step.
     """
 
     def __init__(
@@ -52,14 +59,20 @@ class GradientMoment:
         ready: Callable[[Callable[[], None]], Callable[[], None]] | None,
         spent: Callable[[Callable[[], None]], None],
         warn: Callable[[str], None],
+        replicas: Sequence[tuple[int, ParamPoint]] = (),
+        own: OwnGradients | None = None,
+        direction: ParamRows | None = None,
     ) -> None:
         self._names = {at: point.name for at, point in zip(ids, params, strict=True)}
         self._gradients = ParamRows(ids, [point.gradient for point in params])
+        self._replicas = ParamRows([at for at, _ in replicas], [point.gradient for _, point in replicas])
+        self._own, self._direction = own, direction
+        self._directed = False
         self._scaler = scale
         self._spent, self._warn = spent, warn
-        self._on = self._stepped = False
+        self._on = self._stepped = self._complete = False
         self._refused: Tensor | None = None
-        self._part: MeasuredRows | None = None
+        self._parts: list[MeasuredRows] = []
         self._remove: list[Callable[[], None]] = []
         self._end: BackwardEnd | None = None
         self._knows_steps = False
@@ -67,33 +80,47 @@ class GradientMoment:
             self._remove.append(ready(lambda: self._spent(self._said)))
             return
         self._end = BackwardEnd(
-            roots, [point.parameter for point in params], lambda: self._spent(self._passed)
+            roots,
+            [point.parameter for point in params],
+            lambda: self._spent(self._passed),
+            None if own is None else lambda: self._spent(own.computed),
         )
         self._remove.append(self._end.close)
         for optimizer in optimizers:
             self._remove.append(optimizer.register_step_pre_hook(self._before_step).remove)
             self._knows_steps = True
 
-    def begin(self, on: bool) -> None:
-        """Begin a step, whose gradients are measured or are not."""
+    def begin(self, due: Collection[str]) -> None:
+        """Begin a step, of whose gradients these statistics are measured."""
+        self._complete = "grad" in due
+        self._directed = "gradient_direction" in due
+        on = self._complete or self._directed or any(stat in due for stat in UNREDUCED)
+        if self._own is not None:
+            self._own.begin(due)
         if on or self._on:
             self._on, self._stepped = on, False
-            self._part = self._refused = None
+            self._parts, self._refused = [], None
             if self._end is not None:
                 self._end.begin(on)
 
-    def take(self) -> MeasuredRows | None:
-        """Return the gradients of the step that ends; None where there are none or the scaler left the step out."""
-        part, self._part = self._part, None
+    def take(self) -> list[MeasuredRows]:
+        """Return the gradients of the step that ends; nothing where there are none or the scaler left the step out."""
+        parts, self._parts = self._parts, []
+        own = [] if self._own is None else self._own.take()
         if not self._on:
-            return None
+            return []
         self._on = False
         if self._end is not None:
             self._end.begin(False)
-        if part is None or (self._scaler.skips and self._knows_steps and not self._stepped):
-            return None
-        part.refused = self._refused
-        return part
+        if self._scaler.skips and self._knows_steps and not self._stepped:
+            return []
+        unknown = self._unknown
+        for part in own:
+            part.gradient_stage = "backward_scaled" if unknown else "backward"
+            part.scale, part.divide = (float("nan") if unknown else self._scaler.now), not unknown
+        for part in (found := [*parts, *own]):
+            part.refused = self._refused
+        return found
 
     def close(self) -> None:
         """Take every hook off. Safe twice."""
@@ -102,26 +129,34 @@ class GradientMoment:
             call()
 
     def _said(self) -> None:
-        if self._on:
+        if self._on and self._complete:
             self._measure("pre_clip", divide=False)
 
     def _passed(self) -> None:
         """Measure after a backward pass, unless a scale is in the gradients that nobody told of: its owner divides by it before the optimizer's step at the latest."""
         if self._unknown:
-            self._part = None
-        else:
+            self._parts = []
+        elif self._complete:
             self._measure("pre_clip", divide=True)
 
     def _before_step(self, optimizer: Optimizer, *_: Any) -> None:
         if not self._on:
             return
-        self._stepped = True
+        first, self._stepped = not self._stepped, True
         # A fused optimizer is told on the device that it has to leave the step out.
         found = getattr(optimizer, "found_inf", None)
         if isinstance(found, Tensor):
             self._refused = found.detach().clone()
-        if self._part is None:
+        if self._complete and not self._parts:
             self._spent(lambda: self._last_chance(optimizer))
+        if self._directed and first:
+            self._spent(self._measure_direction)
+
+    def _measure_direction(self) -> None:
+        part = MeasuredRows("gradient_direction")
+        for ids, rows in () if self._direction is None else self._direction.measure():
+            part.add(ids, rows)
+        self._parts.append(part)
 
     def _last_chance(self, optimizer: Optimizer) -> None:
         unknown = self._unknown
@@ -137,12 +172,15 @@ class GradientMoment:
         return self._end is not None and self._scaler.unknown(self._end.half)
 
     def _measure(self, stage: str, *, divide: bool) -> None:
-        part = MeasuredRows("grad", gradient_stage=stage, scale=self._scaler.now, divide=divide)
-        for measured, rows in self._gradients.measure():
-            part.add(measured, rows)
+        self._parts = []
+        for given, counted in ((self._gradients, True), (self._replicas, False)):
+            part = MeasuredRows("grad", [], [], stage, self._scaler.now, divide, counted=counted)
+            for measured, rows in given.measure():
+                part.add(measured, rows)
+            if counted or part.rows:
+                self._parts.append(part)
         if self._gradients.in_part:
             first = self._names[self._gradients.in_part[0]]
             self._warn(
                 f"Gradients of {len(self._gradients.in_part)} parameters are left out: no process has them, only parts of their sum ({first})."
             )
-        self._part = part

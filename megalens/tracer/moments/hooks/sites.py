@@ -15,10 +15,10 @@ from ...passes import when_backpropagated
 from .. import measure, measure_natively
 from ..columns import COLUMNS, TYPES
 from ..joining.names import NameList
-from ..points import ResidualPoint, SitePoint
+from ..points import FeaturePoint, ResidualPoint, SitePoint
 from .values import counted_here, first_tensor, half_precision, local_values, measurable
 
-__all__ = ["End", "MomentProbe", "Sites", "probes_of"]
+__all__ = ["End", "MomentProbe", "Sites", "made_of", "probes_of"]
 
 _TYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in TYPES}
 
@@ -37,6 +37,8 @@ class End:
         Whether this process counts plain tensors here; a ``DTensor`` says so itself.
     own : bool
         Whether the gradient is that of this module alone, not of everything that takes the same tensor.
+    of : callable, optional
+        Makes what is measured of the module's output.
     """
 
     at: int
@@ -44,6 +46,7 @@ class End:
     backward: str | None
     counted: bool
     own: bool = False
+    of: Callable[[Any], Tensor | None] | None = None
 
 
 @dataclass
@@ -218,7 +221,7 @@ class Sites:
         return args, {**kwargs, name: alias}
 
     def _look_out(self, end: End, output: Any) -> None:
-        tensor = first_tensor(output)
+        tensor = first_tensor(output) if end.of is None else made_of(end.of, output)
         if tensor is None or not measurable(tensor):
             return
         self._values(end, tensor)
@@ -280,13 +283,17 @@ class Sites:
 
 
 def probes_of(
-    sites: Sequence[SitePoint], residuals: Sequence[ResidualPoint], names: NameList, due: frozenset[str]
+    sites: Sequence[SitePoint],
+    residuals: Sequence[ResidualPoint],
+    features: Sequence[FeaturePoint],
+    names: NameList,
+    due: frozenset[str],
 ) -> list[MomentProbe]:
     """Return what is hooked in a step in which ``due`` is logged.
 
     Parameters
     ----------
-    sites, residuals : sequence
+    sites, residuals, features : sequence
         The points.
     names : NameList
         Gives the place of each name.
@@ -321,7 +328,18 @@ def probes_of(
                 end if point.end == "output" else None,
             )
         )
+    for feature in features:
+        if feature.stat in due and isinstance(feature.source, nn.Module):
+            made = End(names.place(feature.name), feature.stat, None, feature.counted, of=feature.of)
+            probes.append(MomentProbe(feature.source, None, made))
     return probes
+
+
+def made_of(of: Callable[[Any], Tensor | None], given: Any) -> Tensor | None:
+    """Return what a feature makes of a tensor, in the precision that it asks for and without a graph."""
+    off = [torch.autocast(kind, enabled=False) for kind in ("cpu", "cuda")]
+    with torch.inference_mode(False), torch.no_grad(), off[0], off[1]:
+        return of(given)
 
 
 def _end(

@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ....protocol import StepReadings
+from ...errors import said
 from ..frames import STREAM, MomentFrames
 from .gathering import Gathering, WholeStep
 from .names import NameList
 from .packing import pack, unpack
-from .part import MeasuredStep
+from .part import Figures, MeasuredStep
 
 if TYPE_CHECKING:
     from ...host import Host
@@ -30,11 +32,15 @@ class Collector:
         Where everything goes.
     names : NameList
         What this process's ids stand for.
+    own : callable, optional
+        Takes what this process measured of a step, in the producer thread.
     """
 
-    def __init__(self, host: Host, names: NameList) -> None:
+    def __init__(
+        self, host: Host, names: NameList, own: Callable[[StepReadings], None] | None = None
+    ) -> None:
         self._host = host
-        self._names = names
+        self._names, self._take_readings = names, own
         self._told = self._noted = 0
         # Each is written by one thread only, so that neither needs a lock.
         self._put = self._taken = 0
@@ -74,16 +80,46 @@ class Collector:
     def _take_own(self, step: MeasuredStep) -> None:
         raise NotImplementedError
 
+    def _figures(self, step: MeasuredStep) -> list[Figures]:
+        figures = step.figures()
+        if self._take_readings is not None:
+            rank = self._host.place.rank
+            readings = [self._names.readings(part, rank) for part in figures]
+            try:
+                self._take_readings(StepReadings(step.step, step.samples, readings))
+            except Exception as error:  # What somebody does with them is no reason not to send them.
+                self._host.warn(f"What takes the statistics of step {step.step} failed: {said(error)}")
+        return figures
+
 
 class MemberCollector(Collector):
-    """Of every process but rank 0."""
+    """Of every process but rank 0.
+
+    Parameters
+    ----------
+    host, names, own
+        As for :class:`Collector`.
+    by_rank : bool
+        Whether rank 0 takes what is only judged, too.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        names: NameList,
+        own: Callable[[StepReadings], None] | None = None,
+        *,
+        by_rank: bool = False,
+    ) -> None:
+        super().__init__(host, names, own)
+        self._by_rank = by_rank
 
     def tell_anew(self) -> None:
         """Say all names again."""
         self._told = self._noted = 0
 
     def _take_own(self, step: MeasuredStep) -> None:
-        figures = step.figures()
+        figures = [part for part in self._figures(step) if part.counted or self._by_rank]
         told, self._told = self._told, len(self._names)
         noted = self._noted
         meta, arrays = pack(step.step, step.samples, figures, self._names, told, noted)
@@ -96,7 +132,7 @@ class RootCollector(Collector):
 
     Parameters
     ----------
-    host, names
+    host, names, own
         As for :class:`Collector`.
     keep : callable, optional
         Takes each step too; for files.
@@ -114,8 +150,9 @@ class RootCollector(Collector):
         *,
         by_rank: bool = False,
         recorded: Callable[[int], Collection[str]] | None = None,
+        own: Callable[[StepReadings], None] | None = None,
     ) -> None:
-        super().__init__(host, names)
+        super().__init__(host, names, own)
         self._keep, self._recorded = keep, recorded
         self._gathering = Gathering(
             host.place.world_size, host.name_of, host.gone, host.warn, by_rank=by_rank
@@ -167,7 +204,7 @@ class RootCollector(Collector):
                 self._keep(sent)
 
     def _take_own(self, step: MeasuredStep) -> None:
-        figures = step.figures()
+        figures = self._figures(step)
         told, self._told = self._told, len(self._names)
         new = self._names.since(told)[: self._told - told]
         dtypes = self._names.noted(self._noted)

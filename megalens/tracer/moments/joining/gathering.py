@@ -298,6 +298,7 @@ class Gathering:
             counted=part.counted,
             gradient_stage=part.gradient_stage,
             loss_scale=part.loss_scale,
+            micro_batch=part.micro_batch,
         )
 
     def _list(self, ids: Names) -> tuple[tuple[str, ...], tuple[str, ...]]:

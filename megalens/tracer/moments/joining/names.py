@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ....protocol import Readings
+from .part import Figures
+
 __all__ = ["NameList"]
 
 
@@ -41,6 +44,19 @@ class NameList:
     def noted(self, first: int = 0) -> list[tuple[int, str]]:
         """Return what was noted from the entry ``first`` on: places, and types such as ``bfloat16``."""
         return self._noted[first:]
+
+    def readings(self, figures: Figures, rank: int) -> Readings:
+        """Return what this process measured of one statistic, with its names."""
+        ids = figures.ids.tolist()
+        return Readings(
+            *(figures.stat, rank, tuple(self._names[at] for at in ids), figures.rows),
+            dtypes=tuple(self._dtypes.get(at, "") for at in ids),
+            stage=self.stage,
+            micro_batch=figures.micro_batch,
+            counted=figures.counted,
+            gradient_stage=figures.gradient_stage,
+            loss_scale=figures.loss_scale,
+        )
 
     def since(self, first: int) -> list[str]:
         """Return the names from the place ``first`` on."""

@@ -49,6 +49,7 @@ def pack(
                 "gradient_stage": part.gradient_stage,
                 "loss_scale": part.loss_scale if math.isfinite(part.loss_scale) else None,
                 "counted": part.counted,
+                "micro_batch": part.micro_batch,
             }
             for part in figures
         ],
@@ -77,8 +78,8 @@ def unpack(meta: Mapping[str, Any], payload: memoryview) -> tuple[list[str], lis
         rows = np.frombuffer(payload, np.float64, _COLUMNS * n, at).reshape(n, _COLUMNS).copy()
         at += 8 * _COLUMNS * n
         scale = math.nan if part["loss_scale"] is None else float(part["loss_scale"])
-        stage, counted = str(part["gradient_stage"]), bool(part["counted"])
-        figures.append(Figures(str(part["stat"]), ids, rows, stage, scale, counted))
+        said = str(part["gradient_stage"]), scale, bool(part["counted"]), int(part["micro_batch"])
+        figures.append(Figures(str(part["stat"]), ids, rows, *said))
     if at != len(payload) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"{len(payload)} bytes came, and {at} were announced")
     return names, figures

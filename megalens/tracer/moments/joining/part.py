@@ -37,7 +37,9 @@ class Figures:
     loss_scale : float
         As in the stream.
     counted : bool
-        False for replicas of values that another process counts: they are judged, and enter nothing else.
+        False for what is judged and enters nothing else, such as replicas of values that another process counts.
+    micro_batch : int
+        After which micro-batch it was measured; -1: of the whole step.
     """
 
     stat: str
@@ -46,6 +48,7 @@ class Figures:
     gradient_stage: str = ""
     loss_scale: float = 1.0
     counted: bool = True
+    micro_batch: int = -1
 
 
 @dataclass
@@ -68,7 +71,7 @@ class MeasuredRows:
         Whether the scale is still in the values.
     refused : Tensor, optional
         Not 0 when the step was skipped, and these rows with it.
-    counted : bool
+    counted, micro_batch
         As of :class:`Figures`.
     """
 
@@ -80,6 +83,7 @@ class MeasuredRows:
     divide: bool = False
     refused: Tensor | None = None
     counted: bool = True
+    micro_batch: int = -1
 
     def add(self, ids: Sequence[int], rows: Tensor) -> None:
         """Add measured rows."""
@@ -123,7 +127,7 @@ class MeasuredRows:
             rows = rows / scale**MOMENT_POWERS
             # Which of them are near zero without the scale nobody counted.
             rows[:, MOMENT_COLUMNS.index("near_zero_count")] = math.nan
-        return Figures(self.stat, ids, rows, self.gradient_stage, scale, self.counted)
+        return Figures(self.stat, ids, rows, self.gradient_stage, scale, self.counted, self.micro_batch)
 
 
 @lru_cache(maxsize=64)

@@ -111,6 +111,9 @@ export class ControlledRun extends MemoryRun {
     if (patch.budget !== undefined) {
       config.budget = patch.budget;
     }
+    for (const [name, settings] of Object.entries(patch.instruments ?? {})) {
+      config.instruments = withOwn({ ...config.instruments }, name, settings);
+    }
     return { type: 'configured', id, applied: true, step: 1243, config };
   }
 

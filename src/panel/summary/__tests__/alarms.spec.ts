@@ -61,12 +61,8 @@ it('opens the view of alarms from the notification and from the panel', async ()
 
 it('tells nothing of notes, of muted alarms, where the setting is off, and of a recorded run', async () => {
   const { model, host, run, read, alarms } = await opened();
-  run.status = {
-    type: 'status',
-    state: 'training',
-    step: 1240,
-    instruments: { monitor: { settings: { muted: [{ rule: 'dead' }] } } }
-  } as never;
+  const instruments = { monitor: { muted: [{ rule: 'dead' }] } };
+  run.hello = run.hello && { ...run.hello, config: { ...run.hello.config, instruments } };
   run.alarm(alarmRow({ severity: 'note' }), alarmRow({ rule: 'dead' }));
   await read(0);
   expect(alarms.alarms).toEqual([]);

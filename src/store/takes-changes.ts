@@ -1,5 +1,5 @@
-import { isOver } from '../../store/is-over';
-import type { IRunSource } from '../../store/source';
+import { isOver } from './is-over';
+import type { IRunSource } from './source';
 
 /** Whether a run takes changes now: it is live and its training has not ended. */
 export function takesChanges(source: IRunSource): boolean {

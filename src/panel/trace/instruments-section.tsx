@@ -1,0 +1,130 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+import type { InstrumentInfo } from '../../protocol/messages.generated';
+import { own } from '../../protocol/own';
+import { faultsIn, isUnderWay } from '../shell/apply-state';
+import type { PanelModel } from '../shell/panel-model';
+import { Section } from '../shell/section';
+import type { ControlModel } from '../summary/control-model';
+import { applyText } from './apply-bar';
+import { SchemaForm } from './schema-form';
+
+type Json = Readonly<Record<string, unknown>>;
+
+/** A group of numbers and switches among the settings of an instrument. */
+interface IGroup {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly schema: Record<string, unknown>;
+}
+
+const SCALARS: ReadonlySet<unknown> = new Set(['boolean', 'integer', 'number', 'string']);
+const objectOf = (value: unknown): Json =>
+  typeof value === 'object' && value !== null ? (value as Json) : {};
+
+/** The groups of a schema that a form can show: objects of nothing but scalars. What nests deeper has a view of its own. */
+export function groupsOf({ schema }: Pick<InstrumentInfo, 'schema'>): IGroup[] {
+  return Object.entries(objectOf(schema['properties'])).flatMap(([name, value]) => {
+    const group = objectOf(value);
+    const properties = Object.values(objectOf(group['properties']));
+    return properties.length > 0 && properties.every(each => SCALARS.has(objectOf(each)['type']))
+      ? [
+          {
+            name,
+            title: String(group['title'] ?? name),
+            description: String(group['description'] ?? ''),
+            schema: { ...group }
+          }
+        ]
+      : [];
+  });
+}
+
+/** Settings of what watches the training beside the trace: a folded form of each instrument that announces a flat one. */
+export function InstrumentsSection({ model }: { model: PanelModel }): React.ReactElement | null {
+  const { open, trans } = model;
+  const { configurable = {} } = open?.source.hello ?? {};
+  if (open === null || !open.control.writable) {
+    return null;
+  }
+  return (
+    <>
+      {Object.entries(configurable).map(([name, info]) =>
+        groupsOf(info).map(group => (
+          <InstrumentForm
+            key={`${name}.${group.name}`}
+            name={name}
+            title={info.title}
+            group={group}
+            control={open.control}
+            trans={trans}
+          />
+        ))
+      )}
+    </>
+  );
+}
+
+function InstrumentForm(props: {
+  name: string;
+  title: string;
+  group: IGroup;
+  control: ControlModel;
+  trans: TranslationBundle;
+}): React.ReactElement {
+  const { name, title, group, control, trans } = props;
+  const [edits, setEdits] = React.useState<Json>({});
+  const inForce = objectOf(own(objectOf(own(control.config.instruments ?? {}, name)), group.name));
+  const asked = control.asked('instruments');
+  const faults = faultsIn(asked, `instruments.${name}.${group.name}`);
+  const changed = Object.entries(edits).filter(([each, value]) => own(inForce, each) !== value);
+  const idle = changed.length === 0 || isUnderWay(asked);
+  const apply = async (): Promise<void> => {
+    const patch = { [name]: { [group.name]: Object.fromEntries(changed) } };
+    await control.ask('instruments', { instruments: patch });
+    if (control.asked('instruments').kind === 'applied') {
+      setEdits({});
+    }
+  };
+  return (
+    <Section name={`instrument-${name}`} title={title} folded>
+      <p className="jp-MegalensHint" title={group.description}>
+        {group.title}. {group.description}
+      </p>
+      <SchemaForm
+        id={`jp-Megalens-${name}-${group.name}`}
+        schema={group.schema}
+        values={{ ...inForce, ...edits }}
+        faults={each => faults.get(each)}
+        disabled={false}
+        change={(each, value) => {
+          control.settle('instruments');
+          setEdits(before => ({ ...before, [each]: value }));
+        }}
+      />
+      <p className={`jp-MegalensControls-state jp-mod-${asked.kind}`} role="status">
+        {asked.kind !== 'refused' ? applyText(asked, trans) : faults.size > 0 ? '' : asked.message}
+      </p>
+      <div className="jp-MegalensApply">
+        <span className="jp-MegalensApply-size" />
+        <button
+          type="button"
+          className="jp-MegalensButton"
+          aria-disabled={idle}
+          onClick={() => !idle && setEdits({})}
+        >
+          {trans.__('Revert')}
+        </button>
+        <button
+          type="button"
+          className="jp-MegalensButton jp-mod-accept"
+          aria-disabled={idle}
+          onClick={() => !idle && void apply()}
+        >
+          {trans.__('Apply')}
+        </button>
+      </div>
+    </Section>
+  );
+}

@@ -1,0 +1,138 @@
+"""What each process of a test of the gradients before their reduction does."""
+
+from __future__ import annotations
+
+import copy
+import io
+from contextlib import nullcontext, redirect_stderr
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import megalens
+from megalens.demo.model import GPT, GPTConfig
+from megalens.tracer.moments.measure import measure
+
+__all__ = ["communicated", "own_gradients", "reduced"]
+
+
+def reduced(rank: int, at: int, wrong: str, who: int) -> tuple[list[float], list[tuple[Any, ...]]]:
+    """Train replicas by two micro-batches, whose gradients one of them reduces wrongly in a step; losses, and what rank 0's monitor names. Without a step: no monitor."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+    replica = DistributedDataParallel(model)
+    step = 0
+
+    def reduce(bucket: Any) -> Any:
+        own = bucket.buffer().clone()
+        mean = own.clone()
+        distributed.all_reduce(mean)
+        mean /= distributed.get_world_size()
+        here = step == at and who in (-1, rank)
+        kinds = {"skipped": own, "halved": mean / 2, "summed": mean * distributed.get_world_size()}
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(kinds[wrong] if here and wrong in kinds else mean)
+        return future
+
+    # torch refuses annotations that are texts.
+    replica.register_comm_hook(None, lambda _, bucket: reduce(bucket))
+    if wrong == "NaN":
+
+        def spoil(gradient: torch.Tensor) -> torch.Tensor:
+            return gradient * float("nan") if step == at and rank == who else gradient
+
+        model.blocks[1].mlp.fc1.weight.register_hook(spoil)
+    optimizer = torch.optim.AdamW(replica.parameters(), 1e-3)
+    monitor = megalens.monitor(replica, optimizer, hub=None) if at else None
+    losses = []
+    for step in range(1, (at or 12) + 3):
+        ids = torch.randint(0, 51, (4, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+        with monitor.step() if monitor else nullcontext():
+            for last, part in enumerate(ids.chunk(2)):
+                with nullcontext() if last else replica.no_sync():
+                    logits = replica(part)
+                    loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), part[:, 1:].flatten())
+                    (loss / 2).backward()
+                    losses.append(loss.item())
+            optimizer.step()
+            optimizer.zero_grad()
+    if monitor is None:
+        return losses, []
+    monitor.close()
+    return losses, [(a.step, a.rank, a.rule, a.direction, a.name) for a in monitor.alarms]
+
+
+def own_gradients(rank: int, views: bool) -> tuple[Any, Any, str]:
+    """Train replicas by two micro-batches; what the logger gives of each process's own gradients, and what plain torch does."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=51, layers=1, hidden=16, heads=2, sequence=16))
+    alone = copy.deepcopy(model)
+    replica = DistributedDataParallel(model, gradient_as_bucket_view=views)
+    optimizer = torch.optim.SGD(replica.parameters(), 1e-3)
+    found: list[Any] = []
+    ids = torch.randint(0, 51, (4, 12), generator=torch.Generator().manual_seed(rank))
+    statistics = megalens.log_statistics(
+        replica, optimizer, grad=1, grad_unreduced=1, grad_accumulated=1, own=found.append, hub=None
+    )
+    with redirect_stderr(io.StringIO()) as said, statistics, statistics.step():
+        for last, part in enumerate(ids.chunk(2)):
+            with nullcontext() if last else replica.no_sync():
+                replica(part).square().mean().backward()
+        optimizer.step()
+    expected = []
+    for part in ids.chunk(2):
+        alone(part).square().mean().backward()
+        expected.append({name: measure([p.grad])[0].tolist() for name, p in alone.named_parameters()})
+    [step] = found
+    given = [
+        (
+            each.stat,
+            each.micro_batch,
+            each.rank,
+            each.counted,
+            dict(zip(each.names, each.rows.tolist(), strict=True)),
+        )
+        for each in step.readings
+        if each.stat != "grad"
+    ]
+    return given, expected, said.getvalue()
+
+
+def communicated(rank: int) -> tuple[Any, Any, bool]:
+    """Call collectives in two steps, of which one is measured; what the logger gives of them, what plain copies say, and whether torch's functions are its own again."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 4)
+    own = distributed.all_reduce
+    found: list[Any] = []
+    expected: dict[str, list[torch.Tensor]] = {}
+    with megalens.log_statistics(model, grad=2, communication=2, own=found.append, hub=None) as statistics:
+        for step in (1, 2):
+            with statistics.step():
+                expected = {}
+                assert (distributed.all_reduce is own) == (step == 1)
+                for scale in (1.0, 2.0):
+                    values = torch.arange(6.0) * scale + rank
+                    expected.setdefault("all_reduce/input0", []).append(values.clone())
+                    distributed.all_reduce(values)
+                    expected.setdefault("all_reduce/output0", []).append(values)
+                gathered = [torch.empty(3) for _ in range(distributed.get_world_size())]
+                distributed.all_gather(gathered, tensor=torch.full((3,), float(rank)))
+                expected["all_gather/input0"] = [torch.full((3,), float(rank))]
+                expected["all_gather/output0"] = gathered
+                later = torch.ones(2) * rank
+                expected["broadcast/input0"] = [later.clone()]
+                distributed.broadcast(later, 0, async_op=True).wait()
+                # Ids are no numbers to be measured.
+                distributed.all_reduce(torch.ones(2, dtype=torch.long))
+                model(torch.ones(1, 4)).sum().backward()
+    [step] = found
+    given = {
+        name: row
+        for each in step.readings
+        if each.stat == "communication"
+        for name, row in zip(each.names, each.rows.tolist(), strict=True)
+    }
+    plain = {name: measure([torch.cat(values)])[0].tolist() for name, values in expected.items()}
+    return given, plain, distributed.all_reduce is own

@@ -1,0 +1,62 @@
+"""The gradients of each process before their reduction, beside plain torch, and the rules that judge them live."""
+
+from __future__ import annotations
+
+import pytest
+from processes import run_job
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "wrong", "who", "found"),
+    [(2, "skipped", 1, {1}), (3, "halved", 2, {2}), (4, "skipped", 2, {2}), (2, "summed", -1, {0, 1})],
+)
+def test_a_wrong_reduction_is_named_in_its_step_with_its_rank(
+    ranks: int, wrong: str, who: int, found: set[int]
+) -> None:
+    (_, alarms), *_ = run_job(ranks, "own_gradients_work:reduced", 12, wrong, who)
+    assert {rank for step, rank, rule, *_ in alarms if rule == "reduction" and step == 12} == found
+    assert {step for step, *_ in alarms} <= {12, 13, 14}
+
+
+def test_a_gradient_that_is_not_finite_is_named_with_the_rank_that_computed_it() -> None:
+    (_, alarms), _ = run_job(2, "own_gradients_work:reduced", 12, "NaN", 1)
+    # After the reduction every rank has it; before, one.
+    assert alarms[0] == (12, 1, "nonfinite", "reduction", "blocks.1.mlp.fc1.weight")
+
+
+def test_losses_are_the_same_with_and_without_the_gradients_before_the_reduction() -> None:
+    watched = run_job(2, "own_gradients_work:reduced", 12, "", 0)
+    plain = run_job(2, "own_gradients_work:reduced", 0, "", 0)
+    assert [losses for losses, _ in watched] == [losses[:28] for losses, _ in plain]
+    assert watched[0][1] == []
+
+
+def test_each_process_gives_the_gradients_that_it_computed_itself() -> None:
+    for rank, (given, expected, said) in enumerate(run_job(2, "own_gradients_work:own_gradients", False)):
+        assert not said
+        assert [each[:4] for each in given] == [
+            ("grad_accumulated", 0, rank, False),
+            ("grad_accumulated", 1, rank, False),
+            ("grad_unreduced", -1, rank, False),
+        ]
+        for (*_, rows), plain in zip(given, [*expected, expected[-1]], strict=True):
+            assert rows.keys() == plain.keys()
+            for name, row in rows.items():
+                assert row == pytest.approx(plain[name], rel=1e-6, abs=1e-12)
+
+
+def test_gradients_that_lie_in_the_buckets_of_their_reduction_are_left_out_in_words() -> None:
+    for given, _, said in run_job(2, "own_gradients_work:own_gradients", True):
+        # A pass that reduces nothing is measured.
+        assert [each[:2] for each in given] == [("grad_accumulated", 0)]
+        assert "gradient_as_bucket_view=False" in said
+
+
+def test_collectives_are_measured_by_operation_while_a_step_is_and_are_torchs_own_after_it() -> None:
+    for given, plain, restored in run_job(2, "own_gradients_work:communicated"):
+        assert restored
+        assert given.keys() == plain.keys()
+        for name, row in given.items():
+            assert row == pytest.approx(plain[name], rel=1e-6)
