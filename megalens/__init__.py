@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .report.errors import ReportError
     from .tracer import Tracer
     from .tracer.errors import TracerError
+    from .trainermon import TrainerMon
     from .training import trace
     from .training_monitor import monitor
     from .training_statistics import log_statistics
@@ -54,6 +55,7 @@ __all__ = [
     "ProtocolError",
     "Tile",
     "Tracer",
+    "TrainerMon",
     "__version__",
     "adapters",
     "add_arguments",
@@ -87,6 +89,7 @@ _HOMES = {
     ".widgets.errors": ("WidgetError",),
     ".notebook": ("NotebookRun", "connect", "open", "open_all"),
     ".tracer": ("Tracer",),
+    ".trainermon": ("TrainerMon",),
     ".training": ("trace",),
     ".training_statistics": ("log_statistics",),
     ".training_monitor": ("monitor",),

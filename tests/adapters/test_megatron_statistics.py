@@ -15,6 +15,7 @@ from megalens.adapters.megatron_names import megatron_modules
 from megalens.adapters.megatron_ranks import MegatronRanks
 from megalens.adapters.megatron_refusals import refusals
 from megalens.adapters.megatron_sites import residual_points, site_points
+from megalens.protocol import MOMENT_STATS
 
 
 def layer(number: int, **children: nn.Module) -> nn.Module:
@@ -254,5 +255,5 @@ def test_fully_sharded_models_have_no_statistics() -> None:
     outer = like("TorchFullyShardedDataParallel")
     outer.module = model
     found = refusals([outer], [model], torch.optim.SGD(model.parameters(), 0.1))
-    assert found.keys() == {"param", "grad", "activation", "dgrad", "residual", "residual_dgrad"}
+    assert found.keys() == {*MOMENT_STATS}
     assert all("TorchFullyShardedDataParallel" in reason for reason in found.values())

@@ -1,0 +1,472 @@
+"""``megalens.TrainerMon``: the class of msProbe's training monitor, with its configuration, methods and files."""
+
+from __future__ import annotations
+
+import atexit
+import csv
+import json
+import math
+import os
+import queue
+import re
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pandas import DataFrame
+from torch import Tensor, distributed, nn
+
+from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
+from .monitoring.trainermon.operations import values_of
+from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
+from .monitoring.trainermon.writing import ApiWriter, Line, Writer, rank_folder, writer_of
+from .protocol import MOMENT_COLUMNS, MegalensError, is_whole
+from .protocol.plain_json import parse_json
+from .tracer.calls import CallCollector, CallRows, StackedRows
+from .tracer.calls.collector import gradient_of
+from .tracer.calls.structure import ModuleStacks, ModuleStructure
+from .tracer.errors import said
+
+__all__ = ["StructureWritten", "TrainerMon"]
+
+_MOST_WAITING = 64
+_FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
+
+
+class StructureWritten(MegalensError):
+    """``print_struct`` ends the training once ``module_struct.json`` is there."""
+
+
+@dataclass
+class _Collected:
+    """What the training thread hands to the writing one."""
+
+    step: int
+    kinds: dict[str, StackedRows]
+    ops: list[str]
+    writer: Writer
+
+
+class TrainerMon:
+    """Measures a training step by step and call by call, and writes files as TrainerMon does.
+
+    Parameters
+    ----------
+    config_file_path : str or path
+        JSON file of the configuration; a mapping of its fields is taken too.
+    process_group : optional
+        Ranks of this process's pipeline, for its place among them.
+    params_have_main_grad : bool
+        Whether gradients are taken from ``main_grad`` of parameters that have one.
+    opt_ty : optional
+        Not looked at.
+
+    Raises
+    ------
+    ConfigError
+        When the configuration cannot be used; the message names the field.
+
+    Notes
+    -----
+    Files are written below ``$MONITOR_OUTPUT_DIR``, ``./monitor_output`` when it is not set. With ``DYNAMIC_MONITOR=true`` nothing is measured until the file says ``"dynamic_on": true``; it is looked at
+    after each step of the optimizer. Nothing that is called during training raises or waits for the device.
+    """
+
+    def __init__(
+        self,
+        config_file_path: str | Path | Mapping[str, Any],
+        process_group: Any = None,
+        params_have_main_grad: bool = True,
+        opt_ty: Any = None,
+    ) -> None:
+        self._given, self._main_grad = config_file_path, params_have_main_grad
+        self.rank = distributed.get_rank() if distributed.is_initialized() else 0
+        self._group = process_group
+        self._root = Path(os.environ.get("MONITOR_OUTPUT_DIR", "./monitor_output"))
+        self._dynamic = os.environ.get("DYNAMIC_MONITOR", "false").lower() == "true"
+        # Read once: names are those of all of the run.
+        config = read_config(config_file_path, _warn)
+        self._squash = config.squash_name
+        self._config = config
+        self._ops = list(config.ops)
+        self._seen = 0.0
+        self._on = False
+        self._begun = self._collected = self.step = 0
+        self._chunks: list[nn.Module] = []
+        self._optimizer: Any = None
+        self._collector: CallCollector | None = None
+        self._writer: Writer | None = None
+        self._folder: Path | None = None
+        self._origin: CallRows | None = None
+        self._stacks: ModuleStacks | None = None
+        self._structure: ModuleStructure | None = None
+        self._latest: dict[str, CallRows] = {}
+        self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        self._told: set[str] = set()
+        if not self._dynamic:
+            self._begin(config, config.start_step)
+
+    @property
+    def ops(self) -> list[str]:
+        """Operations that are written; those that are set are checked as in the configuration."""
+        return list(self._ops)
+
+    @ops.setter
+    def ops(self, given: list[str]) -> None:
+        self._ops = checked_ops(given, _warn)
+
+    def set_monitor(
+        self,
+        model: nn.Module | Sequence[nn.Module],
+        optimizer: Any,
+        grad_acc_steps: int = 1,
+        tp_group: Any = None,
+        dp_group: Any = None,
+        start_iteration: int = 0,
+    ) -> None:
+        """Measure a training. Use keywords.
+
+        Parameters
+        ----------
+        model : torch.nn.Module or sequence of them
+            The model, or its chunks of a virtual pipeline.
+        optimizer
+            Whose ``step`` ends a step.
+        grad_acc_steps : int
+            Micro-batches of a step.
+        tp_group, dp_group : optional
+            Ranks that hold the same: of reduced gradients one of them writes.
+        start_iteration : int
+            Number of the first step.
+        """
+        self._chunks = [model] if isinstance(model, nn.Module) else list(model)
+        self._optimizer = optimizer
+        self._micro_batches = grad_acc_steps if is_whole(grad_acc_steps, 1) else _default("grad_acc_steps", 1)
+        self.step = start_iteration if is_whole(start_iteration, 0) else _default("start_iteration", 0)
+        self._data_rank, self._tensor_rank = _rank_in(dp_group), _rank_in(tp_group)
+        original = optimizer.step
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            if self._structure is not None:
+                self._guarded(self._write_structure)
+                raise StructureWritten("exit after first monitor step when print model struct")
+            self._guarded(self._before)
+            result = original(*args, **kwargs)
+            self._guarded(self._after)
+            return result
+
+        # On the instance, as there: whatever wraps or schedules it calls this one.
+        optimizer.step = step
+        if self._on:
+            self._install()
+
+    def generate_wgrad_metrics(
+        self, post_grad_dict: dict[str, Any] | None = None
+    ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+        """Return the reduced and the unreduced gradients' numbers of the step that was measured last, by tag. Waits for the device."""
+        reduced = self._metrics("grad_reduced", "post_grad")
+        if post_grad_dict is not None:
+            post_grad_dict.update(reduced)
+        return reduced, self._metrics("grad_unreduced", "acc_grad")
+
+    def generate_xy_metrics(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+        """Return the activations' and their gradients' numbers of the step that was measured last, by tag. Waits for the device."""
+        return self._metrics("actv", "actv"), self._metrics("actv_grad", "actv_grad")
+
+    def table(self, kind: str) -> DataFrame:
+        """Return what was collected of a kind, such as ``grad_reduced``, with the configuration's ``format`` ``api``; empty where there is none."""
+        return self._writer.table(kind) if isinstance(self._writer, ApiWriter) else DataFrame()
+
+    def reload_xy(self, xy_distribution: bool = False) -> None:
+        """Measure activations, or none any more."""
+        self._config = replace(self._config, xy_distribution=xy_distribution)
+        self._install()
+
+    def close(self) -> None:
+        """Take every hook off and wait until all is written. Safe twice; called at the end of the process."""
+        self._end()
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+        if self._writer is not None:
+            self._writer.close()
+
+    # Begin and end.
+
+    def _begin(self, config: MonitorConfig, first: int) -> None:
+        self._config, self._ops = config, list(config.ops)
+        self._begun, self._collected = first, 0
+        if config.module_ranks and self.rank not in config.module_ranks:
+            return
+        if self._folder is None:
+            self._folder = self._place(config)
+        if self._folder is None:
+            return
+        for name in ("recording_l2_features", "ur_distribution"):
+            if getattr(config, name):
+                self._say(f"{name} is not measured yet.")
+        if config.cc_distribution.get("enable"):
+            self._say("cc_distribution is not measured yet.")
+        self._writer = writer_of(config, self._folder, self.rank, warn=self._say)
+        self._on = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write, name="megalens-trainermon", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+        self._install()
+
+    def _place(self, config: MonitorConfig) -> Path | None:
+        """Return the folder of this rank; None where files are to be written on and it has none."""
+        if config.appends is None:
+            return rank_folder(self._root, self.rank, datetime.now())
+        first, last = config.appends
+        for entry in sorted(self._root.glob(f"*-rank{self.rank}-*")):
+            found = _FOLDER.match(entry.name)
+            try:
+                stamp = None if found is None else datetime.strptime(f"2000 {found[1]}", f"%Y {STAMP}")
+            except ValueError:
+                continue
+            if stamp is not None and first <= stamp <= last:
+                return entry
+        self._say(f"append_output: rank {self.rank} has no folder of these times, and writes nothing.")
+        return None
+
+    def _install(self) -> None:
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None
+        config = self._config
+        if not self._chunks or not self._on:
+            return
+        collector = CallCollector(
+            self._chunks, self._micro_batches, config.eps, self._name, lambda error: self._say(said(error))
+        )
+        if config.xy_distribution:
+            both = config.forward_only and config.backward_only
+            collector.watch_modules(
+                self._wanted_module,
+                forward=not config.backward_only and not both,
+                backward=not config.forward_only and not both,
+            )
+        if config.wg_distribution:
+            collector.watch_gradients(self._wanted_parameter, each=config.monitor_mbs_grad)
+        if config.print_struct and self._structure is None:
+            self._structure = ModuleStructure(self._chunks, self._name)
+        if config.stack_info and self._stacks is None:
+            self._stacks = ModuleStacks(self._chunks, self._name)
+        self._collector = collector
+
+    def _end(self) -> None:
+        self._on = False
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None
+
+    # A step, in the training thread.
+
+    @property
+    def _due(self) -> bool:
+        config, since = self._config, self.step - self._begun
+        return self._on and self._collector is not None and since >= 0 and since % config.step_interval == 0
+
+    def _before(self) -> None:
+        collector, config = self._collector, self._config
+        if collector is None or not self._due:
+            if collector is not None:
+                collector.take()
+            return
+        found = collector.take()
+        if config.wg_distribution and self._data_rank == 0:
+            found["grad_reduced"] = collector.of_parameters(
+                self._wanted_parameter,
+                lambda p: None if self._is_held_elsewhere(p) else gradient_of(p, self._main_grad),
+            )
+        if config.mv_distribution:
+            for state in ("exp_avg", "exp_avg_sq"):
+                found[state] = collector.of_parameters(
+                    self._wanted_parameter, partial(self._state, name=state)
+                )
+            if not found["exp_avg"].places:
+                self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
+        if config.mg_direction:
+            found["other"] = collector.of_parameters(self._wanted_parameter, self._direction)
+        if config.param_distribution:
+            found["param_origin"] = collector.of_parameters(self._wanted_parameter, lambda p: p)
+        self._latest = found
+
+    def _after(self) -> None:
+        collector, config = self._collector, self._config
+        if collector is not None and self._due and self._writer is not None:
+            found = self._latest
+            if config.param_distribution:
+                found["param_updated"] = collector.of_parameters(self._wanted_parameter, lambda p: p)
+            kinds = {kind: StackedRows.of(rows) for kind, rows in found.items() if rows.places}
+            try:
+                self._queue.put_nowait(_Collected(self.step, kinds, list(self._ops), self._writer))
+            except queue.Full:
+                self._say(f"Step {self.step} and maybe others are not written: the disk is too slow.")
+            self._write_stacks()
+            self._collected += 1
+        self.step += 1
+        if self._on and self._collected >= max(config.collect_times, 1):
+            self._end()
+            self._forget_dynamic_on()
+        if self._dynamic:
+            self._look()
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as error:
+            self._say(f"TrainerMon failed in step {self.step}: {said(error)}")
+
+    def _state(self, parameter: nn.Parameter, name: str) -> Tensor | None:
+        for each in (self._optimizer, getattr(self._optimizer, "optimizer", None)):
+            state = getattr(each, "state", None)
+            kept = state.get(parameter) if isinstance(state, Mapping) else None
+            if isinstance(kept, Mapping) and isinstance(kept.get(name), Tensor):
+                found: Tensor = kept[name]
+                return found
+        return None
+
+    def _direction(self, parameter: nn.Parameter) -> Tensor | None:
+        """Return the share of a gradient's values that have the sign of the optimizer's first moment, as one value."""
+        gradient = gradient_of(parameter, self._main_grad)
+        if gradient is None:
+            return None
+        moment = self._state(parameter, "exp_avg")
+        if moment is None or gradient.numel() == 0:
+            return torch.ones((), device=gradient.device)
+        if moment.shape != gradient.shape:
+            return torch.zeros((), device=gradient.device)
+        return (torch.sign(gradient).mul(torch.sign(moment)).double().mean() + 1) / 2
+
+    def _is_held_elsewhere(self, parameter: nn.Parameter) -> bool:
+        return self._tensor_rank > 0 and not getattr(parameter, "tensor_model_parallel", False)
+
+    # What is measured.
+
+    def _name(self, name: str) -> str:
+        return squashed(name) if self._squash else name
+
+    def _wanted_module(self, chunk: int, name: str) -> bool:
+        return wants_module(self._config, chunk, name)
+
+    def _wanted_parameter(self, chunk: int, name: str) -> bool:
+        return wants_parameter(self._config, chunk, name)
+
+    # Numbers.
+
+    def _metrics(self, kind: str, task: str) -> dict[str, dict[str, float]]:
+        rows = self._latest.get(kind, CallRows())
+        if self._collector is not None and kind in ("actv", "actv_grad") and not rows.places:
+            return {}
+        found = {}
+        for (chunk, name, micro), line in zip(
+            rows.places, _lines(StackedRows.of(rows), self._ops), strict=True
+        ):
+            batch = "" if micro is None else f":{micro}"
+            found[f"{chunk}:{name}{batch}/rank{self.rank}/{task}"] = dict(line.values)
+        return found
+
+    # The writing thread.
+
+    def _write(self) -> None:
+        while (step := self._queue.get()) is not None:
+            try:
+                for kind, rows in step.kinds.items():
+                    step.writer.write(kind, step.step, _lines(rows, step.ops))
+            except Exception as error:
+                self._say(f"Step {step.step} was not written: {said(error)}")
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            warnings.warn(f"TrainerMon: {sentence}", stacklevel=3)
+
+    def _write_stacks(self) -> None:
+        if self._stacks is None or self._folder is None:
+            return
+        path, found = self._folder / "stack_info.csv", self._stacks.found
+        self._stacks.close()
+        if not path.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with path.open("w", newline="", encoding="utf-8") as file:
+                out = csv.writer(file, lineterminator="\n")
+                out.writerow(["module_name", "stack_info"])
+                out.writerows(found.items())
+
+    def _write_structure(self) -> None:
+        if self._structure is not None:
+            place = self._root / "module_struct" / f"rank{self.rank}"
+            place.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(self._structure.found, indent=2)
+            (place / "module_struct.json").write_text(text, encoding="utf-8")
+            self._structure.close()
+
+    # Started and stopped by editing the file.
+
+    def _look(self) -> None:
+        """Follow the file, where somebody has changed it."""
+        if not isinstance(self._given, (str, Path)):
+            return
+        changed = os.stat(self._given).st_mtime
+        if changed == self._seen:
+            return
+        self._seen = changed
+        try:
+            config = read_config(self._given, self._say)
+        except Exception as error:
+            self._say(f"The configuration was not followed, what was in force stays. {said(error)}")
+            return
+        if config.dynamic_on:
+            self._end()
+            self._begin(config, self.step)
+
+    def _forget_dynamic_on(self) -> None:
+        """Write into the file that it is over."""
+        if not self._dynamic or not isinstance(self._given, (str, Path)):
+            return
+        path = Path(self._given)
+        raw = parse_json(path.read_bytes())
+        if isinstance(raw, dict):
+            partial = path.with_name(f".{path.name}.{os.getpid()}")
+            partial.write_text(json.dumps({**raw, "dynamic_on": False}, indent=2), encoding="utf-8")
+            os.replace(partial, path)
+            self._seen = os.stat(path).st_mtime
+
+
+def _lines(rows: StackedRows, ops: Sequence[str]) -> list[Line]:
+    """Return what is written of rows. Waits for the device."""
+    names = [op for op in ops if op not in ("shape", "dtype")]
+    numbers = rows.numbers()
+    lines = []
+    for place, about, row in zip(rows.places, rows.about, numbers, strict=True):
+        if about is None or row is None:
+            lines.append(Line(*place, dict.fromkeys(names, math.nan), "nan", "nan"))
+        else:
+            shape, dtype = about
+            values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), names, scalar=not shape)
+            lines.append(Line(*place, values, str(list(shape)), str(dtype)))
+    return lines
+
+
+def _rank_in(group: Any) -> int:
+    return 0 if group is None else distributed.get_rank(group)
+
+
+def _default(name: str, value: int) -> int:
+    _warn(f"{name} must be a whole number from {value}: {value} is taken.")
+    return value
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(f"TrainerMon: {sentence}", stacklevel=3)

@@ -1,0 +1,245 @@
+"""``megalens.TrainerMon`` beside the files that msProbe's own class wrote of the same trainings."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import megalens
+from megalens.trainermon import StructureWritten
+
+FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "trainermon"
+needs_fixtures = pytest.mark.skipif(not FIXTURES.is_dir(), reason="TrainerMon's own output is not there")
+OPS = ["min", "max", "norm", "zeros", "nans", "mean"]
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp, self.act = nn.LayerNorm(8), nn.Linear(8, 8), nn.ReLU()
+
+    def forward(self, x):
+        return x + self.act(self.mlp(self.norm(x)))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8)
+        self.layers = nn.ModuleList([Layer(), Layer()])
+        self.final_norm, self.output_layer = nn.LayerNorm(8), nn.Linear(8, 11, bias=False)
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.output_layer(self.final_norm(x))
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("MONITOR_OUTPUT_DIR", str(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+def train(tmp_path, config, steps=3, parts=2, between=lambda step: None, start=0):
+    """The fixtures' training, with a monitor or without; losses, and the monitor once all is written."""
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    monitor = None
+    if config is not None:
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config))
+        monitor = megalens.TrainerMon(path)
+        monitor.set_monitor(model=model, optimizer=optimizer, grad_acc_steps=parts, start_iteration=start)
+    generator, losses = torch.Generator().manual_seed(1), []
+    for step in range(steps):
+        for _ in range(parts):
+            ids = torch.randint(0, 11, (4, 5), generator=generator)
+            labels = torch.randint(0, 11, (4, 5), generator=generator)
+            loss = nn.functional.cross_entropy(model(ids).flatten(0, 1), labels.flatten()) / parts
+            loss.backward()
+            losses.append(loss.item())
+        between(step)
+        optimizer.step()
+        optimizer.zero_grad()
+    if monitor is not None:
+        monitor.close()
+    return losses, monitor
+
+
+def files_of(folder):
+    return {path.name: path.read_text().splitlines() for path in folder.rglob("*.csv")}
+
+
+def same_files(ours, theirs):
+    """Hold files against files, character by character but for the last decimal: the model itself computes in float32, another way on another processor."""
+    assert ours.keys() == theirs.keys()
+    for name, lines in theirs.items():
+        assert len(ours[name]) == len(lines), name
+        for line, wanted in zip(ours[name], lines, strict=True):
+            for cell, other in zip(line.split(","), wanted.split(","), strict=True):
+                assert cell == other or ("." in cell and abs(float(cell) - float(other)) < 1.5e-6), (
+                    name,
+                    line,
+                )
+
+
+ALL = {
+    "targets": {}, "xy_distribution": True, "wg_distribution": True, "mv_distribution": True, "param_distribution": True,
+    "ops": OPS, "step_count_per_record": 2,
+}  # fmt: skip
+
+
+@needs_fixtures
+def test_every_file_is_the_one_that_it_writes(tmp_path, place):
+    train(tmp_path, ALL)
+    same_files(files_of(place), files_of(FIXTURES / "full"))
+
+
+@needs_fixtures
+def test_gradients_of_each_micro_batch_too(tmp_path, place):
+    targets = {"layers.0.mlp": {}}
+    config = {"targets": targets, "wg_distribution": True, "monitor_mbs_grad": True, "ops": ["norm"]}
+    train(tmp_path, config, steps=2)
+    same_files(files_of(place), files_of(FIXTURES / "mbs"))
+
+
+@needs_fixtures
+def test_the_structure_of_modules_is_written_and_ends_the_training(tmp_path, place):
+    with pytest.raises(StructureWritten, match="exit after first monitor step when print model struct"):
+        train(tmp_path, {"targets": {}, "print_struct": True})
+    name = "module_struct/rank0/module_struct.json"
+    assert (place / name).read_bytes() == (FIXTURES / "struct" / name).read_bytes()
+
+
+def test_training_is_the_same_to_the_last_bit(tmp_path):
+    assert train(tmp_path, None)[0] == train(tmp_path, ALL)[0]
+
+
+def steps_of(place):
+    return sorted(int(path.stem.rpartition("-")[2]) for path in place.rglob("grad_reduced_*.csv"))
+
+
+def test_a_step_is_collected_from_the_first_on_at_each_interval_so_often(tmp_path, place):
+    config = {"targets": {}, "wg_distribution": True, "start_step": 1, "step_interval": 2, "collect_times": 2}
+    train(tmp_path, config, steps=8, parts=1)
+    assert steps_of(place) == [1, 3]
+    train(tmp_path, {"targets": {}, "wg_distribution": True}, steps=1, parts=1, start=100)
+    assert steps_of(place) == [1, 3, 100]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "steps"),
+    [
+        ({"dynamic_on": False}, {}, []),
+        ({"dynamic_on": True, "collect_times": 2, "start_step": 5}, {}, [1, 2]),
+        ({"dynamic_on": False}, {2: {"dynamic_on": True, "collect_times": 2}}, [3, 4]),
+        ({"dynamic_on": True, "collect_times": 4}, {2: {"dynamic_on": True, "collect_times": 3}}, [1, 2, 3, 4, 5]),
+        ({"dynamic_on": True, "collect_times": 4}, {2: {"dynamic_on": True, "collect_times": 0}}, [1, 2, 3]),
+        (
+            {"dynamic_on": True, "collect_times": 2},
+            {4: {"dynamic_on": True, "collect_times": 2}},
+            [1, 2, 5, 6],
+        ),
+        ({"dynamic_on": True, "collect_times": 9}, {2: "{bad", 3: {"dynamic_on": True, "eps": 1}}, [1, 2, 3, 4, 5, 6, 7]),
+    ],
+    ids=["never", "from the start", "switched on", "changed", "changed to none", "again", "broken"],
+)  # fmt: skip
+def test_it_is_started_and_stopped_by_editing_the_file(tmp_path, place, monkeypatch, first, then, steps):
+    monkeypatch.setenv("DYNAMIC_MONITOR", "True")
+    common = {"targets": {}, "wg_distribution": True}
+    path = tmp_path / "config.json"
+
+    def between(step):
+        if step in then:
+            new = then[step]
+            path.write_text(new if isinstance(new, str) else json.dumps(common | new))
+            os.utime(path, (step + 1, step + 1))
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train(tmp_path, common | first, steps=8, parts=1, between=between)
+    assert steps_of(place) == steps
+    assert len([*place.glob("*-rank0-*")]) == (1 if steps else 0)
+    if "{bad" in then.values():
+        assert any("what was in force stays" in str(each.message) for each in said)
+    elif steps:
+        assert json.loads(path.read_text())["dynamic_on"] is False
+
+
+def test_its_numbers_can_be_asked_for(tmp_path):
+    _, monitor = train(tmp_path, ALL | {"collect_times": 3}, steps=2)
+    reduced, unreduced = monitor.generate_wgrad_metrics()
+    assert reduced.keys() == {name.replace("acc_grad", "post_grad") for name in unreduced}
+    assert {*reduced["0:embedding.weight/rank0/post_grad"]} == {*OPS}
+
+
+def test_a_tensor_that_is_not_finite_is_written_as_it_is(tmp_path, place):
+    torch.manual_seed(0)
+    model = nn.Linear(2, 3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    monitor = megalens.TrainerMon({"param_distribution": True, "targets": {}, "ops": OPS})
+    monitor.set_monitor(model=model, optimizer=optimizer)
+    with torch.no_grad():
+        model.weight[0, 0], model.bias[1] = float("inf"), float("nan")
+    optimizer.step()
+    monitor.close()
+    (text,) = (path.read_text() for path in place.rglob("param_origin_*.csv"))
+    weight, bias = (line.split(",") for line in text.splitlines()[1:])
+    assert weight[4:9] == ["inf", "inf", "0.0", "0", "inf"]
+    assert bias[3:9] == ["nan", "nan", "nan", "0.0", "1", "nan"]
+
+
+def test_it_says_once_from_where_modules_are_called(tmp_path, place):
+    train(tmp_path, {"targets": {}, "stack_info": True}, steps=2)
+    (path,) = place.rglob("stack_info.csv")
+    rows = {row["module_name"]: row["stack_info"] for row in csv.DictReader(path.open())}
+    assert next(iter(rows)) == "0:embedding"
+    assert {"0:", "0:layers.1.mlp", "0:output_layer"} <= rows.keys()
+    assert "in forward, \n x = self.embedding(ids) \n" in rows["0:embedding"]
+    assert rows["0:embedding"].index("in forward") < rows["0:embedding"].index("in train")
+
+
+def test_names_are_squashed_and_targets_chosen_as_it_does(tmp_path, place):
+    config = {
+        "targets": {"layers.1.mlp": {}},
+        "wg_distribution": True,
+        "xy_distribution": True,
+        "squash_name": True,
+    }
+    train(tmp_path, config, steps=1, parts=1)
+    names = {
+        kind: [row["name"] for row in csv.DictReader(next(place.rglob(f"{kind}_0-0.csv")).open())]
+        for kind in ("actv", "grad_reduced")
+    }
+    # A name that begins with layers has no dot before it.
+    assert names == {
+        "actv": ["layers.1.mlp.input", "layers.1.mlp.output"],
+        "grad_reduced": ["layers.1.mlp.weight", "layers.1.mlp.bias"],
+    }
+
+
+def test_an_unwritable_folder_is_said_once_and_the_training_goes_on(tmp_path, place):
+    place.write_text("a file where the folder is to be")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        losses, _ = train(tmp_path, ALL)
+    assert losses == train(tmp_path, None)[0]
+    assert len([each for each in said if "cannot be written" in str(each.message)]) == 1
+
+
+def test_what_is_kept_in_memory_is_a_table(tmp_path, place):
+    _, monitor = train(tmp_path, ALL | {"format": "api"}, steps=2)
+    table = monitor.table("grad_reduced")
+    assert list(table.columns) == ["vpp_stage", "name", "step", *OPS, "shape", "dtype"]
+    assert table["step"].value_counts().to_dict() == {0: 12, 1: 12}
+    assert not place.exists()
