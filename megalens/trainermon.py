@@ -22,6 +22,7 @@ import torch
 from pandas import DataFrame
 from torch import Tensor, distributed, nn
 
+from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
 from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
 from .monitoring.trainermon.operations import values_of
 from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
@@ -102,6 +103,7 @@ class TrainerMon:
         self._optimizer: Any = None
         self._collector: CallCollector | None = None
         self._writer: Writer | None = None
+        self._inner: Writer | None = None
         self._folder: Path | None = None
         self._origin: CallRows | None = None
         self._stacks: ModuleStacks | None = None
@@ -171,18 +173,18 @@ class TrainerMon:
         self, post_grad_dict: dict[str, Any] | None = None
     ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
         """Return the reduced and the unreduced gradients' numbers of the step that was measured last, by tag. Waits for the device."""
-        reduced = self._metrics("grad_reduced", "post_grad")
+        reduced = self._metrics("grad_reduced")
         if post_grad_dict is not None:
             post_grad_dict.update(reduced)
-        return reduced, self._metrics("grad_unreduced", "acc_grad")
+        return reduced, self._metrics("grad_unreduced")
 
     def generate_xy_metrics(self) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
         """Return the activations' and their gradients' numbers of the step that was measured last, by tag. Waits for the device."""
-        return self._metrics("actv", "actv"), self._metrics("actv_grad", "actv_grad")
+        return self._metrics("actv"), self._metrics("actv_grad")
 
     def table(self, kind: str) -> DataFrame:
         """Return what was collected of a kind, such as ``grad_reduced``, with the configuration's ``format`` ``api``; empty where there is none."""
-        return self._writer.table(kind) if isinstance(self._writer, ApiWriter) else DataFrame()
+        return self._inner.table(kind) if isinstance(self._inner, ApiWriter) else DataFrame()
 
     def reload_xy(self, xy_distribution: bool = False) -> None:
         """Measure activations, or none any more."""
@@ -215,7 +217,18 @@ class TrainerMon:
                 self._say(f"{name} is not measured yet.")
         if config.cc_distribution.get("enable"):
             self._say("cc_distribution is not measured yet.")
-        self._writer = writer_of(config, self._folder, self.rank, warn=self._say)
+        self._writer = self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
+        if config.alert["rules"]:
+            stage, mates = _place_in(self._group, self.rank)
+            self._writer = AnomalyWriter(
+                self._inner,
+                config,
+                self._root / "anomaly_detected",
+                rank=self.rank,
+                pp_stage=stage,
+                mates=mates,
+                tell=print,
+            )
         self._on = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._write, name="megalens-trainermon", daemon=True)
@@ -299,7 +312,9 @@ class TrainerMon:
         if config.mg_direction:
             found["other"] = collector.of_parameters(self._wanted_parameter, self._direction)
         if config.param_distribution:
-            found["param_origin"] = collector.of_parameters(self._wanted_parameter, lambda p: p)
+            found["param_origin"] = collector.of_parameters(
+                self._wanted_parameter, lambda p: p, numbered=False
+            )
         self._latest = found
 
     def _after(self) -> None:
@@ -307,7 +322,9 @@ class TrainerMon:
         if collector is not None and self._due and self._writer is not None:
             found = self._latest
             if config.param_distribution:
-                found["param_updated"] = collector.of_parameters(self._wanted_parameter, lambda p: p)
+                found["param_updated"] = collector.of_parameters(
+                    self._wanted_parameter, lambda p: p, numbered=False
+                )
             kinds = {kind: StackedRows.of(rows) for kind, rows in found.items() if rows.places}
             try:
                 self._queue.put_nowait(_Collected(self.step, kinds, list(self._ops), self._writer))
@@ -315,6 +332,8 @@ class TrainerMon:
                 self._say(f"Step {self.step} and maybe others are not written: the disk is too slow.")
             self._write_stacks()
             self._collected += 1
+        if collector is not None:
+            collector.begin()
         self.step += 1
         if self._on and self._collected >= max(config.collect_times, 1):
             self._end()
@@ -365,17 +384,9 @@ class TrainerMon:
 
     # Numbers.
 
-    def _metrics(self, kind: str, task: str) -> dict[str, dict[str, float]]:
-        rows = self._latest.get(kind, CallRows())
-        if self._collector is not None and kind in ("actv", "actv_grad") and not rows.places:
-            return {}
-        found = {}
-        for (chunk, name, micro), line in zip(
-            rows.places, _lines(StackedRows.of(rows), self._ops), strict=True
-        ):
-            batch = "" if micro is None else f":{micro}"
-            found[f"{chunk}:{name}{batch}/rank{self.rank}/{task}"] = dict(line.values)
-        return found
+    def _metrics(self, kind: str) -> dict[str, dict[str, float]]:
+        lines = _lines(StackedRows.of(self._latest.get(kind, CallRows())), self._ops)
+        return {tag_of(line, kind, self.rank): dict(line.values) for line in lines}
 
     # The writing thread.
 
@@ -449,18 +460,26 @@ def _lines(rows: StackedRows, ops: Sequence[str]) -> list[Line]:
     names = [op for op in ops if op not in ("shape", "dtype")]
     numbers = rows.numbers()
     lines = []
-    for place, about, row in zip(rows.places, rows.about, numbers, strict=True):
+    for place, about, row, call in zip(rows.places, rows.about, numbers, rows.calls, strict=True):
         if about is None or row is None:
-            lines.append(Line(*place, dict.fromkeys(names, math.nan), "nan", "nan"))
+            lines.append(Line(*place, dict.fromkeys(names, math.nan), "nan", "nan", call))
         else:
             shape, dtype = about
             values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), names, scalar=not shape)
-            lines.append(Line(*place, values, str(list(shape)), str(dtype)))
+            lines.append(Line(*place, values, str(list(shape)), str(dtype), call))
     return lines
 
 
 def _rank_in(group: Any) -> int:
     return 0 if group is None else distributed.get_rank(group)
+
+
+def _place_in(group: Any, rank: int) -> tuple[int, list[int]]:
+    """Return this process's place in its pipeline, and the ranks of it."""
+    if not distributed.is_initialized():
+        return 0, [rank]
+    mates = distributed.get_process_group_ranks(group or distributed.group.WORLD)
+    return distributed.get_rank(group), list(mates)
 
 
 def _default(name: str, value: int) -> int:

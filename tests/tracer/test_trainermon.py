@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import warnings
 from pathlib import Path
 
@@ -243,3 +244,29 @@ def test_what_is_kept_in_memory_is_a_table(tmp_path, place):
     assert list(table.columns) == ["vpp_stage", "name", "step", *OPS, "shape", "dtype"]
     assert table["step"].value_counts().to_dict() == {0: 12, 1: 12}
     assert not place.exists()
+
+
+@needs_fixtures
+def test_its_rules_find_what_it_found_with_the_same_words_and_places(tmp_path, place, capsys):
+    rules = [{"rule_name": "AnomalyNan"}, {"rule_name": "AnomalyTurbulence", "args": {"threshold": 0.5}}]
+    config = ALL | {
+        "ops": ["norm", "max"],
+        "step_count_per_record": 1,
+        "alert": {"rules": rules, "dump": True},
+    }
+    train(tmp_path, config, steps=2, parts=1)
+    ours = json.loads((place / "anomaly_detected/rank0/anomaly.json").read_text())
+    theirs = json.loads((FIXTURES / "alert/anomaly_detected/rank0/anomaly.json").read_text())
+    # Their third step was disturbed.
+    wanted = {key: value for key, value in theirs.items() if value["step"] < 2}
+    said = capsys.readouterr().out
+    assert {**ours}.keys() == wanted.keys()
+    for key, value in wanted.items():
+        number = re.compile(r"\d+\.\d+|\d+e-\d+")
+        assert number.sub("", ours[key]["message"]) == number.sub("", value["message"])
+        assert [float(x) for x in number.findall(ours[key]["message"])] == pytest.approx(
+            [float(x) for x in number.findall(value["message"])], rel=1e-4
+        )
+        assert {**ours[key], "message": ""} == {**value, "message": ""}
+        assert ours[key]["message"] in said
+    assert [*ours] == [*wanted]

@@ -37,6 +37,8 @@ class Line:
         By operation, in the order of the columns; NaN where there is none.
     shape, dtype : str
         ``[4, 5]`` and ``torch.float32``; ``nan`` of what was no tensor.
+    call : int
+        Place among all that was measured in the step, as it happened; -1 where it has none.
     """
 
     chunk: int
@@ -45,6 +47,7 @@ class Line:
     values: Mapping[str, float]
     shape: str = ""
     dtype: str = ""
+    call: int = -1
 
 
 class Writer(Protocol):

@@ -28,14 +28,20 @@ class CallRows:
         Shape and dtype of each tensor; None where there was none.
     rows : list of Tensor or None
         Its row of :func:`~megalens.tracer.moments.measure`, float64 on its device.
+    calls : list of int
+        Place of each among all that was measured in the step, as it happened; -1 where it has none.
     """
 
     places: list[tuple[int, str, int | None]] = field(default_factory=list)
     about: list[tuple[tuple[int, ...], torch.dtype] | None] = field(default_factory=list)
     rows: list[Tensor | None] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
 
-    def add(self, place: tuple[int, str, int | None], value: Tensor | None, eps: float) -> None:
+    def add(
+        self, place: tuple[int, str, int | None], value: Tensor | None, eps: float, call: int = -1
+    ) -> None:
         """Measure a tensor."""
+        self.calls.append(call)
         self.places.append(place)
         self.about.append(None if value is None else (tuple(value.shape), value.dtype))
         self.rows.append(None if value is None else measured(value, eps))
@@ -55,6 +61,7 @@ class StackedRows:
 
     places: list[tuple[int, str, int | None]]
     about: list[tuple[tuple[int, ...], torch.dtype] | None]
+    calls: list[int]
     tables: list[Tensor]
     at: list[tuple[int, int] | None]
 
@@ -70,7 +77,7 @@ class StackedRows:
                 together = devices.setdefault(row.device, [])
                 at.append(([*devices].index(row.device), len(together)))
                 together.append(row)
-        return cls(rows.places, rows.about, [torch.stack(each) for each in devices.values()], at)
+        return cls(rows.places, rows.about, rows.calls, [torch.stack(each) for each in devices.values()], at)
 
     def numbers(self) -> list[list[float] | None]:
         """Return the row of each line; None where there was no tensor. Waits for the device."""
@@ -117,6 +124,7 @@ class CallCollector:
         self._backward: dict[tuple[int, str, int], CallRows] = {}
         self._gradients: dict[tuple[int, str, int | None], CallRows] = {}
         self._calls: dict[tuple[str, int, str], int] = {}
+        self._measured = 0
         self.on = True
 
     # Hooks.
@@ -196,7 +204,7 @@ class CallCollector:
                 if each or micro == self._micro_batches - 1:
                     at = (*place, micro if each else None)
                     rows = self._gradients[at] = CallRows()
-                    rows.add(at, gradient_of(parameter), self._eps)
+                    rows.add(at, gradient_of(parameter), self._eps, self._next())
             except Exception as error:
                 self._failed(error)
 
@@ -207,9 +215,12 @@ class CallCollector:
         chunk, name = place
         for number, value in enumerate(several):
             which = end if len(several) == 1 else f"{end}_{number}"
-            rows.add(
-                (chunk, f"{name}.{which}", micro), value if isinstance(value, Tensor) else None, self._eps
-            )
+            found = value if isinstance(value, Tensor) else None
+            rows.add((chunk, f"{name}.{which}", micro), found, self._eps, self._next())
+
+    def _next(self) -> int:
+        self._measured += 1
+        return self._measured - 1
 
     def _micro(self, what: str, place: tuple[int, str]) -> int:
         key = (what, *place)
@@ -219,18 +230,26 @@ class CallCollector:
     # At the end of a step.
 
     def of_parameters(
-        self, wanted: Callable[[int, str], bool], value: Callable[[nn.Parameter], Tensor | None]
+        self,
+        wanted: Callable[[int, str], bool],
+        value: Callable[[nn.Parameter], Tensor | None],
+        *,
+        numbered: bool = True,
     ) -> CallRows:
-        """Measure something of each parameter now; those of which there is nothing are left out."""
+        """Measure something of each parameter now; those of which there is nothing are left out. ``numbered``: whether they have places among the calls."""
         rows = CallRows()
         for chunk, name, parameter in self.parameters(wanted):
             found = value(parameter)
             if found is not None:
-                rows.add((chunk, name, None), found, self._eps)
+                rows.add((chunk, name, None), found, self._eps, self._next() if numbered else -1)
         return rows
 
+    def begin(self) -> None:
+        """Begin to count the calls of the next step."""
+        self._measured = 0
+
     def take(self) -> dict[str, CallRows]:
-        """Return what hooks measured in the step, by kind of file, and begin the next."""
+        """Return what hooks measured in the step, by kind of file, and forget it."""
         activations = [rows for of in self._forward.values() for _, rows in sorted(of.items())]
         found = {
             "actv": _joined(activations),
@@ -259,4 +278,5 @@ def _joined(several: Iterable[CallRows]) -> CallRows:
         whole.places += each.places
         whole.about += each.about
         whole.rows += each.rows
+        whole.calls += each.calls
     return whole
