@@ -58,7 +58,8 @@ test('a threshold is tried on the recorded past, put in force on the live run, a
   const rules = tab.locator('.jp-MegalensHealth-rules');
   const jump = rules.locator('tr', { hasText: 'Values are suddenly much larger' });
   await expect(jump).toBeVisible({ timeout: 30_000 });
-  // With the alarms so far it is laid out as it stays.
+  // With alarms it is laid out as it stays.
+  training.tell('sick');
   await expect(tab.getByRole('heading', { name: /^Alarms: / })).toBeVisible({ timeout: 30_000 });
   const lower = async (label: string, value: string): Promise<void> => {
     const field = jump.getByLabel(label, { exact: true });

@@ -92,7 +92,7 @@ class StatisticsLogger(Instrument):
     """
 
     name = "moments"
-    title = "Statistics"
+    title = "Measured statistics"
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ export class HealthView implements IComposition {
     private readonly _env: ICompositionEnvironment<HealthChoice>
   ) {
     this._reader = new HealthReader(_source);
-    this._settings = new RuleSettings(_source, () => this._env.refresh());
+    this._settings = new RuleSettings(_source, () => this._env.refresh(true));
     this._others = new OtherRuns(null, 'moments', () => undefined);
   }
 

@@ -105,7 +105,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
       choose: options => this._choose(options),
       relayout: () => void this._prepare(),
       rearrange: () => this._arrange(),
-      refresh: () => this._parts.forEach(({ view }) => view.refresh(false))
+      refresh: (now = false) => this._parts.forEach(({ view }) => view.refresh(now))
     };
   }
 

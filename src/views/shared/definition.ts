@@ -35,8 +35,8 @@ export interface ICompositionEnvironment<O extends object = ViewOptions> {
   relayout(): void;
   /** Show the controls as things are now. */
   rearrange(): void;
-  /** Draw the parts again: they have more or less room, or there is more to read. */
-  refresh(): void;
+  /** Draw the parts again: they have more or less room, or there is more to read. `now`: a person waits for it, also where it is out of sight. */
+  refresh(now?: boolean): void;
 }
 
 /** One picture, or table, of a composition. */
