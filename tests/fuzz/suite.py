@@ -135,7 +135,8 @@ def _run(tasks: Iterable[dict[str, Any]], workers: int) -> dict[str, Result]:
         waiting.put(task)
     lock = threading.Lock()
     faults: list[BaseException] = []
-    with tempfile.TemporaryDirectory(prefix="megalens-fuzz-") as scratch:
+    # A hub that is ending may still write into it.
+    with tempfile.TemporaryDirectory(prefix="megalens-fuzz-", ignore_cleanup_errors=True) as scratch:
 
         def work(number: int) -> None:
             worker = _Worker(Path(scratch) / str(number))
