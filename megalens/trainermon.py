@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from .protocol import MOMENT_COLUMNS, MegalensError, is_whole
 from .protocol.plain_json import parse_json
 from .tracer.calls import CallCollector, CallRows, StackedRows
 from .tracer.calls.collector import gradient_of
+from .tracer.calls.features import FeatureRows
 from .tracer.calls.structure import ModuleStacks, ModuleStructure
 from .tracer.errors import said
 
@@ -49,7 +50,7 @@ class _Collected:
     """What the training thread hands to the writing one."""
 
     step: int
-    kinds: dict[str, StackedRows]
+    kinds: dict[str, StackedRows | FeatureRows]
     ops: list[str]
     writer: Writer
 
@@ -108,7 +109,7 @@ class TrainerMon:
         self._origin: CallRows | None = None
         self._stacks: ModuleStacks | None = None
         self._structure: ModuleStructure | None = None
-        self._latest: dict[str, CallRows] = {}
+        self._latest: dict[str, CallRows | FeatureRows] = {}
         self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
         self._told: set[str] = set()
@@ -155,6 +156,8 @@ class TrainerMon:
         self._data_rank, self._tensor_rank = _rank_in(dp_group), _rank_in(tp_group)
         original = optimizer.step
 
+        # With what schedulers note on it.
+        @wraps(original)
         def step(*args: Any, **kwargs: Any) -> Any:
             if self._structure is not None:
                 self._guarded(self._write_structure)
@@ -212,9 +215,8 @@ class TrainerMon:
             self._folder = self._place(config)
         if self._folder is None:
             return
-        for name in ("recording_l2_features", "ur_distribution"):
-            if getattr(config, name):
-                self._say(f"{name} is not measured yet.")
+        if config.ur_distribution:
+            self._say("ur_distribution is not measured yet.")
         if config.cc_distribution.get("enable"):
             self._say("cc_distribution is not measured yet.")
         self._writer = self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
@@ -271,6 +273,8 @@ class TrainerMon:
             )
         if config.wg_distribution:
             collector.watch_gradients(self._wanted_parameter, each=config.monitor_mbs_grad)
+        if config.recording_l2_features:
+            collector.watch_features(config.l2_targets, config.sa_order)
         if config.print_struct and self._structure is None:
             self._structure = ModuleStructure(self._chunks, self._name)
         if config.stack_info and self._stacks is None:
@@ -325,7 +329,7 @@ class TrainerMon:
                 found["param_updated"] = collector.of_parameters(
                     self._wanted_parameter, lambda p: p, numbered=False
                 )
-            kinds = {kind: StackedRows.of(rows) for kind, rows in found.items() if rows.places}
+            kinds = {kind: _stacked(rows) for kind, rows in found.items() if rows.places}
             try:
                 self._queue.put_nowait(_Collected(self.step, kinds, list(self._ops), self._writer))
             except queue.Full:
@@ -385,7 +389,7 @@ class TrainerMon:
     # Numbers.
 
     def _metrics(self, kind: str) -> dict[str, dict[str, float]]:
-        lines = _lines(StackedRows.of(self._latest.get(kind, CallRows())), self._ops)
+        lines = _lines(_stacked(self._latest.get(kind, CallRows())), self._ops)
         return {tag_of(line, kind, self.rank): dict(line.values) for line in lines}
 
     # The writing thread.
@@ -455,8 +459,18 @@ class TrainerMon:
             self._seen = os.stat(path).st_mtime
 
 
-def _lines(rows: StackedRows, ops: Sequence[str]) -> list[Line]:
+def _stacked(rows: CallRows | FeatureRows) -> StackedRows | FeatureRows:
+    return StackedRows.of(rows) if isinstance(rows, CallRows) else rows
+
+
+def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
     """Return what is written of rows. Waits for the device."""
+    if isinstance(rows, FeatureRows):
+        several = [numbers.tolist() for numbers in rows.numbers]
+        return [
+            Line(*place, dict(zip(rows.columns, numbers, strict=True)))
+            for place, numbers in zip(rows.places, several, strict=True)
+        ]
     names = [op for op in ops if op not in ("shape", "dtype")]
     numbers = rows.numbers()
     lines = []

@@ -270,3 +270,55 @@ def test_its_rules_find_what_it_found_with_the_same_words_and_places(tmp_path, p
         assert {**ours[key], "message": ""} == {**value, "message": ""}
         assert ours[key]["message"] in said
     assert [*ours] == [*wanted]
+
+
+def test_attention_kernels_and_routers_are_measured_by_its_definitions(tmp_path, place):
+    """Its worked examples: scores [[1, 2, 3], [4, 5, 6], [7, 8, 9]], diag(3, 2, 1), logits that are all the same."""
+
+    class Attention(nn.Module):
+        def forward(self, query, key):
+            return query
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.core, self.proj, self.router = (
+                Attention(),
+                nn.Linear(3, 3, bias=False),
+                nn.Linear(3, 2, bias=False),
+            )
+
+        def forward(self):
+            scores = torch.arange(1.0, 10).reshape(3, 3)
+            self.core(3**0.5 * torch.eye(3).reshape(3, 1, 1, 3), scores.T.reshape(3, 1, 1, 3))
+            return self.router(self.proj(torch.ones(4, 3)))
+
+    model = Whole()
+    with torch.no_grad():
+        model.proj.weight.copy_(torch.diag(torch.tensor([3.0, 2, 1])))
+        model.router.weight.copy_(torch.tensor([[1.0, 0, 1], [1, 0, 1]]))
+    targets = {
+        "attention_hook": ["0:core"],
+        "linear_hook": [],
+        "moe_router_weight_hook": ["0:router"],
+        "moe_router_logit_hook": ["0:router"],
+    }
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    monitor = megalens.TrainerMon({"l2_targets": targets, "recording_l2_features": True})
+    monitor.set_monitor(model=model, optimizer=optimizer, grad_acc_steps=2)
+    for _ in range(2):
+        model()
+    optimizer.step()
+    monitor.close()
+    files = {path.name: path.read_text().splitlines() for path in place.rglob("*.csv")}
+    header, *attention = files["attention_hook_0-0.csv"]
+    assert header == "vpp_stage,name,step,micro_step,entropy,softmax_max"
+    assert [line.split(",")[:4] for line in attention] == [["0", "core.attention", "0", at] for at in "01"]
+    for line in attention:
+        assert list(map(float, line.split(",")[4:])) == pytest.approx([0.4715, 0.7988], abs=5e-5)
+    header, proj, router = files["linear_hook_0-0.csv"]
+    assert header == "vpp_stage,name,step,sr,kernel_norm"
+    assert [proj.split(",")[1], router.split(",")[1]] == ["proj.linear", "router.linear"]
+    assert list(map(float, proj.split(",")[3:])) == pytest.approx([14**0.5 / 3, 3], rel=2e-3)
+    assert files["moe_router_weight_hook_0-0.csv"][1] == "0,router.moe_router,0,1.0"
+    assert files["moe_router_logit_hook_0-0.csv"][2] == "0,router.moe_router,0,1,0.693147"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..moments import measure
+from .features import FeatureHooks, FeatureRows
 
 __all__ = ["CallCollector", "CallRows", "StackedRows"]
 
@@ -125,6 +126,7 @@ class CallCollector:
         self._gradients: dict[tuple[int, str, int | None], CallRows] = {}
         self._calls: dict[tuple[str, int, str], int] = {}
         self._measured = 0
+        self._features: FeatureHooks | None = None
         self.on = True
 
     # Hooks.
@@ -149,6 +151,18 @@ class CallCollector:
             self._handles.append(
                 parameter.register_post_accumulate_grad_hook(self._gradient_hook((chunk, name), each))  # type: ignore[no-untyped-call]
             )
+
+    def watch_features(self, targets: Mapping[str, Sequence[str]], order: str) -> None:
+        """Measure attention, kernels and routers; see :class:`FeatureHooks`."""
+        self._features = FeatureHooks(
+            self._chunks,
+            targets,
+            order,
+            micro=self._micro,
+            last=lambda micro: micro == self._micro_batches - 1,
+            named=self._named,
+            failed=self._failed,
+        )
 
     def parameters(self, wanted: Callable[[int, str], bool]) -> Iterator[tuple[int, str, nn.Parameter]]:
         """Give the parameters that are trained: chunk, written name and parameter."""
@@ -248,7 +262,7 @@ class CallCollector:
         """Begin to count the calls of the next step."""
         self._measured = 0
 
-    def take(self) -> dict[str, CallRows]:
+    def take(self) -> dict[str, CallRows | FeatureRows]:
         """Return what hooks measured in the step, by kind of file, and forget it."""
         activations = [rows for of in self._forward.values() for _, rows in sorted(of.items())]
         found = {
@@ -257,13 +271,16 @@ class CallCollector:
             "grad_unreduced": _joined(self._gradients.values()),
         }
         self._forward, self._backward, self._gradients, self._calls = {}, {}, {}, {}
-        return {kind: rows for kind, rows in found.items() if rows.places}
+        features = {} if self._features is None else self._features.take()
+        return {**{kind: rows for kind, rows in found.items() if rows.places}, **features}
 
     def close(self) -> None:
         """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        if self._features is not None:
+            self._features.close()
 
 
 def gradient_of(parameter: Tensor, main: bool = True) -> Tensor | None:

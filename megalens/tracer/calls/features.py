@@ -1,0 +1,197 @@
+"""Attention, kernels and routers in a few numbers each, by TrainerMon's definitions; those of statistics (``moments/features.py``) are others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+__all__ = [
+    "FeatureHooks",
+    "FeatureRows",
+    "attention_numbers",
+    "kernel_numbers",
+    "logit_entropy",
+    "weight_similarity",
+]
+
+COLUMNS = {
+    "attention_hook": ("entropy", "softmax_max"),
+    "linear_hook": ("sr", "kernel_norm"),
+    "moe_router_weight_hook": ("router_weight_similarity",),
+    "moe_router_logit_hook": ("per_token_expert_entropy",),
+}
+"""The columns of each kind of file."""
+_SUFFIXES = {"attention_hook": "attention", "linear_hook": "linear"}
+_ITERATIONS = 3
+
+
+@dataclass
+class FeatureRows:
+    """What was measured of one kind in one step: places as in :class:`CallRows`, and the numbers of each, on its device."""
+
+    columns: Sequence[str]
+    places: list[tuple[int, str, int | None]] = field(default_factory=list)
+    numbers: list[Tensor] = field(default_factory=list)
+
+
+def attention_numbers(query: Tensor, key: Tensor, order: str) -> Tensor:
+    """Return mean entropy and mean largest value of the rows of causal attention, of the first sample and head.
+
+    Parameters
+    ----------
+    query, key : Tensor
+        ``[s, b, h, d]`` or ``[b, s, h, d]``, as ``order`` says.
+    order : str
+        ``s,b,h,d`` or ``b,s,h,d``.
+    """
+    if query.dim() != 4 or key.dim() != 4:
+        return query.new_zeros(2, dtype=torch.float64)
+    q, k = ((x[:, 0, 0] if order == "s,b,h,d" else x[0, :, 0]).double() for x in (query, key))
+    scores = q @ k.T / math.sqrt(q.shape[-1])
+    unseen = torch.ones_like(scores, dtype=torch.bool).tril().logical_not()
+    p = scores.masked_fill(unseen, -math.inf).softmax(-1)
+    return torch.stack([-torch.xlogy(p, p).sum(-1).mean(), p.amax(-1).mean()])
+
+
+def kernel_numbers(weight: Tensor) -> Tensor:
+    """Return ‖W‖ over the largest singular value, and that value as three power iterations find it, from below."""
+    matrix = weight.detach().double()
+    # The same start every time, so that a weight that does not change has the same numbers.
+    start = torch.randn(matrix.shape[1], generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    v = start.to(matrix.device)
+    for _ in range(_ITERATIONS):
+        v = matrix.T @ (matrix @ v)
+        v = v / v.norm().clamp_min(1e-300)
+    largest = (matrix @ v).norm() / v.norm().clamp_min(1e-300)
+    return torch.stack([torch.where(largest > 0, matrix.norm() / largest.clamp_min(1e-300), 0.0), largest])
+
+
+def weight_similarity(weight: Tensor) -> Tensor:
+    """Return the mean cosine of the directions of two experts."""
+    matrix = weight.detach().double()
+    matrix = matrix.T if matrix.shape[0] < matrix.shape[1] else matrix
+    experts = matrix.shape[1]
+    if experts < 2:
+        return matrix.new_zeros(1)
+    unit = matrix / matrix.norm(dim=0, keepdim=True).clamp_min(1e-300)
+    cosines = unit.T @ unit
+    mean: Tensor = cosines.triu(1).sum() / (experts * (experts - 1) / 2)
+    return mean.reshape(1)
+
+
+def logit_entropy(logits: Tensor) -> Tensor:
+    """Return the mean entropy over tokens of what a router gives."""
+    if logits.dim() < 2:
+        return logits.new_zeros(1, dtype=torch.float64)
+    p = logits.detach().double().softmax(-1)
+    entropy: Tensor = (-torch.xlogy(p, p).sum(-1)).mean().reshape(1)
+    return entropy
+
+
+class FeatureHooks:
+    """Measures features of modules in the forward pass.
+
+    Parameters
+    ----------
+    chunks : sequence of torch.nn.Module
+        The model, or its chunks of a virtual pipeline.
+    targets : mapping
+        By kind, names of modules with their chunk before them: ``0:layers.0.attention``. No name at all is none, but for ``linear_hook``, where it is every kernel.
+    order : str
+        Of the axes of queries and keys.
+    micro : callable
+        Takes kind and place and counts the micro-batches of a step.
+    last : callable
+        Whether such a number is the last of a step.
+    named : callable
+        Takes a module's name and gives the one that is written.
+    failed : callable
+        Takes an exception of a hook, which the training does not see.
+    """
+
+    def __init__(
+        self,
+        chunks: Sequence[nn.Module],
+        targets: Mapping[str, Sequence[str]],
+        order: str,
+        *,
+        micro: Callable[[str, tuple[int, str]], int],
+        last: Callable[[int], bool],
+        named: Callable[[str], str],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._order, self._micro, self._last, self._failed = order, micro, last, failed
+        self._found: dict[str, dict[tuple[int, str, int | None], Tensor]] = {}
+        self._handles: list[Any] = []
+        for chunk, model in enumerate(chunks):
+            for name, module in model.named_modules():
+                for kind, wanted in targets.items():
+                    chosen = f"{chunk}:{name}" in wanted or f"{chunk}:{named(name)}" in wanted
+                    if chosen or (kind == "linear_hook" and not wanted and _kernel_of(module) is not None):
+                        place = (chunk, f"{named(name)}.{_SUFFIXES.get(kind, 'moe_router')}")
+                        self._handles.append(module.register_forward_hook(self._hook(kind, place)))
+
+    def _hook(self, kind: str, place: tuple[int, str]) -> Callable[..., None]:
+        def hook(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+            if not module.training or torch._C._current_graph_task_id() != -1:
+                return
+            try:
+                micro = self._micro(kind, place)
+                every = kind in ("attention_hook", "moe_router_logit_hook")
+                if every or self._last(micro):
+                    numbers = self._numbers(kind, module, given, output)
+                    if numbers is not None:
+                        at = (*place, micro if every else None)
+                        self._found.setdefault(kind, {})[at] = numbers
+            except Exception as error:
+                self._failed(error)
+
+        return hook
+
+    def _numbers(self, kind: str, module: nn.Module, given: Sequence[Any], output: Any) -> Tensor | None:
+        with torch.no_grad():
+            if kind == "attention_hook":
+                return attention_numbers(given[0], given[1], self._order) if len(given) >= 2 else None
+            if kind == "moe_router_logit_hook":
+                several = output if isinstance(output, (tuple, list)) else [output]
+                tensors = [each for each in several if isinstance(each, Tensor)]
+                return logit_entropy(tensors[0]) if tensors else None
+            kernel = _kernel_of(module)
+            if kernel is None:
+                return None
+            return kernel_numbers(kernel) if kind == "linear_hook" else weight_similarity(kernel)
+
+    def take(self) -> dict[str, FeatureRows]:
+        """Return what was measured in the step, by kind of file, and forget it."""
+        found, self._found = self._found, {}
+        return {
+            kind: FeatureRows(COLUMNS[kind], list(several), list(several.values()))
+            for kind, several in found.items()
+        }
+
+    def close(self) -> None:
+        """Take every hook off. Safe twice."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+def _kernel_of(module: nn.Module) -> Tensor | None:
+    """Return the matrix of a linear module; None of embeddings and others."""
+    if (
+        isinstance(module, nn.Embedding)
+        or hasattr(module, "num_embeddings")
+        or hasattr(module, "vocab_start_index")
+    ):
+        return None
+    for name in ("weight", "wg"):
+        weight = getattr(module, name, None)
+        weight = getattr(weight, "weight", weight)
+        if isinstance(weight, Tensor) and weight.dim() == 2:
+            return weight
+    return None
