@@ -24,21 +24,26 @@ from torch import Tensor, distributed, nn
 
 from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
 from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
-from .monitoring.trainermon.operations import values_of
+from .monitoring.trainermon.operations import together, values_of
 from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
-from .monitoring.trainermon.writing import ApiWriter, Line, Writer, rank_folder, writer_of
+from .monitoring.trainermon.writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
 from .protocol import MOMENT_COLUMNS, MegalensError, is_whole
 from .protocol.plain_json import parse_json
 from .tracer.calls import CallCollector, CallRows, StackedRows
 from .tracer.calls.collector import gradient_of
+from .tracer.calls.communication import CollectiveCalls
 from .tracer.calls.features import FeatureRows
 from .tracer.calls.structure import ModuleStacks, ModuleStructure
 from .tracer.errors import said
 
-__all__ = ["StructureWritten", "TrainerMon"]
+__all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
 
 _MOST_WAITING = 64
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
+
+
+class CommunicationShown(MegalensError):
+    """``cc_log_only`` ends the training once it has shown the communication operations and from where they are called."""
 
 
 class StructureWritten(MegalensError):
@@ -106,7 +111,8 @@ class TrainerMon:
         self._writer: Writer | None = None
         self._inner: Writer | None = None
         self._folder: Path | None = None
-        self._origin: CallRows | None = None
+        self._collectives: CollectiveCalls | None = None
+        self._has_stepped = False
         self._stacks: ModuleStacks | None = None
         self._structure: ModuleStructure | None = None
         self._latest: dict[str, CallRows | FeatureRows] = {}
@@ -159,7 +165,12 @@ class TrainerMon:
         # With what schedulers note on it.
         @wraps(original)
         def step(*args: Any, **kwargs: Any) -> Any:
-            if self._structure is not None:
+            if self._shows_collectives:
+                if self._has_stepped:
+                    self._guarded(self._show_collectives)
+                    raise CommunicationShown("exit after first step when print cc stack")
+                self._has_stepped = True
+            elif self._structure is not None:
                 self._guarded(self._write_structure)
                 raise StructureWritten("exit after first monitor step when print model struct")
             self._guarded(self._before)
@@ -217,8 +228,6 @@ class TrainerMon:
             return
         if config.ur_distribution:
             self._say("ur_distribution is not measured yet.")
-        if config.cc_distribution.get("enable"):
-            self._say("cc_distribution is not measured yet.")
         self._writer = self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
         if config.alert["rules"]:
             stage, mates = _place_in(self._group, self.rank)
@@ -255,9 +264,7 @@ class TrainerMon:
         return None
 
     def _install(self) -> None:
-        if self._collector is not None:
-            self._collector.close()
-            self._collector = None
+        self._uninstall()
         config = self._config
         if not self._chunks or not self._on:
             return
@@ -275,6 +282,14 @@ class TrainerMon:
             collector.watch_gradients(self._wanted_parameter, each=config.monitor_mbs_grad)
         if config.recording_l2_features:
             collector.watch_features(config.l2_targets, config.sa_order)
+        cc = config.cc_distribution
+        if cc.get("enable"):
+            self._collectives = CollectiveCalls(
+                cc.get("cc_codeline", ()),
+                before=cc.get("cc_pre_hook", False),
+                only_stacks=cc.get("cc_log_only", False),
+                failed=lambda error: self._say(said(error)),
+            )
         if config.print_struct and self._structure is None:
             self._structure = ModuleStructure(self._chunks, self._name)
         if config.stack_info and self._stacks is None:
@@ -283,9 +298,25 @@ class TrainerMon:
 
     def _end(self) -> None:
         self._on = False
+        self._uninstall()
+
+    def _uninstall(self) -> None:
         if self._collector is not None:
             self._collector.close()
             self._collector = None
+        if self._collectives is not None:
+            self._collectives.close()
+            self._collectives = None
+
+    @property
+    def _shows_collectives(self) -> bool:
+        cc = self._config.cc_distribution
+        return self._collectives is not None and cc.get("cc_log_only", False)
+
+    def _show_collectives(self) -> None:
+        if self._collectives is not None and self.rank == min(self._config.module_ranks, default=0):
+            print("> Used communication ops and corresponding stack")
+            print(json.dumps(self._collectives.stacks))
 
     # A step, in the training thread.
 
@@ -296,11 +327,13 @@ class TrainerMon:
 
     def _before(self) -> None:
         collector, config = self._collector, self._config
-        if collector is None or not self._due:
-            if collector is not None:
-                collector.take()
+        if collector is None:
             return
         found = collector.take()
+        if self._collectives is not None:
+            found[COMMUNICATION] = self._collectives.take()
+        if not self._due:
+            return
         if config.wg_distribution and self._data_rank == 0:
             found["grad_reduced"] = collector.of_parameters(
                 self._wanted_parameter,
@@ -398,7 +431,8 @@ class TrainerMon:
         while (step := self._queue.get()) is not None:
             try:
                 for kind, rows in step.kinds.items():
-                    step.writer.write(kind, step.step, _lines(rows, step.ops))
+                    lines = _lines(rows, step.ops)
+                    step.writer.write(kind, step.step, _joined(lines) if kind == COMMUNICATION else lines)
             except Exception as error:
                 self._say(f"Step {step.step} was not written: {said(error)}")
 
@@ -482,6 +516,17 @@ def _lines(rows: StackedRows | FeatureRows, ops: Sequence[str]) -> list[Line]:
             values = values_of(dict(zip(MOMENT_COLUMNS, row, strict=True)), names, scalar=not shape)
             lines.append(Line(*place, values, str(list(shape)), str(dtype), call))
     return lines
+
+
+def _joined(lines: Sequence[Line]) -> list[Line]:
+    """Return one line of all that have one name."""
+    several: dict[str, list[Line]] = {}
+    for line in lines:
+        several.setdefault(line.name, []).append(line)
+    return [
+        Line(0, name, None, together([line.values for line in each]), "nan", "nan")
+        for name, each in several.items()
+    ]
 
 
 def _rank_in(group: Any) -> int:

@@ -111,7 +111,7 @@ def log_statistics(
         Every how many steps they are also given, of each parameter, the part of its gradient's values that have the sign of Adam's mean (``exp_avg``) right before the step, where zeros count as half.
     communication : int or None
         Every how many steps they are also given what collectives of ``torch.distributed`` are given and give, by operation, of all calls in a step together: ``all_reduce/input0``, ``all_reduce/output0``. The functions
-        of the module stand behind others during such a step; names that were imported from it before are not seen, neither is what DDP reduces, nor what an asynchronous collective gives.
+        of the module stand behind others during such a step; names that were imported from it before are not seen, neither is what DDP reduces. What an asynchronous collective gives is measured after ``wait()``.
     **options
         For :func:`megalens.trace` (``name``, ``record``, ``hub``, …) where there is no tracer yet. With ``hub=None`` there are only files.
 

@@ -104,7 +104,7 @@ def communicated(rank: int) -> tuple[Any, Any, bool]:
     """Call collectives in two steps, of which one is measured; what the logger gives of them, what plain copies say, and whether torch's functions are its own again."""
     torch.manual_seed(0)
     model = nn.Linear(4, 4)
-    own = distributed.all_reduce
+    own, own_isend = distributed.all_reduce, distributed.isend
     found: list[Any] = []
     expected: dict[str, list[torch.Tensor]] = {}
     with megalens.log_statistics(model, grad=2, communication=2, own=found.append, hub=None) as statistics:
@@ -124,6 +124,19 @@ def communicated(rank: int) -> tuple[Any, Any, bool]:
                 later = torch.ones(2) * rank
                 expected["broadcast/input0"] = [later.clone()]
                 distributed.broadcast(later, 0, async_op=True).wait()
+                expected["broadcast/output0"] = [torch.zeros(2)]
+                # A script's own name for torch's function is not seen, and can be mixed with those that are.
+                ring = [torch.full((3,), float(rank + 5)), torch.empty(3)]
+                sends = distributed.P2POp(own_isend, ring[0], 1 - rank)
+                receives = distributed.P2POp(distributed.irecv, ring[1], 1 - rank)
+                for work in distributed.batch_isend_irecv([sends, receives]):
+                    work.wait()
+                expected["batch_isend_irecv/input0"] = [torch.full((3,), float(rank + 5))]
+                expected["batch_isend_irecv/output0"] = [torch.full((3,), float(6 - rank))]
+                alone = torch.full((2,), float(rank + 1))
+                sent = distributed.isend(alone, 1) if rank == 0 else distributed.irecv(alone, 0)
+                sent.wait()
+                expected["irecv/output0" if rank else "isend/input0"] = [torch.ones(2)]
                 # Ids are no numbers to be measured.
                 distributed.all_reduce(torch.ones(2, dtype=torch.long))
                 model(torch.ones(1, 4)).sum().backward()
@@ -135,4 +148,4 @@ def communicated(rank: int) -> tuple[Any, Any, bool]:
         for name, row in zip(each.names, each.rows.tolist(), strict=True)
     }
     plain = {name: measure([torch.cat(values)])[0].tolist() for name, values in expected.items()}
-    return given, plain, distributed.all_reduce is own
+    return given, plain, distributed.all_reduce is own and distributed.isend is own_isend

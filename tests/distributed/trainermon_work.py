@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import io
 import os
+from contextlib import redirect_stdout
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 
-__all__ = ["replicas"]
+__all__ = ["communication", "replicas", "shown"]
 
 
 def replicas(rank: int, folder: str) -> dict[str, Any]:
@@ -35,3 +37,42 @@ def replicas(rank: int, folder: str) -> dict[str, Any]:
     optimizer.step()
     monitor.close()
     return {"own": norms[0], "all": norms[1]}
+
+
+def _elsewhere(values: torch.Tensor) -> None:
+    distributed.all_reduce(values)
+
+
+def communication(rank: int, folder: str, settings: dict[str, Any]) -> None:
+    """Train two steps; in each two reductions of one place in the script, one of another, and a broadcast that is waited for later."""
+    os.environ["MONITOR_OUTPUT_DIR"] = folder
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    monitor = megalens.TrainerMon(
+        {
+            "ops": ["norm", "min", "max", "zeros", "nans", "mean"],
+            "cc_distribution": {"enable": True, **settings},
+        }
+    )
+    monitor.set_monitor(model=model, optimizer=optimizer)
+    own = distributed.all_reduce.__wrapped__
+    for step in range(2):
+        for scale in (1.0, 2.0):
+            distributed.all_reduce(torch.tensor([0.0, 3.0, 4.0]) * scale * (1 + rank) * (1 + step))
+        _elsewhere(torch.ones(1))
+        values = torch.full((2,), 5.0 * (1 - rank))
+        distributed.broadcast(values, 0, async_op=True).wait()
+        optimizer.step()
+    monitor.close()
+    assert distributed.all_reduce is own
+
+
+def shown(rank: int, folder: str) -> tuple[str, str]:
+    """Train until ``cc_log_only`` ends it; what is shown, and what is raised."""
+    said = io.StringIO()
+    try:
+        with redirect_stdout(said):
+            communication(rank, folder, {"cc_log_only": True})
+    except megalens.MegalensError as error:
+        return said.getvalue(), str(error)
+    return said.getvalue(), ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from .config import MonitorConfig
 from .rules import RecordedRules, rules_from
-from .writing import Line, Writer
+from .writing import COMMUNICATION, Line, Writer
 
 __all__ = ["AnomalyWriter", "tag_of"]
 
@@ -20,7 +20,10 @@ _MOST = 100_000
 
 
 def tag_of(line: Line, kind: str, rank: int) -> str:
-    """Return a line's tag, such as ``0:layers.0.mlp.input:0/rank0/actv``."""
+    """Return a line's tag, such as ``0:layers.0.mlp.input:0/rank0/actv`` or ``all_reduce/rank0/pre_0``."""
+    if kind == COMMUNICATION:
+        operation, _, where = line.name.partition(".")
+        return f"{operation}/rank{rank}/{where}"
     micro = "" if line.micro_step is None else f":{line.micro_step}"
     return f"{line.chunk}:{line.name}{micro}/rank{rank}/{_TASKS.get(kind, kind)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
@@ -259,6 +260,13 @@ def _check_whole(config: MonitorConfig, warn: Callable[[str], None]) -> None:
         rules_from(config.alert["rules"], warn)
     except TypeError as error:
         raise ConfigTypeError(f"{error}.") from error
+    for line in config.cc_distribution.get("cc_codeline", ()):
+        try:
+            re.compile(line)
+        except (re.error, TypeError) as error:
+            raise ConfigValueError(
+                f"cc_distribution.cc_codeline must be a list of patterns, got {line!r:.100}: {error}."
+            ) from error
     if config.forward_only and config.backward_only:
         warn("forward_only and backward_only exclude each other: no activations are collected.")
     if config.ur_distribution and config.format != "tensorboard":

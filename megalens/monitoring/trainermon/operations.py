@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["values_of"]
+import numpy as np
+
+__all__ = ["together", "values_of"]
 
 
 def values_of(row: Mapping[str, float], ops: Sequence[str], *, scalar: bool) -> dict[str, float]:
@@ -43,3 +45,21 @@ def values_of(row: Mapping[str, float], ops: Sequence[str], *, scalar: bool) -> 
         "id": mean if scalar else math.nan,
     }
     return {op: found[op] for op in ops}
+
+
+_TOGETHER: Mapping[str, Callable[[Sequence[float]], np.generic]] = {
+    "norm": np.sum,
+    "min": np.min,
+    "max": np.max,
+    "zeros": np.mean,
+    "nans": np.sum,
+    "mean": np.mean,
+}
+
+
+def together(several: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the operations of a communication operation's calls in one step together: sums of ``norm`` and ``nans``, means of ``zeros`` and ``mean``, and no ``id``."""
+    return {
+        op: _TOGETHER[op]([each[op] for each in several]).item() if op in _TOGETHER else math.nan
+        for op in several[0]
+    }

@@ -15,10 +15,15 @@ from .config import STAMP, MonitorConfig
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["ApiWriter", "CsvWriter", "Line", "Writer", "rank_folder", "writer_of"]
+__all__ = ["COMMUNICATION", "ApiWriter", "CsvWriter", "Line", "Writer", "rank_folder", "writer_of"]
 
 _MOST_LINES = 1_000_000
 _NDIGITS = 6
+
+COMMUNICATION = "cc"
+"""The kind of lines of communication operations, named as ``all_reduce.pre_0``."""
+
+_FILES = {COMMUNICATION: "other"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class CsvWriter:
     def write(self, kind: str, step: int, lines: Sequence[Line]) -> None:
         """Write the lines of one kind."""
         first = step // self._steps * self._steps
-        stem = f"{kind}_{first}-{first + self._steps - 1}"
+        stem = f"{_FILES.get(kind, kind)}_{first}-{first + self._steps - 1}"
         for part, begin in enumerate(range(0, len(lines), _MOST_LINES)):
             frame = _frame(step, lines[begin : begin + _MOST_LINES]).round(self._ndigits)
             try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
+from ...collectives import CollectiveHooks, tensors_of
 from .. import measure
 from .values import local_values, measurable
 
@@ -30,13 +29,15 @@ _OPERATIONS: Mapping[str, tuple[tuple[tuple[int, str], ...], tuple[tuple[int, st
     "send": (_TENSOR, ()),
     "recv": ((), _TENSOR),
     "isend": (_TENSOR, ()),
+    "irecv": ((), _TENSOR),
+    "batch_isend_irecv": (((0, "p2p_op_list"),), ((0, "p2p_op_list"),)),
 }
 
 
 class Communication:
     """Stands before the functions of ``torch.distributed`` while a step is measured; at other times these are torch's own.
 
-    Of a collective that is waited for later (``async_op=True``) only what it is given is measured. What DDP reduces is not called by name, and not seen.
+    What :class:`CollectiveHooks` does not see is not measured.
 
     Parameters
     ----------
@@ -50,55 +51,26 @@ class Communication:
         self, keep: Callable[[str, Tensor], None], spent: Callable[[Callable[[], None]], None]
     ) -> None:
         self._keep, self._spent = keep, spent
-        self._on = False
-        self._before: list[tuple[Any, str, Any, Any]] = []
+        self._hooks = CollectiveHooks(self._called, tuple(_OPERATIONS))
 
     def begin(self) -> None:
         """Stand before the functions."""
-        self.end()
-        if not distributed.is_available():
-            return
-        self._on = True
-        for operation in _OPERATIONS:
-            own = getattr(distributed, operation, None)
-            if own is None:
-                continue
-            ours = self._seen(operation, own)
-            for module in (distributed, distributed.distributed_c10d):
-                if getattr(module, operation, None) is own:
-                    setattr(module, operation, ours)
-                    self._before.append((module, operation, own, ours))
+        self._hooks.begin()
 
     def end(self) -> None:
-        """Give the functions back, but for those that somebody else has replaced meanwhile. Safe twice."""
-        self._on = False
-        before, self._before = self._before, []
-        for module, operation, own, ours in before:
-            if getattr(module, operation) is ours:
-                setattr(module, operation, own)
+        """Give the functions back. Safe twice."""
+        self._hooks.end()
 
-    def _seen(self, operation: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None]:
         given, made = _OPERATIONS[operation]
 
-        @functools.wraps(own)
-        def seen(*args: Any, **kwargs: Any) -> Any:
-            looks = self._on and not torch.compiler.is_compiling()
-            if looks:
-                self._spent(lambda: self._look(f"{operation}/input0", given, args, kwargs))
-            work = own(*args, **kwargs)
-            # What is waited for gives nothing back, or the sender's rank.
-            if looks and (work is None or isinstance(work, int)):
-                self._spent(lambda: self._look(f"{operation}/output0", made, args, kwargs))
-            return work
+        def look(end: str) -> None:
+            for at, keyword in given if end == "input0" else made:
+                found = args[at] if len(args) > at else kwargs.get(keyword)
+                for tensor in tensors_of(found, sent=end == "input0", received=end == "output0"):
+                    values = local_values(tensor) if measurable(tensor) else None
+                    if values is not None:
+                        self._keep(f"{operation}/{end}", measure([values]))
 
-        return seen
-
-    def _look(
-        self, name: str, where: tuple[tuple[int, str], ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        for at, keyword in where:
-            found = args[at] if len(args) > at else kwargs.get(keyword)
-            for tensor in [found] if isinstance(found, Tensor) else found or ():
-                values = local_values(tensor) if measurable(tensor) else None
-                if values is not None:
-                    self._keep(name, measure([values]))
+        self._spent(lambda: look("input0"))
+        return lambda: self._spent(lambda: look("output0"))
