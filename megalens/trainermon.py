@@ -22,6 +22,8 @@ import torch
 from pandas import DataFrame
 from torch import Tensor, distributed, nn
 
+from .adapters.before_reduction import before_reduction
+from .adapters.megatron_masters import Held, held_parameters, leaf_optimizers
 from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
 from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
 from .monitoring.trainermon.operations import together, values_of
@@ -107,6 +109,7 @@ class TrainerMon:
         self._begun = self._collected = self.step = 0
         self._chunks: list[nn.Module] = []
         self._optimizer: Any = None
+        self._held: dict[int, Held] = {}
         self._collector: CallCollector | None = None
         self._writer: Writer | None = None
         self._inner: Writer | None = None
@@ -159,6 +162,7 @@ class TrainerMon:
         self._optimizer = optimizer
         self._micro_batches = grad_acc_steps if is_whole(grad_acc_steps, 1) else _default("grad_acc_steps", 1)
         self.step = start_iteration if is_whole(start_iteration, 0) else _default("start_iteration", 0)
+        self._guarded(self._look_at_optimizer)
         self._data_rank, self._tensor_rank = _rank_in(dp_group), _rank_in(tp_group)
         original = optimizer.step
 
@@ -279,7 +283,11 @@ class TrainerMon:
                 backward=not config.forward_only and not both,
             )
         if config.wg_distribution:
-            collector.watch_gradients(self._wanted_parameter, each=config.monitor_mbs_grad)
+            collector.watch_gradients(
+                self._wanted_parameter,
+                each=config.monitor_mbs_grad,
+                reduction=before_reduction(self._chunks),
+            )
         if config.recording_l2_features:
             collector.watch_features(config.l2_targets, config.sa_order)
         cc = config.cc_distribution
@@ -334,10 +342,9 @@ class TrainerMon:
             found[COMMUNICATION] = self._collectives.take()
         if not self._due:
             return
-        if config.wg_distribution and self._data_rank == 0:
+        if config.wg_distribution:
             found["grad_reduced"] = collector.of_parameters(
-                self._wanted_parameter,
-                lambda p: None if self._is_held_elsewhere(p) else gradient_of(p, self._main_grad),
+                self._wanted_parameter, lambda p: None if self._is_held_elsewhere(p) else self._gradient(p)
             )
         if config.mv_distribution:
             for state in ("exp_avg", "exp_avg_sq"):
@@ -384,18 +391,34 @@ class TrainerMon:
         except Exception as error:
             self._say(f"TrainerMon failed in step {self.step}: {said(error)}")
 
+    def _look_at_optimizer(self) -> None:
+        self._held = held_parameters(self._optimizer)
+
     def _state(self, parameter: nn.Parameter, name: str) -> Tensor | None:
-        for each in (self._optimizer, getattr(self._optimizer, "optimizer", None)):
-            state = getattr(each, "state", None)
-            kept = state.get(parameter) if isinstance(state, Mapping) else None
-            if isinstance(kept, Mapping) and isinstance(kept.get(name), Tensor):
-                found: Tensor = kept[name]
-                return found
+        keys = (parameter, self._held.get(id(parameter), Held(None)).tensor)
+        for leaf in leaf_optimizers(self._optimizer):
+            for each in (leaf, getattr(leaf, "optimizer", None)):
+                state = getattr(each, "state", None)
+                if not isinstance(state, Mapping):
+                    continue
+                kept = next((state[key] for key in keys if key is not None and key in state), None)
+                if isinstance(kept, Mapping) and isinstance(kept.get(name), Tensor):
+                    found: Tensor = kept[name]
+                    return found
         return None
+
+    def _gradient(self, parameter: nn.Parameter) -> Tensor | None:
+        """Return the reduced gradient, or the part of it that this rank's optimizer applies: of others' parts the buffer has what was never reduced."""
+        gradient, held = gradient_of(parameter, self._main_grad), self._held.get(id(parameter))
+        if gradient is None or held is None or not held.owned:
+            return gradient
+        if held.tensor is None:
+            return None
+        return gradient if held.part is None else gradient.flatten()[held.part]
 
     def _direction(self, parameter: nn.Parameter) -> Tensor | None:
         """Return the share of a gradient's values that have the sign of the optimizer's first moment, as one value."""
-        gradient = gradient_of(parameter, self._main_grad)
+        gradient = self._gradient(parameter)
         if gradient is None:
             return None
         moment = self._state(parameter, "exp_avg")
@@ -406,6 +429,9 @@ class TrainerMon:
         return (torch.sign(gradient).mul(torch.sign(moment)).double().mean() + 1) / 2
 
     def _is_held_elsewhere(self, parameter: nn.Parameter) -> bool:
+        held = self._held.get(id(parameter))
+        if self._data_rank and not (held is not None and held.owned):
+            return True
         return self._tensor_rank > 0 and not getattr(parameter, "tensor_model_parallel", False)
 
     # What is measured.

@@ -21,10 +21,13 @@ class Held:
         The weights that it updates, the whole parameter or a flat part of it; its ``grad`` (or ``decoupled_grad``) is the gradient that it applies. None where it holds nothing.
     owned : bool
         Whether the data-parallel processes hold different values or parameters, so that each counts its own. Otherwise all hold the same.
+    part : slice or None
+        Which values of the flat parameter, where it is a part.
     """
 
     tensor: Tensor | None
     owned: bool = False
+    part: slice | None = None
 
     def value(self) -> Tensor | None:
         """Return the weights, as numbers where Transformer Engine keeps codes."""
@@ -87,9 +90,18 @@ def _sharded(leaf: Any) -> Iterator[tuple[int, Held]]:
         strict=True,
     )
     for parameter, main, own in pieces:
-        yield id(parameter), Held(own if main is None else main, owned=True)
+        yield id(parameter), Held(own if main is None else main, owned=True, part=_part(leaf, parameter))
     for parameter, own in zip(_flat(leaf.model_fp32_groups), _flat(leaf.shard_fp32_groups), strict=True):
-        yield id(parameter), Held(own, owned=True)
+        yield id(parameter), Held(own, owned=True, part=_part(leaf, parameter))
+
+
+def _part(leaf: Any, parameter: Any) -> slice | None:
+    at = getattr(leaf, "model_param_gbuf_map", {}).get(parameter)
+    if at is None:
+        return None
+    buffer, dtype, bucket = at
+    values = leaf.gbuf_ranges[buffer][dtype][bucket]["param_map"][parameter]["param"]
+    return slice(values.start, values.end)
 
 
 def _mixed(leaf: Any, dealt: set[int]) -> Iterator[tuple[int, Held]]:

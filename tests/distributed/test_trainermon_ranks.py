@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 
 import pytest
 from processes import run_job
@@ -74,3 +75,68 @@ def test_the_calls_and_their_places_are_shown_by_one_rank_and_end_the_training(t
         "_elsewhere",
     ]
     assert not cells(tmp_path, 0)
+
+
+def numbers(folder, rank, kind, step, op="norm"):
+    (path,) = folder.glob(f"*-rank{rank}-*/{kind}_{step}-{step}.csv")
+    return {row["name"]: float(row[op]) for row in csv.DictReader(path.open())}
+
+
+def sizes(folder, rank, kind, step):
+    (path,) = folder.glob(f"*-rank{rank}-*/{kind}_{step}-{step}.csv")
+    return {row["name"]: math.prod(json.loads(row["shape"])) for row in csv.DictReader(path.open())}
+
+
+def test_a_sharded_models_gradients_are_whole_before_the_reduction_and_a_ranks_own_shard_after(
+    tmp_path,
+) -> None:
+    for rank, expected in enumerate(run_job(2, "trainermon_work:sharded", str(tmp_path))):
+        for kind, step, wanted in (
+            ("grad_unreduced", 0, "own"),
+            ("grad_reduced", 0, "shard"),
+            ("exp_avg", 1, "moment"),
+        ):
+            assert numbers(tmp_path, rank, kind, step) == pytest.approx(expected[wanted], rel=1e-5), kind
+
+
+@pytest.mark.parametrize("is_distributed", [False, True])
+def test_megatrons_gradients_and_state_are_those_of_each_ranks_part(is_distributed, tmp_path) -> None:
+    run_job(2, "trainermon_work:megatron", str(tmp_path), 2, is_distributed, False)
+    own = [numbers(tmp_path, rank, "grad_unreduced", 0, "mean") for rank in (0, 1)]
+    whole = sizes(tmp_path, 0, "grad_unreduced", 0)
+    assert own[0].keys() == own[1].keys() == whole.keys()
+    reduced = [numbers(tmp_path, rank, "grad_reduced", 0, "mean") for rank in (0, 1)]
+    parts = [sizes(tmp_path, rank, "grad_reduced", 0) for rank in (0, 1)]
+    moments = [numbers(tmp_path, rank, "exp_avg", 1, "mean") for rank in (0, 1)]
+    for name, size in whole.items():
+        sums = [reduced[rank].get(name, 0.0) * parts[rank].get(name, 0) for rank in (0, 1)]
+        if is_distributed:
+            assert parts[0].get(name, 0) + parts[1].get(name, 0) == size
+        else:
+            assert parts[0][name] == parts[1][name] == size
+            assert sums[0] == sums[1]
+            sums = sums[:1]
+        expected = (own[0][name] + own[1][name]) / 2 * size
+        assert sum(sums) == pytest.approx(expected, rel=1e-4, abs=1e-6), name
+    for rank in (0, 1):
+        # What Adam keeps after its first step is a tenth of the gradient.
+        assert moments[rank] == pytest.approx(
+            {name: mean / 10 for name, mean in reduced[rank].items()}, rel=1e-4, abs=1e-9
+        )
+    assert not is_distributed or all(len(part) < len(whole) for part in parts)
+    assert len(numbers(tmp_path, 0, "other", 1)) == len(parts[0])
+
+
+def test_megatrons_gradients_are_measured_after_each_micro_batch(tmp_path) -> None:
+    run_job(1, "trainermon_work:megatron", str(tmp_path), 1, False, True)
+    (path,) = tmp_path.glob("*-rank0-*/grad_unreduced_0-0.csv")
+    found: dict[str, list[float]] = {}
+    for row in csv.DictReader(path.open()):
+        found.setdefault(row["name"], []).append(float(row["norm"]))
+    reduced = numbers(tmp_path, 0, "grad_reduced", 0)
+    assert found.keys() == reduced.keys()
+    for name, norms in found.items():
+        assert len(norms) == 2
+        # The second is the sum of both micro-batches, and one rank has nothing to reduce.
+        assert norms[1] == pytest.approx(reduced[name], rel=1e-6), name
+        assert norms[0] != pytest.approx(norms[1], rel=1e-3), name

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 
-__all__ = ["communication", "replicas", "shown"]
+__all__ = ["communication", "megatron", "replicas", "sharded", "shown"]
 
 
 def replicas(rank: int, folder: str) -> dict[str, Any]:
@@ -76,3 +77,56 @@ def shown(rank: int, folder: str) -> tuple[str, str]:
     except megalens.MegalensError as error:
         return said.getvalue(), str(error)
     return said.getvalue(), ""
+
+
+_ALL = {
+    "targets": {}, "wg_distribution": True, "mv_distribution": True, "param_distribution": True, "mg_direction": True,
+    "ops": ["norm", "mean"], "ndigits": 12,
+}  # fmt: skip
+
+
+def sharded(rank: int, folder: str) -> dict[str, Any]:
+    """Train two steps of a model that ``fully_shard`` cuts; what plain torch has of the first step's gradients, own and of all, and of this rank's shards."""
+    os.environ["MONITOR_OUTPUT_DIR"] = folder
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    data = torch.randn(2, 5, 4)
+    found = []
+    for batches in (data[rank : rank + 1], data):
+        alone = copy.deepcopy(model)
+        for batch in batches:
+            (alone(batch).square().mean() / len(batches)).backward()
+        found.append({name: p.grad.double() for name, p in alone.named_parameters()})
+    own, everybodys = found
+    for layer in (*model, model):
+        fully_shard(layer)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    monitor = megalens.TrainerMon(_ALL)
+    monitor.set_monitor(model=model, optimizer=optimizer)
+    for _ in range(2):
+        model(data[rank]).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    monitor.close()
+    return {
+        "own": {name: g.norm().item() for name, g in own.items()},
+        "shard": {name: g.chunk(2)[rank].norm().item() for name, g in everybodys.items()},
+        "moment": {name: 0.1 * g.chunk(2)[rank].norm().item() for name, g in everybodys.items()},
+    }
+
+
+def megatron(rank: int, folder: str, replicas: int, is_distributed: bool, each: bool) -> list[float | None]:
+    """Train a job of Megatron-Core's own, with a monitor; its losses."""
+    from megatron_job import MegatronJob
+    from shape import Optimizer, Shape
+
+    os.environ["MONITOR_OUTPUT_DIR"] = folder
+    job = MegatronJob(
+        Shape(dp=replicas), Optimizer("adam", dtype="bfloat16", distributed=is_distributed, clip=0.0)
+    )
+    monitor = megalens.TrainerMon({**_ALL, "monitor_mbs_grad": each})
+    monitor.set_monitor(model=job.chunks, optimizer=job.optimizer, grad_acc_steps=2 // replicas)
+    losses = [job.train(step) for step in (1, 2)]
+    monitor.close()
+    job.close()
+    return losses

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ..moments import measure
+from ..moments.hooks.values import local_values
 from .features import FeatureHooks, FeatureRows
 
 __all__ = ["CallCollector", "CallRows", "StackedRows"]
 
-_STATE = ("exp_avg", "exp_avg_sq")
+GradientHook = Callable[[Tensor | None], None]
+Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
 
 
 @dataclass
@@ -89,7 +91,9 @@ class StackedRows:
 def measured(value: Tensor, eps: float) -> Tensor:
     """Return the row of a tensor, taken in float64: six decimals are written of it."""
     with torch.no_grad():
-        return measure([value.detach().to(torch.float64)], eps=eps)[0]
+        here = local_values(value.detach())
+        # Parts of a sum over processes are nobody's values.
+        return measure([(value.new_empty(0) if here is None else here).to(torch.float64)], eps=eps)[0]
 
 
 class CallCollector:
@@ -120,6 +124,9 @@ class CallCollector:
         self._chunks, self._micro_batches, self._eps = chunks, micro_batches, eps
         self._named, self._failed = named, failed
         self._handles: list[Any] = []
+        self._stops: list[Callable[[], None]] = []
+        # Nodes of autograd live as long as somebody holds them.
+        self._kept: list[Any] = []
         # By chunk and module, then by micro-batch: modules in the order in which they were done first.
         self._forward: dict[tuple[int, str], dict[int, CallRows]] = {}
         self._backward: dict[tuple[int, str, int], CallRows] = {}
@@ -145,12 +152,44 @@ class CallCollector:
                 if backward:
                     self._handles.append(module.register_full_backward_hook(self._backward_hook(place)))
 
-    def watch_gradients(self, wanted: Callable[[int, str], bool], *, each: bool) -> None:
-        """Measure gradients as they are accumulated, before they are reduced: of the last micro-batch, or after each."""
+    def watch_gradients(
+        self, wanted: Callable[[int, str], bool], *, each: bool, reduction: Reduction | None = None
+    ) -> None:
+        """Measure gradients as they are accumulated, before they are reduced: of the last micro-batch, or after each.
+
+        Parameters
+        ----------
+        wanted : callable
+            Takes chunk and name of a parameter, and says whether it is measured.
+        each : bool
+            Whether it is done after each micro-batch.
+        reduction : callable, optional
+            Takes a function, calls it with each parameter and its gradient before the reduction, and returns what ends that: for those whose reduction autograd's own hooks do not come before.
+        """
+        hooks: dict[Tensor, GradientHook] = {}
         for chunk, name, parameter in self.parameters(wanted):
-            self._handles.append(
-                parameter.register_post_accumulate_grad_hook(self._gradient_hook((chunk, name), each))  # type: ignore[no-untyped-call]
-            )
+            hook = self._gradient_hook((chunk, name), each, once=not each and reduction is not None)
+            if reduction is not None and not (each and hasattr(parameter, "main_grad")):
+                hooks[parameter] = hook
+            elif hasattr(parameter, "main_grad"):
+                # Megatron-Core adds the gradient to main_grad in a hook of this node, which comes after those of the parameter.
+                node: Any = parameter.expand_as(parameter).grad_fn
+                node = node.next_functions[0][0]
+                self._kept.append(node)
+                self._handles.append(node.register_hook(lambda *_, p=parameter, h=hook: h(gradient_of(p))))
+            else:
+                self._handles.append(
+                    parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+                        lambda p, h=hook: h(gradient_of(p))
+                    )
+                )
+        if hooks and reduction is not None:
+
+            def then(parameter: nn.Parameter, gradient: Tensor) -> None:
+                if parameter in hooks:
+                    hooks[parameter](gradient)
+
+            self._stops.append(reduction(then))
 
     def watch_features(self, targets: Mapping[str, Sequence[str]], order: str) -> None:
         """Measure attention, kernels and routers; see :class:`FeatureHooks`."""
@@ -209,16 +248,18 @@ class CallCollector:
 
         return hook
 
-    def _gradient_hook(self, place: tuple[int, str], each: bool) -> Callable[[Tensor], None]:
-        def hook(parameter: Tensor) -> None:
+    def _gradient_hook(self, place: tuple[int, str], each: bool, once: bool) -> GradientHook:
+        """``once``: it is called when all micro-batches are done, not after each."""
+
+        def hook(gradient: Tensor | None) -> None:
             if not self.on:
                 return
             try:
                 micro = self._micro("gradient", place)
-                if each or micro == self._micro_batches - 1:
+                if each or once or micro == self._micro_batches - 1:
                     at = (*place, micro if each else None)
                     rows = self._gradients[at] = CallRows()
-                    rows.add(at, gradient_of(parameter), self._eps, self._next())
+                    rows.add(at, gradient, self._eps, self._next())
             except Exception as error:
                 self._failed(error)
 
@@ -278,7 +319,9 @@ class CallCollector:
         """Take every hook off. Safe twice."""
         for handle in self._handles:
             handle.remove()
-        self._handles.clear()
+        for stop in self._stops:
+            stop()
+        self._handles, self._stops, self._kept = [], [], []
         if self._features is not None:
             self._features.close()
 
