@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .monitoring.alarm import Alarm
 from .monitoring.own_rules import read_rules
+from .monitoring.trainermon.as_monitor import TrainerMonRules, monitor_options
+from .monitoring.trainermon.config import read_config
 from .monitoring.watch import Watch
 from .protocol import StepReadings, is_whole
 from .protocol.anomaly import first_anomaly
@@ -33,6 +37,7 @@ _BOX_BYTES = 64 << 20
 def monitor(
     model: nn.Module | Sequence[nn.Module],
     optimizer: Any,
+    config: Mapping[str, Any] | str | Path | None = None,
     *,
     tracer: Tracer | None = None,
     rules: Any = None,
@@ -48,6 +53,9 @@ def monitor(
     ----------
     model, optimizer
         As for :func:`megalens.log_statistics`.
+    config : mapping or path, optional
+        A configuration of TrainerMon, or the JSON file that has it: what is measured and how often, and ``alert.rules``, which judge as a rule named ``trainermon`` beside ours. Files are written by
+        :class:`megalens.TrainerMon` only.
     tracer : Tracer, optional
         Whose steps these are. Without one a tracer is made and closed with the monitor.
     rules : mapping, function or sequence of functions, optional
@@ -74,6 +82,8 @@ def monitor(
     ------
     TracerError
         When an argument is wrong.
+    ConfigError
+        When the configuration is.
     ProtocolError
         When the settings of a rule are wrong, with the field at fault.
     """
@@ -84,11 +94,18 @@ def monitor(
         raise TracerError(
             "This tracer has a monitor already. Close it first, or change its rules by its configure(…)."
         )
-    settings, own = read_rules(rules)
+    asked: Mapping[str, Any] = {**_DEFAULTS, "grad_unreduced": 1}
+    theirs = []
+    if config is not None:
+        given = read_config(config, _warn)
+        asked = monitor_options(given, _warn)
+        theirs = [TrainerMonRules(given.alert["rules"])] if given.alert["rules"] else []
+    settings, own = read_rules(rules, theirs)
     done = actions_from(actions)
-    intervals = {stat: options.pop(stat, every) for stat, every in _DEFAULTS.items()}
-    if any(isinstance(module, DistributedDataParallel) for module in _modules(model)):
-        intervals["grad_unreduced"] = options.pop("grad_unreduced", 1)
+    if not any(isinstance(module, DistributedDataParallel) for module in _modules(model)):
+        # Nothing is reduced.
+        asked = {stat: every for stat, every in asked.items() if stat != "grad_unreduced"}
+    intervals = {stat: options.pop(stat, every) for stat, every in asked.items()}
     if record is not None:
         options["record"] = record
     if any(action.pause for action in done):
@@ -103,6 +120,10 @@ def monitor(
         model, optimizer, tracer=tracer, judge=instrument.take, **intervals, **options
     )
     return TrainingMonitor(statistics, Watch(settings, own, statistics.tracer.warn), instrument)
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=3)
 
 
 def _modules(model: nn.Module | Sequence[nn.Module]) -> Iterator[nn.Module]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,41 +14,29 @@ import megalens
 from megalens.demo.data import Windows
 from megalens.demo.model import GPT, GPTConfig
 from megalens.demo.text import load_corpus
-from megalens.monitoring.trainermon.rules import RecordedRules, rules_from
-from megalens.protocol import MOMENT_COLUMNS, StepReadings
+from megalens.monitoring.alarm import Alarm
+from megalens.monitoring.trainermon.as_monitor import TrainerMonRules
+from megalens.protocol import StepReadings
 
 __all__ = ["AFTER", "AT", "SEQUENCE", "Fault", "PeerRules", "Training"]
 
 AT, AFTER, SEQUENCE = 80, 40, 24
 
 
-class PeerRules:
-    """TrainerMon's two rules, with the thresholds of its documentation, on the same rows: norm, mean, min and max of each tensor."""
+class PeerRules(TrainerMonRules):
+    """TrainerMon's two rules, with the thresholds of its documentation, on the same rows; the alarms of ours stay as they are."""
 
     def __init__(self) -> None:
-        self._rules = RecordedRules(
-            rules_from(
-                [{"rule_name": "AnomalyTurbulence", "args": {"threshold": 0.5}}, {"rule_name": "AnomalyNan"}]
-            )
+        super().__init__(
+            [{"rule_name": "AnomalyTurbulence", "args": {"threshold": 0.5}}, {"rule_name": "AnomalyNan"}]
         )
         self.steps: set[int] = set()
         """Those in which they report anything."""
 
-    def __call__(self, step: StepReadings, before: Sequence[StepReadings]) -> list[Any]:
-        """Judge a step, as a rule of one's own does; the alarms of ours stay as they are."""
-        for part in step.readings:
-            column = dict(zip(MOMENT_COLUMNS, part.rows.T, strict=True))
-            bad = np.where(column["nan_count"] > 0, np.nan, np.where(column["inf_count"] > 0, np.inf, 0.0))
-            ops = {
-                "norm": np.sqrt(column["m2"] + column["count"] * column["mean"] ** 2) + bad,
-                "mean": column["mean"] + bad,
-                "min": column["min"] + bad,
-                "max": column["max"] + bad,
-            }
-            for op, values in ops.items():
-                for name, value in zip(part.names, values.tolist(), strict=True):
-                    if self._rules.judge(f"{name}/{part.stat}", op, value, step.step):
-                        self.steps.add(step.step)
+    def __call__(self, step: StepReadings, before: Sequence[StepReadings]) -> list[Alarm]:
+        """Judge a step."""
+        if super().__call__(step, before):
+            self.steps.add(step.step)
         return []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,8 +16,8 @@ __all__ = ["GROUP", "installed_rules", "read_rules"]
 GROUP = "megalens.rules"
 
 
-def read_rules(given: Any) -> tuple[WatchSettings, dict[str, OwnRule]]:
-    """Return the settings and the own rules that ``megalens.monitor(rules=…)`` was given, with those of installed packages.
+def read_rules(given: Any, more: Sequence[OwnRule] = ()) -> tuple[WatchSettings, dict[str, OwnRule]]:
+    """Return the settings and the own rules that ``megalens.monitor(rules=…)`` was given, with ``more`` of the second kind and those of installed packages.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def read_rules(given: Any) -> tuple[WatchSettings, dict[str, OwnRule]]:
     if not isinstance(functions, (list, tuple)) or not all(map(callable, functions)):
         raise must_be("rules", "settings, a function, or a list of functions", given, "rules")
     own = installed_rules()
-    for function in functions:
+    for function in (*functions, *more):
         own[_free(getattr(function, "__name__", "rule"), own)] = function
     return WatchSettings.of(settings, tuple(own), "rules"), own
 

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -82,7 +83,8 @@ class Watch:
         for name, own in self._own.items():
             if self.settings.on(name):
                 try:
-                    alarms += [self._placed(alarm, now) for alarm in own(step, tuple(self._history))]
+                    given = islice(own(step, tuple(self._history)), MOST_ALARMS)
+                    alarms += [self._placed(alarm, now) for alarm in given]
                 except Exception as error:
                     self._failure(name, error)
         self._learn(now)
