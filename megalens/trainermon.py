@@ -11,6 +11,7 @@ import queue
 import re
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,21 +19,21 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 from pandas import DataFrame
 from torch import Tensor, distributed, nn
 
 from .adapters.before_reduction import before_reduction
-from .adapters.megatron_masters import Held, held_parameters, leaf_optimizers
+from .adapters.optimizer_readings import OptimizerReadings
 from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
 from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
+from .monitoring.trainermon.event_files import TensorBoardWriter
 from .monitoring.trainermon.operations import together, values_of
 from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
 from .monitoring.trainermon.writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
 from .protocol import MOMENT_COLUMNS, MegalensError, is_whole
 from .protocol.plain_json import parse_json
 from .tracer.calls import CallCollector, CallRows, StackedRows
-from .tracer.calls.collector import gradient_of
 from .tracer.calls.communication import CollectiveCalls
 from .tracer.calls.features import FeatureRows
 from .tracer.calls.structure import ModuleStacks, ModuleStructure
@@ -41,6 +42,7 @@ from .tracer.errors import said
 __all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
 
 _MOST_WAITING = 64
+_MOST_COLUMNS = 480
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
 
 
@@ -60,6 +62,8 @@ class _Collected:
     kinds: dict[str, StackedRows | FeatureRows]
     ops: list[str]
     writer: Writer
+    updates: dict[str, Tensor]
+    """Of each parameter its two histograms, by the tag of their pictures but for the last word."""
 
 
 class TrainerMon:
@@ -108,8 +112,7 @@ class TrainerMon:
         self._on = False
         self._begun = self._collected = self.step = 0
         self._chunks: list[nn.Module] = []
-        self._optimizer: Any = None
-        self._held: dict[int, Held] = {}
+        self._optimizer = OptimizerReadings(None)
         self._collector: CallCollector | None = None
         self._writer: Writer | None = None
         self._inner: Writer | None = None
@@ -118,6 +121,7 @@ class TrainerMon:
         self._has_stepped = False
         self._stacks: ModuleStacks | None = None
         self._structure: ModuleStructure | None = None
+        self._updates: dict[str, Tensor] = {}
         self._latest: dict[str, CallRows | FeatureRows] = {}
         self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
@@ -159,10 +163,9 @@ class TrainerMon:
             Number of the first step.
         """
         self._chunks = [model] if isinstance(model, nn.Module) else list(model)
-        self._optimizer = optimizer
+        self._optimizer = OptimizerReadings(optimizer, self._main_grad)
         self._micro_batches = grad_acc_steps if is_whole(grad_acc_steps, 1) else _default("grad_acc_steps", 1)
         self.step = start_iteration if is_whole(start_iteration, 0) else _default("start_iteration", 0)
-        self._guarded(self._look_at_optimizer)
         self._data_rank, self._tensor_rank = _rank_in(dp_group), _rank_in(tp_group)
         original = optimizer.step
 
@@ -230,9 +233,9 @@ class TrainerMon:
             self._folder = self._place(config)
         if self._folder is None:
             return
-        if config.ur_distribution:
-            self._say("ur_distribution is not measured yet.")
-        self._writer = self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
+        if not (isinstance(self._inner, TensorBoardWriter) and config.format == "tensorboard"):
+            self._inner = writer_of(config, self._folder, self.rank, warn=self._say)
+        self._writer = self._inner
         if config.alert["rules"]:
             stage, mates = _place_in(self._group, self.rank)
             self._writer = AnomalyWriter(
@@ -344,17 +347,25 @@ class TrainerMon:
             return
         if config.wg_distribution:
             found["grad_reduced"] = collector.of_parameters(
-                self._wanted_parameter, lambda p: None if self._is_held_elsewhere(p) else self._gradient(p)
+                self._wanted_parameter,
+                lambda p: None if self._is_held_elsewhere(p) else self._optimizer.gradient(p),
             )
         if config.mv_distribution:
             for state in ("exp_avg", "exp_avg_sq"):
                 found[state] = collector.of_parameters(
-                    self._wanted_parameter, partial(self._state, name=state)
+                    self._wanted_parameter, partial(self._optimizer.state, name=state)
                 )
             if not found["exp_avg"].places:
                 self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
+        if config.ur_distribution and config.format == "tensorboard":
+            where = f"/rank{self.rank}" if distributed.is_initialized() else ""
+            self._updates = {
+                f"{chunk}:{name}{where}": both
+                for chunk, name, parameter in collector.parameters(self._wanted_parameter)
+                if (both := self._optimizer.histograms(parameter)) is not None
+            }
         if config.mg_direction:
-            found["other"] = collector.of_parameters(self._wanted_parameter, self._direction)
+            found["other"] = collector.of_parameters(self._wanted_parameter, self._optimizer.direction)
         if config.param_distribution:
             found["param_origin"] = collector.of_parameters(
                 self._wanted_parameter, lambda p: p, numbered=False
@@ -371,7 +382,9 @@ class TrainerMon:
                 )
             kinds = {kind: _stacked(rows) for kind, rows in found.items() if rows.places}
             try:
-                self._queue.put_nowait(_Collected(self.step, kinds, list(self._ops), self._writer))
+                self._queue.put_nowait(
+                    _Collected(self.step, kinds, list(self._ops), self._writer, self._updates)
+                )
             except queue.Full:
                 self._say(f"Step {self.step} and maybe others are not written: the disk is too slow.")
             self._write_stacks()
@@ -391,46 +404,8 @@ class TrainerMon:
         except Exception as error:
             self._say(f"TrainerMon failed in step {self.step}: {said(error)}")
 
-    def _look_at_optimizer(self) -> None:
-        self._held = held_parameters(self._optimizer)
-
-    def _state(self, parameter: nn.Parameter, name: str) -> Tensor | None:
-        keys = (parameter, self._held.get(id(parameter), Held(None)).tensor)
-        for leaf in leaf_optimizers(self._optimizer):
-            for each in (leaf, getattr(leaf, "optimizer", None)):
-                state = getattr(each, "state", None)
-                if not isinstance(state, Mapping):
-                    continue
-                kept = next((state[key] for key in keys if key is not None and key in state), None)
-                if isinstance(kept, Mapping) and isinstance(kept.get(name), Tensor):
-                    found: Tensor = kept[name]
-                    return found
-        return None
-
-    def _gradient(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return the reduced gradient, or the part of it that this rank's optimizer applies: of others' parts the buffer has what was never reduced."""
-        gradient, held = gradient_of(parameter, self._main_grad), self._held.get(id(parameter))
-        if gradient is None or held is None or not held.owned:
-            return gradient
-        if held.tensor is None:
-            return None
-        return gradient if held.part is None else gradient.flatten()[held.part]
-
-    def _direction(self, parameter: nn.Parameter) -> Tensor | None:
-        """Return the share of a gradient's values that have the sign of the optimizer's first moment, as one value."""
-        gradient = self._gradient(parameter)
-        if gradient is None:
-            return None
-        moment = self._state(parameter, "exp_avg")
-        if moment is None or gradient.numel() == 0:
-            return torch.ones((), device=gradient.device)
-        if moment.shape != gradient.shape:
-            return torch.zeros((), device=gradient.device)
-        return (torch.sign(gradient).mul(torch.sign(moment)).double().mean() + 1) / 2
-
     def _is_held_elsewhere(self, parameter: nn.Parameter) -> bool:
-        held = self._held.get(id(parameter))
-        if self._data_rank and not (held is not None and held.owned):
+        if self._data_rank and not self._optimizer.is_sharded(parameter):
             return True
         return self._tensor_rank > 0 and not getattr(parameter, "tensor_model_parallel", False)
 
@@ -454,8 +429,15 @@ class TrainerMon:
     # The writing thread.
 
     def _write(self) -> None:
+        columns: dict[str, deque[Any]] = {}
         while (step := self._queue.get()) is not None:
             try:
+                for tag, histograms in step.updates.items():
+                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
+                        known = columns.setdefault(f"{tag}/adam_{which}", deque(maxlen=_MOST_COLUMNS))
+                        known.append(np.asarray(counts))
+                        if isinstance(self._inner, TensorBoardWriter):
+                            self._inner.picture(step.step, f"{tag}/adam_{which}", known)
                 for kind, rows in step.kinds.items():
                     lines = _lines(rows, step.ops)
                     step.writer.write(kind, step.step, _joined(lines) if kind == COMMUNICATION else lines)

@@ -20,7 +20,7 @@ def train(config, spoiled=None, steps=5, **options):
     optimizer, step = torch.optim.AdamW(model.parameters(), 1e-3), 0
     model[2].bias.register_hook(lambda gradient: gradient * (1000 if step == spoiled else 1))
     with megalens.monitor(model, optimizer, config, hub=None, **options) as monitor:
-        for step in range(1, steps + 1):
+        for step in range(1, steps + 1):  # noqa: B007 - the hook looks at it
             with monitor.step():
                 loss = model(torch.randn(3, 4)).square().mean()
                 loss.backward()
@@ -58,7 +58,8 @@ def test_its_rules_judge_beside_ours_with_the_words_of_the_file(tmp_path) -> Non
     assert norm.sentence.startswith(
         "Rule AnomalyTurbulence reports anomaly signal in ('2.bias:-1/rank0/grad', 'norm') at step 4, current value "
     )
-    assert norm.value > 1 and math.isnan(norm.expected)
+    assert norm.value > 1
+    assert math.isnan(norm.expected)
     assert "trainermon" not in {a.rule for a in train({"wg_distribution": True}, spoiled=4).alarms}
 
 

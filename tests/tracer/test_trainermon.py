@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import re
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from event_files import events_of
+from PIL import Image
 from torch import nn
 
 import megalens
@@ -322,3 +325,57 @@ def test_attention_kernels_and_routers_are_measured_by_its_definitions(tmp_path,
     assert list(map(float, proj.split(",")[3:])) == pytest.approx([14**0.5 / 3, 3], rel=2e-3)
     assert files["moe_router_weight_hook_0-0.csv"][1] == "0,router.moe_router,0,1.0"
     assert files["moe_router_logit_hook_0-0.csv"][2] == "0,router.moe_router,0,1,0.693147"
+
+
+def test_files_of_tensorboard_have_the_numbers_of_the_tables_and_pictures_of_the_updates(tmp_path, place):
+    features = {"recording_l2_features": True, "l2_targets": {"linear_hook": []}, "mg_direction": True}
+    config = {
+        **ALL,
+        **features,
+        "targets": {"layers.0.mlp": {}},
+        "all_xy": False,
+        "step_count_per_record": 10,
+    }
+    train(tmp_path, config)
+    tables = next(place.iterdir())
+    train(tmp_path, {**config, "format": "tensorboard", "ur_distribution": True})
+    (folder,) = (each for each in place.iterdir() if each != tables)
+    numbers, pictures = events_of(folder)
+    assert [path.name for path in folder.iterdir() if "tfevents" not in path.name] == []
+    tasks = {
+        "grad_unreduced": "acc_grad",
+        "grad_reduced": "post_grad",
+        "other": "mg_direction",
+        "linear_hook": "sr",
+    }
+    expected = {}
+    for path in tables.glob("*.csv"):
+        kind = path.stem.rpartition("_")[0]
+        for row in csv.DictReader(path.open()):
+            micro = f":{row['micro_step']}" if "micro_step" in row else ""
+            tag = f"{row['vpp_stage']}:{row['name']}{micro}/rank0/{tasks.get(kind, kind)}"
+            for op in (*OPS, "sr", "kernel_norm"):
+                if op in row:
+                    expected[f"{tag}_{op}", int(row["step"])] = float(row[op])
+    assert numbers.keys() == expected.keys()
+    # The spectral norm starts anywhere.
+    exact = [key for key in expected if "/sr_" not in key[0]]
+    assert [numbers[key] for key in exact] == pytest.approx(
+        [expected[key] for key in exact], abs=1e-6, nan_ok=True
+    )
+    assert {"0:layers.0.mlp.input:1/rank0/actv_norm", "0:layers.0.mlp.linear/rank0/sr_sr"} < {
+        tag for tag, _ in numbers
+    }
+    # The state of the step before: none of the first.
+    assert pictures.keys() == {
+        (f"0:layers.0.mlp.{name}/adam_{which}", step)
+        for name in ("weight", "bias")
+        for which in ("update", "ratio")
+        for step in (1, 2)
+    }
+    first, second = (pictures["0:layers.0.mlp.weight/adam_update", step] for step in (1, 2))
+    seen = Image.open(io.BytesIO(second.encoded_image_string))
+    assert (seen.width, seen.height) == (second.width, second.height)
+    # A column a step, 8 pixels wide: the first is as it was, but for the scale of its colours.
+    assert Image.open(io.BytesIO(first.encoded_image_string)).getpixel((40 + 12, 40 + 4)) == (255, 255, 255)
+    assert len({seen.getpixel((40 + 12, 40 + 8 * row + 4)) for row in range(30)}) > 1

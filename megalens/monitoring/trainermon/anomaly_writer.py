@@ -15,7 +15,15 @@ from .writing import COMMUNICATION, Line, Writer
 __all__ = ["AnomalyWriter", "tag_of"]
 
 # What a kind of file is called in tags.
-_TASKS = {"grad_unreduced": "acc_grad", "grad_reduced": "post_grad", "other": "mg_direction"}
+_TASKS = {
+    "grad_unreduced": "acc_grad",
+    "grad_reduced": "post_grad",
+    "other": "mg_direction",
+    "attention_hook": "qkt",
+    "linear_hook": "sr",
+    "moe_router_weight_hook": "router_weight",
+    "moe_router_logit_hook": "router_logit",
+}
 _MOST = 100_000
 
 

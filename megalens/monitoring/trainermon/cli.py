@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ...protocol import MegalensError, is_whole, shown_text
@@ -52,28 +53,63 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="whether the x axis counts micro-batches (default true)",
     )
     parser.set_defaults(run=_to_db)
+    parser = kinds.add_parser(
+        "to-tensorboard",
+        help="as files of TensorBoard",
+        description="Read the CSV files that TrainerMon wrote, of all ranks, and write their numbers over steps as TensorBoard's events, one file for each rank and kind.",
+        epilog="Exit codes: 0 done, 2 a folder or an argument that cannot be read.",
+    )
+    parser.add_argument("folder", metavar="DIR", help="an output folder of TrainerMon")
+    parser.add_argument(
+        "--time_start", metavar="TIME", help="folders from this time on, such as Nov21_12-20-04"
+    )
+    parser.add_argument("--time_end", metavar="TIME", help="folders up to this time")
+    parser.add_argument(
+        "--process_num", type=int, default=1, metavar="N", help="1 to 128 processes (default 1)"
+    )
+    parser.add_argument(
+        "--data_type_list", nargs="+", metavar="KIND", help="such as actv grad_reduced (default all)"
+    )
+    parser.add_argument(
+        "--output_dirpath", metavar="DIR", help="where to write (default: a new folder in DIR)"
+    )
+    parser.set_defaults(run=_to_tensorboard)
+
+
+def _tell(sentence: str) -> None:
+    print(f"megalens monitor: {shown_text(sentence, 600)}", file=sys.stderr)
+
+
+def _written(write: Callable[[], Path]) -> int:
+    try:
+        written = write()
+    except MegalensError as error:
+        _tell(str(error))
+        return 2
+    print(f"Wrote {shown_text(str(written), 600)}")
+    return 0
+
+
+def _to_tensorboard(arguments: argparse.Namespace) -> int:
+    from .to_tensorboard import csv2tensorboard_by_step
+
+    names = ("time_start", "time_end", "process_num", "data_type_list", "output_dirpath")
+    options = {name: getattr(arguments, name) for name in names}
+    return _written(lambda: csv2tensorboard_by_step(arguments.folder, **options, tell=_tell))
 
 
 def _to_db(arguments: argparse.Namespace) -> int:
     from .database import write_database
 
-    def tell(sentence: str) -> None:
-        print(f"megalens monitor: {shown_text(sentence, 600)}", file=sys.stderr)
-
-    try:
+    def write() -> Path:
         folder = Path(arguments.folder)
         out = folder if arguments.db is None else Path(arguments.db)
         if not out.is_dir():
             raise MegalensError(f"--db must be a folder that is there, got {shown_text(str(out), 300)}.")
         names = None if arguments.mapping is None else _names(Path(arguments.mapping))
-        written = write_database(
-            folder, out, micro_step=arguments.micro_step == "true", names=names, tell=tell
-        )
-    except MegalensError as error:
-        tell(str(error))
-        return 2
-    print(f"Wrote {shown_text(str(written), 600)}")
-    return 0
+        return write_database(folder, out, micro_step=arguments.micro_step == "true", names=names, tell=_tell)
+
+    return _written(write)
 
 
 def _names(path: Path) -> dict[str, str]:

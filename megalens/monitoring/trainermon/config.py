@@ -26,6 +26,7 @@ __all__ = [
     "MonitorConfig",
     "checked_ops",
     "read_config",
+    "read_time",
 ]
 
 OPS = ("norm", "min", "max", "zeros", "nans", "id", "mean", "shape", "dtype")
@@ -176,7 +177,10 @@ class MonitorConfig:
     @property
     def appends(self) -> tuple[datetime, datetime] | None:
         """Between which times a folder is written on."""
-        return (_time(self.append_output[0]), _time(self.append_output[1])) if self.append_output else None
+        if not self.append_output:
+            return None
+        first, last = (read_time(text, "append_output") for text in self.append_output)
+        return first, last
 
 
 def read_config(
@@ -281,11 +285,18 @@ def _read(path: str | Path) -> Any:
         raise ConfigFileError(f"Load json file {str(path)[:300]} failed: {str(error)[:200]}.") from error
 
 
-def _time(text: Any) -> datetime:
+def read_time(text: Any, where: str) -> datetime:
+    """Return the time in a folder's name, such as ``Nov21_12-20-04``, in the year 2000; ``where`` says in an error whose it is.
+
+    Raises
+    ------
+    ConfigFileError
+        When it is none.
+    """
     try:
         # February 29 needs a year that has it.
         return datetime.strptime(f"2000 {text}", f"%Y {STAMP}")
     except (TypeError, ValueError):
         raise ConfigFileError(
-            f"append_output: illegal timestamp {text!r:.50}; it must be such as Nov21_12-20-04."
+            f"{where}: illegal timestamp {text!r:.50}; it must be such as Nov21_12-20-04."
         ) from None

@@ -76,8 +76,10 @@ def writer_of(
     """Return the writer of a configuration's format."""
     if config.format == "api":
         return ApiWriter()
-    if config.format != "csv":
-        warn(f"The format {config.format} is not written yet: csv is taken.")
+    if config.format == "tensorboard":
+        from .event_files import TensorBoardWriter
+
+        return TensorBoardWriter(folder, rank, warn)
     return CsvWriter(folder, config.ndigits or _NDIGITS, config.step_count_per_record, warn)
 
 
