@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from .adapters.before_reduction import before_reduction
 from .monitoring.alarm import Alarm
 from .monitoring.own_rules import read_rules
 from .monitoring.trainermon.as_monitor import TrainerMonRules, monitor_options
@@ -102,7 +103,11 @@ def monitor(
         theirs = [TrainerMonRules(given.alert["rules"])] if given.alert["rules"] else []
     settings, own = read_rules(rules, theirs)
     done = actions_from(actions)
-    if not any(isinstance(module, DistributedDataParallel) for module in _modules(model)):
+    chunks = [model] if isinstance(model, nn.Module) else list(model)
+    replicas = any(
+        isinstance(module, DistributedDataParallel) for chunk in chunks for module in chunk.modules()
+    )
+    if not replicas and before_reduction(chunks) is None:
         # Nothing is reduced.
         asked = {stat: every for stat, every in asked.items() if stat != "grad_unreduced"}
     intervals = {stat: options.pop(stat, every) for stat, every in asked.items()}
@@ -124,11 +129,6 @@ def monitor(
 
 def _warn(sentence: str) -> None:
     warnings.warn(sentence, stacklevel=3)
-
-
-def _modules(model: nn.Module | Sequence[nn.Module]) -> Iterator[nn.Module]:
-    for chunk in [model] if isinstance(model, nn.Module) else model:
-        yield from chunk.modules()
 
 
 class TrainingMonitor:

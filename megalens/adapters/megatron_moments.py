@@ -10,6 +10,7 @@ from torch import nn
 
 from ..tracer import TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint
+from .before_reduction import before_reduction
 from .megatron_gradients import ready_moment
 from .megatron_masters import Held, held_parameters
 from .megatron_names import MegatronModule, megatron_modules
@@ -63,6 +64,7 @@ class MegatronMoments:
             unavailable=refusals(given, chunks, optimizer),
             gradients_ready=ready_moment(optimizer),
             loss_scale=getattr(optimizer, "get_loss_scale", None),
+            before_reduction=before_reduction(given),
         )
 
 

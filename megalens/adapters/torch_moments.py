@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..protocol import parse_name
 from ..tracer import ModelPoints, Place, TracerError
 from ..tracer.moments.points import MomentPoints, ParamPoint, ResidualPoint, SitePoint
+from .before_reduction import before_reduction
 from .layer_roles import stacked_experts
 from .sizes import text_config
 from .torch_features import feature_points
@@ -73,6 +74,7 @@ class TorchMoments:
             stage=self._place.pp if self._place.pp_size > 1 else -1,
             unavailable=self._unavailable(flat),
             left_out=_quantised(quantised),
+            before_reduction=before_reduction([model]),
         )
 
     def _renamed(self, body: nn.Module) -> dict[str, str]:

@@ -110,6 +110,21 @@ class TableLayout:
 
         return self._once(("pairs", one, other), find)
 
+    def joined(self, one: str, other: str) -> tuple[Rows, NDArray[np.int64], Rows, NDArray[np.int64]]:
+        """Return the rows of two statistics of tensors that have both, on whatever ranks, each with the number of its tensor."""
+
+        def find() -> tuple[Rows, NDArray[np.int64], Rows, NDArray[np.int64]]:
+            both = {self.names[at] for at in self.rows(one).tolist()}
+            both &= {self.names[at] for at in self.rows(other).tolist()} - {ALL}
+            number = {name: at for at, name in enumerate(sorted(both))}
+            found = []
+            for stat in (one, other):
+                rows = np.array([at for at in self.rows(stat).tolist() if self.names[at] in both], np.intp)
+                found += [rows, np.array([number[self.names[at]] for at in rows.tolist()], np.int64)]
+            return found[0], found[1], found[2], found[3]
+
+        return self._once(("joined", one, other), find)
+
     def several(self) -> Rows:
         """Return the rows of tensors that three or more ranks report of their own data."""
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import megalens
 from megalens.demo.model import GPT, GPTConfig
 from megalens.tracer.moments.measure import measure
 
-__all__ = ["communicated", "own_gradients", "reduced"]
+__all__ = ["communicated", "own_gradients", "reduced", "sharded", "sharded_alarms", "sharded_by_megatron"]
 
 
 def reduced(rank: int, at: int, wrong: str, who: int) -> tuple[list[float], list[tuple[Any, ...]]]:
@@ -149,3 +150,94 @@ def communicated(rank: int) -> tuple[Any, Any, bool]:
     }
     plain = {name: measure([torch.cat(values)])[0].tolist() for name, values in expected.items()}
     return given, plain, distributed.all_reduce is own and distributed.isend is own_isend
+
+
+def _sharded_gpt() -> tuple[GPT, GPT]:
+    """A model as it is and the same cut over all processes."""
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocabulary=51, layers=2, hidden=16, heads=2, sequence=16))
+    alone = copy.deepcopy(model)
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    return model, alone
+
+
+def _own(found: list[Any]) -> dict[str, list[float]]:
+    return {
+        name: row
+        for step in found
+        for each in step.readings
+        if each.stat == "grad_unreduced"
+        for name, row in zip(each.names, each.rows.tolist(), strict=True)
+    }
+
+
+def sharded(rank: int, parts: int, synced: bool) -> tuple[Any, Any, str]:
+    """Train a model that ``fully_shard`` cuts; what the logger gives of each process's own gradients, what plain torch has, and what is said."""
+    model, alone = _sharded_gpt()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    found: list[Any] = []
+    ids = torch.randint(0, 51, (4, 12), generator=torch.Generator().manual_seed(rank))
+    own = torch.distributed.fsdp._fully_shard._fsdp_param_group.foreach_reduce
+    statistics = megalens.log_statistics(
+        model, optimizer, grad=1, grad_unreduced=1, own=found.append, hub=None
+    )
+    with redirect_stderr(io.StringIO()) as said, statistics, statistics.step():
+        for last, part in enumerate(ids.chunk(parts), 1):
+            model.set_requires_gradient_sync(synced or last == parts)
+            model(part).square().mean().backward()
+            alone(part).square().mean().backward()
+        optimizer.step()
+    assert torch.distributed.fsdp._fully_shard._fsdp_param_group.foreach_reduce is own
+    return (
+        _own(found),
+        {name: measure([p.grad])[0].tolist() for name, p in alone.named_parameters()},
+        said.getvalue(),
+    )
+
+
+def sharded_alarms(rank: int, at: int) -> tuple[list[float], list[tuple[Any, ...]]]:
+    """Train a model that ``fully_shard`` cuts, and divide its gradients by a wrong number in one step; losses, and what rank 0's monitor names. Without a step: no monitor."""
+    model, _ = _sharded_gpt()
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    monitor = megalens.monitor(model, optimizer, hub=None) if at else None
+    losses = []
+    for step in range(1, 15):
+        ids = torch.randint(0, 51, (4, 12), generator=torch.Generator().manual_seed(10 * step + rank))
+        for module in (*model.blocks, model):
+            # Gloo cannot divide by itself.
+            module.set_force_sum_reduction_for_comms(True)
+            module.set_gradient_divide_factor(4.0 if step == at else 2.0)
+        with monitor.step() if monitor else nullcontext():
+            logits = model(ids)
+            loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+            loss.backward()
+            losses.append(loss.item())
+            optimizer.step()
+            optimizer.zero_grad()
+    if monitor is None:
+        return losses, []
+    monitor.close()
+    return losses, [(a.step, a.rule, a.sentence) for a in monitor.alarms]
+
+
+def sharded_by_megatron(rank: int) -> list[dict[str, dict[str, list[float]]]]:
+    """Train steps of a job of Megatron-Core's with a distributed optimizer; its own and its reduced gradients."""
+    from megatron_job import MegatronJob
+    from shape import Optimizer, Shape
+
+    job = MegatronJob(Shape(dp=2), Optimizer("adam", dtype="bfloat16", distributed=True, clip=0.0))
+    found: list[Any] = []
+    statistics = megalens.log_statistics(
+        job.chunks[0], job.optimizer, grad=1, grad_unreduced=1, own=found.append, hub=None
+    )
+    for step in (1, 2):
+        with statistics.step():
+            job.train(step)
+    statistics.close()
+    job.close()
+    return [
+        {each.stat: dict(zip(each.names, each.rows.tolist(), strict=True)) for each in step.readings}
+        for step in found
+    ]

@@ -60,3 +60,48 @@ def test_collectives_are_measured_by_operation_while_a_step_is_and_are_torchs_ow
         assert given.keys() == plain.keys()
         for name, row in given.items():
             assert row == pytest.approx(plain[name], rel=1e-6)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_sharded_models_own_gradients_are_whole(parts: int) -> None:
+    for given, expected, said in run_job(2, "own_gradients_work:sharded", parts, False):
+        assert not said
+        assert given.keys() == expected.keys()
+        for name, row in given.items():
+            assert row == pytest.approx(expected[name], rel=1e-5, abs=1e-9)
+
+
+def test_gradients_that_are_reduced_after_each_micro_batch_are_left_out_in_words() -> None:
+    for given, _, said in run_job(2, "own_gradients_work:sharded", 2, True):
+        assert given == {}
+        assert "set_requires_gradient_sync(False)" in said
+
+
+def test_a_wrong_scale_of_sharded_gradients_is_named_in_its_step_and_nothing_else() -> None:
+    (losses, alarms), _ = run_job(2, "own_gradients_work:sharded_alarms", 12)
+    assert (12, "reduction") in {(step, rule) for step, rule, _ in alarms}
+    assert {step for step, *_ in alarms} <= {12, 13, 14}
+    (sentence,) = {text for step, rule, text in alarms if (step, rule) == (12, "reduction")}
+    assert sentence.startswith(
+        "The reduced gradients are 0.5 times the mean of what the ranks gave, and should be 1 times"
+    )
+    plain = run_job(2, "own_gradients_work:sharded_alarms", 0)
+    assert losses[:12] == plain[0][0][:12]
+
+
+def test_megatrons_own_gradients_are_what_is_reduced() -> None:
+    ranks = run_job(2, "own_gradients_work:sharded_by_megatron")
+    for step in (0, 1):
+        first, second = (rank[step] for rank in ranks)
+        own = [first["grad_unreduced"], second["grad_unreduced"]]
+        assert own[0].keys() == own[1].keys()
+        pieces = [first.get("grad", {}), second.get("grad", {})]
+        for name, row in own[0].items():
+            count = row[0]
+            parts = [piece[name] for piece in pieces if name in piece]
+            assert sum(part[0] for part in parts) == count
+            total = sum(part[0] * part[1] for part in parts)
+            expected = (row[1] + own[1][name][1]) / 2 * count
+            # Values of about one size are added up, and cancel.
+            size = (row[2] / count + row[1] ** 2) ** 0.5
+            assert total == pytest.approx(expected, abs=1e-5 * size * count), name

@@ -149,7 +149,12 @@ class Reduction(Rule):
         """Find ranks whose gradients the reduction left as they were, and a scale that changed."""
         layout = now.layout
         after, before = layout.pairs("grad", "grad_unreduced")
-        if not len(after):
+        if not len(before):
+            return
+        whole = now.rows[after][:, 0] == now.rows[before][:, 0]
+        if not whole.all():
+            # Ranks hold shards of what they computed whole.
+            yield from self._of_shards(now)
             return
         ranks = layout.ranks[before]
         if len(np.unique(ranks)) < 2:
@@ -186,17 +191,43 @@ class Reduction(Rule):
                 if len(earlier) >= 4
                 else min((1.0, float(n and len(np.unique(ranks)))), key=lambda s: abs(s - scale))
             )
-            if abs(scale - usual) > self.tolerance * usual:
-                row = after[of][:1]
-                yield Finding(
-                    row,
-                    "scale",
-                    scale,
-                    usual,
-                    lambda value, expected: (
-                        f"The reduced gradients are {value:.3g} times the mean of what the ranks gave, and should be {expected:.3g} times that."
-                    ),
-                )
+            yield from self._changed(scale, usual, after[of][:1])
+
+    def _of_shards(self, now: StepTable) -> Iterator[Finding]:
+        """Find a scale that changed, over all ranks: of the mean of each tensor's shards beside the mean of what the ranks gave."""
+        after, of_after, before, of_before = now.layout.joined("grad", "grad_unreduced")
+        count, mean = now.rows[:, 0], now.rows[:, 1]
+        n = int(of_before.max()) + 1
+        with np.errstate(invalid="ignore", divide="ignore"):
+            one, other = (
+                np.bincount(of, count[rows] * mean[rows], n) / np.bincount(of, count[rows], n)
+                for rows, of in ((after, of_after), (before, of_before))
+            )
+            size = np.bincount(of_before, now.rms[before], n) / np.bincount(of_before, minlength=n)
+        judged = np.isfinite(one) & np.isfinite(other) & (size > 0)
+        for rows, of in ((after, of_after), (before, of_before)):
+            judged[of[now.nonfinite[rows]]] = False
+        weight = 1 / np.maximum(size[judged], 1e-150) ** 2
+        square = float((weight * other[judged] ** 2).sum())
+        if judged.sum() < 4 or not square:
+            return
+        scale = float((weight * one[judged] * other[judged]).sum()) / square
+        # Some divide by tokens: what is usual shows.
+        earlier = now.remember(("reduction", -1), scale)
+        if len(earlier) >= 4:
+            yield from self._changed(scale, float(np.median(earlier)), after[:1])
+
+    def _changed(self, scale: float, usual: float, row: NDArray[np.intp]) -> Iterator[Finding]:
+        if abs(scale - usual) > self.tolerance * usual:
+            yield Finding(
+                row,
+                "scale",
+                scale,
+                usual,
+                lambda value, expected: (
+                    f"The reduced gradients are {value:.3g} times the mean of what the ranks gave, and should be {expected:.3g} times that."
+                ),
+            )
 
 
 @dataclass(frozen=True)

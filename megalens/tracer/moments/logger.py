@@ -150,7 +150,11 @@ class StatisticsLogger(Instrument):
         self._communication = Communication(self._keep_communication, self._spent)
         self._gradients: GradientMoment | None = None
         own_gradients = OwnGradients(
-            points.params, [self._names.place(point.name) for point in points.params], tracer.warn
+            points.params,
+            [self._names.place(point.name) for point in points.params],
+            tracer.warn,
+            self._spent,
+            points.before_reduction,
         )
         self._watch_gradients = partial(
             GradientMoment,

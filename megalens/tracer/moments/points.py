@@ -132,6 +132,8 @@ class MomentPoints:
         It does not call in a step that is skipped because of infinite gradients.
     loss_scale : callable or None
         Gives the factor by which the loss is multiplied in the step that is going on, as a number or a tensor on the device; asked before the backward pass. None where the optimizer does not say.
+    before_reduction : callable or None
+        Where a process's own gradients are to be had at one moment only, right before they are reduced: is given what to call with each parameter and its gradient, and returns what ends that.
     """
 
     params: Sequence[ParamPoint] = field(default_factory=tuple)
@@ -143,3 +145,4 @@ class MomentPoints:
     left_out: str | None = None
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
+    before_reduction: Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]] | None = None

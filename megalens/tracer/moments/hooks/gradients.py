@@ -124,6 +124,8 @@ class GradientMoment:
 
     def close(self) -> None:
         """Take every hook off. Safe twice."""
+        if self._own is not None:
+            self._own.end()
         remove, self._remove = self._remove, []
         for call in remove:
             call()
