@@ -162,7 +162,7 @@ class Drift(Rule):
 
 @dataclass(frozen=True)
 class LossSpike(Rule):
-    """Loss, gradient norm or learning rate is suddenly far off: the loss of a broken or repeated batch, or the first sign of a divergence."""
+    """Loss, gradient norm or learning rate is suddenly far off, or the loss stays above what it was: a broken or repeated batch, other data, a schedule that begins anew, or the first sign of a divergence."""
 
     name = "loss"
     title = "Loss spike"
@@ -196,8 +196,61 @@ class LossSpike(Rule):
         rows = np.flatnonzero((loss & (off != 0)) | (norm & (large > 0)) | (rate & raised))
         if len(rows):
             yield _beside(now, "size", "value", rows)
+        yield from self._begun_anew(now, rate)
+        yield from self._stays_above(now, loss, rate)
+
+    def _begun_anew(self, now: StepTable, rate: np.ndarray) -> Iterator[Finding]:
+        """Find a learning rate that fell at once to less than a third and rises from there: a warm-up that is made again."""
+        for at in np.flatnonzero(rate).tolist():
+            values = _last(now, at)[-5:]
+            fell = len(values) == 5 and values[1] * self.rate_factor < values[0]
+            if fell and (np.diff(values[1:]) > 0).all() and values[-1] < values[0]:
+                yield Finding(
+                    np.array([at]),
+                    "value",
+                    values[-1],
+                    values[0],
+                    lambda value, before: (
+                        f"It fell at once from {before:.3g} and rises again, now {value:.3g}: the schedule has begun anew."
+                    ),
+                )
+
+    def _stays_above(self, now: StepTable, loss: np.ndarray, rate: np.ndarray) -> Iterator[Finding]:
+        """Find a loss whose last 8 values are all above the 16 before, by more than its noise, while the learning rate did not rise."""
+        rose = any(
+            values[-1] > 1.1 * values.min() or values.max() > 1.1 * values[0]
+            for at in np.flatnonzero(rate).tolist()
+            if len(values := _last(now, at)[-3 * _STAYS :])
+        )
+        for at in np.flatnonzero(loss).tolist():
+            values = _last(now, at)[-3 * _STAYS :]
+            last, before = values[-_STAYS:], values[:-_STAYS]
+            # Noise alone puts 24 numbers in this order once in 700,000 times.
+            if rose or len(before) < 2 * _STAYS or not last.min() > before.max():
+                continue
+            value, level = float(np.median(last)), float(np.median(before))
+            # Of differences, which a slope does not widen.
+            noise = 1.4826 * float(np.median(np.abs(np.diff(before)))) / 2**0.5
+            if value - level > _RISE * noise:
+                yield Finding(
+                    np.array([at]),
+                    "level",
+                    value,
+                    level,
+                    lambda value, level: (
+                        f"It stays at {value:.3g} for {_STAYS} steps, above all of the {2 * _STAYS} steps before, which were about {level:.3g}."
+                    ),
+                )
 
 
+def _last(now: StepTable, at: int) -> np.ndarray:
+    """Return the last values of a number of the training loop, this step's too."""
+    value = float(now.rows[at, 1])
+    return np.array([*now.remember(("value", now.layout.names[at]), value), value])
+
+
+# Steps for which a loss that rose stays, and by how many times its noise it rises.
+_STAYS, _RISE = 8, 3.0
 # Doublings of the gradient's norm.
 _LARGE_NORM = 5.0
 _WORDS = {
