@@ -286,10 +286,12 @@ class TrainerMon:
                 backward=not config.forward_only and not both,
             )
         if config.wg_distribution:
+            moment = before_reduction(self._chunks)
             collector.watch_gradients(
                 self._wanted_parameter,
                 each=config.monitor_mbs_grad,
-                reduction=before_reduction(self._chunks),
+                # Those of the parameters' own hooks, which it has itself.
+                reduction=None if moment is None or moment.each_pass else moment.begin,
             )
         if config.recording_l2_features:
             collector.watch_features(config.l2_targets, config.sa_order)

@@ -1,4 +1,4 @@
-"""The moment at which a process's own gradients are whole, and not yet reduced over data-parallel processes: with Megatron-Core's DDP and with ``fully_shard``."""
+"""The moment at which a process's own gradients are whole, and not yet reduced over data-parallel processes: with Megatron-Core's DDP, with ``fully_shard``, and with torch's DDP where gradients lie in its buckets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch import Tensor, nn
-from torch.distributed import fsdp
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..tracer.moments.points import BeforeReduction
 
 __all__ = ["before_reduction"]
 
@@ -17,17 +19,24 @@ Stop = Callable[[], None]
 Then = Callable[[nn.Parameter, Tensor], None]
 
 
-def before_reduction(chunks: Sequence[nn.Module]) -> Callable[[Then], Stop] | None:
-    """Return what takes a function to call with each parameter and this process's gradient of it, right before these are reduced, and gives back what stops that; None where neither reduces them.
-
-    The function must not raise. Under ``fully_shard`` a gradient is that of the whole parameter.
-    """
+def before_reduction(chunks: Sequence[nn.Module]) -> BeforeReduction | None:
+    """Return the moment; None where none of these reduces gradients. What is called then must not raise. Under ``fully_shard`` a gradient is that of the whole parameter."""
     groups = [group for chunk in chunks for group in _bucket_groups(chunk)]
     if groups:
-        return functools.partial(_megatron, groups)
-    if any(isinstance(module, fsdp.FSDPModule) for chunk in chunks for module in chunk.modules()):
-        return _fully_sharded
+        return BeforeReduction(functools.partial(_megatron, groups))
+    modules = [module for chunk in chunks for module in chunk.modules()]
+    if any(isinstance(module, _sharding()) for module in modules):
+        return BeforeReduction(_fully_sharded)
+    replicas = [module for module in modules if isinstance(module, DistributedDataParallel)]
+    if any(replica.gradient_as_bucket_view for replica in replicas):
+        return BeforeReduction(functools.partial(_in_buckets, replicas), each_pass=True)
     return None
+
+
+def _sharding() -> tuple[type, ...]:
+    """Return what ``fully_shard`` makes of a module; nothing with a torch that is too old or has no distributed package."""
+    kind = getattr(getattr(distributed, "fsdp", None), "FSDPModule", None)
+    return () if kind is None else (kind,)
 
 
 def _bucket_groups(chunk: Any) -> Iterator[Any]:
@@ -73,6 +82,23 @@ def _stand_in(group: Any, then: Then) -> Stop:
             delattr(group, _START)
 
     setattr(group, _START, started)
+    return stop
+
+
+def _in_buckets(replicas: Sequence[nn.Module], then: Then) -> Stop:
+    """Call after each gradient is accumulated: DDP's own hooks come later."""
+    parameters = dict.fromkeys(p for replica in replicas for p in replica.parameters() if p.requires_grad)
+    handles = [
+        parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+            lambda p: then(p, p.grad) if p.grad is not None else None
+        )
+        for parameter in parameters
+    ]
+
+    def stop() -> None:
+        for handle in handles:
+            handle.remove()
+
     return stop
 
 

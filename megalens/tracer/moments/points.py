@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-__all__ = ["FeaturePoint", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
+__all__ = ["BeforeReduction", "FeaturePoint", "ParamPoint", "ResidualPoint", "SitePoint", "MomentPoints"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,22 @@ class FeaturePoint:
 
 
 @dataclass(frozen=True)
+class BeforeReduction:
+    """The moment right before a process's own gradients are reduced.
+
+    Attributes
+    ----------
+    begin : callable
+        Is given what to call then with each parameter and its gradient, and returns what ends that.
+    each_pass : bool
+        Whether it comes in each backward pass, with what has been accumulated so far, also in those that reduce nothing.
+    """
+
+    begin: Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
+    each_pass: bool = False
+
+
+@dataclass(frozen=True)
 class MomentPoints:
     """Everything of one process.
 
@@ -132,8 +148,8 @@ class MomentPoints:
         It does not call in a step that is skipped because of infinite gradients.
     loss_scale : callable or None
         Gives the factor by which the loss is multiplied in the step that is going on, as a number or a tensor on the device; asked before the backward pass. None where the optimizer does not say.
-    before_reduction : callable or None
-        Where a process's own gradients are to be had at one moment only, right before they are reduced: is given what to call with each parameter and its gradient, and returns what ends that.
+    before_reduction : BeforeReduction or None
+        Where a process's own gradients are to be had at one moment only, right before they are reduced.
     """
 
     params: Sequence[ParamPoint] = field(default_factory=tuple)
@@ -145,4 +161,4 @@ class MomentPoints:
     left_out: str | None = None
     gradients_ready: Callable[[Callable[[], None]], Callable[[], None]] | None = None
     loss_scale: Callable[[], float | Tensor] | None = None
-    before_reduction: Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]] | None = None
+    before_reduction: BeforeReduction | None = None

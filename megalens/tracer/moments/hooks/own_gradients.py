@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from .. import measure
 from ..joining.part import MeasuredRows
-from ..points import ParamPoint
+from ..points import BeforeReduction, ParamPoint
 from .param_rows import ParamRows
 from .values import local_values, measurable
 
@@ -18,18 +18,10 @@ __all__ = ["UNREDUCED", "OwnGradients"]
 UNREDUCED = ("grad_unreduced", "grad_accumulated")
 """Of the last backward pass of a step, and after each of them; of each the gradient that has been accumulated so far."""
 
-_BUCKETS = (
-    "Gradients before their reduction are left out: they lie in the buckets of it, which takes them before the pass is over. "
-    "DistributedDataParallel(…, gradient_as_bucket_view=False) keeps them apart."
-)
-
 _TWICE = (
     "Gradients before their reduction are left out: they are reduced after each micro-batch, so that no process has the sum of its own. "
     "set_requires_gradient_sync(False) for all but the last micro-batch reduces them once."
 )
-
-_SMALL = 8
-Reduction = Callable[[Callable[[nn.Parameter, Tensor], None]], Callable[[], None]]
 
 
 class OwnGradients:
@@ -43,8 +35,8 @@ class OwnGradients:
         Takes a sentence for the user.
     spent : callable
         Takes a function and calls it, so that neither its time nor an error of its own is the training's.
-    reduction : callable, optional
-        As ``before_reduction`` of :class:`MomentPoints`.
+    reduction : BeforeReduction, optional
+        Where there is such a moment.
     """
 
     def __init__(
@@ -53,7 +45,7 @@ class OwnGradients:
         ids: Sequence[int],
         warn: Callable[[str], None],
         spent: Callable[[Callable[[], None]], None],
-        reduction: Reduction | None = None,
+        reduction: BeforeReduction | None = None,
     ) -> None:
         times = Counter(id(point.parameter) for point in params)
         # Of several experts in one parameter each is a tensor of its own.
@@ -64,14 +56,12 @@ class OwnGradients:
         }
         self._spent, self._reduction = spent, reduction
         self._stop: Callable[[], None] | None = None
-        self._reduced: dict[int, Tensor] = {}
-        self._twice = False
+        # Of each name its rows, one for each call.
+        self._reduced: dict[int, list[Tensor]] = {}
         whole = [
             each for each in zip(ids, params, strict=True) if not hasattr(each[1].parameter, "placements")
         ]
         self._gradients = ParamRows([at for at, _ in whole], [point.gradient for _, point in whole])
-        own = {id(point.parameter): point.parameter for _, point in whole}
-        self._small = sorted(own.values(), key=lambda parameter: parameter.numel())[:_SMALL]
         self._warn = warn
         self._due: Collection[str] = ()
         self._last: list[tuple[list[int], Tensor]] = []
@@ -81,10 +71,12 @@ class OwnGradients:
         """Begin a step, of which these statistics are due."""
         self._due = [stat for stat in UNREDUCED if stat in due]
         self._last, self._passes = [], []
-        self._reduced, self._twice = {}, False
+        self._reduced = {}
         self.end()
         if self._due and self._reduction is not None:
-            self._stop = self._reduction(lambda p, gradient: self._spent(lambda: self._before(p, gradient)))
+            self._stop = self._reduction.begin(
+                lambda p, gradient: self._spent(lambda: self._before(p, gradient))
+            )
 
     def end(self) -> None:
         """Look at no reduction any more. Safe twice."""
@@ -96,14 +88,13 @@ class OwnGradients:
         """Measure what is about to be reduced."""
         at, values = self._places.get(parameter), local_values(gradient)
         if at is not None and values is not None and measurable(values):
-            self._twice |= at in self._reduced
-            self._reduced[at] = measure([values])
+            self._reduced.setdefault(at, []).append(measure([values]))
 
     def computed(self) -> None:
         """Measure what a backward pass has computed."""
         if not self._due or self._reduction is not None:
             return
-        self._last = self._gradients.measure() if self._apart() else []
+        self._last = self._gradients.measure()
         if self._last and "grad_accumulated" in self._due:
             # The next pass writes its rows where these are.
             copies = [(ids, rows.clone()) for ids, rows in self._last]
@@ -113,25 +104,28 @@ class OwnGradients:
         """Return what the step gave."""
         self.end()
         parts, self._passes = self._passes, []
-        if self._twice:
-            self._warn(_TWICE)
-        elif self._reduced:
-            self._last = [([at], rows) for at, rows in self._reduced.items()]
+        if self._reduction is not None:
+            parts, self._last = self._before_reduction(self._reduction.each_pass)
         if "grad_unreduced" in self._due and self._last:
             parts.append(_part("grad_unreduced", self._last))
         return parts
 
-    def _apart(self) -> bool:
-        """Return whether gradients have memory of their own: small ones are in one bucket. Told once."""
-        storages = [
-            gradient.untyped_storage().data_ptr()
-            for parameter in self._small
-            if (gradient := parameter.grad) is not None and measurable(gradient)
+    def _before_reduction(self, each_pass: bool) -> tuple[list[MeasuredRows], list[tuple[list[int], Tensor]]]:
+        """Return what was measured after each micro-batch, and of the last of them."""
+        times = max((len(rows) for rows in self._reduced.values()), default=0)
+        if times > 1 and not each_pass:
+            self._warn(_TWICE)
+            return [], []
+        passes = range(times if each_pass and "grad_accumulated" in self._due else 0)
+        parts = [
+            _part(
+                "grad_accumulated",
+                [([at], rows[number]) for at, rows in self._reduced.items() if number < len(rows)],
+                number,
+            )
+            for number in passes
         ]
-        if len(set(storages)) < len(storages):
-            self._warn(_BUCKETS)
-            return False
-        return True
+        return parts, [([at], rows[-1]) for at, rows in self._reduced.items()]
 
 
 def _part(stat: str, measured: Sequence[tuple[Sequence[int], Tensor]], micro_batch: int = -1) -> MeasuredRows:
