@@ -7,6 +7,7 @@ import { smoothingControl } from '../shared/controls';
 import { runsControls } from '../shared/lines/compare-controls';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
+import { colorsControl } from './map-controls';
 import type { IControlFacts } from './moment-controls';
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
@@ -173,6 +174,7 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
       show => choose({ show })
     ),
     smoothingControl(SMOOTHINGS, options.smoothing, smoothing => choose({ smoothing }), t),
+    ...colorsControl(options, choose, t),
     selectControl(
       'x',
       t('Over'),
