@@ -6,6 +6,8 @@ import type { ILinkedMarks } from '../shared/links';
 import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
 import type { ILine } from '../shared/lines/line';
 import type { ILinesWish } from '../shared/lines/line-recipe';
+import { emptyState, type IState } from '../shared/states';
+import type { Translate } from '../shared/translate';
 import { shortName } from '../shared/short-name';
 import { linesAcross, type PlaceOf } from './across';
 import { optionWords, trustWords } from './captions';
@@ -26,7 +28,7 @@ import type { IMomentQuestion, MomentReader } from './reader';
 import { axisWords, capital, columnWords, keyWords, quantityWords } from './words';
 
 /** Most names under an axis, and letters of each. */
-const NAMES = { most: 7, letters: 18 };
+const NAMES = { most: 5, letters: 26 };
 
 /** The chosen cells of a map as lines over steps. */
 export class CellStepsPane extends LinesPane {
@@ -41,10 +43,21 @@ export class CellStepsPane extends LinesPane {
     return { ...super.question(by, points), keys: [...once.values()] };
   }
 
+  protected override nothing(): IState {
+    return emptyCells(options => this.choose(options), this.t);
+  }
+
   /** The map above says them. */
   protected override notes(): Promise<INote[]> {
     return Promise.resolve([]);
   }
+}
+
+/** What to say where chosen cells hold nothing. */
+function emptyCells(choose: (options: { cells: string[] }) => void, t: Translate): IState {
+  return emptyState(t('The chosen cells hold nothing here.'), t('Draw no lines of cells'), () =>
+    choose({ cells: [] })
+  );
 }
 
 /** What was read of a cell. */
@@ -59,6 +72,10 @@ interface IRead {
 export class CellAcrossPane extends OverPane {
   override get by(): readonly MomentColumn[] {
     return mapGrouping(this.options);
+  }
+
+  protected override nothing(): IState {
+    return emptyCells(options => this.choose(options), this.t);
   }
 
   override pointedBy(mark: IMark): IPointed {
