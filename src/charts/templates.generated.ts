@@ -470,6 +470,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$xTitle',
             axis: {
               labelExpr: '$xLabel',
+              labelLimit: 240,
               values: { expr: '$xTicks' },
               tickMinStep: 1,
               labelOverlap: true,
