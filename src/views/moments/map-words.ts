@@ -1,11 +1,15 @@
 import { formatInteger, formatNumber, SigmaScale, type ColorScale } from '../../charts';
-import type { MomentColumn } from '../../store/moment-source';
+import type { IMomentIndex, MomentColumn } from '../../store/moment-source';
+import { lockedWords } from '../shared/controls';
 import type { Translate } from '../shared/translate';
+import { omittedWords, optionWords, trustWords } from './captions';
+import type { DrawnMap } from './drawn-map';
+import { mapRows } from './map-options';
 import { tensorOf } from './one-tensor';
 import { columnWords, type MomentOptions } from './words';
 
 /** Say of which ranks, and of which tensors by their names, a map is. */
-export function whereWords({ where }: Pick<MomentOptions, 'where'>, t: Translate): string[] {
+function whereWords({ where }: Pick<MomentOptions, 'where'>, t: Translate): string[] {
   const { rank = 'all', name } = where ?? {};
   const tensor = name === undefined ? null : tensorOf(name);
   return [
@@ -19,7 +23,7 @@ export function whereWords({ where }: Pick<MomentOptions, 'where'>, t: Translate
 }
 
 /** Say what bands of colours are. */
-export function bandWords(scale: ColorScale, t: Translate): string[] {
+function bandWords(scale: ColorScale, t: Translate): string[] {
   if (!(scale instanceof SigmaScale)) {
     return [];
   }
@@ -43,4 +47,46 @@ export function leftWords(left: number, column: MomentColumn | 'step', t: Transl
   return left === 0 || column === 'step'
     ? []
     : [t('Groups without a %1 are left out: %2.', columnWords(column, t), formatInteger(left))];
+}
+
+/** What the caption of a map is about. */
+export interface IMapSubject {
+  readonly map: DrawnMap;
+  readonly scale: ColorScale;
+  /** Groups without a place among the columns. */
+  readonly left: number;
+  readonly locked: readonly [number, number] | null;
+  readonly by: readonly MomentColumn[];
+  readonly index: IMomentIndex | null;
+  /** Name of the run. */
+  readonly name: string;
+}
+
+/** Say what of a map is not literal. */
+export function mapCaption(
+  options: MomentOptions,
+  { map, scale, left, locked, by, index, name }: IMapSubject,
+  t: Translate
+): string[] {
+  const { groups, cells } = map;
+  return [
+    ...whereWords(options, t),
+    ...bandWords(scale, t),
+    ...leftWords(left, options.columns, t),
+    ...(cells.merged
+      ? [
+          t(
+            'A column stands for several steps: the one that is not finite or farthest from the middle of its row is drawn.'
+          )
+        ]
+      : []),
+    ...omittedWords(groups, mapRows(options).join() === 'item_type' ? t('item types') : t('rows'), t),
+    ...(options.runs.length > 0
+      ? [t('This map shows %1 only; choose lines, or layers at a step, to compare.', name)]
+      : []),
+    ...optionWords(options, index, t),
+    ...lockedWords(locked, [cells.values], t),
+    ...(map.isUnfinished ? [t('Cells in which values are not finite are hatched.')] : []),
+    ...trustWords(groups, { ...options, by: [...by] }, t)
+  ];
 }
