@@ -76,6 +76,16 @@ describe('other kinds', () => {
     expect(page.view?.options).toMatchObject({ columns: 'step', cells: [] });
   });
 
+  it('offers each tensor as what a map of one is of', async () => {
+    page.run.log(...grads(2, 3));
+    await page.show({ kind: 'map', by: ['rank'], statistic: 'std' });
+    await page.click('More');
+    const [first] = document.querySelectorAll<HTMLOptionElement>('[data-control="name"] option');
+    page.change(page.control('name', 'input'), first?.value ?? '');
+    await page.view?.settled();
+    expect(page.caption()).toBe('Of embedding.word_embeddings.weight only.');
+  });
+
   it('shows total, largest moves and families together', async () => {
     page.run.log(...grads(2, 5, (step, layer) => ({ std: layer === 1 ? step : 1 })));
     await page.show({ kind: 'overview', statistic: 'std' });
