@@ -343,7 +343,9 @@ class NotebookViews(ABC):
         self,
         stat: Measured | MomentStatistic = "grad",
         statistic: MomentStatistic | None = None,
-        kind: Literal["overview", "lines", "layers", "layer_map", "item_map", "map", "tensors", "table"] = "lines",
+        kind: Literal[
+            "overview", "lines", "layers", "layer_map", "item_map", "map", "tensors", "table"
+        ] = "lines",
         *,
         by: str | Sequence[str] = ("layer",),
         pattern: str | None = None,
