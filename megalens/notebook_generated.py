@@ -343,7 +343,9 @@ class NotebookViews(ABC):
         self,
         stat: Measured | MomentStatistic = "grad",
         statistic: MomentStatistic | None = None,
-        kind: Literal["overview", "lines", "layers", "layer_map", "item_map", "tensors", "table"] = "lines",
+        kind: Literal[
+            "overview", "lines", "layers", "layer_map", "item_map", "map", "tensors", "table"
+        ] = "lines",
         *,
         by: str | Sequence[str] = ("layer",),
         pattern: str | None = None,
@@ -355,6 +357,10 @@ class NotebookViews(ABC):
         show: Literal["raw", "relative", "delta", "percent"] = "raw",
         ratio: Literal["none", "grad_to_param", "gain"] = "none",
         transform: Transform = "linear",
+        columns: Literal["step", "rank", "layer", "stage", "expert"] = "step",
+        colors: Literal["continuous", "sigma"] = "continuous",
+        cells: str | Sequence[str] = (),
+        along: Literal["auto", "step", "rank", "layer", "stage", "expert", "name"] = "auto",
         color_range: Sequence[float] | None = None,
         smoothing: int = 0,
         mixed: bool = False,
@@ -387,9 +393,9 @@ class NotebookViews(ABC):
             ``nonfinite``. ``l2`` when absent.
         kind : str
             lines: each group over steps. overview: total, largest moves and families. layers: each layer at
-            one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps.
-            table: the rows. One of ``overview``, ``lines``, ``layers``, ``layer_map``, ``item_map``,
-            ``tensors``, ``table``.
+            one step. map: each group × step, or × what columns says; layer_map and item_map: the same of
+            layers or item types. tensors: single tensors over steps. table: the rows. One of ``overview``,
+            ``lines``, ``layers``, ``layer_map``, ``item_map``, ``map``, ``tensors``, ``table``.
         by : str or sequence of str
             Columns that make a group: name, layer, stack, family, kind, module_type, item_type, role,
             expert, rank, stage, capture; an empty list is the total.
@@ -403,7 +409,8 @@ class NotebookViews(ABC):
             First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
             or ``slice(10, None)``, as everywhere there without the end.
         step : int, optional
-            Step of the layer chart; follows the newest when absent.
+            Step of the layer chart, and of a map whose columns are not steps; follows the newest when
+            absent.
         marks : {"lines", "bars"}
             How the layer chart is drawn.
         x : {"step", "samples"}
@@ -417,6 +424,19 @@ class NotebookViews(ABC):
             over what goes in (of dgrads in over out: the way the gradient goes).
         transform : {"linear", "log"}
             Scale of the values.
+        columns : str
+            What the columns of a map are: steps, or ranks, layers, stages or experts at one step. One of
+            ``step``, ``rank``, ``layer``, ``stage``, ``expert``.
+        colors : {"continuous", "sigma"}
+            Colours of a map: without steps, or seven bands by the mean ± 1, 2 and 3 standard deviations of
+            its cells.
+        cells : str or sequence of str
+            Cells of a map whose lines are drawn below it, as a click on them chooses: the values of the
+            row's columns and that of the column as a list in JSON ('[3,120]': layer 3 at step 120).
+        along : str
+            What the lines of chosen cells go over. auto: what the map is of one of: ranks where its rows
+            are not ranks and 'where' has some, tensors where its rows are ranks and 'where' has a name,
+            else steps. One of ``auto``, ``step``, ``rank``, ``layer``, ``stage``, ``expert``, ``name``.
         color_range : (float, float), optional
             Lowest and highest value of the colours, which are then locked; those of the data when absent.
         smoothing : int
@@ -464,6 +484,10 @@ class NotebookViews(ABC):
             "show": show,
             "ratio": ratio,
             "transform": transform,
+            "columns": columns,
+            "colors": colors,
+            "cells": cells,
+            "along": along,
             "color_range": color_range,
             "smoothing": smoothing,
             "mixed": mixed,

@@ -224,8 +224,12 @@ export function notebookModule(views, schema, source) {
 }
 
 function methodOf({ definition, about, doc, options }) {
-  const parameter = option =>
-    `        ${option.argument}: ${pythonType(option)}${'default' in option.spec ? ` = ${pythonDefault(option)}` : ''},\n`;
+  const parameter = option => {
+    const value = 'default' in option.spec ? ` = ${pythonDefault(option)}` : '';
+    const line = `        ${option.argument}: ${pythonType(option)}${value},`;
+    // As ruff formats it.
+    return `${line.length > 110 ? line.replace(/\[(.*)\]/, `[\n            $1\n        ]`) : line}\n`;
+  };
   const isPositional = ({ name }) => about.positional.includes(name);
   const documented = options
     .map(

@@ -177,7 +177,7 @@ class Moments(Explorer):
         help="What is read of it; near_zero_share is the share of values of a size below 1e-8, nonfinite the number of NaN and infinite values."
     )
     kind = Option(
-        help="lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows."
+        help="lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. map: each group × step, or × what columns says; layer_map and item_map: the same of layers or item types. tensors: single tensors over steps. table: the rows."
     )
     by = Option(
         help="Columns that make a group: name, layer, stack, family, kind, module_type, item_type, role, expert, rank, stage, capture; an empty list is the total."
@@ -189,7 +189,9 @@ class Moments(Explorer):
         help="Which tensors take part, by the same columns, such as {'layer': '0-3', 'role': 'output', 'name': 'mlp'}."
     )
     steps = Option(help="First and last step, both included; all steps when absent.")
-    step = Option(help="Step of the layer chart; follows the newest when absent.")
+    step = Option(
+        help="Step of the layer chart, and of a map whose columns are not steps; follows the newest when absent."
+    )
     marks = Option(help="How the layer chart is drawn.")
     x = Option(help="What the horizontal axis is.")
     show = Option(
@@ -199,6 +201,18 @@ class Moments(Explorer):
         help="grad_to_param: gradients over parameters, by the same names. gain: what comes out of a module over what goes in (of dgrads in over out: the way the gradient goes)."
     )
     transform = Option(help="Scale of the values.")
+    columns = Option(
+        help="What the columns of a map are: steps, or ranks, layers, stages or experts at one step."
+    )
+    colors = Option(
+        help="Colours of a map: without steps, or seven bands by the mean ± 1, 2 and 3 standard deviations of its cells."
+    )
+    cells = Option(
+        help="Cells of a map whose lines are drawn below it, as a click on them chooses: the values of the row's columns and that of the column as a list in JSON ('[3,120]': layer 3 at step 120)."
+    )
+    along = Option(
+        help="What the lines of chosen cells go over. auto: what the map is of one of: ranks where its rows are not ranks and 'where' has some, tensors where its rows are ranks and 'where' has a name, else steps."
+    )
     color_range = Option(
         help="Lowest and highest value of the colours, which are then locked; those of the data when absent."
     )
@@ -240,6 +254,10 @@ class Moments(Explorer):
         "show",
         "ratio",
         "transform",
+        "columns",
+        "colors",
+        "cells",
+        "along",
         "color_range",
         "smoothing",
         "mixed",

@@ -57,6 +57,8 @@ export interface IColorLook {
   readonly dark?: boolean;
   /** Lowest and highest value of the colours, where these are locked. */
   readonly range?: readonly [number, number] | null;
+  /** Colours instead of those that a scale has by its values: 256, three bytes each. */
+  readonly table?: Uint8Array;
 }
 
 /** Values to colours, as protocol/charts/README.md says: a table of 256 colours over a domain rounded outwards. */
@@ -70,7 +72,7 @@ export class ColorScale {
     within: Extent,
     transform: Transform = 'linear',
     low = NaN,
-    { dark = false, range }: IColorLook = {}
+    { dark = false, range, table }: IColorLook = {}
   ) {
     const extent = within && (range ? ([Math.min(...range), Math.max(...range)] as const) : within);
     this.empty = extent === null;
@@ -83,7 +85,7 @@ export class ColorScale {
     }
     this.domain = [lo, hi];
     this.transform = transform;
-    this.table = this.signed ? (dark ? DIVERGING_DARK : DIVERGING) : SEQUENTIAL;
+    this.table = table ?? (this.signed ? (dark ? DIVERGING_DARK : DIVERGING) : SEQUENTIAL);
     const top = Math.max(Math.abs(lo), Math.abs(hi));
     this.decades = decadesOf(top, low);
     this._knee = top / 10 ** this.decades;
@@ -103,6 +105,9 @@ export class ColorScale {
 
   /** Decades that `log` spans below the greatest magnitude. */
   readonly decades: number;
+
+  /** Whether its colours are bands, not a way from one to the next. */
+  readonly stepped: boolean = false;
 
   /** 256 colours, three bytes each. */
   readonly table: Uint8Array;
@@ -133,8 +138,12 @@ export class ColorScale {
 
   /** Return the colour at a place along the scale as `#rrggbb`. */
   colorAt(position: number): string {
-    const at = Math.floor((ENTRIES - 1) * position + 0.5) * 3;
-    return hexOf(this.table.subarray(at, at + 3));
+    return this.colorOf(Math.floor((ENTRIES - 1) * position + 0.5));
+  }
+
+  /** Return the colour of a table entry. */
+  protected colorOf(entry: number): string {
+    return hexOf(this.table.subarray(3 * entry, 3 * entry + 3));
   }
 
   private _spread(value: number): number {

@@ -11,6 +11,7 @@ export { flagColor } from './flag-color';
 export { toPicture, toDataUrl, type IPicture } from './picture';
 export { Pictures } from './pictures';
 export { paint, type IMatrix, type IPixels } from './pixels';
+export { SigmaScale } from './sigma-scale';
 export { fill, type IOmissions, type IRecipe, type Row } from './recipe';
 export { drawSVG, sized, vegaLiteSpec, withView, type ICaption, type ILook } from './still';
 export { DARK_THEME, LIGHT_THEME, readTheme, themeConfig, watchTheme, type ITheme } from './theme';

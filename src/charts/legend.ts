@@ -1,5 +1,6 @@
 import type { ColorScale } from './color-scale';
 import { formatNumber } from './format';
+import { MOST_SIGMA, SIGMA_ENDS } from './sigma-scale';
 import { COLORS } from './colors.generated';
 
 /** What the colour strip of a heatmap needs: params and the rows of the dataset `legend`. */
@@ -26,10 +27,19 @@ function stops(scale: ColorScale): number[] {
   if (lo === hi) {
     return [0.5];
   }
+  if (scale.stepped) {
+    return SIGMA_ENDS.map(end => (1 + end / MOST_SIGMA) / 2);
+  }
   if (scale.transform === 'log') {
     return scale.signed ? [0, 0.25, 0.5, 0.75, 1] : [0, 1 / 3, 2 / 3, 1];
   }
   return [0, 0.25, 0.5, 0.75, 1];
+}
+
+/** Name the end of a band: ` (−2σ)`. */
+function marked(scale: ColorScale, place: number): string {
+  const end = SIGMA_ENDS.find(each => (1 + each / MOST_SIGMA) / 2 === place);
+  return scale.stepped && end !== undefined ? ` (${end < 0 ? '\u2212' : '+'}${Math.abs(end)}σ)` : '';
 }
 
 /**
@@ -46,7 +56,9 @@ export function legend(
   own = false
 ): IColorLegend {
   const at = own ? [0, 1] : stops(scale);
-  const text = own ? [words.lowest, words.highest] : at.map(place => formatNumber(scale.valueAt(place), 3));
+  const text = own
+    ? [words.lowest, words.highest]
+    : at.map(place => formatNumber(scale.valueAt(place), 3) + marked(scale, place));
   const rows = Array.from({ length: SLICES }, (_, slice) => ({
     from: slice / SLICES,
     // Half a row further, so that no seam shows between two rows.

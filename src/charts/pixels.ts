@@ -61,7 +61,7 @@ function paintPlain(
   pixels: Uint32Array
 ): void {
   const [lo, hi] = scale.domain;
-  const linear = scale.transform === 'linear' && hi > lo;
+  const linear = scale.transform === 'linear' && !scale.stepped && hi > lo;
   const span = hi - lo;
   for (let cell = 0; cell < pixels.length; cell++) {
     const value = values[cell] ?? NaN;

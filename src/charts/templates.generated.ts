@@ -470,6 +470,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
             title: '$xTitle',
             axis: {
               labelExpr: '$xLabel',
+              labelLimit: 240,
               values: { expr: '$xTicks' },
               tickMinStep: 1,
               labelOverlap: true,
@@ -535,7 +536,7 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               symbolType: 'stroke',
               symbolOpacity: 1,
               symbolLimit: 40,
-              labelLimit: 190,
+              labelLimit: 250,
               symbolStrokeWidth: 2,
               labelExpr: 'keyText[datum.value]'
             }
@@ -709,7 +710,8 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               grid: false,
               domain: false,
               values: { expr: 'legendAt' },
-              labelExpr: 'legendText[indexof(legendAt, datum.value)]'
+              labelExpr: 'legendText[indexof(legendAt, datum.value)]',
+              labelLimit: 160
             }
           },
           y2: { field: 'to' },

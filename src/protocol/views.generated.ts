@@ -285,9 +285,9 @@ export interface MomentsOptions {
   stat?: MeasuredTensors;
   statistic?: MomentStatistic;
   /**
-   * lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. layer_map and item_map: layer or item type × step. tensors: single tensors over steps. table: the rows.
+   * lines: each group over steps. overview: total, largest moves and families. layers: each layer at one step. map: each group × step, or × what columns says; layer_map and item_map: the same of layers or item types. tensors: single tensors over steps. table: the rows.
    */
-  kind?: 'overview' | 'lines' | 'layers' | 'layer_map' | 'item_map' | 'tensors' | 'table';
+  kind?: 'overview' | 'lines' | 'layers' | 'layer_map' | 'item_map' | 'map' | 'tensors' | 'table';
   by?: MomentGroupBy;
   /**
    * Regular expression whose groups are the column 'capture'; names in which it finds nothing are left out.
@@ -296,7 +296,7 @@ export interface MomentsOptions {
   where?: MomentFilter;
   steps?: StepRange;
   /**
-   * Step of the layer chart; follows the newest when absent.
+   * Step of the layer chart, and of a map whose columns are not steps; follows the newest when absent.
    */
   step?: number | null;
   /**
@@ -316,6 +316,22 @@ export interface MomentsOptions {
    */
   ratio?: 'none' | 'grad_to_param' | 'gain';
   transform?: TransformChoice;
+  /**
+   * What the columns of a map are: steps, or ranks, layers, stages or experts at one step.
+   */
+  columns?: 'step' | 'rank' | 'layer' | 'stage' | 'expert';
+  /**
+   * Colours of a map: without steps, or seven bands by the mean ± 1, 2 and 3 standard deviations of its cells.
+   */
+  colors?: 'continuous' | 'sigma';
+  /**
+   * Cells of a map whose lines are drawn below it, as a click on them chooses: the values of the row's columns and that of the column as a list in JSON ('[3,120]': layer 3 at step 120).
+   */
+  cells?: string[];
+  /**
+   * What the lines of chosen cells go over. auto: what the map is of one of: ranks where its rows are not ranks and 'where' has some, tensors where its rows are ranks and 'where' has a name, else steps.
+   */
+  along?: 'auto' | 'step' | 'rank' | 'layer' | 'stage' | 'expert' | 'name';
   color_range?: ColorRange;
   smoothing?: SmoothingPoints;
   /**
@@ -585,7 +601,7 @@ export const VIEWS_SCHEMA: ISchema = {
         stat: { $ref: '#/$defs/Measured', default: 'grad' },
         statistic: { $ref: '#/$defs/MomentStatistic', default: 'l2' },
         kind: {
-          enum: ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'],
+          enum: ['overview', 'lines', 'layers', 'layer_map', 'item_map', 'map', 'tensors', 'table'],
           default: 'lines'
         },
         by: { $ref: '#/$defs/GroupBy', default: ['layer'] },
@@ -598,6 +614,16 @@ export const VIEWS_SCHEMA: ISchema = {
         show: { enum: ['raw', 'relative', 'delta', 'percent'], default: 'raw' },
         ratio: { enum: ['none', 'grad_to_param', 'gain'], default: 'none' },
         transform: { $ref: '#/$defs/Transform', default: 'linear' },
+        columns: { enum: ['step', 'rank', 'layer', 'stage', 'expert'], default: 'step' },
+        colors: { enum: ['continuous', 'sigma'], default: 'continuous' },
+        cells: {
+          type: 'array',
+          items: { type: 'string', maxLength: 500 },
+          maxItems: 20,
+          uniqueItems: true,
+          default: []
+        },
+        along: { enum: ['auto', 'step', 'rank', 'layer', 'stage', 'expert', 'name'], default: 'auto' },
         color_range: { $ref: '#/$defs/ColorRange', default: null },
         smoothing: { $ref: '#/$defs/Smoothing', default: 0 },
         mixed: { type: 'boolean', default: false },

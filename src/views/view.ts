@@ -27,7 +27,7 @@ export interface IViewHost {
   /** Other runs; comparing is offered only with them. */
   runs?: IViewRuns;
   /** The element whose height a picture may fill; without it pictures keep their usual height. */
-  frame?: Element;
+  frame?: Element | undefined;
 }
 
 /** A mounted view: what a tab, a cell and a report hold. */

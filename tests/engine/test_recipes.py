@@ -18,7 +18,7 @@ from megalens.protocol import check_view_options
 pytestmark = pytest.mark.slow
 FLAG = "MLP1_mat_mul"
 OTHER = "20261121-090000-gpt-again"
-KINDS = ["overview", "lines", "layers", "layer_map", "item_map", "tensors", "table"]
+KINDS = ["overview", "lines", "layers", "layer_map", "item_map", "map", "tensors", "table"]
 VIEWS = [
     {"view": "heatmap", "flag": FLAG},
     {"view": "heatmap", "flag": FLAG, "layers": "all", "transform": "log", "step": 30},
@@ -33,6 +33,15 @@ VIEWS = [
     *({"view": "moments", "kind": kind} for kind in KINDS),
     {"view": "moments", "stat": "residual", "statistic": "kurtosis", "show": "percent", "smoothing": 3},
     {"view": "moments", "ratio": "grad_to_param", "by": ["layer", "role"], "transform": "log"},
+    {
+        "view": "moments",
+        "kind": "map",
+        "by": ["name"],
+        "columns": "rank",
+        "colors": "sigma",
+        "cells": ['["decoder.layers.0.mlp.linear_fc1.weight",0]'],
+    },
+    {"view": "moments", "kind": "map", "where": {"rank": "0"}, "cells": ["[2,12]"], "transform": "log"},
     {"view": "moments", "stat": "activation"},
     {"view": "moments", "runs": [OTHER], "compare": "ratio"},
 ]

@@ -22,6 +22,7 @@ VIEWS = [
     {"view": "moments", "kind": "overview", "stat": "residual", "statistic": "kurtosis", "smoothing": 5},
     {"view": "moments", "kind": "layer_map", "transform": "log"},
     {"view": "moments", "kind": "layers", "by": ["layer", "family"], "marks": "bars"},
+    {"view": "moments", "kind": "map", "by": ["layer"], "cells": ["[2,12]"]},
 ]
 
 
@@ -46,8 +47,8 @@ def probe(page, *flags):
 @pytest.mark.parametrize("flags", [[], ["--dark"]])
 def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
     found = probe(page, "--axe", *flags)
-    assert (found["requests"], found["messages"], found["violations"], found["live"]) == ([], [], [], 4)
-    lines, total, families, cells, bars = found["tips"]
+    assert (found["requests"], found["messages"], found["violations"], found["live"]) == ([], [], [], 5)
+    lines, total, families, cells, bars, layers, chosen = found["tips"]
     assert lines.startswith("step ")
     assert "layer 3" in lines
     assert "all tensors" in total
@@ -55,6 +56,8 @@ def test_every_chart_of_the_explorer_is_live_with_no_network(page, flags):
     assert re.match(r"layer [12]\nstep \d+\n", cells)
     assert bars.startswith("layer ")
     assert "mlp" in bars
+    assert re.match(r"layer \d\nstep \d+\n", layers)
+    assert re.match(r"step \d+\n(.*\n)*.*layer 2", chosen)
 
 
 def test_rows_are_grouped_filtered_and_put_in_order_with_no_network(run, tmp_path):
@@ -79,7 +82,7 @@ def test_rows_are_grouped_filtered_and_put_in_order_with_no_network(run, tmp_pat
 
 def test_the_page_is_readable_without_its_script(page):
     found = probe(page, "--no-script")
-    assert found["svgs"] == 5
+    assert found["svgs"] == 7
     for words in (
         "Gradient L2 by layer, steps 1 to 40",
         f"First non-finite gradients: step {BAD_STEP}, {BAD} (2).",

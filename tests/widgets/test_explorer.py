@@ -38,6 +38,15 @@ def run(tmp_path_factory):
             ("grad", ["name"], {"where": {"name": "mlp"}}),
         ),
         ({"stat": "grad", "kind": "item_map"}, ("grad", ["item_type"], {})),
+        ({"stat": "param", "kind": "map", "by": ["kind", "layer"]}, ("param", ["kind", "layer"], {})),
+        (
+            {"stat": "grad", "kind": "map", "by": "name", "columns": "rank", "step": 12},
+            ("grad", ["name", "rank"], {"steps": 12}),
+        ),
+        (
+            {"stat": "grad", "kind": "layer_map", "columns": "layer"},
+            ("grad", ["layer"], {"steps": 40}),
+        ),
         ({"stat": "residual", "kind": "layers", "step": 12}, ("residual", ["layer"], {"steps": 12})),
     ],
 )
@@ -65,6 +74,44 @@ def test_a_ratio_a_pattern_and_what_is_relative_are_columns_too(run):
     first, last = (std[step, 3] for step in (1, 40))
     drawn = percent[(percent["step"] == 40) & (percent["layer"] == 3)]["value"].item()
     assert drawn == pytest.approx(100 * (last - first) / first, rel=1e-12)
+
+
+def test_ranks_of_a_folder_of_trainermon_are_columns_of_a_map_with_lines_of_its_cells(tmp_path):
+    norms = {
+        (rank, name, step): 1.0 + rank + 10 * step + 100 * at
+        for at, name in enumerate(["attn.wq.weight", "embed.weight", "mlp.fc1.weight"])
+        for rank in range(3)
+        for step in (4, 5)
+        if (rank, name) != (1, "embed.weight")
+    }
+    for rank in range(3):
+        folder = tmp_path / f"Nov21_12-20-04-rank{rank}-82ac1f33"
+        folder.mkdir()
+        lines = [
+            f'0,{name},{step},{norm},0.5,"[3, 4]",torch.float32\n'
+            for (of, name, step), norm in norms.items()
+            if of == rank
+        ]
+        (folder / "grad_reduced_4-5.csv").write_text(
+            "vpp_stage,name,step,norm,mean,shape,dtype\n" + "".join(lines)
+        )
+    with megalens.open(tmp_path) as folder_run:
+        cells = ['["mlp.fc1.weight",2]', '["attn.wq.weight",0]']
+        widget = folder_run.explore(
+            kind="map", by="name", columns="rank", step=4, colors="sigma", cells=cells
+        )
+        frame = widget.df
+        html = widget._repr_mimebundle_()["text/html"]
+        of_rank = folder_run.explore(kind="map", by="name", where={"rank": 2}).df
+    drawn = {(row["rank"], row["name"], row["step"]): row["value"] for row in frame.to_dict("records")}
+    assert drawn == pytest.approx({key: norm for key, norm in norms.items() if key[2] == 4})
+    assert {(row["name"], row["step"]): row["value"] for row in of_rank.to_dict("records")} == pytest.approx(
+        {key[1:]: norm for key, norm in norms.items() if key[0] == 2}
+    )
+    assert html.count("<svg") == 2
+    assert "Gradient L2 by tensor and rank, step 4." in html
+    assert "mlp.fc1.weight · rank 2" in html
+    assert "standard deviations (σ) a cell lies from the mean of all" in html
 
 
 def test_options_that_change_change_the_rows(run):

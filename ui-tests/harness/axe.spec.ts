@@ -32,6 +32,7 @@ const VIEWS: readonly ViewOptions[] = [
   { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
   { view: 'moments', kind: 'layer_map', statistic: 'rms' },
   { view: 'moments', kind: 'item_map', statistic: 'kurtosis' },
+  { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma', cells: ['[1,0]'] },
   { view: 'moments', kind: 'tensors', where: { name: 'fc1' } },
   { view: 'moments', kind: 'table', statistic: 'std' }
 ];

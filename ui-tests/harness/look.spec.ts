@@ -20,6 +20,9 @@ const SMALL: ISyntheticShape = {
   ]
 };
 
+/** The same on several ranks. */
+const RANKS: ISyntheticShape = { ...SMALL, moments: { layers: 6, steps: 400, bad: 320, ranks: 8 } };
+
 const PICTURES: Record<string, ViewOptions> = {
   'heatmap-one': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: '1' },
   'heatmap-all': { view: 'heatmap', flag: 'MLP1_mat_mul', layers: 'all' },
@@ -45,6 +48,33 @@ const PICTURES: Record<string, ViewOptions> = {
   },
   'moments-layer-map': { view: 'moments', kind: 'layer_map', statistic: 'rms', transform: 'log' },
   'moments-item-map': { view: 'moments', kind: 'item_map', statistic: 'kurtosis' },
+  'ranks-of-step': {
+    view: 'moments',
+    kind: 'map',
+    by: ['name'],
+    columns: 'rank',
+    colors: 'sigma',
+    transform: 'log',
+    cells: ['["decoder.layers.2.mlp.linear_fc1.weight",5]', '["decoder.layers.2.mlp.linear_fc1.weight",0]']
+  },
+  'ranks-of-rank': {
+    view: 'moments',
+    kind: 'map',
+    by: ['name'],
+    where: { rank: '5' },
+    cells: [
+      '["decoder.layers.2.mlp.linear_fc1.weight",100]',
+      '["decoder.layers.2.mlp.linear_fc1.weight",300]'
+    ]
+  },
+  'ranks-of-tensor': {
+    view: 'moments',
+    kind: 'map',
+    by: ['rank'],
+    where: { name: '^decoder\\.layers\\.2\\.mlp\\.linear_fc1\\.weight$' },
+    colors: 'sigma',
+    cells: ['[5,300]', '[4,300]']
+  },
   'moments-tensors': {
     view: 'moments',
     kind: 'tensors',
@@ -79,7 +109,7 @@ for (const theme of ['light', 'dark'] as const) {
           window.harness.theme(chosen);
           await window.harness.show(view, shape);
         },
-        [theme, options, SMALL] as const
+        [theme, options, name.startsWith('ranks') ? RANKS : SMALL] as const
       );
       await page.screenshot({ path: join(SHOTS, `${name}-${theme}.png`), fullPage: true });
       expect(errors).toEqual([]);

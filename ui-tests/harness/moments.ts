@@ -19,6 +19,8 @@ export interface IMomentShape {
   bad?: number;
   /** Whether the rows were made of raw sums in single precision. */
   rough?: boolean;
+  /** Ranks that say every tensor, 1 unless told; one of them is larger from the middle on. */
+  ranks?: number;
   /** Multiplies every deviation. */
   scale?: number;
 }
@@ -48,7 +50,7 @@ export class SyntheticMoments implements IMomentSource {
   index(): Promise<IMomentIndex> {
     const stats = STATS.map(stat => ({
       stat,
-      rows: this._namesOf(stat).length * this._steps,
+      rows: this._namesOf(stat).length * this._steps * (this._shape.ranks ?? 1),
       first: 1,
       last: this._steps,
       steps: this._steps
@@ -66,7 +68,8 @@ export class SyntheticMoments implements IMomentSource {
     const start = performance.now();
     const names = this._namesOf(stat);
     const offset = stat === 'activation' ? this._weights.length : 0;
-    const length = Math.max(0, last - first + 1) * names.length;
+    const { ranks = 1 } = this._shape;
+    const length = Math.max(0, last - first + 1) * names.length * ranks;
     const column = (): Float64Array => new Float64Array(length);
     const rows = {
       nameId: new Int32Array(length),
@@ -91,16 +94,21 @@ export class SyntheticMoments implements IMomentSource {
     const layers = names.map(name => Number(/layers\.(\d+)/.exec(name)?.[1] ?? -1));
     const { spike, bad, scale = 1 } = this._shape;
     for (let row = 0; row < length; row += 1) {
-      const [step, id] = [first + Math.floor(row / names.length), row % names.length];
+      const id = row % names.length;
+      const rank = Math.floor(row / names.length) % ranks;
+      const step = first + Math.floor(row / names.length / ranks);
       const layer = layers[id] ?? 0;
       const base =
         stat === 'param' ? 0.02 + 1e-5 * step : stat === 'grad' ? 0.004 * Math.exp(-step / 900) + 0.001 : 1;
       const rise = layer >= 3 ? 1 + 1.5 / (1 + Math.exp(-(step - this._shape.steps * 0.6) / 40)) : 1;
-      let std = scale * base * (1 + 0.15 * (layer + 1)) * rise * (1 + 0.12 * noise(step * 31 + id * 7));
+      let std =
+        scale * base * (1 + 0.15 * (layer + 1)) * rise * (1 + 0.12 * noise(step * 31 + id * 7 + rank * 3));
+      std *= rank > 0 && rank === ranks - 3 && step > this._shape.steps / 2 ? 1.6 : 1;
       std *= step === spike && id === 6 ? 40 : 1;
       const kurtosis = 3 + 2 * (rise - 1) + 0.3 * Math.abs(noise(step + id * 13));
-      const sick = bad !== undefined && step >= bad && id === 7 && stat === 'grad';
+      const sick = bad !== undefined && step >= bad && id === 7 && stat === 'grad' && rank === ranks - 1;
       rows.step[row] = step;
+      rows.rank[row] = rank;
       rows.samples[row] = 64 * step;
       rows.nameId[row] = offset + id;
       rows.mean[row] = this._shape.rough ? 30 * std : 0.01 * std;

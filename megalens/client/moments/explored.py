@@ -47,7 +47,7 @@ def explored(run: Run, options: Mapping[str, Any]) -> DataFrame:
     if not run.live:
         check_present(source, [measured])
     steps = options["steps"]
-    if options["kind"] == "layers":
+    if options["kind"] == "layers" or _across(options):
         steps = _drawn_step(source, measured, options)
     by = _columns_of(options)
     answer = source.groups(
@@ -60,7 +60,15 @@ def _columns_of(options: Mapping[str, Any]) -> list[str]:
     """Return the columns that make a group in this kind of chart; an overview's own are the total and the families."""
     if options["kind"] == "layers":
         return ["layer", *(column for column in options["by"] if column != "layer")]
-    return list(_COLUMNS.get(options["kind"], options["by"]))
+    rows = list(_COLUMNS.get(options["kind"], options["by"]))
+    across = _across(options)
+    return [*(column for column in rows if column not in across), *across]
+
+
+def _across(options: Mapping[str, Any]) -> list[str]:
+    """Return the column that lies across a map, where that is not the step."""
+    is_map = options["kind"] in ("map", "layer_map", "item_map")
+    return [options["columns"]] if is_map and options["columns"] != "step" else []
 
 
 def _drawn_step(source: MomentSource, measured: str, options: Mapping[str, Any]) -> tuple[int, int]:

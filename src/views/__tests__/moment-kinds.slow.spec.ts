@@ -1,5 +1,5 @@
 import type { IRecipe } from '../../charts';
-import type { ViewOptions } from '../../protocol/views.generated';
+import type { MomentsOptions, ViewOptions } from '../../protocol/views.generated';
 import { readView } from '../still';
 import type { IViewHost } from '../view';
 import { grads, MomentsPage } from './moments-page';
@@ -41,6 +41,49 @@ describe('other kinds', () => {
     await page.view?.update({ kind: 'item_map' } as Partial<ViewOptions>);
     expect(page.title()).toContain('by item type');
     expect(document.querySelector('.jp-MegalensPlot')?.textContent).toContain('mlp.linear_fc1.weight');
+  });
+
+  it('draws the lines of cells that are chosen, one more with each, and takes them away', async () => {
+    page.run.log(
+      ...[0, 1].flatMap(rank => grads(3, 6).map(row => ({ ...row, rank }))).sort((a, b) => a.step - b.step)
+    );
+    await page.show({ kind: 'map', statistic: 'std', columns: 'rank' });
+    const map = document.querySelector('.jp-MegalensPlot');
+    const titles = (): string[] =>
+      [...document.querySelectorAll('.jp-MegalensView-title')].map(each =>
+        page.plain(each.textContent ?? '')
+      );
+    expect(titles()).toEqual(['Gradient standard deviation by layer and rank, step 6']);
+    const chosen = async (...keys: string[]): Promise<string[] | undefined> => {
+      keys.forEach(key => page.press(key));
+      await page.view?.settled();
+      return (page.view?.options as Partial<MomentsOptions>).cells;
+    };
+    expect(await chosen('Home', 'Home', 'Enter')).toEqual(['[0,0]']);
+    expect(await chosen('ArrowDown', 'ArrowRight', 'Enter')).toEqual(['[0,0]', '[1,1]']);
+    expect(titles()[1]).toBe('Gradient standard deviation by layer and rank, steps 1 to 6');
+    expect(page.lines()).toBe(2);
+    // The map is the one that was there: its zoom and its cursor stay.
+    expect(document.querySelector('.jp-MegalensPlot')).toBe(map);
+    expect(await chosen('Enter')).toEqual(['[0,0]']);
+    page.change(page.control('along', 'select'), 'step');
+    await page.click('1 cell');
+    expect(titles()).toHaveLength(1);
+    await chosen('Enter');
+    // What was chosen was a cell of another map.
+    page.change(page.control('columns', 'select'), 'step');
+    await page.view?.settled();
+    expect(page.view?.options).toMatchObject({ columns: 'step', cells: [] });
+  });
+
+  it('offers each tensor as what a map of one is of', async () => {
+    page.run.log(...grads(2, 3));
+    await page.show({ kind: 'map', by: ['rank'], statistic: 'std' });
+    await page.click('More');
+    const [first] = document.querySelectorAll<HTMLOptionElement>('[data-control="name"] option');
+    page.change(page.control('name', 'input'), first?.value ?? '');
+    await page.view?.settled();
+    expect(page.caption()).toBe('Of embedding.word_embeddings.weight only.');
   });
 
   it('shows total, largest moves and families together', async () => {

@@ -13,6 +13,8 @@ import { movesOf } from '../moments/moves-pane';
 import { middleCut, shortName, shortNames } from '../shared/short-name';
 import { MemoryMoments } from '../../store/__tests__/memory-moments';
 
+const HATCHED = { hatch: true, bridge: true };
+
 describe('short names', () => {
   it('are told apart where several would be shortened to the same text', () => {
     const names = ['wide', 'tall', 'deep'].map(
@@ -176,14 +178,14 @@ it('lets the farthest value stand for a column of several steps', () => {
   const calm = Array.from({ length: 6000 }, () => 1);
   const spiky = calm.map((value, at) => (at === 4321 ? 50 : value));
   const groups = groupsOf([spiky, calm], [[0], [1]], {});
-  const cells = cellsOf(groups, row => groups.step[row] ?? 0, [...groups.step.subarray(0, 6000)], true);
+  const cells = cellsOf(groups, groups.step, [...groups.step.subarray(0, 6000)], HATCHED);
   expect(cells.merged).toBe(true);
   expect([...cells.values].filter(value => value === 50)).toHaveLength(1);
 });
 
 it('hatches cells in which something is not finite, and leaves blank what has no data', () => {
   const groups = groupsOf([[1, NaN, 3]], [[0]], { 2: 4 });
-  const cells = cellsOf(groups, row => groups.step[row] ?? 0, [1, 2, 3], true);
+  const cells = cellsOf(groups, groups.step, [1, 2, 3], HATCHED);
   expect([...cells.values]).toEqual([1, NaN, NaN]);
   expect([...cells.missing]).toEqual([0, 1, 0]);
 });
@@ -231,7 +233,7 @@ it('keeps a map of ten thousand layers small enough to paint', () => {
   // Each layer has a row at one of 600 steps.
   const groups = { ...one, step: Float64Array.from(layers, layer => 1 + (layer % 600)) };
   const steps = Array.from({ length: 600 }, (_, at) => at + 1);
-  const cells = cellsOf(groups, row => groups.step[row] ?? 0, steps, true);
+  const cells = cellsOf(groups, groups.step, steps, HATCHED);
   expect(cells.rows * cells.columns).toBeLessThanOrEqual(4_000_000);
   expect(cells.columns).toBeGreaterThan(300);
   expect(cells.missing.reduce((held, each) => held + (each === 0 ? 1 : 0), 0)).toBe(10_000);

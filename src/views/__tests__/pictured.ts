@@ -10,10 +10,11 @@ export const PICTURED: readonly (readonly [string, ViewOptions])[] = [
   ['trend as cells', { view: 'trend', flag: 'MLP1_mat_mul', kind: 'heatmap' }],
   ['scalars', { view: 'scalars', names: ['loss', 'lr'], smoothing: 3 }],
   ['history', { view: 'history', flag: 'MLP1_mat_mul' }],
-  ...(['overview', 'lines', 'layers', 'layer_map', 'item_map', 'tensors', 'table'] as const).map(
+  ...(['overview', 'lines', 'layers', 'layer_map', 'item_map', 'map', 'tensors', 'table'] as const).map(
     (kind): [string, ViewOptions] => [`moments as ${kind}`, { view: 'moments', kind, by: ['family'] }]
   ),
   ['health', { view: 'health' }],
+  ['moments as a map over ranks', { view: 'moments', kind: 'map', columns: 'rank', colors: 'sigma' }],
   ['moments as bars', { view: 'moments', kind: 'layers', marks: 'bars' }]
 ];
 

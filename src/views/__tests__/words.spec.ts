@@ -85,6 +85,10 @@ it.each([
   [
     { view: 'scalars', names: ['loss'], smoothing: 20 } as const,
     'run.scalars_view(names=["loss"], smoothing=20)'
+  ],
+  [
+    { view: 'moments', kind: 'map', by: ['name'], columns: 'rank', cells: ['["w",3]'] } as const,
+    `run.explore(kind="map", by=["name"], columns="rank", cells=["[\\"w\\",3]"])`
   ]
 ])('writes %j as Python', (options, code) => {
   expect(toCode({ ...options, ...('steps' in options ? { steps: [1, 9] } : {}) } as never)).toBe(code);

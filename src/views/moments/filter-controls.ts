@@ -7,11 +7,15 @@ import { smoothingControl } from '../shared/controls';
 import { runsControls } from '../shared/lines/compare-controls';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
+import { colorsControl } from './map-controls';
+import { oneTensor } from './one-tensor';
 import type { IControlFacts } from './moment-controls';
 
 const SMOOTHINGS = [0, 5, 20, 50, 100, 500];
 /** As the options' schema says. */
 const MOST_CHARACTERS = 500;
+/** Most tensors that are offered by name. */
+const MOST_NAMES = 200;
 const SERIES = [5, 10, 20, 40, 100, 200, 500];
 
 /** The line that folds: which tensors take part, what their numbers are shown beside, and other runs. */
@@ -45,7 +49,7 @@ function tableLines({ options, choose }: IControlFacts, t: Translate): Control[]
   ];
 }
 
-function whichTensors({ options, names, choose }: IControlFacts, t: Translate): Control[] {
+function whichTensors({ options, names, index, choose }: IControlFacts, t: Translate): Control[] {
   const where: MomentFilter = options.where ?? {};
   const set = (change: MomentFilter): void => choose({ where: without({ ...where, ...change }) });
   const ranges = (
@@ -118,7 +122,7 @@ function whichTensors({ options, names, choose }: IControlFacts, t: Translate): 
       id: 'name',
       label: t('Name has'),
       value: where.name ?? '',
-      suggestions: [],
+      suggestions: (index?.names ?? []).slice(0, MOST_NAMES).map(name => oneTensor(name).where.name),
       spaced: true,
       valid: isPattern,
       change: name => set({ name })
@@ -173,6 +177,7 @@ function howShown({ options, index, choose }: IControlFacts, t: Translate): Cont
       show => choose({ show })
     ),
     smoothingControl(SMOOTHINGS, options.smoothing, smoothing => choose({ smoothing }), t),
+    ...colorsControl(options, choose, t),
     selectControl(
       'x',
       t('Over'),

@@ -20,18 +20,26 @@ export interface IMapCells extends IMatrix {
 const MOST_COLUMNS = 2048;
 const MOST_CELLS = 4_000_000;
 
+/** How groups become cells. */
+interface ICellsWish {
+  /** Whether cells in which values are not finite are drawn as such. */
+  readonly hatch: boolean;
+  /** Whether values were left out in favour of their extremes: a cell between two others then stands for them too. */
+  readonly bridge: boolean;
+}
+
 /**
  * Put groups into cells, one row a group. Where several steps share a column the one that is not finite is shown, else the one farthest from the
  * middle of its group: a spike of one step is never under others.
  *
- * @param hatch - Whether cells in which values are not finite are drawn as such.
- * @param xs - Where every step that was logged lies, ascending.
+ * @param places - Where each row of the groups lies.
+ * @param xs - Every such place, ascending.
  */
 export function cellsOf(
   groups: IMomentGroups,
-  xOf: (row: number) => number,
+  places: Float64Array,
   xs: readonly number[],
-  hatch: boolean
+  wish: ICellsWish
 ): IMapCells {
   const [first, last] = [xs[0] ?? 0, xs[xs.length - 1] ?? 0];
   const gap = xs.reduce(
@@ -54,7 +62,7 @@ export function cellsOf(
       return bad ? Infinity : Number.isNaN(value) ? -1 : Math.abs(value - middle);
     };
     for (let at = from; at < to; at += 1) {
-      const column = Math.min(columns - 1, Math.max(0, Math.round((xOf(at) - first) / width)));
+      const column = Math.min(columns - 1, Math.max(0, Math.round(((places[at] ?? first) - first) / width)));
       const cell = row * columns + column;
       const before = source[cell] ?? -1;
       merged ||= before >= 0;
@@ -62,7 +70,9 @@ export function cellsOf(
         source[cell] = at;
       }
     }
-    bridge(source, row * columns, columns, xs, first, width);
+    if (wish.bridge) {
+      bridge(source, row * columns, columns, xs, first, width);
+    }
   });
   const missing = new Uint8Array(source.length);
   const values = new Float64Array(source.length).fill(NaN);
@@ -70,7 +80,7 @@ export function cellsOf(
     const finite = groups.nonFinite[at] === 0;
     missing[cell] = at < 0 || (groups.count[at] === 0 && finite) ? 1 : 0;
     // A cell in which something is not finite says so rather than what the rest of it is.
-    if (at >= 0 && (finite || !hatch)) {
+    if (at >= 0 && (finite || !wish.hatch)) {
       values[cell] = groups.value[at] ?? NaN;
     }
   });

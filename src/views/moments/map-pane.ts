@@ -1,8 +1,8 @@
 import {
   ColorScale,
-  formatInteger,
   lowMagnitude,
   Pictures,
+  SigmaScale,
   type IColorLook,
   type IPlace,
   type IRecipe
@@ -11,185 +11,229 @@ import type { IMomentGroups, MomentColumn } from '../../store/moment-source';
 import type { IPointed } from '../../store/run-link';
 import type { IContent, IMark, IMoved, Loaded } from '../shared/content';
 import type { Control } from '../shared/control';
-import { colorRangeControl, goControl, lockedWords } from '../shared/controls';
+import { colorRangeControl, goControl } from '../shared/controls';
 import { axisTexts } from '../shared/lines/axis-texts';
 import { WHOLE_NUMBERS } from '../shared/lines/line-recipe';
+import { StepAxis } from '../shared/lines/step-axis';
 import type { ILinkedMarks, IStepAxis } from '../shared/links';
 import { besideWords, pinnedColumns } from '../shared/pinned-step';
-import { colorStrip, extentOf, lockedRange } from '../shared/scale';
-import type { ITip } from '../shared/tip';
-import { omittedWords, optionWords, trustWords } from './captions';
-import { groupId, linesOf } from './line';
-import type { ILine } from '../shared/lines/line';
-import { valueWords } from '../shared/lines/line-tips';
-import { StepAxis } from '../shared/lines/step-axis';
 import { hold, moveOf } from '../shared/places';
+import { colorStrip, extentOf, lockedRange } from '../shared/scale';
+import { emptyState, type IState } from '../shared/states';
+import type { ITip } from '../shared/tip';
+import { gridAcross, type IMapGrid } from './across';
+import { drawnSteps } from './captions';
+import { DrawnMap, type IMapPlace } from './drawn-map';
 import { titleWords } from './line-words';
-import { cellsOf, type IMapCells } from './map-cells';
+import { cellsOf } from './map-cells';
+import { cellControls } from './map-controls';
+import { cellsChosen, mapGrouping, mapRows, toggled } from './map-options';
+import { mapCaption } from './map-words';
 import { MomentPane } from './pane';
 import type { MomentReader } from './reader';
-import { shortName } from '../shared/short-name';
-import { axisWords, keyWords } from './words';
+import { axisWords, byWords, columnWords } from './words';
 
 /** Most steps that one group brings; of more the extremes of each stretch. */
 const MOST_POINTS = 4096;
-/** Most item types that have a row. */
-const MOST_ITEMS = 200;
+/** Most rows; layers have one each. */
+const MOST_ROWS = 500;
+/** Most cells whose lines are drawn, as the options' schema says. */
+const MOST_CHOSEN = 20;
 /** Pixels of a row, and of the whole. */
 const ROW = { height: 15, least: 120, most: 560 };
 /** Rows this low have no room for a label each. */
 const LABEL_PIXELS = 12;
-const MOST_LETTERS = 30;
 
-/** Layers, or item types, over steps or samples, as one picture. */
+/** Groups of tensors over steps or samples, or at one step over ranks or layers, as one picture. */
 export class MapPane extends MomentPane {
   override pointedBy(mark: IMark): IPointed {
-    const layer = mark.y === null ? null : this._groups?.keys[Math.round((mark.y[0] + mark.y[1]) / 2)]?.[0];
+    const x = (mark.x[0] + mark.x[1]) / 2;
+    const row = this._map?.placeOf(mark)?.row ?? -1;
+    const layer = this._map?.groups.keys[row]?.[0];
+    const ofRow = this._rows[0] === 'layer' && typeof layer === 'number' ? layer : null;
     return {
-      step: this._axis.stepNear((mark.x[0] + mark.x[1]) / 2),
-      layer: this.by[0] === 'layer' && typeof layer === 'number' ? layer : null
+      step: this._isOverSteps ? this._axis.stepNear(x) : this._step,
+      layer: this.options.columns === 'layer' ? Math.round(x) : ofRow
     };
   }
 
   override marksOf({ layer, step }: IPointed): ILinkedMarks {
-    const x = step === null ? null : this._axis.xOf(step);
-    const row = layer === null || this.by[0] !== 'layer' ? -1 : this._rowOf(layer);
-    const [cells] = [this._cells];
+    const { columns } = this.options;
+    const xs = [
+      ...(step === null || !this._isOverSteps ? [] : [this._axis.xOf(step)]),
+      ...(layer === null || columns !== 'layer' ? [] : [layer])
+    ];
+    const isRow = layer !== null && this._rows[0] === 'layer';
+    const row = isRow ? (this._map?.groups.keys.findIndex(([key]) => key === layer) ?? -1) : -1;
     return {
       marks: [
-        ...(x === null ? [] : [{ facet: null, x: [x, x] as const, y: null }]),
-        ...(row < 0 || !cells
+        ...xs.map(x => ({ facet: null, x: [x, x] as const, y: null })),
+        ...(row < 0 || !this._map
           ? []
-          : [
-              {
-                facet: null,
-                x: [cells.x, cells.x + cells.columns * cells.width] as const,
-                y: [row - 0.5, row + 0.5] as const
-              }
-            ])
+          : [{ facet: null, x: this._map.span, y: [row - 0.5, row + 0.5] as const }])
       ]
     };
   }
 
-  override stepAxis(): IStepAxis {
-    return {
-      stepsIn: span => this._axis.stepsIn(span),
-      spanOf: ([first, last]) => {
-        const half = (this._cells?.width ?? 0) / 2;
-        return [this._axis.xOf(first) - half, this._axis.xOf(last) + half];
-      }
-    };
+  override stepAxis(): IStepAxis | undefined {
+    return !this._isOverSteps
+      ? undefined
+      : {
+          stepsIn: span => this._axis.stepsIn(span),
+          spanOf: ([first, last]) => {
+            const half = (this._map?.cells.width ?? 0) / 2;
+            return [this._axis.xOf(first) - half, this._axis.xOf(last) + half];
+          }
+        };
   }
 
   override controls(): Control[] {
     const choose = (range: [number, number] | null): void => this.choose({ color_range: range });
     return [
-      goControl(step => this.env.goTo(this._goTo(step)), this.t),
-      ...(this._domain ? [colorRangeControl(this.options.color_range, this._domain, choose, this.t)] : [])
+      ...(this._isOverSteps
+        ? [goControl(step => this.env.goTo(this._goTo(step)), this.t)]
+        : this.stepControls()),
+      ...cellControls(this.options, options => this.choose(options), this.t),
+      ...(this._domain && this.options.colors === 'continuous'
+        ? [colorRangeControl(this.options.color_range, this._domain, choose, this.t)]
+        : [])
     ];
   }
 
   private _goTo(step: number): IMark | null {
-    const cells = this._cells;
-    if (!cells) {
+    const map = this._map;
+    if (!map) {
       return null;
     }
-    const column = Math.floor((this._axis.xOf(step) - cells.x) / cells.width);
-    this._at = { row: this._at?.row ?? 0, column: hold(column, cells.columns) };
-    return this._markOf(this._at.row, this._at.column);
+    const column = hold(map.columnAt(this._axis.xOf(step)), map.cells.columns);
+    this._at = { row: this._at?.row ?? 0, column };
+    return map.markOf(this._at);
   }
 
   override get by(): readonly MomentColumn[] {
-    return [this.options.kind === 'layer_map' ? 'layer' : 'item_type'];
+    return mapGrouping(this.options);
   }
 
   protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
-    const { options, by, t } = this;
     const placed = await this.axisOf(this.total ?? NOTHING, signal);
     if (placed === null) {
       return this.unknownPlaces();
     }
-    const { axis } = placed;
-    this._axis = axis;
-    const question = this._zoomed(this.question(by, MOST_POINTS));
-    const items = Math.max(options.series, MOST_ITEMS);
-    const groups = await reader.groups(
-      options.kind === 'layer_map' ? question : { ...question, series: items },
-      signal
-    );
-    if (groups.step.length === 0) {
-      return { state: this.nothing() };
+    const { options } = this;
+    this._axis = placed.axis;
+    const grid = await (this._isOverSteps ? this._overSteps(reader, signal) : this._across(reader, signal));
+    if (grid === null || grid.groups.step.length === 0) {
+      return { state: grid !== null && grid.left > 0 ? this._nowhere() : this.nothing() };
     }
-    const same = groups === this._groups && this._drawn === JSON.stringify(options);
-    if (!same || this._cells === null) {
-      this._drawn = JSON.stringify(options);
-      this._groups = groups;
-      this._lines = linesOf(groups, {
-        options,
-        by,
-        run: 0,
-        name: key => keyWords(key, by, t),
-        label: key => keyWords(key, by, t)
-      });
-      const xs = groups.step.map(step => axis.xOf(step));
+    const { groups, xs } = grid;
+    const drawn = JSON.stringify(options);
+    if (this._read !== grid.of || this._map === null || this._drawn !== drawn) {
+      this._drawn = drawn;
+      this._read = grid.of;
       const places = [...new Set(xs)].sort((a, b) => a - b);
-      this._cells = cellsOf(groups, row => xs[row] ?? 0, places, options.statistic !== 'nonfinite');
+      const isThin = groups.stepsTotal > drawnSteps(groups);
+      const cells = cellsOf(groups, xs, places, {
+        hatch: options.statistic !== 'nonfinite',
+        bridge: this._isOverSteps && isThin
+      });
+      const words = { rows: this._rows, columns: options.columns, axis: this._axis, t: this.t };
+      this._map = new DrawnMap(groups, xs, cells, words);
     }
-    return { content: await this._compose(groups, this._cells, reader, signal) };
+    return { content: await this._compose(this._map, grid.left, reader, signal) };
+  }
+
+  /** Steps are the columns: as many as can be told apart. */
+  private async _overSteps(reader: MomentReader, signal: AbortSignal): Promise<IRead> {
+    const { options, by } = this;
+    const question = this._zoomed(this.question(by, MOST_POINTS));
+    const series = options.kind === 'layer_map' ? {} : { series: Math.max(options.series, MOST_ROWS) };
+    const groups = await reader.groups({ ...question, ...series }, signal);
+    return { of: groups, groups, xs: groups.step.map(step => this._axis.xOf(step)), left: 0 };
+  }
+
+  /** Something else is, at one step; null where there is none. */
+  private async _across(reader: MomentReader, signal: AbortSignal): Promise<IRead | null> {
+    const { wanted, step } = this.stepDrawn();
+    if (step === undefined) {
+      return null;
+    }
+    [this._step, this._wanted] = [step, wanted];
+    const question = { ...this.question(this.by), smoothing: 0, steps: [step, step] as const };
+    const groups = await reader.groups(question, signal);
+    return { of: groups, ...gridAcross(groups, MOST_ROWS) };
+  }
+
+  /** What to say where no group has a place among the columns. */
+  private _nowhere(): IState {
+    const words = columnWords(this.options.columns, this.t);
+    return emptyState(this.t('Nothing here has a %1.', words), this.t('Draw steps'), () =>
+      this.choose({ columns: 'step', cells: [] })
+    );
   }
 
   override probe(place: IPlace): IMark | null {
-    const cells = this._cells;
+    const map = this._map;
     const row = Math.round(place.y);
-    if (!cells || row < 0 || row >= cells.rows) {
-      return null;
-    }
-    return this._markOf(row, Math.floor((place.x - cells.x) / cells.width));
+    return map && row >= 0 && row < map.cells.rows
+      ? map.markOf({ row, column: map.columnAt(place.x) })
+      : null;
   }
 
   override tipOf(mark: IMark): ITip | null {
-    const [cells, groups] = [this._cells, this._groups];
-    if (!cells || !groups || mark.y === null) {
+    const map = this._map;
+    const place = map?.placeOf(mark);
+    if (!map || !place) {
       return null;
     }
-    const row = Math.round((mark.y[0] + mark.y[1]) / 2);
-    const column = Math.round((mark.x[0] - cells.x) / cells.width);
-    const name = keyWords(groups.keys[row] ?? [], this.by, this.t);
-    const at = cells.source[row * cells.columns + column] ?? -1;
+    const { row, at } = place;
+    const heading = map.rowName(row);
     if (at < 0) {
-      return { heading: name, lines: [{ name: this.t('no data'), value: '' }] };
+      return { heading, lines: [{ name: this.t('no data'), value: '' }] };
     }
-    const step = this.t('step %1', formatInteger(groups.step[at] ?? 0));
+    const { step, value, group } = map.groups;
+    const line = { name: map.columnName(place), value: map.valueName(place) };
     const { pinned } = this.env;
-    if (pinned === null || pinned === groups.step[at]) {
-      return { heading: name, lines: [{ name: step, value: this._valueAt(at) }] };
+    if (pinned === null || pinned === step[at] || !this._isOverSteps) {
+      return { heading, lines: [line] };
     }
-    const then = groups.step.findIndex((each, place) => each === pinned && groups.group[place] === row);
-    const beside = besideWords(groups.value[at] ?? NaN, groups.value[then] ?? NaN, this.t);
-    return {
-      heading: name,
-      columns: pinnedColumns(pinned, this.t),
-      lines: [{ name: step, value: this._valueAt(at), beside }]
-    };
+    const then = step.findIndex((each, other) => each === pinned && group[other] === row);
+    const beside = besideWords(value[at] ?? NaN, value[then] ?? NaN, this.t);
+    return { heading, columns: pinnedColumns(pinned, this.t), lines: [{ ...line, beside }] };
+  }
+
+  /** A cell's line is drawn below, or not any more. */
+  override clicked(mark: IMark): void {
+    const place = this._map?.placeOf(mark);
+    const cell = place && this._map?.cellOf(place);
+    if (cell) {
+      this.choose({ cells: toggled(this.options, cell, MOST_CHOSEN) });
+    }
+  }
+
+  override pinned(): IMark | null {
+    const last = cellsChosen(this.options).at(-1);
+    const place = last && this._map?.placeOfCell(last);
+    return place && this._map ? this._map.markOf(place) : null;
   }
 
   override move(key: string): IMoved | null {
-    const [by, cells, groups] = [moveOf(key), this._cells, this._groups];
-    if (by === undefined || !cells || !groups) {
+    const by = key === 'Enter' ? moveOf('copy') : moveOf(key);
+    const map = this._map;
+    if (by === undefined || !map) {
       return null;
     }
     const before = this._at;
-    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), cells.rows);
-    const column = hold((before?.column ?? cells.columns - 1) + (before ? by[0] : 0), cells.columns);
+    const row = hold((before?.row ?? 0) + (before ? by[1] : 0), map.cells.rows);
+    const column = hold((before?.column ?? Infinity) + (before ? by[0] : 0), map.cells.columns);
     this._at = { row, column };
-    const mark = this._markOf(row, column);
-    const name = keyWords(groups.keys[row] ?? [], this.by, this.t);
-    const at = cells.source[row * cells.columns + column] ?? -1;
-    const value = at < 0 ? this.t('no data') : this._valueAt(at);
-    const x = cells.x + (column + 0.5) * cells.width;
-    this.env.zoom?.reveal(x, row);
-    const step = at < 0 ? this._axis.stepNear(x) : (groups.step[at] ?? 0);
-    const said = this.t('step %1, %2: %3', formatInteger(step), name, value);
+    const mark = map.markOf(this._at);
+    const place = map.place(row, column);
+    const value = map.valueName(place);
+    this.env.zoom?.reveal(map.xOf(column), row);
+    const said = this.t('%1, %2: %3', map.columnName(place), map.rowName(row), value);
+    if (key === 'Enter') {
+      this.clicked(mark);
+    }
     return key === 'copy' ? { said, mark, copy: value } : { said, mark };
   }
 
@@ -198,39 +242,41 @@ export class MapPane extends MomentPane {
   }
 
   private async _compose(
-    groups: IMomentGroups,
-    cells: IMapCells,
+    map: DrawnMap,
+    left: number,
     reader: MomentReader,
     signal: AbortSignal
   ): Promise<IContent> {
     const { options, by, t } = this;
-    const locked = lockedRange(options.color_range ?? []);
-    const unfinished = cells.values.some(
-      (value, cell) => cells.missing[cell] === 0 && !Number.isFinite(value)
-    );
-    const [x0, x1] = [cells.x, cells.x + cells.columns * cells.width];
+    const { groups, cells, isUnfinished: unfinished } = map;
+    const bands = options.colors === 'sigma';
+    const locked = bands ? null : lockedRange(options.color_range ?? []);
+    const [x0, x1] = map.span;
     const [y0, y1] = [-0.5, cells.rows - 0.5];
     const height = Math.min(ROW.most, Math.max(ROW.least, cells.rows * ROW.height));
     const every = Math.ceil(LABEL_PIXELS / (height / cells.rows));
     const rowAt = Array.from(groups.keys.keys()).filter(row => row % every === 0);
-    const subject = { ...options, by: [...by] };
     this._half = this.env.zoom?.isZoomed ? this._half : cells.width / 2;
     const [first, last] = this.env.within(options.steps) ?? [-Infinity, Infinity];
     const xs = Array.from(
       this.steps.filter(step => step >= first && step <= last),
       step => this._axis.xOf(step)
     );
-    const whole: [number, number] = [(xs[0] ?? 0) - this._half, (xs[xs.length - 1] ?? 0) + this._half];
+    const whole: [number, number] = this._isOverSteps
+      ? [(xs[0] ?? 0) - this._half, (xs[xs.length - 1] ?? 0) + this._half]
+      : [x0, x1];
     const recipeIn = (dark: boolean, pictures: Pictures): IRecipe => {
-      const scale = this._scaleOf(cells, { dark, range: locked });
+      const scale = this._scaleOf(map, { dark, range: locked });
       const strip = colorStrip(scale, unfinished, t);
       const picture = pictures.draw(0, cells, scale);
       return {
         template: 'moment-map',
         texts: {
           xLabel: WHOLE_NUMBERS,
-          ...axisTexts(options.align, options.x, this.env, t),
-          yTitle: by[0] === 'layer' ? t('layer') : t('item type'),
+          ...(this._isOverSteps
+            ? axisTexts(options.align, options.x, this.env, t)
+            : { xTitle: columnWords(options.columns, t) }),
+          yTitle: byWords(this._rows, t),
           legendTitle: axisWords(options, [], t)
         },
         params: {
@@ -239,7 +285,7 @@ export class MapPane extends MomentPane {
           y0,
           y1,
           rowAt,
-          rowText: rowAt.map(row => labelOf(groups.keys[row]?.[0] ?? null, t('none'))),
+          rowText: rowAt.map(row => map.rowLabel(row)),
           ...strip.params
         },
         datasets: { pictures: [{ ...picture, x: x0, x2: x1, y: y0, y2: y1 }], legend: strip.rows },
@@ -247,46 +293,36 @@ export class MapPane extends MomentPane {
         height
       };
     };
-    const { domain, signed } = this._scaleOf(cells, { range: locked });
-    this._domain = domain;
+    const scale = this._scaleOf(map, { range: locked });
+    this._domain = scale.domain;
     return {
       recipe: recipeIn(this.env.isDark, this._pictures),
-      // Only the middle of a scale of both signs is another in the dark.
-      ...(signed && { printed: (dark = false) => recipeIn(dark, new Pictures()) }),
+      // Only the middle of a scale that has one is another in the dark.
+      ...((scale.signed || bands) && { printed: (dark = false) => recipeIn(dark, new Pictures()) }),
       extent: { x: whole, y: [y0, y1] },
       title: titleWords(options, by, groups.step, t),
       caption: [
-        ...(cells.merged
-          ? [
-              t(
-                'A column stands for several steps: the one that is not finite or farthest from the middle of its row is drawn.'
-              )
-            ]
-          : []),
-        ...omittedWords(groups, t('item types'), t),
-        ...(options.runs.length > 0
-          ? [t('This map shows %1 only; choose lines, or layers at a step, to compare.', this.source.name)]
-          : []),
-        ...optionWords(options, this.index, t),
-        ...lockedWords(locked, [cells.values], t),
-        ...(unfinished ? [t('Cells in which values are not finite are hatched.')] : []),
-        ...trustWords(groups, subject, t)
+        ...(this._isOverSteps ? [] : this.nearWords(this._wanted, this._step ?? NaN)),
+        ...mapCaption(options, { map, scale, left, locked, by, index: this.index, name: this.source.name }, t)
       ],
-      summary: this._summary(groups, cells),
+      summary: this._summary(map),
       notes: await this.notes(reader, signal)
     };
   }
 
-  private _scaleOf(cells: IMapCells, look: IColorLook): ColorScale {
-    const { transform } = this.options;
-    const low = transform === 'log' ? lowMagnitude(this._lines.map(line => line.value)) : NaN;
-    return new ColorScale(extentOf([cells.values]), transform, low, look);
+  private _scaleOf({ groups, cells }: DrawnMap, look: IColorLook): ColorScale {
+    const { transform, colors } = this.options;
+    const low = transform === 'log' ? lowMagnitude([groups.value]) : NaN;
+    const extent = extentOf([cells.values]);
+    return colors === 'sigma'
+      ? new SigmaScale(cells.values, extent, transform, low, look)
+      : new ColorScale(extent, transform, low, look);
   }
 
   /** Ask for what is shown, and as much again on either side, where not every step could be brought. */
   private _zoomed(question: ReturnType<MomentPane['question']>): ReturnType<MomentPane['question']> {
     const { zoom } = this.env;
-    if (!zoom?.isZoomed || !this._groups) {
+    if (!zoom?.isZoomed || !this._map) {
       return question;
     }
     const { x0, x1 } = zoom.domain;
@@ -296,67 +332,48 @@ export class MapPane extends MomentPane {
   }
 
   override insight(): IMark | null {
-    const { _groups: groups, _cells: cells } = this;
-    const best = groups ? peakOf(groups) : -1;
-    if (!groups || !cells || best < 0) {
-      return null;
-    }
-    const x = this._axis.xOf(groups.step[best] ?? 0);
-    return this._markOf(groups.group[best] ?? 0, Math.floor((x - cells.x) / cells.width));
+    const peak = this._map?.peak;
+    return peak && this._map ? this._map.markOf(peak) : null;
   }
 
-  private _summary(groups: IMomentGroups, cells: IMapCells): string {
-    const best = peakOf(groups);
-    const range = extentOf([cells.values]);
-    if (best < 0 || range === null) {
-      return this.t('No value is finite.');
-    }
-    return this.t(
-      'The largest magnitude, %1, is at step %2 in %3.',
-      this._valueAt(best),
-      formatInteger(groups.step[best] ?? 0),
-      keyWords(groups.keys[groups.group[best] ?? 0] ?? [], this.by, this.t)
-    );
+  private _summary(map: DrawnMap): string {
+    const { peak } = map;
+    return peak === null
+      ? this.t('No value is finite.')
+      : this.t(
+          'The largest magnitude, %1, is at %2 in %3.',
+          map.valueName(peak),
+          map.columnName(peak),
+          map.rowName(peak.row)
+        );
   }
 
-  private _valueAt(row: number): string {
-    const group = this._groups?.group[row] ?? 0;
-    const line = this._lines.find(each => each.key === groupId(this._groups?.keys[group] ?? []));
-    const at = line ? line.step.indexOf(this._groups?.step[row] ?? NaN) : -1;
-    return line && at >= 0 ? valueWords(line, at, this.t) : '';
+  private get _isOverSteps(): boolean {
+    return this.options.columns === 'step';
   }
 
-  private _markOf(row: number, column: number): IMark {
-    const { x = 0, width = 1 } = this._cells ?? {};
-    return { facet: null, x: [x + column * width, x + (column + 1) * width], y: [row - 0.5, row + 0.5] };
-  }
-
-  private _rowOf(layer: number): number {
-    return this._groups?.keys.findIndex(([key]) => key === layer) ?? -1;
+  /** Columns that make a row. */
+  private get _rows(): readonly MomentColumn[] {
+    return mapRows(this.options);
   }
 
   private _axis = new StepAxis([]);
-  private _groups: IMomentGroups | null = null;
-  private _lines: readonly ILine[] = [];
-  private _cells: IMapCells | null = null;
+  private _step: number | null = null;
+  private _wanted: number | null = null;
+  /** What was read, and that as a map. */
+  private _read: IMomentGroups | null = null;
+  private _map: DrawnMap | null = null;
   private _drawn = '';
   private _domain: readonly [number, number] | null = null;
   private _half = 0.5;
-  private _at: { row: number; column: number } | null = null;
+  private _at: Pick<IMapPlace, 'column' | 'row'> | null = null;
   private readonly _pictures = new Pictures();
 }
 
+/** What a map is drawn of. */
+interface IRead extends IMapGrid {
+  /** What came from the run: the same object while that is the same. */
+  readonly of: IMomentGroups;
+}
+
 const NOTHING = { step: new Float64Array(), samples: new Float64Array() };
-
-function labelOf(value: string | number | null, none: string): string {
-  return value === null ? none : shortName(String(value), MOST_LETTERS);
-}
-
-/** Place of the value of largest magnitude; -1 where none is finite. */
-function peakOf({ value }: IMomentGroups): number {
-  return value.reduce(
-    (best, each, at) =>
-      Number.isFinite(each) && (best < 0 || Math.abs(each) > Math.abs(value[best] ?? 0)) ? at : best,
-    -1
-  );
-}

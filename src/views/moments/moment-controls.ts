@@ -6,6 +6,7 @@ import type { Control } from '../shared/control';
 import { selectControl } from '../shared/select-control';
 import type { Translate } from '../shared/translate';
 import type { INameFacts } from './name-facts';
+import { columnsControl } from './map-controls';
 import { byWords, capital, STATISTICS, STATS, statisticWords, statsWords, type MomentOptions } from './words';
 
 /** What the controls are made of. */
@@ -71,7 +72,8 @@ export function mainControls(
       statistic => choose({ statistic })
     ),
     ...byControl(facts, t),
-    selectControl('kind', t('Draw'), options.kind, kindWords(t), kind => choose({ kind })),
+    selectControl('kind', t('Draw'), options.kind, kindWords(t), kind => choose({ kind, cells: [] })),
+    ...columnsControl(options, choose, t),
     ...(options.kind === 'table'
       ? []
       : [transformControl(t('Scale'), options.transform, transform => choose({ transform }), t)]),
@@ -94,15 +96,16 @@ function kindWords(t: Translate): Record<MomentOptions['kind'], string> {
     overview: t('overview'),
     lines: t('lines'),
     layers: t('layers at a step'),
-    layer_map: t('layer × step'),
-    item_map: t('item × step'),
+    layer_map: t('map of layers'),
+    item_map: t('map of items'),
+    map: t('map'),
     tensors: t('single tensors'),
     table: t('table')
   };
 }
 
 function byControl({ options, choose }: IControlFacts, t: Translate): Control[] {
-  if (!['lines', 'layers', 'table'].includes(options.kind)) {
+  if (!['lines', 'layers', 'map', 'table'].includes(options.kind)) {
     return [];
   }
   const now = options.by ?? [];
@@ -111,7 +114,7 @@ function byControl({ options, choose }: IControlFacts, t: Translate): Control[] 
   const choices = groupings.map(by => ({ value: by.join(), text: byWords(by, t), by }));
   return [
     selectControl('by', t('By'), now.join(), choices, value =>
-      choose({ by: [...(choices.find(each => each.value === value)?.by ?? [])] })
+      choose({ by: [...(choices.find(each => each.value === value)?.by ?? [])], cells: [] })
     )
   ];
 }

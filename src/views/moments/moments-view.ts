@@ -5,8 +5,10 @@ import type { IComposition, ICompositionEnvironment, IViewPart } from '../shared
 import type { IViewEnvironment } from '../shared/view-model';
 import { toArquero } from './arquero-code';
 import { filterControls } from './filter-controls';
+import { CellAcrossPane, CellStepsPane } from './cell-panes';
 import { LayersPane } from './layers-pane';
 import { LinesPane } from './lines-pane';
+import { alongOf, cellsChosen, isMap } from './map-options';
 import { MapPane } from './map-pane';
 import { mainControls, type IControlFacts } from './moment-controls';
 import { MovesPane } from './moves-pane';
@@ -39,8 +41,19 @@ const PANES: Readonly<Record<MomentOptions['kind'], readonly [IPane, ...IPane[]]
   layers: [{ key: 'layers', pane: LayersPane }],
   layer_map: [{ key: 'map', pane: MapPane }],
   item_map: [{ key: 'map', pane: MapPane }],
+  map: [{ key: 'map', pane: MapPane }],
   table: [{ key: 'table', pane: TablePane, unpictured: true }]
 };
+
+/** What a kind is made of, with the lines of a map's cells. */
+function panesOf(options: MomentOptions): readonly IPane[] {
+  const lines = isMap(options.kind) && cellsChosen(options).length > 0;
+  const cells: IPane =
+    alongOf(options) === 'step'
+      ? { key: 'cells', pane: CellStepsPane }
+      : { key: 'cells-across', pane: CellAcrossPane };
+  return [...PANES[options.kind], ...(lines ? [cells] : [])];
+}
 
 /** Reading more names than this takes longer than a frame. */
 const MANY_NAMES = 2000;
@@ -67,7 +80,7 @@ export class MomentsView implements IComposition {
 
   layout(): readonly IViewPart[] {
     const { options } = this._env;
-    return PANES[options.kind].map(({ key, pane, instead, unpictured = false }) => ({
+    return panesOf(options).map(({ key, pane, instead, unpictured = false }) => ({
       key,
       unpictured,
       className: 'jp-MegalensMoments-pane',

@@ -1,9 +1,13 @@
-import { formatBytes } from '../../charts';
+import { formatBytes, formatInteger } from '../../charts';
 import type { MomentsOptions } from '../../protocol/views.generated';
 import type { IMomentGroups, IMomentIndex, IMomentQuery, MomentColumn } from '../../store/moment-source';
 import { isOver } from '../../store/is-over';
 import type { IRunSource, SourceChange } from '../../store/source';
 import type { INote, Loaded } from '../shared/content';
+import type { Control } from '../shared/control';
+import { goControl, stepsControl } from '../shared/controls';
+import { StepShown } from '../shared/pinned-step';
+import { placeNear } from '../shared/places';
 import { emptyState, type IState, type IStateActions } from '../shared/states';
 import { ViewModel, type IViewEnvironment } from '../shared/view-model';
 import { noteOfBad } from './bad-note';
@@ -13,7 +17,7 @@ import type { OtherRuns } from '../shared/lines/other-runs';
 import { clockOf, unknownClock, type RunClock } from '../shared/lines/run-clock';
 import { StepAxis } from '../shared/lines/step-axis';
 import { oneTensor } from './one-tensor';
-import { MomentReader, type IMomentRun } from './reader';
+import { MomentReader, type IMomentQuestion, type IMomentRun } from './reader';
 import { refusalOf } from './refusal';
 import { capital, quantityWords } from './words';
 
@@ -80,7 +84,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
   }
 
   /** The question that the options ask, of the chosen steps. */
-  protected question(by: readonly MomentColumn[], points?: number): IMomentQuery {
+  protected question(by: readonly MomentColumn[], points?: number): IMomentQuestion {
     const { stat, statistic, pattern, where, ratio, mixed, show, smoothing } = this.options;
     const steps = this.env.within(this.options.steps);
     return {
@@ -197,6 +201,35 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
       : [];
   }
 
+  /** The step of a picture of one: the logged one that is nearest to what is chosen, which is null for the newest; undefined where there is none. */
+  protected stepDrawn(): { readonly wanted: number | null; readonly step: number | undefined } {
+    const within = this.env.within(this.options.steps);
+    const steps = this.steps.filter(each => !within || (each >= within[0] && each <= within[1]));
+    const wanted = this._stepShown.of(this.options.step);
+    return { wanted, step: steps[wanted === null ? steps.length - 1 : placeNear(steps, wanted)] };
+  }
+
+  /** The slider of that step. */
+  protected stepControls(): Control[] {
+    const { source, options, steps, t } = this;
+    const change = (step: number | null): void => {
+      this._stepShown.leave();
+      this.choose({ step });
+      this.env.refresh(false);
+    };
+    return [
+      stepsControl(Array.from(steps), this._stepShown.of(options.step), source.connection, change, t),
+      goControl(change, t)
+    ];
+  }
+
+  /** Say that another step is drawn than was asked for. */
+  protected nearWords(wanted: number | null, step: number): string[] {
+    return wanted === null || wanted === step
+      ? []
+      : [this.t('Nothing was logged at step %1; this is the nearest one.', formatInteger(wanted))];
+  }
+
   /** Show one tensor at one step. */
   protected goTo(name: string, step: number): void {
     const { ratio } = this.options;
@@ -262,6 +295,7 @@ export abstract class MomentPane extends ViewModel<MomentsOptions> {
     );
   }
 
+  private readonly _stepShown = new StepShown(this.env);
   private _reader: MomentReader | null = null;
   private _index: IMomentIndex | null = null;
   private _isStale = true;

@@ -1,6 +1,6 @@
 import type { IMomentGroups, IMomentQuery, MomentColumn, MomentKey } from '../../store/moment-source';
 import type { Translate } from '../shared/translate';
-import { acrossLayers, onlyAt } from './across-layers';
+import { linesAcross, onlyAt } from './across';
 import { compareLines } from '../shared/lines/compare';
 import { placeNear } from '../shared/places';
 import type { ILine } from '../shared/lines/line';
@@ -49,7 +49,7 @@ export async function readLayers(query: ILayersQuery, signal: AbortSignal, t: Tr
     const alone = others.length > 0 && rest.length === 0;
     const ofRun = (key: MomentKey): string => `${names[run] ?? ''} · ${words(key)}`;
     const name = alone ? (): string => names[run] ?? '' : others.length > 0 ? ofRun : words;
-    return acrossLayers(groups, run, name, alone ? name : words, alone ? ids[run] : undefined);
+    return linesAcross(groups, run, name, alone ? name : words, alone ? ids[run] : undefined);
   };
   const base = await reader.groups({ ...question, steps: [query.step, query.step] }, signal);
   const own = across(base, 0);

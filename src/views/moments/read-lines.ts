@@ -8,14 +8,14 @@ import type { Translate } from '../shared/translate';
 import { badSteps, badStretches, type IStretch } from './captions';
 import { linesOf, startsOf } from './line';
 import type { ILogged } from './lines-pane';
-import type { IMomentRun, MomentReader } from './reader';
+import type { IMomentQuestion, IMomentRun, MomentReader } from './reader';
 import { keyWords, type MomentOptions } from './words';
 
 /** Where lines come from. */
 export interface ILinesQuery {
   readonly options: MomentOptions;
   readonly by: readonly MomentColumn[];
-  readonly question: IMomentQuery;
+  readonly question: IMomentQuestion;
   /** The question for every step of a run. */
   readonly everything: IMomentQuery;
   readonly name: string;
@@ -39,7 +39,7 @@ export interface IBadRun {
 /** Whole lines, and what is drawn around them. */
 export interface ILines {
   /** What was asked of this run. */
-  readonly question: IMomentQuery;
+  readonly question: IMomentQuestion;
   /** This run's groups. */
   readonly base: IMomentGroups;
   readonly lines: readonly ILine[];
@@ -62,10 +62,10 @@ const COMPARED = 20_000;
 /** The question for as many lines, and points of them, as are drawn beside those of other runs. */
 export function linesQuestion(
   options: MomentOptions,
-  question: IMomentQuery,
+  question: IMomentQuestion,
   others: readonly IMomentRun[],
   width: number
-): IMomentQuery {
+): IMomentQuestion {
   const points = isCompared(options, others)
     ? COMPARED
     : pointsOf(width, options.series * (1 + others.length));

@@ -1,16 +1,27 @@
-import { groupMoments } from '../../aggregate';
-import type {
-  IMomentGroups,
-  IMomentIndex,
-  IMomentQuery,
-  IMomentSource,
-  ReadingProgress
+import { groupMoments, pick, rowsWhere } from '../../aggregate';
+import { byName } from '../../protocol/by-name';
+import {
+  GROUP_FLOATS,
+  type IMomentGroups,
+  type IMomentIndex,
+  type IMomentQuery,
+  type IMomentSource,
+  type MomentKey,
+  type ReadingProgress
 } from '../../store/moment-source';
 import type { IOtherRun } from '../shared/lines/other-runs';
+import { groupId } from './line';
+import { narrowed } from './map-options';
 
 /** A run of a comparison with what reads it; null where it has no statistics, or could not be opened. */
 export interface IMomentRun extends IOtherRun {
   readonly reader: MomentReader | null;
+}
+
+/** A question of which only some groups are wanted. */
+export interface IMomentQuestion extends IMomentQuery {
+  /** Keys of these groups, which are all that come, in this order; everything when absent. */
+  readonly keys?: readonly MomentKey[];
 }
 
 /** Answers that are kept: those of one picture and its last few places. */
@@ -43,13 +54,13 @@ export class MomentReader {
   }
 
   /** Groups as of the last `index`. A question that fails is asked anew. */
-  groups(query: IMomentQuery, signal?: AbortSignal): Promise<IMomentGroups> {
+  groups(query: IMomentQuestion, signal?: AbortSignal): Promise<IMomentGroups> {
     const key = JSON.stringify(query);
     const kept = this._kept.get(key);
     if (kept) {
       return kept;
     }
-    const asked = groupMoments(this.source, query, signal);
+    const asked = this._ask(query, signal);
     asked.catch(() => this._kept.get(key) === asked && this._kept.delete(key));
     this._kept.set(key, asked);
     for (const old of this._kept.keys()) {
@@ -59,6 +70,28 @@ export class MomentReader {
       this._kept.delete(old);
     }
     return asked;
+  }
+
+  /** Ask; for a few groups of many once for each, with a filter that leaves most others out. */
+  private async _ask(question: IMomentQuestion, signal?: AbortSignal): Promise<IMomentGroups> {
+    const { keys, series: _series, ...query } = question;
+    if (keys === undefined) {
+      return groupMoments(this.source, question, signal);
+    }
+    const { by, where } = query;
+    return joined(
+      await Promise.all(
+        keys.map(async key => {
+          const narrow = { ...query, where: narrowed(where, by, key) };
+          const groups = await groupMoments(this.source, narrow, signal);
+          const wanted = groups.keys.findIndex(each => groupId(each) === groupId(key));
+          return pick(
+            groups,
+            rowsWhere(groups, row => groups.group[row] === wanted)
+          );
+        })
+      )
+    );
   }
 
   /** Add a reader to another run. Views of one run share it. */
@@ -74,6 +107,21 @@ export class MomentReader {
 
   private _version: string | null = null;
   private readonly _kept = new Map<string, Promise<IMomentGroups>>();
+}
+
+/** Answers one after the other, as one. */
+function joined(parts: readonly IMomentGroups[]): IMomentGroups {
+  const floats = (name: (typeof GROUP_FLOATS)[number]): Float64Array =>
+    Float64Array.from(parts.flatMap(part => Array.from(part[name])));
+  const found = parts.filter(part => part.keys.length > 0);
+  return {
+    ...byName(GROUP_FLOATS, floats),
+    keys: found.flatMap(part => part.keys),
+    group: Uint32Array.from(found.flatMap((part, at) => Array.from(part.step, () => at))),
+    scaled: Uint8Array.from(parts.flatMap(part => Array.from(part.scaled))),
+    groupsTotal: found.length,
+    stepsTotal: parts.reduce((most, part) => Math.max(most, part.stepsTotal), 0)
+  };
 }
 
 const READERS = new WeakMap<IMomentSource, MomentReader>();

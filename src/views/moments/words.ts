@@ -56,8 +56,9 @@ export function statisticWords(statistic: MomentStatistic, t: Translate): string
 }
 
 /** Name a column by which tensors are grouped. */
-export function columnWords(column: MomentColumn, t: Translate): string {
-  const words: Record<MomentColumn, string> = {
+export function columnWords(column: MomentColumn | 'step', t: Translate): string {
+  const words: Record<MomentColumn | 'step', string> = {
+    step: t('step'),
     name: t('tensor'),
     layer: t('layer'),
     stack: t('stack'),

@@ -88,7 +88,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   protected end(): void {
-    this._unmount();
+    this._unmount(0);
     this._whole.dispose?.();
     this._toolbar.dispose();
     this._root.remove();
@@ -120,28 +120,33 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return this._preparing;
   }
 
-  /** Give the parts what the layout says now; where it has other parts, make these anew. */
+  /** Give the parts what the layout says now; from the first one that is another on, make them anew. */
   private _layOut(): void {
     const layout = this._whole.layout();
-    const keys = (parts: readonly IViewPart[]): string => parts.map(({ key }) => key).join();
-    if (keys(layout) === keys(this._parts.map(({ part }) => part))) {
-      // What a view was told already it does not do again.
-      layout.forEach((part, at) => void this._parts[at]?.view.update(part.options));
-    } else {
-      this._unmount();
-      this._parts = layout.map(part => this._mount(part, layout.length === 1));
-    }
+    const same = layout.findIndex(({ key }, at) => key !== this._parts[at]?.part.key);
+    const kept = same < 0 ? layout.length : same;
+    this._isAlone = layout.length === 1;
+    this._unmount(kept);
+    // What a view was told already it does not do again.
+    this._parts.forEach(({ view }, at) => void view.update(layout[at]?.options ?? {}));
+    this._parts = [...this._parts, ...layout.slice(kept).map(part => this._mount(part))];
   }
 
-  private _mount(part: IViewPart, isAlone: boolean): IMounted {
+  private _mount(part: IViewPart): IMounted {
     const { frame, ...host } = this.host;
+    const isAlone = (): boolean => this._isAlone;
     const node = element('div', { class: part.className });
     this._root.append(node);
     const view = new MountedView<ViewOptions>(
       node,
       this._source,
       part.options,
-      { ...host, ...(frame && isAlone ? { frame } : {}) },
+      {
+        ...host,
+        get frame() {
+          return isAlone() ? frame : undefined;
+        }
+      },
       part.create.bind(part),
       {
         choose: options => this._choose(this._whole.heard(part.key, options) as Partial<O>),
@@ -151,13 +156,14 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return { part, node, view };
   }
 
-  private _unmount(): void {
-    this._parts.forEach(({ view, node }) => {
+  /** Take the parts from a place on off the page. */
+  private _unmount(from: number): void {
+    this._parts.slice(from).forEach(({ part, view, node }) => {
       view.dispose();
       node.remove();
+      this._controls.delete(part.key);
     });
-    this._parts = [];
-    this._controls.clear();
+    this._parts = this._parts.slice(0, from);
   }
 
   /** A part was drawn: show its controls, and the parts that have something to show now. */
@@ -204,6 +210,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   private _parts: readonly IMounted[] = [];
+  private _isAlone = true;
   private _preparing: Promise<void> = Promise.resolve();
   private readonly _whole: IComposition;
   private readonly _root: HTMLElement;

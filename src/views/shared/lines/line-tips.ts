@@ -23,7 +23,13 @@ export interface ILinePoint {
 }
 
 /** Say the value of a line at one of its points, with what is not finite there and how far it may be off. */
-export function valueWords(line: ILine, at: number, t: Translate, raw?: number, smoothing = 0): string {
+export function valueWords(
+  line: Pick<ILine, 'count' | 'digits' | 'error' | 'nonFinite' | 'value'>,
+  at: number,
+  t: Translate,
+  raw?: number,
+  smoothing = 0
+): string {
   const value = line.value[at] ?? NaN;
   if (line.count?.[at] === 0 && !Number.isFinite(value)) {
     return t('no data');

@@ -1,0 +1,206 @@
+import { formatInteger } from '../../charts';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IPointed } from '../../store/run-link';
+import type { IMark, INote, Loaded } from '../shared/content';
+import type { ILinkedMarks } from '../shared/links';
+import { allHidden, hiddenWords, shownLines } from '../shared/lines/legend';
+import type { ILine } from '../shared/lines/line';
+import type { ILinesWish } from '../shared/lines/line-recipe';
+import { emptyState, type IState } from '../shared/states';
+import type { Translate } from '../shared/translate';
+import { shortName } from '../shared/short-name';
+import { linesAcross, type PlaceOf } from './across';
+import { optionWords, trustWords } from './captions';
+import { groupId } from './line';
+import { LinesPane } from './lines-pane';
+import {
+  alongOf,
+  cellsChosen,
+  cellText,
+  mapGrouping,
+  narrowed,
+  type Along,
+  type IMapCell
+} from './map-options';
+import { leftWords } from './map-words';
+import { markOf, OverPane } from './over-pane';
+import type { IMomentQuestion, MomentReader } from './reader';
+import { axisWords, capital, columnWords, keyWords, quantityWords } from './words';
+
+/** Most names under an axis, and letters of each. */
+const NAMES = { most: 5, letters: 26 };
+
+/** The chosen cells of a map as lines over steps. */
+export class CellStepsPane extends LinesPane {
+  override get by(): readonly MomentColumn[] {
+    return mapGrouping(this.options);
+  }
+
+  protected override question(by: readonly MomentColumn[], points?: number): IMomentQuestion {
+    const { options } = this;
+    const keys = cellsChosen(options).map(({ key, x }) => (options.columns === 'step' ? key : [...key, x]));
+    const once = new Map(keys.map(key => [groupId(key), key]));
+    return { ...super.question(by, points), keys: [...once.values()] };
+  }
+
+  protected override nothing(): IState {
+    return emptyCells(options => this.choose(options), this.t);
+  }
+
+  /** The map above says them. */
+  protected override notes(): Promise<INote[]> {
+    return Promise.resolve([]);
+  }
+}
+
+/** What to say where chosen cells hold nothing. */
+function emptyCells(choose: (options: { cells: string[] }) => void, t: Translate): IState {
+  return emptyState(t('The chosen cells hold nothing here.'), t('Draw no lines of cells'), () =>
+    choose({ cells: [] })
+  );
+}
+
+/** What was read of a cell. */
+interface IRead {
+  readonly cell: IMapCell;
+  readonly key: MomentKey;
+  readonly step: number;
+  readonly groups: IMomentGroups;
+}
+
+/** The chosen cells of a map as lines over something else than steps: over ranks, or tensors. */
+export class CellAcrossPane extends OverPane {
+  override get by(): readonly MomentColumn[] {
+    return mapGrouping(this.options);
+  }
+
+  protected override nothing(): IState {
+    return emptyCells(options => this.choose(options), this.t);
+  }
+
+  override pointedBy(mark: IMark): IPointed {
+    return { step: this._step, layer: this._along === 'layer' ? (mark.x[0] + mark.x[1]) / 2 : null };
+  }
+
+  override marksOf({ layer }: IPointed): ILinkedMarks {
+    return { marks: layer === null || this._along !== 'layer' ? [] : [markOf(layer)] };
+  }
+
+  protected override placeWords(x: number): string {
+    const words = columnWords(this._along, this.t);
+    return this._names?.[x] ?? `${words} ${formatInteger(x)}`;
+  }
+
+  protected async fill(reader: MomentReader, signal: AbortSignal): Promise<Loaded> {
+    const { options, t } = this;
+    const along = this._along;
+    const { wanted, step } = this.stepDrawn();
+    this._step = options.columns === 'step' ? null : (step ?? null);
+    const read = await Promise.all(
+      cellsChosen(options).map(cell =>
+        this._read(cell, options.columns === 'step' ? cell.x : step, reader, signal)
+      )
+    );
+    const names =
+      along === 'name'
+        ? [...new Set(read.flatMap(({ groups }) => groups.keys.map(([name]) => String(name))))]
+        : null;
+    this._names = names;
+    const places = new Map(names?.map((name, at) => [name, at]));
+    const placeOf: PlaceOf = value =>
+      names ? (places.get(String(value)) ?? null) : typeof value === 'number' ? value : null;
+    this.all = read.flatMap(each => this._linesOf(each, placeOf));
+    if (this.all.length === 0) {
+      return { state: this.nothing() };
+    }
+    this.lines = shownLines(this.all, options.hidden);
+    if (this.lines.length === 0) {
+      return { state: allHidden(hidden => this.choose({ hidden }), t) };
+    }
+    const quantity = capital(quantityWords(options, t));
+    const over = columnWords(along, t);
+    const title =
+      this._step === null
+        ? t('%1 of chosen cells by %2', quantity, over)
+        : t('%1 of chosen cells by %2, step %3', quantity, over, formatInteger(this._step));
+    const left = read.reduce(
+      (sum, { groups }) => sum + groups.keys.filter(([value]) => value === null).length,
+      0
+    );
+    return {
+      content: {
+        ...this.compose(
+          { xTitle: over, colorTitle: t('Cell'), yTitle: axisWords(options, [], t), ...namesAxis(names) },
+          this.all
+        ),
+        title,
+        caption: [
+          ...(this._step === null ? [] : this.nearWords(wanted, this._step)),
+          ...hiddenWords(this.all, options.hidden, t),
+          ...leftWords(left, along, t),
+          ...optionWords({ ...options, smoothing: 0 }, this.index, t),
+          ...read.flatMap(({ groups }) => trustWords(groups, { ...options, by: [...this.by] }, t)).slice(0, 1)
+        ],
+        summary: this.summaryWords(title)
+      }
+    };
+  }
+
+  /** Ask for a cell along what its map does not show. */
+  private async _read(
+    cell: IMapCell,
+    step: number | undefined,
+    reader: MomentReader,
+    signal: AbortSignal
+  ): Promise<IRead> {
+    const { columns, where = {} } = this.options;
+    const held = this.by;
+    const key = columns === 'step' ? cell.key : [...cell.key, cell.x];
+    // What the map is of one of is what the line goes over.
+    const others = Object.fromEntries(
+      Object.entries(where ?? {}).filter(([column]) => column !== this._along)
+    );
+    const question = {
+      ...this.question([this._along as MomentColumn, ...held]),
+      where: narrowed(others, held, key),
+      smoothing: 0,
+      steps: [step ?? -1, step ?? -1] as const
+    };
+    return { cell, key, step: step ?? -1, groups: await reader.groups(question, signal) };
+  }
+
+  private _linesOf({ cell, key, step, groups }: IRead, placeOf: PlaceOf): ILine[] {
+    const words = keyWords(key, this.by, this.t);
+    const isOverSteps = this.options.columns === 'step';
+    const name = isOverSteps ? this.t('%1 · step %2', words, formatInteger(step)) : words;
+    return linesAcross(
+      groups,
+      0,
+      () => name,
+      () => name,
+      cellText(cell),
+      placeOf
+    )
+      .filter(line => line.key === groupId(key))
+      .map(line => ({ ...line, key: cellText(cell) }));
+  }
+
+  private get _along(): Along {
+    return alongOf(this.options);
+  }
+
+  private _step: number | null = null;
+  private _names: readonly string[] | null = null;
+}
+
+/** Labels of an axis of names, as Vega expressions: as many as there is room for. */
+function namesAxis(names: readonly string[] | null): Pick<ILinesWish['texts'], 'xLabel' | 'xTicks'> {
+  if (names === null) {
+    return {};
+  }
+  const texts = names.map(name => shortName(name, NAMES.letters));
+  return {
+    xLabel: `${JSON.stringify(texts)}[datum.value] || ''`,
+    xTicks: `sequence(max(0, ceil(x0)), min(${names.length - 1}, x1) + 1e-6, max(1, ceil((x1 - x0) / ${NAMES.most})))`
+  };
+}

@@ -1,0 +1,136 @@
+import { formatInteger } from '../../charts';
+import type { IMomentGroups, MomentColumn, MomentKey } from '../../store/moment-source';
+import type { IMark } from '../shared/content';
+import { valueWords } from '../shared/lines/line-tips';
+import type { StepAxis } from '../shared/lines/step-axis';
+import { hold } from '../shared/places';
+import { extentOf } from '../shared/scale';
+import { shortName } from '../shared/short-name';
+import type { Translate } from '../shared/translate';
+import { groupId } from './line';
+import type { IMapCells } from './map-cells';
+import type { IMapCell } from './map-options';
+import { columnWords, keyWords, type MomentOptions } from './words';
+
+const MOST_LETTERS = 30;
+
+/** What rows and columns of a map are. */
+export interface IMapWords {
+  readonly rows: readonly MomentColumn[];
+  readonly columns: MomentOptions['columns'];
+  readonly axis: StepAxis;
+  readonly t: Translate;
+}
+
+/** A place of a map, and the row of its groups that is drawn there; -1 where there is none. */
+export interface IMapPlace {
+  readonly row: number;
+  readonly column: number;
+  readonly at: number;
+}
+
+/** A map as it is drawn: where its cells lie, what they are called, and what they say. */
+export class DrawnMap {
+  constructor(
+    readonly groups: IMomentGroups,
+    private readonly _xs: Float64Array,
+    readonly cells: IMapCells,
+    private readonly _words: IMapWords
+  ) {}
+
+  /** Left and right edge. */
+  get span(): readonly [number, number] {
+    const { x, columns, width } = this.cells;
+    return [x, x + columns * width];
+  }
+
+  /** Whether it holds cells that are not finite. */
+  get isUnfinished(): boolean {
+    const { values, missing } = this.cells;
+    return values.some((value, cell) => missing[cell] === 0 && !Number.isFinite(value));
+  }
+
+  /** The place of a row and a column. */
+  place(row: number, column: number): IMapPlace {
+    const { rows, columns, source } = this.cells;
+    const isInside = row >= 0 && row < rows && column >= 0 && column < columns;
+    return { row, column, at: (isInside ? source[row * columns + column] : undefined) ?? -1 };
+  }
+
+  /** The place of a mark; null where that is of no row. */
+  placeOf({ x, y }: IMark): IMapPlace | null {
+    return y && this.place(Math.round((y[0] + y[1]) / 2), this.columnAt((x[0] + x[1]) / 2));
+  }
+
+  /** The number of the column at a place of the axis, also beside the map. */
+  columnAt(x: number): number {
+    return Math.floor((x - this.cells.x) / this.cells.width);
+  }
+
+  /** The middle of a column. */
+  xOf(column: number): number {
+    return this.cells.x + (column + 0.5) * this.cells.width;
+  }
+
+  markOf({ row, column }: Pick<IMapPlace, 'column' | 'row'>): IMark {
+    const { x, width } = this.cells;
+    return { facet: null, x: [x + column * width, x + (column + 1) * width], y: [row - 0.5, row + 0.5] };
+  }
+
+  /** The place of the value of largest magnitude; null where none is finite. */
+  get peak(): IMapPlace | null {
+    const { value, group } = this.groups;
+    let best = -1;
+    value.forEach((each, at) => {
+      if (Number.isFinite(each) && (best < 0 || Math.abs(each) > Math.abs(value[best] ?? 0))) {
+        best = at;
+      }
+    });
+    const column = hold(this.columnAt(this._xs[best] ?? 0), this.cells.columns);
+    return best < 0 || extentOf([this.cells.values]) === null
+      ? null
+      : { row: group[best] ?? 0, column, at: best };
+  }
+
+  /** The cell that is chosen by a place; null where nothing is drawn. */
+  cellOf({ row, column, at }: IMapPlace): IMapCell | null {
+    const isOverSteps = this._words.columns === 'step';
+    const x = isOverSteps ? (this.groups.step[at] ?? 0) : Math.round(this.xOf(column));
+    return at < 0 ? null : { key: this.groups.keys[row] ?? [], x };
+  }
+
+  /** Where a chosen cell lies; null where it is not drawn. */
+  placeOfCell({ key, x }: IMapCell): IMapPlace | null {
+    const { axis, columns } = this._words;
+    const row = this.groups.keys.findIndex(each => groupId(each) === groupId(key));
+    const column = this.columnAt(columns === 'step' ? axis.xOf(x) : x);
+    return row < 0 ? null : this.place(row, hold(column, this.cells.columns));
+  }
+
+  /** Name a row: `layer 3`. */
+  rowName(row: number): string {
+    return keyWords(this.groups.keys[row] ?? [], this._words.rows, this._words.t);
+  }
+
+  /** What a row is called beside it: the axis says what it is. */
+  rowLabel(row: number): string {
+    const key: MomentKey = this.groups.keys[row] ?? [];
+    const words = key.map(value => (value === null ? this._words.t('none') : String(value)));
+    return key.length === 0 ? this._words.t('all') : shortName(words.join(' · '), MOST_LETTERS);
+  }
+
+  /** Name the column of a place: `step 5`, `rank 3`. */
+  columnName({ at, column }: IMapPlace): string {
+    const { columns, axis, t } = this._words;
+    const x = this.xOf(column);
+    return columns === 'step'
+      ? t('step %1', formatInteger(at < 0 ? axis.stepNear(x) : (this.groups.step[at] ?? 0)))
+      : `${columnWords(columns, t)} ${formatInteger(Math.round(x))}`;
+  }
+
+  /** Say the value of a place. */
+  valueName({ at }: IMapPlace): string {
+    const { t } = this._words;
+    return at < 0 ? t('no data') : valueWords({ ...this.groups, digits: 9 }, at, t);
+  }
+}
