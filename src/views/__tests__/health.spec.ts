@@ -341,6 +341,20 @@ describe('rules of a run', () => {
     expect(document.activeElement).toBe(field('jump.threshold'));
   });
 
+  it('keep the focus and what is being typed when the first alarm brings the panes above', async () => {
+    await show();
+    field('jump.threshold').focus();
+    field('jump.threshold').value = '12';
+    run.alarm(...BROKEN);
+    await settled();
+    expect(titles().length).toBeGreaterThan(3);
+    expect(document.activeElement).toBe(field('jump.threshold'));
+    expect(field('jump.threshold').value).toBe('12');
+    // It still is the last of them.
+    const parts = [...document.querySelectorAll('.jp-MegalensMoments-pane')];
+    expect(parts[parts.length - 1]?.className).toContain('jp-MegalensHealth-rules');
+  });
+
   it('let a press end where it began, whatever comes meanwhile', async () => {
     await show();
     const own = field('own.on');

@@ -88,7 +88,7 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
   }
 
   protected end(): void {
-    this._unmount(0);
+    this._unmount(() => true);
     this._whole.dispose?.();
     this._toolbar.dispose();
     this._root.remove();
@@ -120,22 +120,31 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return this._preparing;
   }
 
-  /** Give the parts what the layout says now; from the first one that is another on, make them anew. */
+  /** Give the parts what the layout says now; those whose key stays are kept as they are on the page, with what is typed into them. */
   private _layOut(): void {
     const layout = this._whole.layout();
-    const same = layout.findIndex(({ key }, at) => key !== this._parts[at]?.part.key);
-    const kept = same < 0 ? layout.length : same;
+    const known = new Map(this._parts.map(each => [each.part.key, each]));
     this._isAlone = layout.length === 1;
-    this._unmount(kept);
-    // What a view was told already it does not do again.
-    this._parts.forEach(({ view }, at) => void view.update(layout[at]?.options ?? {}));
-    this._parts = [...this._parts, ...layout.slice(kept).map(part => this._mount(part))];
+    this._unmount(({ part }) => !layout.some(({ key }) => key === part.key));
+    let before: Element = this._failure;
+    this._parts = layout.map(part => {
+      const kept = known.get(part.key);
+      // What a view was told already it does not do again.
+      void kept?.view.update(part.options);
+      const mounted = kept ?? this._mount(part);
+      if (before.nextElementSibling !== mounted.node) {
+        before.after(mounted.node);
+      }
+      before = mounted.node;
+      return mounted;
+    });
   }
 
   private _mount(part: IViewPart): IMounted {
     const { frame, ...host } = this.host;
     const isAlone = (): boolean => this._isAlone;
     const node = element('div', { class: part.className });
+    // On the page before it draws: it takes its width from there.
     this._root.append(node);
     const view = new MountedView<ViewOptions>(
       node,
@@ -156,14 +165,14 @@ export class MountedComposition<O extends ViewOptions> extends Mounted<O> {
     return { part, node, view };
   }
 
-  /** Take the parts from a place on off the page. */
-  private _unmount(from: number): void {
-    this._parts.slice(from).forEach(({ part, view, node }) => {
+  /** Take parts off the page. */
+  private _unmount(isGone: (mounted: IMounted) => boolean): void {
+    this._parts.filter(isGone).forEach(({ part, view, node }) => {
       view.dispose();
       node.remove();
       this._controls.delete(part.key);
     });
-    this._parts = this._parts.slice(0, from);
+    this._parts = this._parts.filter(mounted => !isGone(mounted));
   }
 
   /** A part was drawn: show its controls, and the parts that have something to show now. */
