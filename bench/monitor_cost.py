@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +16,13 @@ import torch
 from torch import Tensor
 
 import megalens
+from megalens.client.connect import connect
 from megalens.demo import Trainer
+from megalens.demo.model import GPT
+from megalens.demo.text import load_corpus
+from megalens.demo.train import TrainConfig
+from megalens.monitoring.alarm import Alarm
+from megalens.protocol import StepReadings
 from megalens.tracer import Tracer
 from megalens.tracer.moments import kernel_name
 
@@ -118,6 +125,32 @@ def _peer(activations: bool) -> Callable[[Trainer, Tracer], Any]:
     return begin
 
 
+def _delays(times: int) -> list[float]:
+    """Seconds from the end of a step to its alarm at a client of the hub, which then has what the card shows."""
+    found, asked = [], 0
+
+    def asked_for(step: StepReadings, before: Sequence[StepReadings]) -> list[Alarm]:
+        told = Alarm(step.step, "asked", "warning", "Asked for.", "scalar", "loss", "value", 1.0)
+        return [told] if step.step == asked else []
+
+    model = GPT()
+    with megalens.trace(model, name="bench-alarm-delay", linger=0.0) as tracer:
+        trainer = Trainer(model, load_corpus(), tracer, TrainConfig(steps=10**9))
+        options = {"param": 1, "grad": 1, "activation": 10, "tracer": tracer, "rules": asked_for}
+        with megalens.monitor(model, trainer.optimizer, **options), connect(tracer.run_id) as run:
+            for step in range(1, 5 * times + 1):
+                asked = step if step % 5 == 0 else 0
+                trainer.step()
+                ended = time.perf_counter()
+                while asked and asked not in run.alarms()["step"].to_list():
+                    if time.perf_counter() - ended > 30:
+                        raise RuntimeError(f"The alarm of step {asked} did not come within 30 s.")
+                    time.sleep(0.002)
+                if asked:
+                    found.append(time.perf_counter() - ended)
+    return found
+
+
 WAYS = {
     "off": Way("", {"param": 0}),
     "monitor": Way(
@@ -157,6 +190,17 @@ def main(arguments: Sequence[str] | None = None) -> Path:
                 note=f"{_box['steps']} steps",
             )
         )
+    delays = sorted(_delays(4 if options.quick else 40))
+    rows.append(
+        Row(
+            "from the end of a step to its alarm at a client, slowest",
+            delays[-1],
+            "s",
+            target="≤ 2",
+            met=delays[-1] <= 2,
+            note=f"median {delays[len(delays) // 2]:.2f} s of {len(delays)}",
+        )
+    )
     how = (
         f"{rounds} rounds; in each, {options.steps} training steps of the demo model (4 layers, hidden 128, batch 16 × 128) in every way, in random order, after one step that is not measured. A hub records it all, and all rules judge. "
         "TrainerMon's way is written small: one reduction an operation (norm, min, max, mean, zeros, nans), in float64 where it casts, and a CSV file by pandas a step and statistic. What is measured seldom is divided by its interval, on both sides. Time of a block over that of the block "
