@@ -12,6 +12,7 @@ from .monitoring.cli import add_commands as add_check_command
 from .monitoring.trainermon.cli import add_commands as add_anomalies_command
 from .protocol.version import own_version
 from .replay.cli import add_commands as add_replay_command
+from .timeline.cli import add_commands as add_timeline_command
 
 __all__ = ["main"]
 
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_replay_command(commands)
     add_check_command(commands)
     add_anomalies_command(commands)
+    add_timeline_command(commands)
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))
 
