@@ -13,6 +13,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial, wraps
@@ -26,7 +27,7 @@ from torch import Tensor, distributed, nn
 from .adapters.before_reduction import before_reduction
 from .adapters.optimizer_readings import OptimizerReadings
 from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
-from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
+from .monitoring.trainermon.config import ConfigFileError, MonitorConfig, checked_ops, read_config, read_time
 from .monitoring.trainermon.event_files import TensorBoardWriter
 from .monitoring.trainermon.operations import together, values_of
 from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
@@ -123,6 +124,8 @@ class TrainerMon:
         self._structure: ModuleStructure | None = None
         self._updates: dict[str, Tensor] = {}
         self._latest: dict[str, CallRows | FeatureRows] = {}
+        # Of the step that goes on; None where it is not due, or something failed.
+        self._taken: dict[str, CallRows | FeatureRows] | None = None
         self._queue: queue.Queue[_Collected | None] = queue.Queue(_MOST_WAITING)
         self._thread: threading.Thread | None = None
         self._told: set[str] = set()
@@ -261,12 +264,9 @@ class TrainerMon:
         first, last = config.appends
         for entry in sorted(self._root.glob(f"*-rank{self.rank}-*")):
             found = _FOLDER.match(entry.name)
-            try:
-                stamp = None if found is None else datetime.strptime(f"2000 {found[1]}", f"%Y {STAMP}")
-            except ValueError:
-                continue
-            if stamp is not None and first <= stamp <= last:
-                return entry
+            with suppress(ConfigFileError):
+                if found is not None and first <= read_time(found[1], entry.name) <= last:
+                    return entry
         self._say(f"append_output: rank {self.rank} has no folder of these times, and writes nothing.")
         return None
 
@@ -340,6 +340,7 @@ class TrainerMon:
 
     def _before(self) -> None:
         collector, config = self._collector, self._config
+        self._taken = None
         if collector is None:
             return
         found = collector.take()
@@ -372,12 +373,12 @@ class TrainerMon:
             found["param_origin"] = collector.of_parameters(
                 self._wanted_parameter, lambda p: p, numbered=False
             )
-        self._latest = found
+        self._latest = self._taken = found
 
     def _after(self) -> None:
         collector, config = self._collector, self._config
-        if collector is not None and self._due and self._writer is not None:
-            found = self._latest
+        found = self._taken
+        if collector is not None and found is not None and self._writer is not None:
             if config.param_distribution:
                 found["param_updated"] = collector.of_parameters(
                     self._wanted_parameter, lambda p: p, numbered=False
