@@ -6,8 +6,10 @@ import importlib
 import io
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,13 +62,21 @@ class EventFile:
     def _write(self, step: int, values: Sequence[Any]) -> None:
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._writer = self._events.EventsWriter(str(self._folder / "events"))
+            # Files of one second have one name otherwise, and the second would take the place of the first.
+            self._writer = self._events.EventsWriter(str(self._folder / "events"), f".{uuid4().hex[:8]}")
         summary = self._summaries.summary_pb2.Summary(value=values)
         event = self._summaries.event_pb2.Event(wall_time=time.time(), step=step, summary=summary)
-        self._writer.write_event(event)
-        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
-            self._writer.flush()
-            self._flushed = time.monotonic()
+        try:
+            self._writer.write_event(event)
+            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+                self._flushed = time.monotonic()
+                self._writer.flush()
+        except OSError:
+            # Nothing after half an event can be read: what follows is a file of its own.
+            writer, self._writer = self._writer, None
+            with suppress(OSError):
+                writer.close()
+            raise
 
     def close(self) -> None:
         """Finish the file. Safe twice."""
