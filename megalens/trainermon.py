@@ -27,7 +27,7 @@ from .adapters.before_reduction import before_reduction
 from .adapters.optimizer_readings import OptimizerReadings
 from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
 from .monitoring.trainermon.config import STAMP, MonitorConfig, checked_ops, read_config
-from .monitoring.trainermon.event_files import TensorBoardWriter
+from .monitoring.trainermon.event_files import TensorBoardWriter, need_tensorboard
 from .monitoring.trainermon.operations import together, values_of
 from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
 from .monitoring.trainermon.writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
@@ -359,6 +359,7 @@ class TrainerMon:
                 )
             if not found["exp_avg"].places:
                 self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
+        self._updates = {}
         if config.ur_distribution and config.format == "tensorboard":
             where = f"/rank{self.rank}" if distributed.is_initialized() else ""
             self._updates = {
@@ -483,6 +484,8 @@ class TrainerMon:
         self._seen = changed
         try:
             config = read_config(self._given, self._say)
+            if config.format == "tensorboard":
+                need_tensorboard()
         except Exception as error:
             self._say(f"The configuration was not followed, what was in force stays. {said(error)}")
             return

@@ -18,7 +18,7 @@ from ...protocol import MegalensError
 from .anomaly_writer import tag_of
 from .writing import Line
 
-__all__ = ["EventFile", "TensorBoardWriter", "histogram_picture"]
+__all__ = ["EventFile", "TensorBoardWriter", "histogram_picture", "need_tensorboard"]
 
 _CELL, _WIDE = 8, 480
 _MARGIN = 40
@@ -99,6 +99,7 @@ class TensorBoardWriter:
     """
 
     def __init__(self, folder: Path, rank: int, warn: Callable[[str], None]) -> None:
+        need_tensorboard()
         self._folder, self._rank, self._warn = folder, rank, warn
         self._file = EventFile(folder)
         self._failed = False
@@ -158,6 +159,12 @@ def histogram_picture(columns: Iterable[NDArray[np.float64]]) -> tuple[bytes, in
     out = io.BytesIO()
     picture.save(out, "PNG")
     return out.getvalue(), width, height
+
+
+def need_tensorboard() -> None:
+    """Raise a MegalensError with what installs them where packages are missing that write numbers or draw pictures."""
+    for name in ("tensorboardX.event_file_writer", "tensorboardX.proto", "PIL.Image"):
+        _module(name)
 
 
 def _module(name: str) -> Any:
