@@ -43,6 +43,7 @@ __all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
 
 _MOST_WAITING = 64
 _MOST_COLUMNS = 480
+_MOST_BEFORE_PICTURES = 8
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
 
 
@@ -433,17 +434,29 @@ class TrainerMon:
 
     def _write(self) -> None:
         columns: dict[str, deque[Any]] = {}
+        drawn: dict[str, None] = {}
         while (step := self._queue.get()) is not None:
             try:
-                for tag, histograms in step.updates.items():
-                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
-                        known = columns.setdefault(f"{tag}/adam_{which}", deque(maxlen=_MOST_COLUMNS))
-                        known.append(np.asarray(counts))
-                        if isinstance(self._inner, TensorBoardWriter):
-                            self._inner.picture(step.step, f"{tag}/adam_{which}", known)
                 for kind, rows in step.kinds.items():
                     lines = _lines(rows, step.ops)
                     step.writer.write(kind, step.step, _joined(lines) if kind == COMMUNICATION else lines)
+                for parameter, histograms in step.updates.items():
+                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
+                        tag = f"{parameter}/adam_{which}"
+                        columns.setdefault(tag, deque(maxlen=_MOST_COLUMNS)).append(np.asarray(counts))
+                        # In this order from now on: what was drawn longest ago comes first.
+                        drawn.setdefault(tag)
+                board = self._inner
+                for tag in [*drawn] if step.updates else ():
+                    # Numbers go before pictures; a later picture has the columns of those that are left out.
+                    if (
+                        not isinstance(board, TensorBoardWriter)
+                        or self._queue.qsize() > _MOST_BEFORE_PICTURES
+                    ):
+                        break
+                    if tag.rpartition("/")[0] in step.updates:
+                        board.picture(step.step, tag, columns[tag])
+                        drawn[tag] = drawn.pop(tag)
             except Exception as error:
                 self._say(f"Step {step.step} was not written: {said(error)}")
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from PIL import Image
 from torch import nn
 
 import megalens
+from megalens.monitoring.trainermon import event_files
 from megalens.trainermon import StructureWritten
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "trainermon"
@@ -425,3 +427,21 @@ def test_pictures_of_updates_end_where_they_are_switched_off(tmp_path, place, mo
     numbers, pictures = events_of(folder)
     assert {step for _, step in numbers} == {1, 2, 3, 4, 5}
     assert {step for _, step in pictures} == {1, 2, 3}
+
+
+def test_pictures_that_take_long_cost_no_numbers(tmp_path, place, monkeypatch):
+    drawn = event_files.histogram_picture
+    monkeypatch.setattr(event_files, "histogram_picture", lambda given: time.sleep(0.05) or drawn(given))
+    config = {"targets": {"layers.0.": {}}, "wg_distribution": True, "ops": ["norm"], "format": "tensorboard"}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train(tmp_path, {**config, "ur_distribution": True}, steps=120, parts=1)
+    (folder,) = place.iterdir()
+    numbers, pictures = events_of(folder)
+    assert {step for tag, step in numbers if "post_grad" in tag} == {*range(120)}
+    assert not [each for each in said if "not written" in str(each.message)]
+    # Eight pictures of four parameters a step would be 952: those of each come in turn.
+    tags = [tag for tag, _ in pictures]
+    assert len({*tags}) == 8
+    assert max(map(tags.count, tags)) - min(map(tags.count, tags)) <= 1
+    assert len(pictures) < 400

@@ -160,7 +160,7 @@ def _write(folder: Path, files: Sequence[Path]) -> list[str]:
     file = EventFile(folder)
     try:
         for begin, end in _stretches(rows["step"].to_numpy()):
-            values = {}
+            values: dict[str, float] = {}
             for row in rows.slice(begin, end - begin).to_pylist():
                 micro = "" if row["micro_step"] is None else f":micro{row['micro_step']}"
                 tag = f"vp{row['vpp_stage'] or 0}:{row['name']}{micro}"
