@@ -28,7 +28,7 @@ from .adapters.before_reduction import before_reduction
 from .adapters.optimizer_readings import OptimizerReadings
 from .monitoring.trainermon.anomaly_writer import AnomalyWriter, tag_of
 from .monitoring.trainermon.config import ConfigFileError, MonitorConfig, checked_ops, read_config, read_time
-from .monitoring.trainermon.event_files import TensorBoardWriter
+from .monitoring.trainermon.event_files import TensorBoardWriter, need_tensorboard
 from .monitoring.trainermon.operations import together, values_of
 from .monitoring.trainermon.targets import squashed, wants_module, wants_parameter
 from .monitoring.trainermon.writing import COMMUNICATION, ApiWriter, Line, Writer, rank_folder, writer_of
@@ -44,6 +44,7 @@ __all__ = ["CommunicationShown", "StructureWritten", "TrainerMon"]
 
 _MOST_WAITING = 64
 _MOST_COLUMNS = 480
+_MOST_BEFORE_PICTURES = 8
 _FOLDER = re.compile(r"([\w-]{0,20})-rank(\d{1,5})-")
 
 
@@ -360,6 +361,7 @@ class TrainerMon:
                 )
             if not found["exp_avg"].places:
                 self._say("The optimizer keeps no exp_avg yet: there is none of its first step.")
+        self._updates = {}
         if config.ur_distribution and config.format == "tensorboard":
             where = f"/rank{self.rank}" if distributed.is_initialized() else ""
             self._updates = {
@@ -433,17 +435,29 @@ class TrainerMon:
 
     def _write(self) -> None:
         columns: dict[str, deque[Any]] = {}
+        drawn: dict[str, None] = {}
         while (step := self._queue.get()) is not None:
             try:
-                for tag, histograms in step.updates.items():
-                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
-                        known = columns.setdefault(f"{tag}/adam_{which}", deque(maxlen=_MOST_COLUMNS))
-                        known.append(np.asarray(counts))
-                        if isinstance(self._inner, TensorBoardWriter):
-                            self._inner.picture(step.step, f"{tag}/adam_{which}", known)
                 for kind, rows in step.kinds.items():
                     lines = _lines(rows, step.ops)
                     step.writer.write(kind, step.step, _joined(lines) if kind == COMMUNICATION else lines)
+                for parameter, histograms in step.updates.items():
+                    for which, counts in zip(("update", "ratio"), histograms.tolist(), strict=True):
+                        tag = f"{parameter}/adam_{which}"
+                        columns.setdefault(tag, deque(maxlen=_MOST_COLUMNS)).append(np.asarray(counts))
+                        # In this order from now on: what was drawn longest ago comes first.
+                        drawn.setdefault(tag)
+                board = self._inner
+                for tag in [*drawn] if step.updates else ():
+                    # Numbers go before pictures; a later picture has the columns of those that are left out.
+                    if (
+                        not isinstance(board, TensorBoardWriter)
+                        or self._queue.qsize() > _MOST_BEFORE_PICTURES
+                    ):
+                        break
+                    if tag.rpartition("/")[0] in step.updates:
+                        board.picture(step.step, tag, columns[tag])
+                        drawn[tag] = drawn.pop(tag)
             except Exception as error:
                 self._say(f"Step {step.step} was not written: {said(error)}")
 
@@ -484,6 +498,8 @@ class TrainerMon:
         self._seen = changed
         try:
             config = read_config(self._given, self._say)
+            if config.format == "tensorboard":
+                need_tensorboard()
         except Exception as error:
             self._say(f"The configuration was not followed, what was in force stays. {said(error)}")
             return

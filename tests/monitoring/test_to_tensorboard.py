@@ -1,13 +1,18 @@
 """TrainerMon's CSV files as TensorBoard's, read by the format's own rules."""
 
 import math
+import resource
+import subprocess
+import sys
 
 import pytest
 from event_files import events_of
 
 from megalens.__main__ import main
+from megalens.monitoring.trainermon import csv2tensorboard_by_step
 from megalens.monitoring.trainermon.config import ConfigError
-from megalens.monitoring.trainermon.to_tensorboard import csv2tensorboard_by_step
+from megalens.monitoring.trainermon.event_files import EventFile
+from megalens.protocol import MegalensError
 
 HEAD = "vpp_stage,name,step,micro_step,norm,nans,shape,dtype\n"
 
@@ -76,6 +81,7 @@ def test_folders_and_kinds_can_be_chosen_and_files_are_replaced(folder, tmp_path
         ({"process_num": 129}, "process_num must be 1 to 128, got 129"),
         ({"data_type_list": "actv"}, "data_type_list must be a list of any of actv, .*, got 'actv'"),
         ({"data_type_list": ["other"]}, "data_type_list must be a list"),
+        ({"data_type_list": [["actv"]]}, "data_type_list must be a list"),
         ({"time_start": "yesterday"}, "time_start: illegal timestamp 'yesterday'"),
         ({"time_start": "Nov21_12-20-04", "time_end": "Nov20_12-20-04"}, "time_start must not be after time_end"),
     ],
@@ -88,3 +94,65 @@ def test_wrong_arguments_are_refused(folder, wrong, sentence):
 def test_a_folder_with_nothing_is_told(tmp_path, capsys):
     assert main(["monitor", "to-tensorboard", str(tmp_path)]) == 2
     assert "holds no" in capsys.readouterr().err
+
+
+def test_a_script_without_a_main_block_is_not_run_again(folder, tmp_path):
+    script = tmp_path / "convert.py"
+    script.write_text(
+        "from megalens.monitoring.trainermon import csv2tensorboard_by_step\n"
+        "print('begun')\n"
+        f"csv2tensorboard_by_step({str(folder)!r}, process_num=2, output_dirpath={str(tmp_path / 'e')!r}, tell=lambda _: None)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "begun\n"), done.stderr
+    assert events_of(tmp_path / "e" / "rank12" / "actv")[0]["vp1:a.input:micro0/norm", 1] == 3.0
+
+
+def test_two_outputs_are_not_mixed(folder, tmp_path):
+    folder.rename(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "Nov21_12-30-00-rank0-0000aaaa").rename(
+        tmp_path / "b" / "Nov21_12-30-00-rank0-0000aaaa"
+    )
+    with pytest.raises(MegalensError, match="must hold one output of TrainerMon, it holds 2"):
+        csv2tensorboard_by_step(tmp_path)
+
+
+def test_a_line_of_many_rows_is_written_in_several_events(tmp_path):
+    place = tmp_path / "Nov21_12-20-04-rank0-82ac1f33"
+    place.mkdir()
+    text = "".join(f'0,w{n},3,{n},"[2]",torch.float32\n' for n in range(2500))
+    (place / "grad_reduced_0-9.csv").write_text("vpp_stage,name,step,norm,shape,dtype\n" + text)
+    out = csv2tensorboard_by_step(tmp_path, output_dirpath=tmp_path / "e")
+    numbers, _ = events_of(out / "rank0" / "grad_reduced")
+    assert numbers == {(f"vp0:w{n}/norm", 3): n for n in range(2500)}
+
+
+def test_files_that_are_there_stay_where_new_ones_cannot_be_written(folder, tmp_path):
+    out = csv2tensorboard_by_step(folder, data_type_list=["actv"], output_dirpath=tmp_path / "e")
+    before = events_of(out / "rank0" / "actv")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(MegalensError, match="cannot be written: File too large"):
+            csv2tensorboard_by_step(folder, data_type_list=["actv"], output_dirpath=out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert events_of(out / "rank0" / "actv") == before
+
+
+def test_what_comes_after_a_full_disk_can_be_read(tmp_path):
+    file = EventFile(tmp_path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+    try:
+        with pytest.raises(OSError):
+            file.scalars(1, {f"{n}": n for n in range(5000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    broken = {*tmp_path.iterdir()}
+    file.scalars(2, {"a": 1.0})
+    file.close()
+    assert len(broken) == 1
+    broken.pop().unlink()
+    assert events_of(tmp_path)[0] == {("a", 2): 1.0}

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import re
+import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from PIL import Image
 from torch import nn
 
 import megalens
+from megalens.monitoring.trainermon import event_files
 from megalens.trainermon import StructureWritten
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures" / "trainermon"
@@ -125,8 +128,9 @@ def test_the_structure_of_modules_is_written_and_ends_the_training(tmp_path, pla
     assert (place / name).read_bytes() == (FIXTURES / "struct" / name).read_bytes()
 
 
-def test_training_is_the_same_to_the_last_bit(tmp_path):
-    assert train(tmp_path, None)[0] == train(tmp_path, ALL)[0]
+@pytest.mark.parametrize("more", [{}, {"format": "tensorboard", "ur_distribution": True}])
+def test_training_is_the_same_to_the_last_bit(tmp_path, more):
+    assert train(tmp_path, None)[0] == train(tmp_path, ALL | more)[0]
 
 
 def steps_of(place):
@@ -379,3 +383,65 @@ def test_files_of_tensorboard_have_the_numbers_of_the_tables_and_pictures_of_the
     # A column a step, 8 pixels wide: the first is as it was, but for the scale of its colours.
     assert Image.open(io.BytesIO(first.encoded_image_string)).getpixel((40 + 12, 40 + 4)) == (255, 255, 255)
     assert len({seen.getpixel((40 + 12, 40 + 8 * row + 4)) for row in range(30)}) > 1
+
+
+def test_without_its_packages_tensorboard_is_refused_with_what_installs_them(tmp_path, place, monkeypatch):
+    for missing in ("tensorboardX.event_file_writer", "PIL.Image"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, missing, None)
+            with pytest.raises(megalens.MegalensError, match=r"pip install 'megalens\[tensorboard\]'"):
+                megalens.TrainerMon({"targets": {}, "wg_distribution": True, "format": "tensorboard"})
+    # While it runs, what was in force goes on.
+    monkeypatch.setitem(sys.modules, "tensorboardX.event_file_writer", None)
+    monkeypatch.setenv("DYNAMIC_MONITOR", "true")
+    config = {"targets": {}, "wg_distribution": True, "dynamic_on": True, "collect_times": 5}
+    path = tmp_path / "config.json"
+
+    def between(step):
+        if step == 2:
+            path.write_text(json.dumps({**config, "format": "tensorboard"}))
+            os.utime(path, (1, 1))
+
+    with pytest.warns(UserWarning, match="what was in force stays.*pip install 'megalens"):
+        train(tmp_path, config, steps=6, parts=1, between=between)
+    assert steps_of(place) == [1, 2, 3, 4, 5]
+
+
+def test_pictures_of_updates_end_where_they_are_switched_off(tmp_path, place, monkeypatch):
+    monkeypatch.setenv("DYNAMIC_MONITOR", "true")
+    config = {
+        "targets": {"layers.0.mlp": {}},
+        "wg_distribution": True,
+        "dynamic_on": True,
+        "format": "tensorboard",
+    }
+    path = tmp_path / "config.json"
+
+    def between(step):
+        if step == 3:
+            path.write_text(json.dumps({**config, "ur_distribution": False}))
+            os.utime(path, (1, 1))
+
+    train(tmp_path, {**config, "ur_distribution": True}, steps=6, parts=1, between=between)
+    (folder,) = place.iterdir()
+    numbers, pictures = events_of(folder)
+    assert {step for _, step in numbers} == {1, 2, 3, 4, 5}
+    assert {step for _, step in pictures} == {1, 2, 3}
+
+
+def test_pictures_that_take_long_cost_no_numbers(tmp_path, place, monkeypatch):
+    drawn = event_files.histogram_picture
+    monkeypatch.setattr(event_files, "histogram_picture", lambda given: time.sleep(0.05) or drawn(given))
+    config = {"targets": {"layers.0.": {}}, "wg_distribution": True, "ops": ["norm"], "format": "tensorboard"}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train(tmp_path, {**config, "ur_distribution": True}, steps=120, parts=1)
+    (folder,) = place.iterdir()
+    numbers, pictures = events_of(folder)
+    assert {step for tag, step in numbers if "post_grad" in tag} == {*range(120)}
+    assert not [each for each in said if "not written" in str(each.message)]
+    # Eight pictures of four parameters a step would be 952: those of each come in turn.
+    tags = [tag for tag, _ in pictures]
+    assert len({*tags}) == 8
+    assert max(map(tags.count, tags)) - min(map(tags.count, tags)) <= 1
+    assert len(pictures) < 400

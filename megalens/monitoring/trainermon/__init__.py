@@ -1,1 +1,15 @@
 """The files and rules of another monitor, TrainerMon of msProbe, read and written as its own tools do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["csv2tensorboard_by_step"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "csv2tensorboard_by_step":
+        from .to_tensorboard import csv2tensorboard_by_step
+
+        return csv2tensorboard_by_step
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,8 +6,10 @@ import importlib
 import io
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,7 @@ from ...protocol import MegalensError
 from .anomaly_writer import tag_of
 from .writing import Line
 
-__all__ = ["EventFile", "TensorBoardWriter", "histogram_picture"]
+__all__ = ["EventFile", "TensorBoardWriter", "histogram_picture", "need_tensorboard"]
 
 _CELL, _WIDE = 8, 480
 _MARGIN = 40
@@ -60,13 +62,21 @@ class EventFile:
     def _write(self, step: int, values: Sequence[Any]) -> None:
         if self._writer is None:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._writer = self._events.EventsWriter(str(self._folder / "events"))
+            # Files of one second have one name otherwise, and the second would take the place of the first.
+            self._writer = self._events.EventsWriter(str(self._folder / "events"), f".{uuid4().hex[:8]}")
         summary = self._summaries.summary_pb2.Summary(value=values)
         event = self._summaries.event_pb2.Event(wall_time=time.time(), step=step, summary=summary)
-        self._writer.write_event(event)
-        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
-            self._writer.flush()
-            self._flushed = time.monotonic()
+        try:
+            self._writer.write_event(event)
+            if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+                self._flushed = time.monotonic()
+                self._writer.flush()
+        except OSError:
+            # Nothing after half an event can be read: what follows is a file of its own.
+            writer, self._writer = self._writer, None
+            with suppress(OSError):
+                writer.close()
+            raise
 
     def close(self) -> None:
         """Finish the file. Safe twice."""
@@ -89,6 +99,7 @@ class TensorBoardWriter:
     """
 
     def __init__(self, folder: Path, rank: int, warn: Callable[[str], None]) -> None:
+        need_tensorboard()
         self._folder, self._rank, self._warn = folder, rank, warn
         self._file = EventFile(folder)
         self._failed = False
@@ -148,6 +159,12 @@ def histogram_picture(columns: Iterable[NDArray[np.float64]]) -> tuple[bytes, in
     out = io.BytesIO()
     picture.save(out, "PNG")
     return out.getvalue(), width, height
+
+
+def need_tensorboard() -> None:
+    """Raise a MegalensError with what installs them where packages are missing that write numbers or draw pictures."""
+    for name in ("tensorboardX.event_file_writer", "tensorboardX.proto", "PIL.Image"):
+        _module(name)
 
 
 def _module(name: str) -> Any:
