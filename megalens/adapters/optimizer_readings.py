@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ class OptimizerReadings:
     def __init__(self, optimizer: Any, main_grad: bool = True) -> None:
         self._leaves, self._main_grad = leaf_optimizers(optimizer), main_grad
         self._held = held_parameters(optimizer)
+        self._groups: dict[int, Mapping[str, Any]] = {}
 
     def is_sharded(self, parameter: nn.Parameter) -> bool:
         """Return whether the data-parallel ranks update a part of it each."""
@@ -65,17 +66,20 @@ class OptimizerReadings:
     def histograms(self, parameter: nn.Parameter) -> Tensor | None:
         """Return those of the update that was made last, float32 ``[2, 30]``; see :func:`update_histograms`. None where it is no Adam, or before its first step."""
         mean, square = (self.state(parameter, name) for name in ("exp_avg", "exp_avg_sq"))
-        held = self._held.get(id(parameter), _NONE).tensor
-        groups: Iterator[Mapping[str, Any]] = (
-            group for leaf in self._leaves for group in getattr(leaf, "param_groups", ())
-        )
-        group: Mapping[str, Any] = next(
-            (g for g in groups if any(p is parameter or p is held for p in g["params"])), {}
-        )
+        group = self._group(parameter)
         steps = self._kept(parameter).get("step", group.get("step"))
         if mean is None or square is None or steps is None or "betas" not in group:
             return None
         return update_histograms(mean, square, steps, group["betas"], group.get("eps", 0.0))
+
+    def _group(self, parameter: nn.Parameter) -> Mapping[str, Any]:
+        """Return the settings of a parameter."""
+        keys = (id(parameter), id(self._held.get(id(parameter), _NONE).tensor))
+        if not any(key in self._groups for key in keys):
+            # Groups may have been added.
+            groups = [group for leaf in self._leaves for group in getattr(leaf, "param_groups", ())]
+            self._groups = {id(each): group for group in groups for each in group["params"]}
+        return next((self._groups[key] for key in keys if key in self._groups), {})
 
     def _kept(self, parameter: nn.Parameter) -> Mapping[Any, Any]:
         keys = (parameter, self._held.get(id(parameter), _NONE).tensor)
