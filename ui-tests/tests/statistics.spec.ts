@@ -46,7 +46,7 @@ test('the panel opens the explorer, which names a spike of one step and what is 
   );
   await choose(tab, 'By', 'total');
   await expect(stage(tab)).toHaveAttribute('aria-label', /all tensors|total/i);
-  await choose(tab, 'Draw', 'layer × step');
+  await choose(tab, 'Draw', 'map of layers');
   await expect(tab.locator('.jp-MegalensView-title:visible').first()).toContainText(/layer/i);
   await shots(page, 'lab-moments-map');
 });
@@ -131,7 +131,7 @@ test('a training that goes on is followed in every kind, names what turns NaN, a
     await expect.poll(ends).toBeGreaterThan(end);
     await choose(tab, 'Draw', 'layers at a step');
     await follows(title, 'Gradient L2 by layer');
-    await choose(tab, 'Draw', 'layer × step');
+    await choose(tab, 'Draw', 'map of layers');
     await follows(title, 'Gradient L2 by layer');
     const note = tab.locator('.jp-MegalensNote:visible').first();
     await expect(note).toHaveCount(0);
@@ -161,7 +161,7 @@ test('a training that goes on is followed in every kind, names what turns NaN, a
     const last = lastNumber((await banner.textContent()) ?? '', /step ([\d\u202f]+)/);
     await expect.poll(() => newest(title)).toBe(last);
     // All that came stays, in every kind.
-    await choose(tab, 'Draw', 'layer × step');
+    await choose(tab, 'Draw', 'map of layers');
     await expect(title).toContainText('Gradient L2 by layer');
     expect(await newest(title)).toBe(last);
     await expect(banner).toContainText(`Training finished at step ${last}.`);
