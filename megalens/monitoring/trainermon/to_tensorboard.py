@@ -21,6 +21,7 @@ from ...client.moments import find_trees
 from ...client.moments.trainermon.csv_table import read_csv_table
 from ...client.moments.trainermon.files import KINDS
 from ...protocol import MegalensError, is_whole
+from ...protocol.plain_json import parse_json
 from .config import STAMP, ConfigValueError, read_time
 from .event_files import EventFile
 
@@ -135,7 +136,7 @@ def _in_process(tasks: Sequence[_Task]) -> list[str]:
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()[-300:]
         raise MegalensError(f"A process that writes files of TensorBoard failed: {said}")
-    answer = json.loads(done.stdout)
+    answer = parse_json(done.stdout)
     if answer["error"]:
         raise MegalensError(answer["error"])
     problems: list[str] = answer["problems"]
@@ -146,7 +147,7 @@ def write_tasks() -> None:
     """Write what standard input says, and say on standard output what was left out."""
     answer: dict[str, Any] = {"problems": [], "error": ""}
     try:
-        for folder, files in json.load(sys.stdin.buffer):
+        for folder, files in parse_json(sys.stdin.buffer.read()):
             answer["problems"] += _write(Path(folder), [Path(file) for file in files])
     except MegalensError as error:
         answer["error"] = str(error)
