@@ -72,7 +72,8 @@ test('a threshold is tried on the recorded past, put in force on the live run, a
   await lower('Factor of gradients', '1.01');
   // As it is in force, and as it is edited.
   await expect(jump.locator('td').nth(2)).toHaveText(/^0 → [1-9]/, { timeout: 60_000 });
-  await jump.scrollIntoViewIfNeeded();
+  // Scrolls it into view, also when an update draws the row anew.
+  await jump.hover();
   await page.screenshot({ path: `${SHOTS}/lab-rules-light.png` });
   await rules.getByRole('button', { name: 'Apply' }).click();
   await expect(rules).toContainText(/In force since step \d/, { timeout: 30_000 });
@@ -84,7 +85,7 @@ test('a threshold is tried on the recorded past, put in force on the live run, a
   const muted = tab.locator('tr', { hasText: 'Unmute' });
   await expect(muted).toContainText('jump', { timeout: 30_000 });
   await expect(found).toHaveCount(0);
-  await muted.scrollIntoViewIfNeeded();
+  await muted.hover();
   await setTheme(page, 'JupyterLab Dark');
   await page.screenshot({ path: `${SHOTS}/lab-rules-dark.png` });
   await setTheme(page, 'JupyterLab Light');

@@ -357,14 +357,25 @@ describe('rules of a run', () => {
 
   it('let a press end where it began, whatever comes meanwhile', async () => {
     await show();
-    const own = field('own.on');
-    own.dispatchEvent(new Event('pointerdown', { bubbles: true }));
-    run.changed.emit({ kind: 'hello' });
-    await settled();
-    expect(field('own.on')).toBe(own);
+    const jump = field('jump.on');
+    jump.dispatchEvent(new Event('pointerdown', { bubbles: true }));
+    await type('jump.threshold', '12');
+    expect(field('jump.on')).toBe(jump);
     window.dispatchEvent(new Event('pointerup'));
     await settled();
-    expect(field('own.on')).not.toBe(own);
+    expect(field('jump.on')).not.toBe(jump);
+  });
+
+  it('keep the elements of what stays as it is, and press what was told last', async () => {
+    await show();
+    const [jump, own] = [field('jump.on'), field('own.on')];
+    await type('jump.threshold', '12');
+    expect(field('jump.on')).not.toBe(jump);
+    expect(field('own.on')).toBe(own);
+    own.click();
+    await settled();
+    expect(field('own.on').checked).toBe(false);
+    expect(field('jump.threshold').value).toBe('12');
   });
 
   it('are put in force by Apply, which says from which step on, or why not', async () => {

@@ -2,7 +2,7 @@ import { formatInteger } from '../../charts';
 import type { ITable, ITableColumn } from '../shared/table';
 import type { Translate } from '../shared/translate';
 import { element } from './dom';
-import { fieldOf, heldField, isTyping } from './table-field';
+import { areAlike, fieldOf, heldField, isTyping } from './table-field';
 
 /** Rows that a page of a table shows. */
 const PAGE = 100;
@@ -10,7 +10,9 @@ const PAGE = 100;
 /** A table of many rows, a page at a time; a click on a column's name puts the rows in order. */
 export class DataTable {
   constructor(private readonly _t: Translate) {
-    this.node = element('div', { class: 'jp-MegalensTable' });
+    const table = element('table', {}, this._head, this._body);
+    const scroll = element('div', { class: 'jp-MegalensTable-scroll', tabindex: '0' }, table);
+    this.node = element('div', { class: 'jp-MegalensTable' }, scroll, this._pager);
     this.node.addEventListener('pointerdown', () => {
       this._isPressed = true;
       const { signal } = (this._pressing = new AbortController());
@@ -65,9 +67,10 @@ export class DataTable {
         button
       );
     });
-    const body = order
-      .slice(from, from + PAGE)
-      .map(row => element('tr', {}, ...columns.map(column => cellOf(column, row))));
+    const body = order.slice(from, from + PAGE).map(row => {
+      const cells = columns.map((_, at) => cellOf(() => this._columns[at], row));
+      return element('tr', { 'data-row': String(row) }, ...cells);
+    });
     const pages = Math.ceil(order.length / PAGE);
     const turn = (by: number, label: string): HTMLElement => {
       const button = element(
@@ -85,35 +88,24 @@ export class DataTable {
     const pager =
       pages > 1
         ? [
+            turn(-1, t('Rows before')),
             element(
-              'div',
-              { class: 'jp-MegalensTable-pager' },
-              turn(-1, t('Rows before')),
-              element(
-                'span',
-                {},
-                t(
-                  'rows %1 to %2 of %3',
-                  formatInteger(from + 1),
-                  formatInteger(Math.min(order.length, from + PAGE)),
-                  formatInteger(order.length)
-                )
-              ),
-              turn(1, t('Next rows'))
-            )
+              'span',
+              {},
+              t(
+                'rows %1 to %2 of %3',
+                formatInteger(from + 1),
+                formatInteger(Math.min(order.length, from + PAGE)),
+                formatInteger(order.length)
+              )
+            ),
+            turn(1, t('Next rows'))
           ]
         : [];
-    const table = element(
-      'table',
-      {},
-      element('thead', {}, element('tr', {}, ...head)),
-      element('tbody', {}, ...body)
-    );
     const held = heldField(this.node);
-    this.node.replaceChildren(
-      element('div', { class: 'jp-MegalensTable-scroll', tabindex: '0' }, table),
-      ...pager
-    );
+    update(this._head, [element('tr', {}, ...head)]);
+    update(this._body, body);
+    update(this._pager, pager);
     held?.(this.node);
   }
 
@@ -152,6 +144,9 @@ export class DataTable {
     });
   }
 
+  private readonly _head = element('thead');
+  private readonly _body = element('tbody');
+  private readonly _pager = element('div', { class: 'jp-MegalensTable-pager' });
   private _columns: readonly ITableColumn[] = [];
   private _rows = 0;
   private _page = 0;
@@ -161,16 +156,36 @@ export class DataTable {
   private _sort: { column: number; descends: boolean } | null = null;
 }
 
-function cellOf({ fields, isNumber, press, text, wraps }: ITableColumn, row: number): HTMLElement {
+/** Give an element other children. One that stays as it is keeps its elements, so that a click, the focus or selected text in it is not lost. */
+function update(parent: HTMLElement, children: readonly HTMLElement[]): void {
+  const before = [...parent.children] as HTMLElement[];
+  children.forEach((child, at) => {
+    const old = before[at];
+    if (!old) {
+      parent.append(child);
+    } else if (!areAlike(old, child)) {
+      old.replaceWith(child);
+    }
+  });
+  before.slice(children.length).forEach(old => old.remove());
+}
+
+/** A cell. What is pressed in it goes to the column as it was told last. */
+function cellOf(told: () => ITableColumn | undefined, row: number): HTMLElement {
+  const { fields, isNumber, press, text, wraps } = told() as ITableColumn;
   const name = isNumber ? 'jp-mod-number' : wraps ? 'jp-mod-wraps' : '';
   const attributes: Record<string, string> = name ? { class: name } : {};
   if (fields) {
-    return element('td', attributes, ...fields(row).map(fieldOf));
+    return element(
+      'td',
+      attributes,
+      ...fields(row).map((field, at) => fieldOf(field, () => told()?.fields?.(row)[at]))
+    );
   }
   if (!press) {
     return element('td', attributes, text(row));
   }
   const button = element('button', { type: 'button' }, text(row));
-  button.addEventListener('click', () => press(row));
+  button.addEventListener('click', () => told()?.press?.(row));
   return element('td', attributes, button);
 }

@@ -1,21 +1,31 @@
 import type { ITableField } from '../shared/table';
 import { element } from './dom';
 
-/** The element of a field in a cell. */
-export function fieldOf(field: ITableField): HTMLElement {
+/** The element of a field in a cell; `now` gives the field as it was told last, which what is pressed or typed goes to. */
+export function fieldOf(field: ITableField, now: () => ITableField | undefined): HTMLElement {
   const { id, label, title = '' } = field;
   const shared = { 'data-field': id, title };
   switch (field.kind) {
     case 'button': {
       const button = element('button', { ...shared, type: 'button', class: 'jp-MegalensButton' }, label);
       button.disabled = field.isDisabled;
-      button.addEventListener('click', field.press);
+      button.addEventListener('click', () => {
+        const told = now();
+        if (told?.kind === 'button') {
+          told.press();
+        }
+      });
       return button;
     }
     case 'switch': {
       const input = element('input', { ...shared, type: 'checkbox', 'aria-label': label });
       input.checked = field.value;
-      input.addEventListener('change', () => field.change(input.checked));
+      input.addEventListener('change', () => {
+        const told = now();
+        if (told?.kind === 'switch') {
+          told.change(input.checked);
+        }
+      });
       return input;
     }
     case 'number': {
@@ -31,9 +41,10 @@ export function fieldOf(field: ITableField): HTMLElement {
       });
       input.addEventListener('change', () => {
         const typed = Number(input.value);
-        if (input.value !== '' && input.validity.valid && Number.isFinite(typed)) {
+        const told = now();
+        if (told?.kind === 'number' && input.value !== '' && input.validity.valid && Number.isFinite(typed)) {
           input.defaultValue = input.value;
-          field.change(typed);
+          told.change(typed);
         } else {
           input.reportValidity();
         }
@@ -41,6 +52,17 @@ export function fieldOf(field: ITableField): HTMLElement {
       return element('label', { class: 'jp-MegalensTable-field', title }, element('span', {}, label), input);
     }
   }
+}
+
+/** Whether two elements look the same, with what is typed or switched in them. */
+export function areAlike(one: HTMLElement, other: HTMLElement): boolean {
+  const [fields, others] = [one, other].map(row => [...row.querySelectorAll('input')]);
+  return (
+    one.isEqualNode(other) &&
+    fields!.every(
+      ({ checked, value }, at) => checked === others![at]?.checked && value === others![at]?.value
+    )
+  );
 }
 
 /** Whether a number in a table is being typed: it is not what it was when it was drawn, or told last. */
