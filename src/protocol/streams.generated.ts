@@ -7,7 +7,7 @@ export type FieldType =
   'int64' | 'int32' | 'utf8' | 'list<int32>' | 'list<float32>' | 'list<utf8>' | 'float64';
 
 /** Name of a stream that this version knows. */
-export type StreamName = 'tensors' | 'moments' | 'scalars' | 'alarms' | 'audit';
+export type StreamName = 'tensors' | 'moments' | 'scalars' | 'alarms' | 'spans' | 'audit';
 
 /** One column of a stream. */
 export interface IStreamField {
@@ -357,6 +357,81 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         name: 'samples',
         type: 'utf8',
         doc: 'Ids of the training samples of that step as JSON, where the training script said them; else empty.'
+      }
+    ]
+  },
+  spans: {
+    title: 'Spans',
+    doc: 'One row is one stretch of time on one rank: a phase of a step, a layer, an operation, a collective, a message; or the sum of several of one kind.',
+    instrument: 'timeline',
+    policy: {
+      keep: 'newest',
+      drop: { order: 3 },
+      identity: ['rank', 'kind', 'name', 'chunk', 'micro_batch', 'sequence'],
+      newer: 'step',
+      memory_bytes: 134217728,
+      page_bytes: 67108864,
+      row_bytes: 160,
+      replay_order: 6,
+      marks_step: false,
+      ask: { kind: 'equal', rank: 'equal', stage: 'equal' },
+      packing: { dictionary: ['kind', 'name', 'group', 'device'] }
+    },
+    fields: [
+      { name: 'step', type: 'int64', doc: 'Training step, counted from 1.' },
+      { name: 'rank', type: 'int32', doc: 'Global rank whose time it is.' },
+      { name: 'stage', type: 'int32', doc: 'Pipeline stage of that rank; -1 where there are none.' },
+      {
+        name: 'chunk',
+        type: 'int32',
+        doc: 'Model chunk of the stage, counted from 0; -1 where it is of none.'
+      },
+      {
+        name: 'micro_batch',
+        type: 'int32',
+        doc: 'Micro-batch, counted from 0 within step and chunk; -1 where it is of none.'
+      },
+      {
+        name: 'kind',
+        type: 'utf8',
+        doc: 'step, forward, backward, wgrad, optimizer, data, checkpoint, collective, send, receive or user.'
+      },
+      {
+        name: 'name',
+        type: 'utf8',
+        doc: "Path of the module, name of the operation or the collective (all_reduce), or the user's own; empty for a whole phase."
+      },
+      { name: 'start', type: 'int64', doc: "When it began, ns of the rank's own clock." },
+      {
+        name: 'end',
+        type: 'int64',
+        doc: 'When it ended, by the same clock; of a sum, its beginning and all that it sums.'
+      },
+      {
+        name: 'count',
+        type: 'int32',
+        doc: 'How many spans it is: 1, or more where those of one kind and step are summed.'
+      },
+      {
+        name: 'bytes',
+        type: 'int64',
+        doc: 'Bytes of the tensors that a collective or a message is given; 0 where it is none.'
+      },
+      {
+        name: 'group',
+        type: 'utf8',
+        doc: 'Global ranks of its process group as range text (0-3,8); empty where it is of none.'
+      },
+      { name: 'peer', type: 'int32', doc: 'The other rank of a send or a receive; -1 where there is none.' },
+      {
+        name: 'sequence',
+        type: 'int64',
+        doc: 'Number of the collective in its group, of the message from its sender to its receiver, counted from 0 over the run; -1 where it is not known.'
+      },
+      {
+        name: 'device',
+        type: 'utf8',
+        doc: "What worked: cpu, or a device such as cuda:0, whose times were put on the rank's clock."
       }
     ]
   },

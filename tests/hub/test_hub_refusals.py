@@ -142,12 +142,12 @@ def test_an_unknown_stream_is_skipped_and_said(hub):
     viewer = hub.viewer()
     producer = hub.producer()
     frame = scalars(1)
-    producer.send(frame[:40] + b"spans".ljust(24, b"\0") + frame[64:])
+    producer.send(frame[:40] + b"sounds".ljust(24, b"\0") + frame[64:])
     producer.send(tensors(2))
     viewer.wait_frames(1)
-    assert viewer.of("spans") == []
+    assert viewer.of("sounds") == []
     status = viewer.wait("status", lambda m: "warnings" in m)
-    assert "spans" in status["warnings"][0]
+    assert "sounds" in status["warnings"][0]
 
 
 def test_a_viewer_that_sends_a_frame_is_closed_with_4403(standing_hub):

@@ -342,7 +342,7 @@ describe('a connection to a hub that misbehaves', () => {
 
   it('goes on after garbage, and counts streams that it does not know', async () => {
     const unknown = numbered(encodeFrame('scalars', emptyScalars(), { step: 1 }), 1);
-    unknown.fill(0, 40, 64).set(new TextEncoder().encode('spans'), 40);
+    unknown.fill(0, 40, 64).set(new TextEncoder().encode('sounds'), 40);
     const viewer = await hostile(send => {
       send(hello);
       send('{"type":"nonsense"}');
