@@ -413,9 +413,14 @@ export const STREAMS: Readonly<Record<StreamName, IStreamInfo>> = {
         doc: 'How many spans it is: 1, or more where those of one kind and step are summed.'
       },
       {
+        name: 'blocked',
+        type: 'int64',
+        doc: 'ns of it in which the rank did nothing else: all of it, or of an asynchronous collective or message the time in wait().'
+      },
+      {
         name: 'bytes',
         type: 'int64',
-        doc: 'Bytes of the tensors that a collective or a message is given; 0 where it is none.'
+        doc: 'Bytes that a collective or a message moves, of its larger side; 0 where it is none.'
       },
       {
         name: 'group',
