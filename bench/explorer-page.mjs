@@ -3,10 +3,11 @@
 import { chromium } from '@playwright/test';
 import { openLab } from './lab-page.mjs';
 
-const { url, run, view, screenshot, twice } = JSON.parse(process.env.BENCH_PAGE);
+const { url, run, view, screenshot, twice, panel } = JSON.parse(process.env.BENCH_PAGE);
 const ZOOMS = 3;
 const MOVES = 120;
 const AFTERWARDS = 10_000;
+const LOOKED = 3000;
 
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
@@ -16,6 +17,9 @@ try {
   const page = await browser.newPage({ viewport: { width: 1600, height: 1000 } });
   await openLab(page, url);
   await page.waitForFunction(() => window.jupyterapp.commands.hasCommand('megalens:open-moments'));
+  if (panel) {
+    await lookedAtPanel(page);
+  }
   const opened = await page.evaluate(openedAfter, [run, view]);
   const seen = twice ? await openedAgain(page) : await panned(page);
   if (screenshot) {
@@ -24,6 +28,13 @@ try {
   process.stdout.write(JSON.stringify({ opened, ...seen }));
 } finally {
   await browser.close();
+}
+
+/** Show the panel, and look at its run for as long as it takes to find a button. */
+async function lookedAtPanel(page) {
+  await page.evaluate(() => window.jupyterapp.commands.execute('megalens:open-panel'));
+  await page.locator('.jp-MegalensPanel [role=option][aria-selected=true]').first().waitFor();
+  await page.waitForTimeout(LOOKED);
 }
 
 /** Zoom, then drag the picture while frames are timed. */

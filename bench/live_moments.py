@@ -59,20 +59,26 @@ def main(arguments: Sequence[str] | None = None) -> Path | None:
         produced = ("--produce", str(steps), str(home / "megalens-runs"))
         with running_training(environment_of(home), "bench.live_moments", *produced) as run_id:
             asked = [_asked(home, f"server-{turn}", run_id) for turn in range(rounds)]
-            opened = [_opened(home, f"page-{turn}", run_id, options) for turn in range(rounds * options.page)]
+            opened, cold = (
+                [
+                    _opened(home, f"{way}-{turn}", run_id, options, panel=way == "panel")
+                    for turn in range(rounds * options.page)
+                ]
+                for way in ("panel", "palette")
+            )
     return write_results(
         "live_moments",
         "Statistics of a live run",
-        _rows(asked, opened),
+        _rows(asked, opened, cold),
         how=(
             f"A training of {4 * _LAYERS // 2} parameters logs the statistics of each and of its gradient at every step: {steps * _ROWS_A_STEP:,} rows are recorded, and {_RATE:g} steps a second "
             f"follow. A fresh JupyterLab server is then asked for what a page asks first: the list of runs, and {_REST_SECONDS:g} s later the index, and the L2 of gradients by layer, at most 2000 points a line; then once more with another "
             f"statistic; and after {_BRING_SECONDS:g} s for all rows of both, as a page brings them. Memory is what is resident of the server's process, before the index is asked for, at most "
-            "while it answers, and after the last answer. "
+            "while it answers, and after the last answer. In a page, the view's command is given 3 s after the panel shows the run, and in others at once, with no panel. "
             f"{len(asked)} servers, the worst counts. Before it began, {load:.1f} other processes on average wanted a processor."
         ),
         quick=options.quick,
-        facts={"found": asked, "pages": opened},
+        facts={"found": asked, "pages": opened, "pages without the panel": cold},
     )
 
 
@@ -206,7 +212,9 @@ def _asked(home: Path, name: str, run_id: str) -> dict[str, float]:
         }
 
 
-def _opened(home: Path, name: str, run_id: str, options: argparse.Namespace) -> dict[str, float]:
+def _opened(
+    home: Path, name: str, run_id: str, options: argparse.Namespace, *, panel: bool
+) -> dict[str, float]:
     extension = options.extension and options.extension.absolute()
     with _server(home, name, extension) as (server, (lab, environment)):
         page = {
@@ -215,6 +223,7 @@ def _opened(home: Path, name: str, run_id: str, options: argparse.Namespace) -> 
             "view": {"kind": "lines", "by": ["layer"]},
             "screenshot": None,
             "twice": True,
+            "panel": panel,
         }
         seen = in_page("explorer-page.mjs", page, environment | {"BENCH_TOKEN": lab[1]}, 240)
         time.sleep(_REST_SECONDS)
@@ -226,7 +235,11 @@ def _opened(home: Path, name: str, run_id: str, options: argparse.Namespace) -> 
         }
 
 
-def _rows(asked: Sequence[Mapping[str, float]], opened: Sequence[Mapping[str, float]]) -> list[Row]:
+def _rows(
+    asked: Sequence[Mapping[str, float]],
+    opened: Sequence[Mapping[str, float]],
+    cold: Sequence[Mapping[str, float]],
+) -> list[Row]:
     def worst(found: Sequence[Mapping[str, float]], name: str) -> float:
         return max(each[name] for each in found)
 
@@ -251,6 +264,7 @@ def _rows(asked: Sequence[Mapping[str, float]], opened: Sequence[Mapping[str, fl
         rows += [
             row("in a page, from the command to the first picture", "s", "opened", _MOST_SECONDS, opened),
             row("in a page, the same view opened again", "s", "again", None, opened),
+            row("in a page, with no panel before and nothing loaded", "s", "opened", None, cold),
             row("memory at most while the page is open", "MiB", "most", _MOST_MIB, opened),
             row("memory after the page", "MiB", "after", _MOST_MIB, opened),
         ]

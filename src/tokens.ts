@@ -73,6 +73,8 @@ export interface IViewReference {
 export interface IMegalensViews {
   /** Open a view as a tab, or show the tab that has it. */
   open(run: string, options: ViewOptions): Promise<void>;
+  /** Load ahead what views are made of, while the page has nothing else to do, so that the first one is there at once. Safe twice; what fails is told when a view needs it. */
+  preload(): void;
   /** The view that was last in focus, or null. */
   readonly current: IViewReference | null;
   /** The view of a tab, by the tab's id; null when there is none. */

@@ -41,7 +41,13 @@ export const panelPlugin: JupyterFrontEndPlugin<IMegalensPanel> = {
           state,
           settings: await settings
         });
-        made.model.changed.connect(({ open }) => badge(panel.title, open?.alarms.alarms.length ?? 0, trans));
+        made.model.changed.connect(({ open }) => {
+          badge(panel.title, open?.alarms.alarms.length ?? 0, trans);
+          if (open) {
+            // Whoever looks at a run opens a view of it next.
+            views.preload();
+          }
+        });
         return made;
       },
       reason => trans.__('The panel could not be loaded: %1. Reload the page.', faultSentence(reason)),

@@ -26,37 +26,25 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
       activate: id => app.shell.activateById(id),
       icon: megalensIcon,
       trans,
+      preload: async () => (await tabCode()).preloadViews(idle),
       create: async ({ run, options }, frame) => {
         // The run is opened while the code is loaded; the view takes this share over.
         const early = runs.acquire(run);
         early.catch(() => undefined);
         try {
-          const registry = import('../views/registry');
-          const preloading = registry.then(({ preloadView }) =>
+          const preloading = import('../views/registry').then(({ preloadView }) =>
             preloadView(
               options,
               early.then(({ source }) => source)
             )
           );
-          const [
-            { ViewHost },
-            { mountView },
-            { keptViewOptions },
-            { openingOf },
-            { offered },
-            { runLabel },
-            entries
-          ] = await Promise.all([
-            import('../widgets/view-host'),
-            registry,
-            import('../protocol/kept-options'),
-            import('../views/code'),
-            import('../widgets/runs'),
-            import('../client/run-labels'),
-            runs.list().catch(() => []),
-            // Saved options that cannot be read are dropped below; nothing is loaded early then.
-            preloading.catch(() => undefined)
-          ]);
+          const [{ ViewHost, mountView, keptViewOptions, openingOf, offered, runLabel }, entries] =
+            await Promise.all([
+              tabCode(),
+              runs.list().catch(() => []),
+              // Saved options that cannot be read are dropped below; nothing is loaded early then.
+              preloading.catch(() => undefined)
+            ]);
           const entry = entries.find(({ id }) => id === run);
           let first: Promise<IRunLease> | null = early;
           return new ViewHost({
@@ -114,3 +102,26 @@ export const viewsPlugin: JupyterFrontEndPlugin<IMegalensViews> = {
     return tabs;
   }
 };
+
+/** What a tab is made of, loaded on first use. */
+async function tabCode() {
+  const [registry, host, options, code, widgets, labels] = await Promise.all([
+    import('../views/registry'),
+    import('../widgets/view-host'),
+    import('../protocol/kept-options'),
+    import('../views/code'),
+    import('../widgets/runs'),
+    import('../client/run-labels')
+  ]);
+  return { ...registry, ...host, ...options, ...code, ...widgets, ...labels };
+}
+
+/** Wait until the page has nothing else to do. */
+function idle(): Promise<void> {
+  return new Promise(resolve => {
+    // Safari has no such callback.
+    const { requestIdleCallback: ask = (call: () => void) => window.setTimeout(call, 200) } =
+      window as Partial<Window>;
+    ask(() => resolve());
+  });
+}

@@ -4,6 +4,7 @@ import type { ViewOptions } from '../protocol/views.generated';
 import { own } from '../protocol/own';
 import type { IRunSource } from '../store/source';
 import type { IView, IViewHost } from './view';
+import { LOADERS } from './loaders.generated';
 import { loadView } from './view-code';
 
 /** Name of a view of this package. */
@@ -32,6 +33,25 @@ export function preloadView(options: ViewOptions, source: Promise<IRunSource>): 
     .catch(toldLater)
     .then(async () => (await import('../charts/vega')).loadVega())
     .catch(toldLater);
+}
+
+/**
+ * Load what all views are made of and drawn with, and draw once unseen, so that the first view that is opened waits for its rows only. Piece by piece, while the page has nothing else to do.
+ *
+ * @param idle Waits until then.
+ */
+export async function preloadViews(idle: () => Promise<void>): Promise<void> {
+  const pieces: readonly (() => Promise<unknown>)[] = [
+    () => import('./mount'),
+    ...Object.values(LOADERS),
+    async () => (await import('../aggregate/load-tables')).loadTables(),
+    async () => (await import('../charts/vega')).loadVega(),
+    async () => (await import('../charts/vega')).warmVega()
+  ];
+  for (const piece of pieces) {
+    await idle();
+    await piece();
+  }
 }
 
 async function preloadRows(view: string, source: IRunSource): Promise<void> {

@@ -23,6 +23,15 @@ test('the panel opens the explorer, which names a spike of one step and what is 
   await expect(
     panel.getByText(/parameters, gradients, activations, residual stream every step/)
   ).toBeVisible();
+  // What draws, Vega too, is loaded while the panel is looked at.
+  const loaded = (): Promise<boolean> =>
+    page.evaluate(() =>
+      (performance.getEntriesByType('resource') as PerformanceResourceTiming[]).some(
+        ({ decodedBodySize, name }) =>
+          name.includes('/extensions/megalens/static/') && decodedBodySize > 400_000
+      )
+    );
+  await expect.poll(loaded).toBe(true);
   await panel.getByRole('button', { name: 'Statistics', exact: true }).click();
   const tab = page.locator('.jp-MegalensViewTab:visible');
   await expect(tab.locator('.jp-MegalensPlot canvas').first()).toBeVisible({ timeout: 30_000 });

@@ -14,6 +14,7 @@ export interface IViewTabsOptions {
   add: (widget: ViewTab) => void;
   activate: (id: string) => void;
   create: IViewTabOptions['create'];
+  preload: () => Promise<void>;
   icon: LabIcon;
   trans: TranslationBundle;
 }
@@ -60,6 +61,12 @@ export class ViewTabs implements IMegalensViews {
     }
     this.options.activate(same.id);
     await same.setOptions({ ...same.options, ...options } as ViewOptions);
+  }
+
+  preload(): void {
+    this._preloading ??= this.options.preload().catch(() => {
+      this._preloading = null;
+    });
   }
 
   /** Open what a layout was saved with; a tab that is there already stays. */
@@ -122,6 +129,7 @@ export class ViewTabs implements IMegalensViews {
   }
 
   private readonly _changed = new Signal<this, void>(this);
+  private _preloading: Promise<void> | null = null;
 }
 
 /** What a view is about: tabs with the same subject are one. */

@@ -30,7 +30,9 @@ class PlainWidget extends Widget implements IViewWidget {
 function setUp() {
   const frames: HTMLElement[] = [];
   const made: PlainWidget[] = [];
+  const preload = jest.fn<Promise<void>, []>(() => Promise.resolve());
   const tabs = new ViewTabs({
+    preload,
     // As when it is shown.
     add: tab => void tab.content.content(),
     activate: () => undefined,
@@ -44,7 +46,7 @@ function setUp() {
     trans: nullTranslator.load('megalens')
   });
   const labels = (): string[] => tabs.tracker.filter(() => true).map(({ title }) => title.label);
-  return { tabs, labels, frames, made };
+  return { tabs, labels, frames, made, preload };
 }
 
 const settled = (): Promise<void> => new Promise(resolve => setTimeout(resolve, 0));
@@ -57,6 +59,18 @@ describe('tabs of views', () => {
       unobserve = (): void => undefined;
       disconnect = (): void => undefined;
     };
+  });
+
+  it('load ahead once, and again where it failed', async () => {
+    const { preload, tabs } = setUp();
+    preload.mockRejectedValueOnce(new Error('A chunk did not load.'));
+    tabs.preload();
+    await settled();
+    tabs.preload();
+    tabs.preload();
+    await settled();
+    tabs.preload();
+    expect(preload).toHaveBeenCalledTimes(2);
   });
 
   it('name their runs where there are several', async () => {
