@@ -23,6 +23,8 @@ from .tracer.registered import instruments_from
 from .tracer.sending.hub_process import HubAddress, HubProcess, address_from
 from .tracer.sending.peers import Rendezvous
 from .tracer.tensors.config import CONTROLS, TracingPlan, change_plan, settings_from
+from .tracer.timeline.instrument import TimelineInstrument
+from .tracer.timeline.settings import TimelineSettings
 from .tracer.tracer import Tracer
 
 __all__ = ["model_points", "trace"]
@@ -47,6 +49,7 @@ def trace(
     allow: Sequence[str] = (),
     budget: Any = None,
     instruments: Iterable[Instrument | str] | Mapping[str, Mapping[str, Any]] = (),
+    timeline: Any = None,
     place: Place | None = None,
     first_step: int = 1,
     hub_host: str = "127.0.0.1",
@@ -89,6 +92,8 @@ def trace(
     instruments : iterable or mapping, optional
         What else watches the steps: instruments (:mod:`megalens.tracer.instrument`), or names of those that installed packages bring; as a mapping, with the
         settings of each.
+    timeline : str or mapping, optional
+        How finely each rank's steps are timed: ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``, or ``{"granularity": "phases", "every": 10}``. Off when absent: viewers can switch it on at any time.
     place : Place, optional
         Where this process stands in its job, where the adapter cannot find out.
     first_step : int
@@ -128,7 +133,7 @@ def trace(
             raise TracerError(f"{argument}=… must be {expected}, got {value!r:.100}.")
     points = _placed(_points(model, adapter), place)
     folders = [Path(folder) for folder in vectors_folders]
-    others = instruments_from(instruments)
+    others = [TimelineInstrument(TimelineSettings.given(timeline)), *instruments_from(instruments)]
     defaults = {"layers": layers, "every": every, "phases": phases, "samples": samples}
     patch = settings_from(flags, defaults, points.flags)
     if budget is not None:

@@ -64,6 +64,7 @@ class Controls(ABC):
         passes: str | Sequence[str] | None = None,
         replicas: str | None = None,
         instruments: Mapping[str, Mapping[str, Any]] | None = None,
+        timeline: str | Mapping[str, Any] | None = None,
         **flags: Compressor | Mapping[str, Any] | bool | None,
     ) -> int:
         """Change what is traced, while training goes on.
@@ -88,6 +89,8 @@ class Controls(ABC):
             Whether every data-parallel replica is traced, or the first only.
         instruments : mapping, optional
             Settings of instruments by name: ``{"monitor": {"rules": {"jump": {"threshold": 12.0}}}, "moments": {"every": {"grad": 0}}}``. What is not named stays, None takes one back to its default.
+        timeline : str or mapping, optional
+            How finely steps are timed: ``"off"``, ``"steps"``, ``"phases"``, ``"layers"`` or ``"operations"``, or ``{"granularity": "phases", "every": 10}``.
         **flags
             Trace points by name: a compressor such as ``Tile(96)``, ``True`` (on, as it is set now or with what suits it), ``False`` or
             ``None`` (off), or a whole setting as a dict. Flags that are not named stay as they are.
@@ -107,6 +110,9 @@ class Controls(ABC):
         with as_arguments():
             asked = {**named_flags(which if which is not None else {}, "What to trace"), **flags}
         settings: ConfigPatch = {"flags": {}}
+        if timeline is not None:
+            spans = {"granularity": timeline} if isinstance(timeline, str) else timeline
+            instruments = {**(instruments or {}), "timeline": spans}
         if instruments is not None:
             with as_arguments():
                 check_settings_size(instruments)

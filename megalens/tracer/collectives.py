@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, distributed
 
-__all__ = ["COLLECTIVES", "CollectiveHooks", "tensors_of"]
+__all__ = ["COLLECTIVES", "CollectiveHooks", "Done", "tensors_of"]
 
 COLLECTIVES = (
     *("send", "recv", "isend", "irecv", "batch_isend_irecv", "broadcast", "all_reduce", "reduce"),
@@ -29,29 +31,38 @@ COLLECTIVES = (
 _IDENTIFIED = ("isend", "irecv")
 """torch tells these two apart by ``is``, so that its own module has to keep them."""
 
-Done = Callable[[], None]
-Called = Callable[[str, tuple[Any, ...], dict[str, Any]], Done | None]
+Done = Callable[[int], None]
+"""Takes ``perf_counter_ns`` from when on the caller waited in ``wait()``; 0 where the call itself waited."""
+
+Called = Callable[[str, tuple[Any, ...], dict[str, Any]], Done | Sequence[Done] | None]
 
 
 class CollectiveHooks:
-    """Calls a function before each collective, and what that returned once the results are there: after the call, or after ``wait()`` on what an asynchronous one gave.
+    """Calls a function before each collective, and what that returned once the results are there: after the call, or after ``wait()`` on what an asynchronous one or its coalescing manager gave.
 
-    Names that were imported from ``torch.distributed`` before are not seen, neither is what DDP reduces in C++, nor results of a coalescing manager.
+    Names that were imported from ``torch.distributed`` before are not seen, neither is what DDP reduces in C++.
 
     Parameters
     ----------
     called : callable
-        Takes the operation's name, its arguments and its keyword arguments. Must not raise.
+        Takes the operation's name, its arguments and its keyword arguments, and returns what is to be called; for ``batch_isend_irecv`` also one for each message. Must not raise.
     operations : sequence of str
         Which functions.
+    outermost : bool
+        Whether calls that one of these functions makes of another are left out.
     """
 
-    def __init__(self, called: Called, operations: Sequence[str] = COLLECTIVES) -> None:
+    def __init__(
+        self, called: Called, operations: Sequence[str] = COLLECTIVES, *, outermost: bool = False
+    ) -> None:
         self._called, self._operations = called, operations
+        self._outermost, self._inside = outermost, threading.local()
         # Functions that somebody kept from an ended session only call torch's.
         self._session: object | None = None
         self._before: list[tuple[Any, str, Any, Any]] = []
         self._pending: WeakKeyDictionary[Any, list[Done]] = WeakKeyDictionary()
+        # Of calls inside a coalescing manager, until its own work is known.
+        self._coalesced: list[Done] = []
 
     def begin(self) -> None:
         """Stand before the functions."""
@@ -71,6 +82,9 @@ class CollectiveHooks:
         for method in ("__new__", "__init__"):
             own = getattr(distributed.P2POp, method)
             self._replace(distributed.P2POp, method, own, _with_torchs_own(own))
+        manager = getattr(distributed.distributed_c10d, "_CoalescingManager", None)
+        if manager is not None:
+            self._replace(manager, "append", manager.append, self._appended(manager.append))
         wait = distributed.Work.wait
         self._replace(distributed.Work, "wait", wait, self._waited(wait))
 
@@ -82,6 +96,7 @@ class CollectiveHooks:
             if getattr(place, name) is ours:
                 setattr(place, name, own)
         self._pending.clear()
+        self._coalesced.clear()
 
     def _replace(self, place: Any, name: str, own: Any, ours: Any) -> None:
         if getattr(place, name, None) is own:
@@ -91,43 +106,76 @@ class CollectiveHooks:
     def _seen(self, operation: str, own: Callable[..., Any], session: object) -> Callable[..., Any]:
         @functools.wraps(own)
         def seen(*args: Any, **kwargs: Any) -> Any:
-            if self._session is not session or torch.compiler.is_compiling():
+            inside = self._outermost and getattr(self._inside, "call", False)
+            if inside or self._session is not session or torch.compiler.is_compiling():
                 return own(*args, **kwargs)
             done = self._called(operation, args, kwargs)
-            work = own(*args, **kwargs)
+            self._inside.call = True
+            try:
+                work = own(*args, **kwargs)
+            finally:
+                self._inside.call = False
             if done is not None:
                 self._follow(work, done)
             return work
 
         return seen
 
-    def _follow(self, work: Any, done: Done) -> None:
+    def _follow(self, work: Any, done: Done | Sequence[Done]) -> None:
         """Call ``done`` when the results are there."""
         works = [each for each in (work if isinstance(work, list) else [work]) if hasattr(each, "wait")]
-        if works:
-            remaining = len(works)
+        several = [done] if callable(done) else list(done)
+        if _is_coalesced():
+            self._coalesced += several
+        elif not works:
+            # What is waited for inside gives nothing back, or the sender's rank.
+            if work is None or isinstance(work, int):
+                _call(several, 0)
+        elif len(several) == len(works):
+            for each, one in zip(works, several, strict=True):
+                self._pending.setdefault(each, []).append(one)
+        else:
+            remaining, since = len(works), 0
 
-            def one() -> None:
-                nonlocal remaining
-                remaining -= 1
+            def last(began: int) -> None:
+                nonlocal remaining, since
+                remaining, since = remaining - 1, since or began
                 if remaining == 0:
-                    done()
+                    _call(several, since)
 
             for each in works:
-                self._pending.setdefault(each, []).append(one)
-        # What is waited for inside gives nothing back, or the sender's rank.
-        elif (work is None or isinstance(work, int)) and not _is_coalesced():
-            done()
+                self._pending.setdefault(each, []).append(last)
 
     def _waited(self, own: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(own)
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter_ns()
             result = own(work, *args, **kwargs)
-            for done in self._pending.pop(work, ()):
-                done()
+            several = self._pending.pop(work, None)
+            if several is None and self._coalesced and not _is_coalesced():
+                # A manager that is not asynchronous waits for its own work when it is left.
+                several, self._coalesced = self._coalesced, []
+            _call(several or (), began)
             return result
 
         return wait
+
+    def _appended(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        """Stand before the method by which a manager is given the work of the calls inside."""
+
+        @functools.wraps(own)
+        def append(manager: Any, work: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._coalesced and hasattr(work, "wait"):
+                self._pending.setdefault(work, []).extend(self._coalesced)
+                self._coalesced = []
+            return own(manager, work, *args, **kwargs)
+
+        return append
+
+
+def _call(several: Iterable[Done], since: int) -> None:
+    for done in several:
+        done(since)
 
 
 def tensors_of(argument: Any, *, sent: bool = True, received: bool = True) -> list[Tensor]:

@@ -99,6 +99,12 @@ class Instrument:
     def samples_are(self, step: int, ids: Any) -> None:
         """Note the training samples of a step, as the script says them."""
 
+    def span_begins(self, name: str, kind: str) -> None:
+        """Note that a span of the script's own begins, inside of a step or between two."""
+
+    def span_ends(self) -> None:
+        """Note that the one that began last is over."""
+
     def pause(self, phase: str) -> None:
         """Note that evaluation or generation begins, inside of a step or between two."""
 

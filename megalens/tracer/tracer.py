@@ -17,7 +17,7 @@ import torch
 from ..protocol import COMMON_SETTINGS, named_flags
 from ..protocol.messages_generated import Config, Control, Status
 from .coordinator import Coordinator
-from .errors import TracerError, said
+from .errors import TracerError, plain_text, said
 from .forgotten_step import ForgottenStep
 from .instrument import Instrument
 from .passes import PassHooks
@@ -31,6 +31,7 @@ from .sending.worker import StepCost
 from .step_scope import StepHandle, StepScope
 from .tensors.config import PHASES, TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
+from .timeline.settings import SPAN_KINDS
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -201,6 +202,25 @@ class Tracer:
             if not inside:
                 self._hand_in(0)
 
+    @contextlib.contextmanager
+    def span(self, name: str, kind: str = "user") -> Iterator[None]:
+        """Time what is inside as a span of the timeline: ``with tracer.span("tokenize"):``. Without a timeline it does nothing.
+
+        Parameters
+        ----------
+        name : str
+            What it is; more than 200 characters are cut.
+        kind : str
+            ``user``, or one of the timeline's own: ``data`` for a batch that no ``DataLoader`` gave, ``checkpoint``, ``optimizer``, ``forward``, ``backward`` or ``wgrad``.
+        """
+        if kind not in SPAN_KINDS:
+            raise TracerError(f"kind=… must be one of {', '.join(SPAN_KINDS)}, got {kind!r:.50}.")
+        self._instruments.tell("span_begins", plain_text(str(name)[:200]), kind)
+        try:
+            yield
+        finally:
+            self._instruments.tell("span_ends", last_first=True)
+
     def log(self, *several: Any, unit: str = "", **values: Any) -> None:
         """Report numbers of the step that began last: ``tracer.log(loss=loss, unit="nats/token")``, ``tracer.log({"eval/loss": loss})``.
 
@@ -279,11 +299,14 @@ class Tracer:
         self._coordinator.attach(instrument)
         if instrument.watches and not self._passes.begun:
             self._forgotten.open()
-        self._passes.set(any(each.passes for each in self._instruments))
+        self._follow_passes()
 
     def detach(self, instrument: Instrument) -> None:
         """Tell an instrument of no more steps. Safe twice."""
         self._coordinator.detach(instrument)
+        self._follow_passes()
+
+    def _follow_passes(self) -> None:
         self._passes.set(any(each.passes for each in self._instruments))
 
     def instrument(self, name: str) -> Instrument | None:
@@ -451,6 +474,7 @@ class Tracer:
             if start.plan is not None:
                 self.tensors.follow(start.plan, start.version)
             self._coordinator.applied(start, self._started)
+            self._follow_passes()
         except Exception as error:
             self._coordinator.not_applied(start, before, error)
 

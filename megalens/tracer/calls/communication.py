@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..collectives import CollectiveHooks, tensors_of
+from ..collectives import CollectiveHooks, Done, tensors_of
 from .collector import CallRows
 
 __all__ = ["CollectiveCalls"]
@@ -52,9 +52,7 @@ class CollectiveCalls:
         self._hooks = CollectiveHooks(self._called)
         self._hooks.begin()
 
-    def _called(
-        self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Callable[[], None] | None:
+    def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Done | None:
         try:
             if self._lines or self._only_stacks:
                 frames = _frames()
@@ -72,7 +70,7 @@ class CollectiveCalls:
         found = [tensors for each in (*args, *kwargs.values()) if (tensors := tensors_of(each))]
         if self._before:
             self._look(operation, "pre", found)
-        return lambda: self._look(operation, "post", found)
+        return lambda _: self._look(operation, "post", found)
 
     def _look(self, operation: str, when: str, found: Sequence[Sequence[Tensor]]) -> None:
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ...collectives import CollectiveHooks, tensors_of
+from ...collectives import CollectiveHooks, Done, tensors_of
 from .. import measure
 from .values import local_values, measurable
 
@@ -61,7 +61,7 @@ class Communication:
         """Give the functions back. Safe twice."""
         self._hooks.end()
 
-    def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], None]:
+    def _called(self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Done:
         given, made = _OPERATIONS[operation]
 
         def look(end: str) -> None:
@@ -73,4 +73,4 @@ class Communication:
                         self._keep(f"{operation}/{end}", measure([values]))
 
         self._spent(lambda: look("input0"))
-        return lambda: self._spent(lambda: look("output0"))
+        return lambda _: self._spent(lambda: look("output0"))

@@ -1,0 +1,1 @@
+"""What each rank did when: spans of phases, layers, operations, collectives and messages."""

@@ -1,0 +1,248 @@
+"""The instrument of the stream ``spans``."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..errors import said
+from ..instrument import Instrument
+from ..passes import when_backpropagated
+from .communication import Communication
+from .loop import LoopHooks
+from .modules import ModuleHooks, layers_of, operations_of
+from .rows import Span, SpanSender
+from .settings import TimelineSettings
+
+if TYPE_CHECKING:
+    from ..host import Host
+
+__all__ = ["TimelineInstrument"]
+
+_MOST_SPANS = 20_000
+_OF_PASSES = ("data", "collective", "send", "receive")
+"""What belongs to an evaluation where one goes on."""
+
+_clock = time.perf_counter_ns
+
+
+class TimelineInstrument(Instrument):
+    """Times what a rank does in its steps. While it is off nothing is hooked, replaced or kept.
+
+    Times are of the host: on a device a pass is timed until its work is queued, not until it is done.
+
+    Parameters
+    ----------
+    settings : TimelineSettings
+        To begin with.
+    """
+
+    name = "timeline"
+    title = "Timeline"
+
+    def __init__(self, settings: TimelineSettings | None = None) -> None:
+        self._settings = settings or TimelineSettings()
+        self._host: Host
+        self._sender: SpanSender | None = None
+        self._communication = Communication(self._note, self._failed)
+        self._loop = LoopHooks(self._note)
+        self._modules: list[ModuleHooks] = []
+        # Spans of the step that goes on, and those since the step before, which are the next one's.
+        self._spans: list[Span] = []
+        self._step, self._began = 0, 0
+        self._inside = self._taken = False
+        self._others = 0
+        self._lost = 0
+        self._counts: Counter[int] = Counter()
+        self._forward: list[tuple[int, int, int]] = []
+        self._backward: list[tuple[int, int, int]] = []
+        self._entered: dict[int, int] = {}
+        self._user: list[tuple[str, str, int]] = []
+
+    @property
+    def passes(self) -> bool:  # type: ignore[override]
+        """Whether anything is timed."""
+        return self._settings.granularity != "off"
+
+    @property
+    def watches(self) -> bool:
+        """Whether anything is timed."""
+        return self.passes
+
+    # Settings.
+
+    def attach(self, host: Host) -> None:
+        """Begin."""
+        self._host, self._sender = host, SpanSender(host)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return how finely steps are timed, and how often."""
+        return self._settings.to_message()
+
+    def schema(self) -> Mapping[str, Any]:
+        """Return the JSON Schema of the settings."""
+        return TimelineSettings.schema()
+
+    def check(self, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings complete."""
+        return TimelineSettings.of(settings).to_message()
+
+    def apply(self, step: int, settings: Mapping[str, Any]) -> None:
+        """Time ``step`` and those after it by other settings, with the hooks that these need and no more."""
+        self._settings = TimelineSettings.of(settings)
+        self._unhook_modules()
+        if not self.passes:
+            self._unhook()
+            return
+        self._communication.begin()
+        self._loop.begin()
+        found = {"layers": layers_of, "operations": operations_of}.get(self._settings.granularity)
+        if found is not None:
+            self._modules = [
+                ModuleHooks(list(found(root)), self._module(chunk))
+                for chunk, root in enumerate(self._host.roots)
+            ]
+
+    def release(self, closing: bool) -> None:
+        """Take every hook off. Safe twice."""
+        self._unhook_modules()
+        self._unhook()
+        if self._sender is not None:
+            self._sender.close()
+
+    def received(self, rank: int, meta: dict[str, Any], payload: memoryview) -> None:
+        """Take the spans of another rank."""
+        if self._sender is not None:
+            self._sender.received(rank, meta, payload)
+
+    def _unhook(self) -> None:
+        self._communication.end()
+        self._loop.end()
+        self._spans.clear()
+
+    def _unhook_modules(self) -> None:
+        for each in self._modules:
+            each.close()
+        self._modules = []
+
+    # The step path.
+
+    def step_begins(self, step: int, held: bool) -> None:
+        """Begin a step."""
+        every = self._settings.every
+        self._inside, self._step = True, step
+        self._taken = self.passes and not held and self._host.sends and step % every == 0
+        self._counts.clear()
+        self._forward.clear()
+        self._backward.clear()
+        self._entered.clear()
+        self._communication.forget()
+        if not self._taken:
+            self._spans = []
+        self._began = _clock()
+
+    def step_ends(self) -> None:
+        """Hand the step over."""
+        self._inside = False
+        for each in self._modules:
+            each.step_ends()
+        spans, self._spans = self._spans, []
+        if not self._taken or self._sender is None:
+            return
+        self._taken = False
+        now = _clock()
+        spans.append(Span("step", self._began, now, blocked=now - self._began))
+        self._sender.put(self._step, spans, self._settings.granularity == "steps")
+        if self._lost:
+            self._host.lose(self._lost, "waiting")
+            self._host.warn(
+                f"Step {self._step} had more than {_MOST_SPANS} spans; {self._lost} of them are left out."
+            )
+            self._lost = 0
+
+    def step_abandoned(self) -> None:
+        """Forget the step."""
+        self._inside = self._taken = False
+        self._spans = []
+
+    def pause(self, phase: str) -> None:
+        """Time no passes that are no training."""
+        self._others += 1
+
+    def resume(self, training: bool) -> None:
+        """Time passes again."""
+        self._others = max(0, self._others - 1)
+
+    def forward_begins(self, chunk: int) -> None:
+        """Note the beginning of a forward pass."""
+        if self._taken and not self._others:
+            self._forward.append((chunk, self._counts[chunk], _clock()))
+            self._counts[chunk] += 1
+
+    def forward_ends(self, output: Any) -> None:
+        """Note its end, and wait for its backward pass."""
+        if not self._forward or self._others:
+            return
+        now = _clock()
+        chunk, number, began = self._forward.pop()
+        self._note(Span("forward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
+        step = self._step
+        when_backpropagated(output, lambda: self._enter(step, chunk, number))
+
+    def _enter(self, step: int, chunk: int, number: int) -> None:
+        # The tracer tells of the backward pass itself next.
+        if step == self._step:
+            self._entered[chunk] = number
+
+    def backward_begins(self, chunk: int) -> None:
+        """Note the beginning of a backward pass."""
+        if self._taken:
+            # The last module hears of the gradient of the model's output first.
+            began = min((_clock(), *(each.backward_began for each in self._modules)))
+            self._backward.append((chunk, self._entered.pop(chunk, -1), began))
+
+    def backward_ends(self) -> None:
+        """Note its end."""
+        if not self._taken or not self._backward:
+            return
+        for each in self._modules:
+            each.backward_ends()
+        now = _clock()
+        chunk, number, began = self._backward.pop()
+        self._note(Span("backward", began, now, chunk=chunk, micro_batch=number, blocked=now - began))
+        self._communication.backward_ended(began)
+
+    def span_begins(self, name: str, kind: str) -> None:
+        """Note the beginning of a span of the script's own."""
+        if self.passes:
+            self._user.append((name, kind, _clock()))
+
+    def span_ends(self) -> None:
+        """Note its end."""
+        if self._user:
+            now = _clock()
+            name, kind, began = self._user.pop()
+            self._note(Span(kind, began, now, name, blocked=now - began))
+
+    def _module(self, chunk: int) -> Any:
+        def keep(kind: str, path: str, began: int, now: int) -> None:
+            if self._taken and not self._others:
+                at = self._backward or self._forward
+                number = at[-1][1] if at else -1
+                self._note(Span(kind, began, now, path, chunk, number, now - began))
+
+        return keep
+
+    def _note(self, span: Span) -> None:
+        """Keep a span of the step that goes on, or of the next one."""
+        if (self._inside and not self._taken) or (self._others and span.kind in _OF_PASSES):
+            return
+        if len(self._spans) < _MOST_SPANS:
+            self._spans.append(span)
+        elif self._taken:
+            self._lost += 1
+
+    def _failed(self, error: Exception) -> None:
+        self._host.warn(f"A collective could not be timed: {said(error)}")
