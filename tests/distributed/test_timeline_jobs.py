@@ -57,6 +57,8 @@ def test_calls_have_their_group_their_bytes_and_their_waiting(tmp_path) -> None:
 def test_replicas_reduce_once_a_step_after_the_backward_pass(tmp_path) -> None:
     rows = rows_of(2, "ddp", tmp_path)
     meet(rows, 2)
+    # The script's own barrier before its first step.
+    rows = rows[rows["name"] != "barrier"]
     reduced = rows[rows["name"] == "reduce_gradients"]
     assert len(reduced) == 2 * STEPS
     for each in reduced.itertuples():
@@ -90,9 +92,9 @@ def test_tensor_parallel_layers_are_reduced_in_their_passes(tmp_path) -> None:
         inside = mine[
             (mine["kind"] == "collective")
             & (mine["start"] >= forward["start"])
-            & (mine["end"] <= forward["end"])
+            & (mine["start"] <= forward["end"])
         ]
-        # Each layer's second half gives a sum over ranks.
+        # Each layer's second half gives a sum over ranks, which the loss waits for where it is the last.
         assert len(inside) >= 2
 
 

@@ -96,7 +96,7 @@ def _pipeline(rank: int) -> tuple[nn.Module, Step, Place | None]:
     model = Stage()
     x = torch.randn(2 * MICRO_BATCHES, WIDTH)
     # With these no pass finds out the shapes.
-    like = torch.empty(2, WIDTH)
+    like = torch.empty(2, WIDTH, requires_grad=True)
     stage = PipelineStage(model, rank, world, torch.device("cpu"), input_args=(like,), output_args=(like,))
     schedule = Schedule1F1B(stage, MICRO_BATCHES, loss_fn=lambda y, t: (y - t).square().mean())
 
