@@ -13,6 +13,7 @@ _ALL = json.loads((ROOT / "rooms.json").read_text(encoding="utf-8"))
 RULES, INSIDE_TRACER = _ALL["python"], _ALL["tracer"]
 # What other libraries keep to themselves and there is no other way to.
 FOREIGN = {
+    "_BaseDataLoaderIter",
     "_C",
     "_current_graph_task_id",
     "_execution_engine",
@@ -24,6 +25,7 @@ FOREIGN = {
     "_option_string_actions",
     "_parameters",
     "_replace",
+    "_resolve_group",
     "_version",
 }
 

@@ -151,8 +151,8 @@ def test_losses_are_the_same_to_the_bit_with_instruments_and_without(gpt, ids, t
 
 def test_settings_are_told_under_the_instruments_own_name(gpt, traced, small_hub) -> None:
     tracer = traced(gpt, instruments=[Diary()])
-    assert tracer.status()["instruments"] == {"diary": {"size": "small"}}
-    assert small_hub.next("status")["instruments"] == {"diary": {"size": "small"}}
+    assert tracer.status()["instruments"]["diary"] == {"size": "small"}
+    assert small_hub.next("status")["instruments"]["diary"] == {"size": "small"}
 
 
 def test_two_instruments_of_one_name_are_refused(gpt, traced) -> None:
@@ -219,7 +219,7 @@ def test_an_installed_instrument_is_loaded_only_when_it_is_named(gpt, traced, ex
     traced(gpt)
     assert "megalens_weight_norms" not in sys.modules
     tracer = traced(gpt, instruments={"weight_norms": {"every": 2}})
-    assert tracer.status()["instruments"] == {"weight_norms": {"every": 2}}
+    assert tracer.status()["instruments"]["weight_norms"] == {"every": 2}
     with pytest.raises(TracerError, match="weight_norms could not be made: ValueError: every must be"):
         megalens.trace(gpt, hub=None, instruments={"weight_norms": {"every": 0}})
 

@@ -18,7 +18,7 @@ from ..collectives import COLLECTIVES, CollectiveHooks, Done, tensors_of
 from ..passes import after_backward
 from .rows import Span
 
-__all__ = ["Communication"]
+__all__ = ["CommunicationHooks"]
 
 _OPERATIONS = (*COLLECTIVES, "all_gather_single", "reduce_scatter_single", "barrier")
 _FUNCTIONAL = (
@@ -32,7 +32,7 @@ _REDUCTION = "reduce_gradients"
 _clock = time.perf_counter_ns
 
 
-class Communication:
+class CommunicationHooks:
     """Stands before the functions of ``torch.distributed`` while steps are timed.
 
     Parameters

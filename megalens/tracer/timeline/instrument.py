@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import said
 from ..instrument import Instrument
 from ..passes import when_backpropagated
-from .communication import Communication
+from .communication import CommunicationHooks
 from .loop import LoopHooks
 from .modules import ModuleHooks, layers_of, operations_of
 from .rows import Span, SpanSender
@@ -46,7 +46,7 @@ class TimelineInstrument(Instrument):
         self._settings = settings or TimelineSettings()
         self._host: Host
         self._sender: SpanSender | None = None
-        self._communication = Communication(self._note, self._failed)
+        self._communication = CommunicationHooks(self._note, self._failed)
         self._loop = LoopHooks(self._note)
         self._modules: list[ModuleHooks] = []
         # Spans of the step that goes on, and those since the step before, which are the next one's.
