@@ -69,6 +69,10 @@ _SETTINGS: dict[str, tuple[Callable[[str], Any], str]] = {
     "allow": (_words, f"what viewers may do beyond looking, with commas: {', '.join(CONTROLS)}"),
     "budget": (str, "what tracing may cost, such as 1%%"),
     "instruments": (_words, "names of further instruments that watch the steps, with commas"),
+    "timeline": (
+        str,
+        "how finely steps are timed: steps, phases, layers or operations (default: off)",
+    ),
     "hub_host": (str, "address on which the hub listens (default: loopback)"),
     "linger": (float, "seconds for which the hub stays for viewers once the training is over"),
 }
