@@ -1,0 +1,1 @@
+"""Verdicts and clocks of the timeline, measured on simulated jobs whose truth is known."""

@@ -1,0 +1,401 @@
+"""One clock for all ranks, from what must coincide.
+
+A collective ends on all of its ranks at about the same time: on none before the last of them came. So each collective gives one equation for each pair of its ranks. For every rank an offset and a drift against a reference are sought
+with which ends of the same collective lie together,
+
+    t + offset + drift · (t - middle) = end of the collective,
+
+by least squares over all collectives of all groups at once, each end weighted by how far off it is (Cauchy's weights), as ends have a heavy tail. Intervals are those of the sandwich estimator over steps (White 1980, Liang and Zeger 1986).
+
+Ranks that only messages connect are set by what is fastest in each direction, as NTP does: half the difference of the two shortest ways, uncertain by half their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .dependencies import Dependencies
+from .spans import Floats, Integers, Spans, ranks_text
+
+__all__ = ["Clocks", "clocks"]
+
+_ROUNDS = 6
+_NORMAL = 1.96
+_MAD = 1.4826
+_LEAST_SCALE = 200.0
+"""ns: no clock is read more exactly."""
+_CLOSE = 20.0
+"""ns: offsets that move by less are found."""
+_LIKELY_DRIFT = 1e5
+"""ns/s (100 ppm): what the drift of a clock is taken for where nothing says it."""
+_LEAST_JUMP = 1e6
+_MOST_EVENTS = 1_000
+"""Collectives of a group that are looked at, spread evenly over the recording: more make no clock better."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clocks:
+    """Clocks of all ranks against a reference: the lowest rank of those that are connected.
+
+    Attributes
+    ----------
+    ranks : numpy.ndarray
+        All ranks, rising; int64 ``[ranks]``, as all below.
+    middle : numpy.ndarray
+        ns of the rank's own clock from which its drift counts.
+    offset_ns : numpy.ndarray
+        What is added to a time at ``middle``; int64.
+    drift : numpy.ndarray
+        By how much a second of the rank is too short, float64: 5e-5 is 50 ppm.
+    half_width_ns : numpy.ndarray
+        95 % interval of the offset anywhere in the recording, float64. 0 of a reference.
+    component : numpy.ndarray
+        The reference of each rank. Ranks of two components cannot be compared.
+    problems : tuple of str
+        Ranks without a common clock, and clocks that jumped, in sentences.
+    """
+
+    ranks: Integers
+    middle: Integers
+    offset_ns: Integers
+    drift: Floats
+    half_width_ns: Floats
+    component: Integers
+    problems: tuple[str, ...] = ()
+
+    def aligned(self, rank: Integers, time: Integers) -> Integers:
+        """Return times of ranks on the reference's clock, ns."""
+        at = np.searchsorted(self.ranks, rank)
+        since = time - self.middle[at]
+        on_one: Integers = time + self.offset_ns[at] + np.rint(since * self.drift[at]).astype(np.int64)
+        return on_one
+
+
+@dataclass
+class _Ends:
+    """Ends of the events of one group: ns of each rank's own clock since its middle, and by how much they are aligned already."""
+
+    members: Integers
+    """Places of its ranks ``[k]``."""
+    step: Integers
+    local: Floats
+    """``[n, k]``"""
+    slack: Floats
+    """ns by which each event could be shifted on the second rank, for pairs of messages; 0 of collectives ``[n]``."""
+
+    def before(self, jumps: Integers) -> _Ends:
+        """Return the events before a clock of theirs jumped."""
+        kept = self.step < jumps[self.members].min()
+        return _Ends(self.members, self.step[kept], self.local[kept], self.slack[kept])
+
+
+def clocks(found: Dependencies) -> Clocks:
+    """Find the clocks of all ranks.
+
+    Parameters
+    ----------
+    found : Dependencies
+        What must coincide.
+    """
+    spans = found.spans
+    ranks = spans.ranks
+    where = np.searchsorted(ranks, spans.rank)
+    first, last = _extremes(spans, where, len(ranks))
+    middle = first + (last - first) // 2
+    groups = list(_collectives(found, where, middle))
+    jumps, problems = _jumps(groups, ranks)
+    groups = [kept for kept in (each.before(jumps) for each in groups) if len(kept.step)]
+    component = _connected(groups, len(ranks))
+    pairs: list[_Ends] = []
+    offset, drift = np.zeros(len(ranks)), np.zeros(len(ranks))
+    for turn in range(3):
+        # Which messages were the fastest shows only once drifts are known.
+        pairs = list(_pairs(found, where, middle, offset, drift, component, jumps))
+        if turn and not pairs:
+            break
+        _guess(groups + pairs, offset)
+        offset, drift, error = _solve(groups + pairs, offset, drift, first, last, middle)
+    whole = _connected(groups + pairs, len(ranks))
+    offset += middle[whole] - middle
+    half = error + _along(pairs, component, whole)
+    reference = ranks[whole]
+    apart = sorted(set(whole.tolist()) - {0})
+    if apart:
+        alone = ranks[np.isin(whole, apart)].tolist()
+        problems.append(
+            f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not calibrated, and times of both are not compared."
+        )
+    return Clocks(
+        ranks, middle, np.rint(offset).astype(np.int64), drift * 1e-9, half, reference, tuple(problems)
+    )
+
+
+def _extremes(spans: Spans, where: Integers, count: int) -> tuple[Integers, Integers]:
+    # Rows are ordered by rank and start.
+    begin = np.searchsorted(where, np.arange(count))
+    first = spans.start[begin] if count else begin
+    last = np.maximum.reduceat(spans.end, begin) if count else begin
+    return first, last
+
+
+def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iterator[_Ends]:
+    spans = found.spans
+    usable = np.flatnonzero(found.complete & ~found.message)
+    for group in np.unique(found.group[usable]):
+        events = usable[found.group[usable] == group]
+        size = int(found.first[events[0] + 1] - found.first[events[0]])
+        rows = found.rows[found.first[events][:, None] + np.arange(size)]
+        # What was blocked at its end ended when it was seen to end.
+        rows = rows[(spans.blocked[rows] > 0).all(axis=1)]
+        if len(rows) > _MOST_EVENTS:
+            rows = rows[np.linspace(0, len(rows) - 1, _MOST_EVENTS).astype(int)]
+        if len(rows):
+            members = where[rows[0]]
+            step = spans.step[rows[:, 0]]
+            order = np.argsort(step, kind="stable")
+            local = (spans.end[rows] - middle[members]).astype(float)
+            yield _Ends(members, step[order], local[order], np.zeros(len(rows)))
+
+
+def _pairs(
+    found: Dependencies,
+    where: Integers,
+    middle: Integers,
+    offset: Floats,
+    drift: Floats,
+    component: Integers,
+    jumps: Integers,
+) -> Iterator[_Ends]:
+    """Give, for each pair of ranks that messages alone connect, one event a step: the middle between the fastest message of each direction."""
+    spans = found.spans
+    events = np.flatnonzero(found.complete & found.message)
+    if not len(events):
+        return
+    sent, received = found.rows[found.first[events]], found.rows[found.first[events] + 1]
+    a, b = where[sent], where[received]
+    apart = (component[a] != component[b]) & (spans.step[sent] < np.minimum(jumps[a], jumps[b]))
+    sent, received, a, b = (each[apart] for each in (sent, received, a, b))
+    if not len(sent):
+        return
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    leave = (spans.start[sent] - middle[a]).astype(float)
+    arrive = (spans.end[received] - middle[b]).astype(float)
+    # Of clocks as they are known so far only the drift matters: the offset is the same for all.
+    delay = (arrive + drift[b] * arrive * 1e-9) - (leave + drift[a] * leave * 1e-9)
+    step = spans.step[sent]
+    order = np.lexsort((delay, a > b, step, high, low))
+    keys = np.stack([low, high, step, (a > b).astype(np.int64)])[:, order]
+    best = order[np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))]
+    pair = low[best] * len(middle) + high[best]
+    for each in np.unique(pair):
+        mine = best[pair == each]
+        there, back = mine[a[mine] < b[mine]], mine[a[mine] > b[mine]]
+        steps, one, two = np.intersect1d(step[there], step[back], return_indices=True)
+        if not len(steps):
+            continue
+        there, back = there[one], back[two]
+        low_at, high_at = divmod(int(each), len(middle))
+        # On the lower rank's clock and on the higher's, the same moment; drifts come back in.
+        shift = (delay[there] - delay[back]) / 2
+        at = leave[there]
+        moved = at + drift[low_at] * at * 1e-9 + shift
+        local = np.stack([at, moved / (1 + drift[high_at] * 1e-9)], axis=1)
+        slack = np.abs(delay[there] + delay[back]) / 2
+        yield _Ends(np.array([low_at, high_at]), steps, local, slack)
+
+
+def _connected(groups: list[_Ends], count: int) -> Integers:
+    """Return for each rank the lowest that it is connected with."""
+    root = np.arange(count)
+    for _ in range(count):
+        before = root.copy()
+        for group in groups:
+            root[group.members] = root[group.members].min()
+        if (before == root).all():
+            break
+    return root
+
+
+def _guess(groups: list[_Ends], offset: Floats) -> None:
+    """Set offsets roughly, along groups, so that what is solved for is small."""
+    known = np.zeros(len(offset), bool)
+    for start in range(len(offset)):
+        if known[start]:
+            continue
+        known[start] = True
+        offset[start] = 0.0
+        grown = True
+        while grown:
+            grown = False
+            for group in groups:
+                inside = known[group.members]
+                if inside.any() and not inside.all():
+                    at = int(np.flatnonzero(inside)[0])
+                    of = group.members[at]
+                    apart = np.median(group.local[:, [at]] - group.local, axis=0)
+                    new = group.members[~inside]
+                    offset[new] = offset[of] + apart[~inside]
+                    known[new] = grown = True
+
+
+def _solve(
+    groups: list[_Ends],
+    offset: Floats,
+    drift: Floats,
+    first: Integers,
+    last: Integers,
+    middle: Integers,
+) -> tuple[Floats, Floats, Floats]:
+    """Return offset, drift in ns/s, and the half width of the 95 % interval of an offset anywhere between first and last."""
+    count = len(offset)
+    root = _connected(groups, count)
+    # The reference of each component stays as it is.
+    free = np.flatnonzero(root != np.arange(count))
+    offset, drift = offset.copy(), drift.copy()
+    if not len(free):
+        return offset, drift, np.zeros(count)
+    scales: list[float] = []
+    chosen = np.concatenate([free, count + free])
+    for turn in range(_ROUNDS):
+        normal, right = np.zeros((2 * count, 2 * count)), np.zeros(2 * count)
+        for at, group in enumerate(groups):
+            weight, residual, seconds, scale = _weighted(group, offset, drift, scales[at] if turn else 0.0)
+            if turn:
+                scales[at] = scale
+            else:
+                scales.append(scale)
+            _add(group.members, weight, residual, seconds, normal, right)
+        normal[np.arange(count, 2 * count), np.arange(count, 2 * count)] += _LIKELY_DRIFT**-2
+        right[count:] -= drift * _LIKELY_DRIFT**-2
+        change = np.zeros(2 * count)
+        change[chosen] = np.linalg.solve(normal[np.ix_(chosen, chosen)], right[chosen])
+        offset += change[:count]
+        drift += change[count:]
+        if turn and np.abs(change[:count]).max() < _CLOSE:
+            break
+    return offset, drift, _half_widths(groups, scales, offset, drift, chosen, count, first, last, middle)
+
+
+def _weighted(
+    group: _Ends, offset: Floats, drift: Floats, scale: float
+) -> tuple[Floats, Floats, Floats, float]:
+    """Return weights, residuals in ns and seconds since the middle, ``[n, k]`` each, and the scale of the residuals."""
+    seconds = group.local * 1e-9
+    aligned = group.local + offset[group.members] + drift[group.members] * seconds
+    centre = np.median(aligned, axis=1, keepdims=True)
+    residual = aligned - centre
+    if len(group.members) == 2:
+        # A median of two is their middle: half of what they differ by.
+        spread = float(np.median(np.abs(residual - np.median(residual, axis=0))))
+    else:
+        spread = float(np.median(np.abs(residual)))
+    scale = max(_MAD * spread, _LEAST_SCALE)
+    weight = 1.0 / (1.0 + (residual / (2.0 * scale)) ** 2) / scale**2
+    residual -= (weight * residual).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
+    return weight, residual, seconds, scale
+
+
+def _add(
+    members: Integers, weight: Floats, residual: Floats, seconds: Floats, normal: Floats, right: Floats
+) -> None:
+    """Add the equations of a group, in which each event's own time has been eliminated."""
+    count = len(right) // 2
+    share = weight / np.sqrt(weight.sum(axis=1, keepdims=True))
+    timed = share * seconds
+    o, d = members, count + members
+    normal[np.ix_(o, o)] += np.diag(weight.sum(axis=0)) - share.T @ share
+    cross = np.diag((weight * seconds).sum(axis=0)) - share.T @ timed
+    normal[np.ix_(o, d)] += cross
+    normal[np.ix_(d, o)] += cross.T
+    normal[np.ix_(d, d)] += np.diag((weight * seconds**2).sum(axis=0)) - timed.T @ timed
+    right[o] -= (weight * residual).sum(axis=0)
+    right[d] -= (weight * residual * seconds).sum(axis=0)
+
+
+def _half_widths(
+    groups: list[_Ends],
+    scales: list[float],
+    offset: Floats,
+    drift: Floats,
+    chosen: Integers,
+    count: int,
+    first: Integers,
+    last: Integers,
+    middle: Integers,
+) -> Floats:
+    normal, right = np.zeros((2 * count, 2 * count)), np.zeros(2 * count)
+    meat = np.zeros((2 * count, 2 * count))
+    for group, scale in zip(groups, scales, strict=True):
+        weight, residual, seconds, _ = _weighted(group, offset, drift, scale)
+        # The slope of what Cauchy's weights pull with is smaller than the weight.
+        far = (residual / (2.0 * scale)) ** 2
+        slope = float(((1 - far) / (1 + far) ** 2).mean() / (1 / (1 + far)).mean())
+        _add(group.members, weight * max(slope, 0.2), residual, seconds, normal, right)
+        # What happens in one step is not independent: one sum a step.
+        begin = np.flatnonzero(np.diff(group.step, prepend=group.step[0] - 1))
+        pull = np.hstack([weight * residual, weight * residual * seconds])
+        pull = np.add.reduceat(pull, begin, axis=0)
+        steps = len(begin)
+        where = np.concatenate([group.members, count + group.members])
+        meat[np.ix_(where, where)] += pull.T @ pull * (steps / max(steps - 2, 1))
+    normal[np.arange(count, 2 * count), np.arange(count, 2 * count)] += _LIKELY_DRIFT**-2
+    bread = np.linalg.inv(normal[np.ix_(chosen, chosen)])
+    spread = np.zeros((2 * count, 2 * count))
+    spread[np.ix_(chosen, chosen)] = bread @ meat[np.ix_(chosen, chosen)] @ bread
+    own, cross, rate = (
+        np.diagonal(spread[:count, :count]),
+        np.diagonal(spread[:count, count:]),
+        np.diagonal(spread[count:, count:]),
+    )
+    widths = []
+    for time in (first, last):
+        seconds = (time - middle) * 1e-9
+        widths.append(np.sqrt(np.maximum(own + 2 * seconds * cross + seconds**2 * rate, 0)))
+    half: Floats = _NORMAL * np.maximum(*widths)
+    return half
+
+
+def _along(pairs: list[_Ends], component: Integers, whole: Integers) -> Floats:
+    """Return by how much ranks that only messages connect with their reference may be shifted: the smallest sum of half ways, ns."""
+    loose = np.where(component == whole, 0.0, np.inf)
+    for _ in range(len(whole)):
+        before = loose.copy()
+        for pair in pairs:
+            a, b = (np.flatnonzero(component == component[each]) for each in pair.members)
+            slack = float(pair.slack.min())
+            near = min(loose[a].min(), loose[b].min() + slack), min(loose[b].min(), loose[a].min() + slack)
+            loose[a], loose[b] = near
+        if (before == loose).all():
+            break
+    return np.where(np.isfinite(loose), loose, 0.0)
+
+
+def _jumps(groups: list[_Ends], ranks: Integers) -> tuple[Integers, list[str]]:
+    """Return for each rank the first step after its clock jumped, or a step that never comes, and say so.
+
+    A rank's ends against the middle of its groups change from step to step by its drift; a jump is far more than that.
+    """
+    never = np.iinfo(np.int64).max
+    jumps, problems = np.full(len(ranks), never), []
+    steps = np.unique(np.concatenate([each.step for each in groups])) if groups else np.arange(0)
+    sums, counts = np.zeros((len(ranks), len(steps))), np.zeros((len(ranks), len(steps)))
+    for group in groups:
+        apart = group.local - np.median(group.local, axis=1, keepdims=True)
+        at = np.searchsorted(steps, group.step)
+        np.add.at(sums, (group.members[None, :], at[:, None]), apart)
+        np.add.at(counts, (group.members[None, :], at[:, None]), 1)
+    with np.errstate(invalid="ignore"):
+        change = np.abs(np.diff(sums / counts, axis=1))
+    if not np.isfinite(change).any():
+        return jumps, problems
+    bound = max(_LEAST_JUMP, 50 * float(np.nanmedian(change)))
+    for rank in np.flatnonzero((np.nan_to_num(change) > bound).any(axis=1)):
+        step = int(steps[1 + int(np.argmax(np.nan_to_num(change[rank]) > bound))])
+        jumps[rank] = step
+        problems.append(
+            f"The clock of rank {int(ranks[rank])} jumps at step {step}; from there on its times are not compared."
+        )
+    return jumps, problems

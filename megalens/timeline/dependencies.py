@@ -1,0 +1,187 @@
+"""Which spans are one collective or one message: these must coincide, and these make ranks wait for each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .spans import KINDS, Bools, Integers, Spans, ranks_text
+
+__all__ = ["Dependencies", "dependencies"]
+
+_BITS = 40
+_SEND, _RECEIVE = KINDS.index("send"), KINDS.index("receive")
+
+
+@dataclass(frozen=True, eq=False)
+class Dependencies:
+    """Collectives and messages, the *events* of a recording.
+
+    Attributes
+    ----------
+    spans : Spans
+        The spans of sums, which say no more than how much there was, are in no event.
+    event : numpy.ndarray
+        For each span the number of its event, -1 where it is in none; int64 ``[n]``.
+    rows : numpy.ndarray
+        Spans of events, event by event, in each by rank.
+    first : numpy.ndarray
+        Where each event begins in ``rows``, and their length at the end; int64 ``[events + 1]``.
+    complete : numpy.ndarray
+        Whether all of its ranks are there, each once; bool ``[events]``.
+    message : numpy.ndarray
+        Whether it is a message, whose rows are its send and its receive, in this order; bool ``[events]``.
+    problems : tuple of str
+        What does not fit together, in sentences.
+    """
+
+    spans: Spans
+    event: Integers
+    rows: Integers
+    first: Integers
+    complete: Bools
+    message: Bools
+    problems: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        return len(self.complete)
+
+    @cached_property
+    def group(self) -> Integers:
+        """The group of each event, place in ``spans.groups``; int64 ``[events]``."""
+        return self.spans.group[self.rows[self.first[:-1]]]
+
+    @cached_property
+    def step(self) -> Integers:
+        """The step of each event; int64 ``[events]``."""
+        return self.spans.step[self.rows[self.first[:-1]]]
+
+    def of(self, event: int) -> Integers:
+        """Return the spans of an event."""
+        return self.rows[self.first[event] : self.first[event + 1]]
+
+
+def dependencies(spans: Spans) -> Dependencies:
+    """Find which spans belong together.
+
+    A collective is what has one name, group and sequence number; a message what rank a sent to b and b received from a with one number. Where there is no number, the order in the step says it.
+
+    Parameters
+    ----------
+    spans : Spans
+        Of all ranks.
+    """
+    single = spans.count == 1
+    collectives = np.flatnonzero(spans.of_kind("collective") & single)
+    messages = np.flatnonzero(spans.of_kind("send", "receive") & (spans.peer >= 0) & single)
+    kind, rank, peer = (column[messages] for column in (spans.kind, spans.rank, spans.peer))
+    sent = kind == _SEND
+    width = int(max(spans.rank.max(initial=0), spans.peer.max(initial=0))) + 1
+    ends = np.where(sent, rank * width + peer, peer * width + rank)
+    width = len(spans.groups) or 1
+    what = spans.name[collectives] * width + spans.group[collectives]
+    keys = np.concatenate(
+        [
+            _keys(spans, collectives, what, spans.rank[collectives]),
+            _keys(spans, messages, ends, kind) | (1 << 62),
+        ]
+    )
+    rows = np.concatenate([collectives, messages])
+    # Of an event by rank; of a message the send before the receive.
+    inside = np.concatenate([spans.rank[collectives], kind])
+    order = np.lexsort((inside, keys))
+    keys, rows = keys[order], rows[order]
+    first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else np.arange(0)
+    message = keys[first] >= 1 << 62
+    first = np.append(first, len(rows))
+    size = np.diff(first)
+    event = np.full(len(spans), -1)
+    event[rows] = np.repeat(np.arange(len(size)), size)
+    complete, problems = _complete(spans, rows, first, message)
+    return Dependencies(spans, event, rows, first, complete, message, tuple(problems))
+
+
+def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Integers:
+    """Return one number for what is one event: what it is, and which of these."""
+    _, code = np.unique(what, return_inverse=True)
+    number = spans.sequence[rows].copy()
+    without = np.flatnonzero(number < 0)
+    if len(without):
+        # By order: the how manieth of its kind on this rank in its step. Rows are in the order of time already.
+        step, mine, of = spans.step[rows][without], whose[without], code[without]
+        order = np.lexsort((of, mine, spans.rank[rows][without], step))
+        columns = [column[order] for column in (step, spans.rank[rows][without], mine, of)]
+        new = np.ones(len(order), bool)
+        new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        began = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - began
+        number[without] = (1 << (_BITS - 1)) | step << 16 | np.minimum(place, 0xFFFF)
+    keys: Integers = code.astype(np.int64) << _BITS | number & ((1 << _BITS) - 1)
+    return keys
+
+
+def _complete(
+    spans: Spans, rows: Integers, first: Integers, message: Bools
+) -> tuple[Bools, list[str]]:
+    size = np.diff(first)
+    at = rows[first[:-1]]
+    members = {int(group): spans.members(int(group)) for group in np.unique(spans.group[at[~message]])}
+    wanted = np.where(
+        message, 2, [len(members.get(int(group), ())) for group in spans.group[at]] if len(at) else 0
+    )
+    complete = (size == wanted) & (size > 1)
+    # Of a message both ends, of a collective each rank once and only ranks of the group.
+    rank = spans.rank[rows]
+    same = np.zeros(len(rows), bool)
+    same[1:] = rank[1:] == rank[:-1]
+    same[first[:-1]] = False
+    twice = np.add.reduceat(same, first[:-1]) if len(at) else np.zeros(0, int)
+    complete &= message | (twice == 0)
+    ends = spans.kind[rows[np.minimum(first[:-1] + 1, len(rows) - 1)]] if len(at) else at
+    complete &= ~message | ((spans.kind[at] == _SEND) & (ends == _RECEIVE))
+    for group, ranks in members.items():
+        mine = np.flatnonzero(complete & ~message & (spans.group[at] == group))
+        if len(mine):
+            found = rank[first[mine][:, None] + np.arange(len(ranks))]
+            complete[mine] = (found == ranks).all(axis=1)
+    return complete, _problems(spans, rows, first, message, complete, members)
+
+
+def _problems(
+    spans: Spans,
+    rows: Integers,
+    first: Integers,
+    message: Bools,
+    complete: Bools,
+    members: dict[int, list[int]],
+) -> list[str]:
+    """Say what is not whole. What nobody else could have seen (a group of one) is no problem."""
+    problems: list[str] = []
+    at = rows[first[:-1]]
+    alone = int((~complete & message).sum())
+    if alone:
+        problems.append(
+            f"{alone} of {int(message.sum())} messages have no other end in the recording; they are left out."
+        )
+    lacking: Counter[tuple[int, int]] = Counter()
+    missing: dict[tuple[int, int], set[int]] = {}
+    for number in np.flatnonzero(~complete & ~message):
+        key = (int(spans.name[at[number]]), int(spans.group[at[number]]))
+        if len(members[key[1]]) == 1:
+            continue
+        lacking[key] += 1
+        if len(missing.setdefault(key, set())) < 64:
+            there = set(spans.rank[rows[first[number] : first[number + 1]]].tolist())
+            missing[key] |= set(members[key[1]]) - there
+    for (name, group), count in lacking.items():
+        text = spans.groups[group] or "an unnamed group"
+        who = sorted(missing[name, group])
+        reason = f"lack {ranks_text(who)}" if who else "have ranks that are not of the group, or one twice"
+        problems.append(f"{count} × {spans.names[name]} of {text} {reason}; they are left out.")
+    return problems
