@@ -241,7 +241,13 @@ class _Player:
             self.now[stage] += 0.01 * _MS * self._noise(self.now[stage].shape, 0.2)
             name, peer = "isend", self.rank[after]
             self._row(
-                stage, began, "send", name=name, peer=peer, sequence=self._number("send", stage, after), bytes=1 << 20
+                stage,
+                began,
+                "send",
+                name=name,
+                peer=peer,
+                sequence=self._number("send", stage, after),
+                bytes=1 << 20,
             )
 
     def _receive(self, stage: int, before: int, sent: Times) -> None:
@@ -298,7 +304,9 @@ class _Player:
     # What is wrong.
 
     def _now(self, kind: str) -> Iterator[Fault]:
-        return (each for each in self.job.faults if each.kind == kind and each.first <= self.step <= each.last)
+        return (
+            each for each in self.job.faults if each.kind == kind and each.first <= self.step <= each.last
+        )
 
     def _of_faults(self, kind: str) -> Times:
         factor = np.ones(self.now.shape)

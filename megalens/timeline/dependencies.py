@@ -126,9 +126,7 @@ def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Inte
     return keys
 
 
-def _complete(
-    spans: Spans, rows: Integers, first: Integers, message: Bools
-) -> tuple[Bools, list[str]]:
+def _complete(spans: Spans, rows: Integers, first: Integers, message: Bools) -> tuple[Bools, list[str]]:
     size = np.diff(first)
     at = rows[first[:-1]]
     members = {int(group): spans.members(int(group)) for group in np.unique(spans.group[at[~message]])}

@@ -104,7 +104,9 @@ class Spans:
     @cached_property
     def whole_phases(self) -> Bools:
         """Passes, optimizer steps and so on that are no layer or operation inside of one, bool ``[n]``."""
-        named = np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name
+        named = (
+            np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name
+        )
         return ~(self.of_kind(*PASSES) & named.astype(bool))
 
     @cached_property

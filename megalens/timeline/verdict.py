@@ -63,12 +63,33 @@ class Culprit:
     price_low: float = float("nan")
     price_high: float = float("nan")
 
+    def __str__(self) -> str:
+        """Return it as sentences: ``Rank 5 computes 34 % (± 1) slower in steps 120 to 400. Without that a step is 157 ms (± 8) shorter.``"""
+        who = ranks_text(self.ranks)
+        several = "" if len(self.ranks) > 1 else "s"
+        by = f"{self.slower:.1%} (± {(self.high - self.low) / 2:.1%})"
+        says = {
+            "device": f"{who} compute{several} {by} slower than their like",
+            "link": f"transfers between {who} take {by} longer than others of their size",
+            "host": f"{who} pause{several} between passes for {by} of the own computing",
+            "data": f"{who} wait{several} for data for {by} of the own computing",
+            "stage": f"the stage of {who} computes {by} more than the others",
+            "step": f"the step takes {self.slower:.0%} longer; {who} make{several} it so",
+        }[self.kind]
+        when = f"Step {self.first}" if self.first == self.last else f"Steps {self.first} to {self.last}"
+        price = ""
+        if self.price_ns == self.price_ns:
+            error = (self.price_high - self.price_low) / 2e6
+            price = f" Without that a step is {self.price_ns / 1e6:.3g} ms (± {error:.2g}) shorter."
+        return f"{when}: {says}.{price}"
+
     def to_message(self) -> dict[str, Any]:
-        """Return it as plain JSON; what is not known is None."""
-        return {
+        """Return it as plain JSON, with ``sentence``; what is not known is None."""
+        values = {
             name: None if isinstance(value, float) and value != value else value
             for name, value in asdict(self).items()
-        } | {"ranks": list(self.ranks)}
+        }
+        return values | {"ranks": list(self.ranks), "sentence": str(self)}
 
 
 @dataclass(frozen=True)
@@ -98,6 +119,14 @@ class Verdict:
         """Whether steps were judged and nobody makes the others wait."""
         return not self.culprits and self.last > 0
 
+    def __str__(self) -> str:
+        """Return it as sentences, a line each."""
+        if not self.last:
+            return "\n".join(("There is nothing to judge.", *self.problems))
+        judged = f"Steps {self.first} to {self.last}, {self.step_ns / 1e6:.4g} ms each"
+        found = [str(each) for each in self.culprits] or ["Healthy: no rank makes the others wait."]
+        return "\n".join((f"{judged}.", *found, *self.problems))
+
     def to_message(self) -> dict[str, Any]:
         """Return it as plain JSON."""
         return {
@@ -110,7 +139,9 @@ class Verdict:
         }
 
 
-def judge(spans: Spans, done: Work, found: Dependencies | None = None, clocks: Clocks | None = None) -> Verdict:
+def judge(
+    spans: Spans, done: Work, found: Dependencies | None = None, clocks: Clocks | None = None
+) -> Verdict:
     """Find what is slow, without prices.
 
     Parameters
@@ -325,9 +356,7 @@ def _collectives(found: Dependencies, clocks: Clocks) -> tuple[Integers, Integer
     size = np.diff(first)[events]
     head = rows[first[events]]
     waited = (np.maximum.reduceat(spans.blocked[rows], first[:-1])[events] > 0) & (took > 0)
-    _, like = np.unique(
-        np.stack([spans.name[head], size, spans.bytes[head]]), axis=1, return_inverse=True
-    )
+    _, like = np.unique(np.stack([spans.name[head], size, spans.bytes[head]]), axis=1, return_inverse=True)
     return like.ravel()[waited], events[waited], spans.step[head][waited], took[waited].astype(float)
 
 

@@ -1,0 +1,295 @@
+"""Steps played again through their dependencies, with some durations changed: what a step would take without a culprit.
+
+Each rank is a chain of its own work and of moments at which it is blocked in a collective or message. A blocked rank goes on once all whom it waits for have begun theirs and the transfer is done:
+
+    done = last beginning of any sender + transfer        (of a collective every rank is one)
+    a rank goes on at max(its own coming, done)
+
+Work and transfers are as measured; waiting follows. Played with nothing changed this gives the step that was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .clocks import Clocks
+from .dependencies import Dependencies
+from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
+
+__all__ = ["WORK_KINDS", "Changes", "Replay"]
+
+WORK_KINDS = ("compute", "data", "checkpoint", "host")
+"""Kinds of a rank's own work, by which it can be scaled."""
+_PHASES = {"compute": (*PASSES, "optimizer"), "data": ("data",), "checkpoint": ("checkpoint",)}
+_RECEIVE = KINDS.index("receive")
+_END = -2
+"""Instead of an event: the end of the rank's step."""
+_NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is other than it was.
+
+    Attributes
+    ----------
+    work : mapping
+        By rank and kind of ``WORK_KINDS`` the factor on its durations.
+    links : mapping
+        By the ranks of a message or collective, rising, the factor on its transfers.
+    """
+
+    work: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    links: Mapping[tuple[int, ...], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Pieces of a step: own work and the wait after it, ordered by rank and time. Times in ns since its beginning."""
+
+    ranks: Integers
+    rank: Integers
+    """Place of each piece's rank ``[pieces]``, as all below."""
+    own: Floats
+    """Work by kind ``[pieces, 4]``."""
+    event: Integers
+    ahead: Floats
+    """How long before it came to wait for its event the rank had begun it: 0 unless it is asynchronous."""
+    sends: Integers
+    """Whether the event waits for this rank: not for who receives a message."""
+    waits: Integers
+    """Whether the rank waits for the event: not who sends a message."""
+    blocked: Floats
+    """How long it is blocked whatever the others do."""
+    late: Floats
+    """How long after the event the rank went on."""
+    transfer: Mapping[int, float]
+    members: Mapping[int, tuple[int, ...]]
+    lead: Floats
+    """When each rank begins ``[ranks]``."""
+    ns: float
+
+
+class Replay:
+    """Steps of a recording that can be played again.
+
+    Parameters
+    ----------
+    found : Dependencies
+    clocks : Clocks
+    """
+
+    def __init__(self, found: Dependencies, clocks: Clocks) -> None:
+        self._found, self._clocks = found, clocks
+        self._made: dict[int, _Step | None] = {}
+
+    def duration(self, step: int, changes: Changes | None = None) -> float:
+        """Return how long a step would take, ns; NaN where it is not there.
+
+        Parameters
+        ----------
+        step : int
+        changes : Changes, optional
+            Nothing is changed when absent.
+        """
+        made = self._step(step)
+        return float("nan") if made is None else _play(made, changes or Changes())
+
+    def measured(self, step: int) -> float:
+        """Return how long a step took, from when the last rank began it to when the last ended it, ns; NaN where it is not there."""
+        made = self._step(step)
+        return float("nan") if made is None else made.ns
+
+    def _step(self, step: int) -> _Step | None:
+        if step not in self._made:
+            self._made[step] = _pieces(self._found, self._clocks, step)
+        return self._made[step]
+
+
+def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _Step | None:
+    spans = found.spans
+    rows = np.flatnonzero((spans.step == step) & (spans.count == 1))
+    whole = rows[spans.of_kind("step")[rows]]
+    if not len(whole):
+        return None
+    ranks = spans.rank[whole]
+    starts, ends = spans.start[whole], spans.end[whole]
+    waits = rows[spans.of_kind(*COMMUNICATION)[rows] & np.isin(spans.rank[rows], ranks)]
+    place = np.searchsorted(ranks, spans.rank[waits])
+    begin = spans.end[waits] - spans.blocked[waits]
+    inside = (begin >= starts[place]) & (spans.end[waits] <= ends[place])
+    rank = np.concatenate([place[inside], np.arange(len(ranks))])
+    came = np.concatenate([begin[inside], ends])
+    row = np.concatenate([waits[inside], np.full(len(ranks), -1)])
+    order = np.lexsort((came, row < 0, rank))
+    rank, came, row = rank[order], came[order], row[order]
+    went = np.where(row < 0, came, spans.end[row])
+    # Work goes from where the rank went on to where it came to wait again.
+    new = np.concatenate([[True], rank[1:] != rank[:-1]])
+    since = np.where(new, starts[rank], np.concatenate([[0], went[:-1]]))
+    came = np.maximum(came, since)
+    went = np.maximum(went, came)
+    own = _split(spans, rows, ranks, rank, starts, since, came)
+    event = _events(found, row)
+    zero = int(clocks.aligned(ranks, starts).max())
+
+    def on_one(times: Integers) -> Floats:
+        aligned: Floats = (clocks.aligned(ranks[rank], times) - zero).astype(float)
+        return aligned
+
+    at, on = on_one(came), on_one(went)
+    ahead = np.where(event >= 0, np.maximum(came - spans.start[row], 0), 0).astype(float)
+    sends = ((event >= 0) & (spans.kind[row] != _RECEIVE)).astype(np.int64)
+    known = event >= 0
+    waits = known & ((sends == 0) | ~found.message[event])
+    done, transfer = _transfers(event, at - ahead, at, on, sends > 0, waits, spans.bytes[row], found.count)
+    ready = np.full(len(event), -np.inf)
+    ready[known] = done[event[known]]
+    waited = waits & (ready > at)
+    late = np.where(waited, np.maximum(on - np.where(waited, ready, 0), 0), 0)
+    blocked = np.where(waited, 0, on - at)
+    numbers = np.unique(event[known])
+    return _Step(
+        ranks,
+        rank,
+        own,
+        event,
+        ahead,
+        sends,
+        waits.astype(np.int64),
+        blocked,
+        late,
+        {int(each): float(transfer[each]) for each in numbers},
+        {int(each): tuple(sorted(set(spans.rank[found.of(int(each))].tolist()))) for each in numbers},
+        (clocks.aligned(ranks, starts) - zero).astype(float),
+        float(clocks.aligned(ranks, ends).max() - zero),
+    )
+
+
+def _events(found: Dependencies, row: Integers) -> Integers:
+    """Return the event of each piece where all of its spans are pieces of this step."""
+    event = np.where(row >= 0, found.event[row], _NOBODY)
+    known = event[event >= 0]
+    here = np.bincount(known, minlength=found.count) == np.diff(found.first)
+    usable = here & found.complete
+    event[event >= 0] = np.where(usable[known], known, _NOBODY)
+    event[row < 0] = _END
+    return event
+
+
+def _split(
+    spans: Spans,
+    rows: Integers,
+    ranks: Integers,
+    rank: Integers,
+    starts: Integers,
+    since: Integers,
+    until: Integers,
+) -> Floats:
+    """Return how much of each stretch of time is of which kind of work, ns ``[pieces, 4]``."""
+    own = np.zeros((len(rank), len(WORK_KINDS)))
+    step = int((until - starts[rank]).max(initial=0)) + 1
+    for column, kind in enumerate(WORK_KINDS[:-1]):
+        mine = rows[spans.of_kind(*_PHASES[kind])[rows] & spans.whole_phases[rows]]
+        mine = mine[np.isin(spans.rank[mine], ranks)]
+        place = np.searchsorted(ranks, spans.rank[mine])
+        begin = place * step + np.clip(spans.start[mine] - starts[place], 0, step - 1)
+        long = np.minimum(spans.end[mine] - starts[place], step - 1) - (begin - place * step)
+        before = np.concatenate([[0], np.cumsum(np.maximum(long, 0))])
+
+        def covered(
+            times: Integers, begin: Integers = begin, before: Integers = before, long: Integers = long
+        ) -> Integers:
+            # Phases of a rank lie beside each other: all that begin before, of the last only the part.
+            key = rank * step + (times - starts[rank])
+            at = np.searchsorted(begin, key, side="right") - 1
+            if not len(begin):
+                return np.zeros(len(times), np.int64)
+            last = np.maximum(at, 0)
+            part = before[last] + np.clip(key - begin[last], 0, np.maximum(long[last], 0))
+            return np.where(at < 0, 0, part)
+
+        own[:, column] = covered(until) - covered(since)
+    own[:, -1] = np.maximum(until - since - own.sum(axis=1), 0)
+    return own
+
+
+def _transfers(
+    event: Integers,
+    issued: Floats,
+    at: Floats,
+    on: Floats,
+    sends: Bools,
+    waits: Bools,
+    size: Integers,
+    count: int,
+) -> tuple[Floats, Floats]:
+    """Return when each event was done, and how long after its last beginning.
+
+    Only who waited before the last beginning saw all of it. Where nobody did, it took at most until somebody went on, and probably as long as others of its size.
+    """
+    begun, done = np.full(count, -np.inf), np.full(count, np.inf)
+    np.maximum.at(begun, event[sends], issued[sends])
+    np.minimum.at(done, event[waits], on[waits])
+    there = np.isfinite(begun) & np.isfinite(done)
+    transfer = np.zeros(count)
+    transfer[there] = np.maximum(done[there] - begun[there], 0)
+    seen = np.zeros(count, bool)
+    saw = np.flatnonzero(waits)
+    seen[event[saw[at[saw] <= begun[event[saw]]]]] = True
+    sizes = np.zeros(count, np.int64)
+    sizes[event[saw]] = size[saw]
+    for each in np.unique(sizes[there & ~seen]):
+        like = transfer[there & seen & (sizes == each)]
+        usual = float(np.median(like)) if len(like) else 0.0
+        mine = there & ~seen & (sizes == each)
+        transfer[mine] = np.minimum(transfer[mine], usual)
+    done[there] = begun[there] + transfer[there]
+    return done, transfer
+
+
+def _play(step: _Step, changes: Changes) -> float:
+    factor = np.ones((len(step.ranks), len(WORK_KINDS)))
+    for (rank, kind), value in changes.work.items():
+        factor[step.ranks == rank, WORK_KINDS.index(kind)] = value
+    work = (step.own * factor[step.rank]).sum(axis=1).tolist()
+    event, ahead, sends, waits, blocked, late = (
+        column.tolist()
+        for column in (step.event, step.ahead, step.sends, step.waits, step.blocked, step.late)
+    )
+    awaited = np.bincount(step.event[step.sends > 0], minlength=1).tolist()
+    begun = [-np.inf] * len(awaited)
+    done: dict[int, float] = {}
+    asleep: dict[int, list[tuple[int, int]]] = {}
+    now = step.lead.tolist()
+    # Ranks that can go on, each with its next piece; those that sleep are woken by their event.
+    runnable = list(enumerate(np.searchsorted(step.rank, np.arange(len(now))).tolist()))
+    while runnable:
+        rank, at = runnable.pop()
+        time = now[rank] + work[at]
+        mine = event[at]
+        while mine != _END:
+            if sends[at]:
+                begun[mine] = max(begun[mine], time - ahead[at])
+                awaited[mine] -= 1
+                if not awaited[mine]:
+                    factor_of = changes.links.get(step.members[mine], 1.0)
+                    done[mine] = begun[mine] + step.transfer[mine] * factor_of
+                    for other, place in asleep.pop(mine, ()):
+                        now[other] = max(now[other] + blocked[place], done[mine] + late[place])
+                        runnable.append((other, place + 1))
+            if waits[at] and mine not in done:
+                now[rank] = time
+                asleep.setdefault(mine, []).append((rank, at))
+                break
+            time += blocked[at]
+            if waits[at]:
+                time = max(time, done[mine] + late[at])
+            at += 1
+            time += work[at]
+            mine = event[at]
+        now[rank] = time
+    return max(now)
