@@ -174,7 +174,7 @@ class _Player:
 
     def _step(self) -> None:
         job = self.job
-        self.slow = self._of_faults("device") * self._of_stages()
+        self.slow = self._of_faults("device")
         begin = self.now.copy()
         whole = job.compute_ms * _MS * job.layers * job.micro_batches * 3
         self.now += self._gap() + (self._of_faults("host") - 1) * whole
@@ -221,6 +221,9 @@ class _Player:
         if 0 <= before < job.pipeline:
             self._receive(stage, before, done[what, before, number])
         start = self.now[stage].copy()
+        # More to compute is something beside the layers, such as a loss over a large vocabulary.
+        more = (self._of_faults("stage")[stage] - 1) * job.layers * job.compute_ms * _MS
+        self.now[stage] += more * (1 if what == "forward" else 2) * self._noise(self.now[stage].shape)
         for layer in range(job.layers):
             began = self.now[stage].copy()
             work = job.compute_ms * _MS * (1 if what == "forward" else 2) * self.stage[stage]
@@ -313,9 +316,6 @@ class _Player:
         for fault in self._now(kind):
             factor[np.isin(self.rank, fault.ranks)] *= fault.factor
         return factor
-
-    def _of_stages(self) -> Times:
-        return self._of_faults("stage")
 
     # Rows.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import erf, sqrt
@@ -64,15 +65,15 @@ class Culprit:
     price_high: float = float("nan")
 
     def __str__(self) -> str:
-        """Return it as sentences: ``Rank 5 computes 34 % (± 1) slower in steps 120 to 400. Without that a step is 157 ms (± 8) shorter.``"""
+        """Return it as sentences: ``Steps 120 to 400: rank 5 computes 34% (± 1%) slower than its like. Without that a step is 157 ms (± 8) shorter.``."""
         who = ranks_text(self.ranks)
-        several = "" if len(self.ranks) > 1 else "s"
+        several, whose = ("", "their") if len(self.ranks) > 1 else ("s", "its")
         by = f"{self.slower:.1%} (± {(self.high - self.low) / 2:.1%})"
         says = {
-            "device": f"{who} compute{several} {by} slower than their like",
+            "device": f"{who} compute{several} {by} slower than {whose} like",
             "link": f"transfers between {who} take {by} longer than others of their size",
-            "host": f"{who} pause{several} between passes for {by} of the own computing",
-            "data": f"{who} wait{several} for data for {by} of the own computing",
+            "host": f"{who} pause{several} between passes for {by} of {whose} computing",
+            "data": f"{who} wait{several} for data for {by} of {whose} computing",
             "stage": f"the stage of {who} computes {by} more than the others",
             "step": f"the step takes {self.slower:.0%} longer; {who} make{several} it so",
         }[self.kind]
@@ -220,7 +221,7 @@ def _others(values: Floats, role: Integers) -> Floats:
     for each in np.unique(role):
         mine = np.flatnonzero(role == each)
         if len(mine) >= 3:
-            base[mine] = np.nanmedian(values[mine], axis=0)
+            base[mine] = _median(values[mine], axis=0)
         elif len(mine) == 2:
             base[mine] = values[mine[::-1]]
         else:
@@ -235,26 +236,34 @@ def _found(
     steps = done.steps[kept]
     culprits = []
     found = _stretches(against[:, kept], least)
-    level = np.nanmedian(against[:, kept], axis=1)
+    level = _median(against[:, kept], axis=1)
     for rank, (begin, end, mean, error) in found.items():
-        other = np.delete(level, rank)
-        spread = _MAD * float(np.nanmedian(np.abs(other - np.nanmedian(other)))) if len(other) >= 3 else 0.0
+        # By how much others of the same role differ without being slow.
+        alike = level[(done.stage == done.stage[rank]) & (np.arange(len(level)) != rank)]
+        alike = alike[np.isfinite(alike)]
+        spread = _MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
         if mean < 4 * spread:
             continue
-        shown = np.expm1 if logarithmic else float
         culprits.append(
-            Culprit(
-                kind,
-                (int(done.ranks[rank]),),
-                int(steps[begin]),
-                int(steps[end - 1]),
-                float(shown(mean)),
-                float(shown(mean - _NORMAL * error)),
-                float(shown(mean + _NORMAL * error)),
-                _confidence(mean / error),
-            )
+            _culprit(kind, (int(done.ranks[rank]),), steps, (begin, end, mean, error), logarithmic)
         )
     return culprits
+
+
+def _culprit(
+    kind: str,
+    ranks: tuple[int, ...],
+    steps: Integers,
+    stretch: tuple[int, int, float, float],
+    logarithmic: bool = False,
+) -> Culprit:
+    begin, end, mean, error = stretch
+    slower, low, high = (
+        float(np.expm1(value) if logarithmic else value)
+        for value in (mean, mean - _NORMAL * error, mean + _NORMAL * error)
+    )
+    first, last = int(steps[begin]), int(steps[end - 1])
+    return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
 def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float, float]]:
@@ -262,22 +271,40 @@ def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float,
     result: dict[int, tuple[int, int, float, float]] = {}
     if values.shape[1] < _SHORTEST:
         return result
-    smooth = np.nan_to_num(_running_median(values, 3))
-    sums = np.concatenate([np.zeros((len(values), 1)), np.cumsum(smooth - least / 2, axis=1)], axis=1)
-    lowest = np.minimum.accumulate(sums, axis=1)
-    end = (sums - lowest).argmax(axis=1)
-    with np.errstate(invalid="ignore"):
-        noise = _MAD * np.nanmedian(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
-    for row in range(len(values)):
-        begin = int(sums[row, : end[row] + 1].argmin())
-        count = int(end[row]) - begin
-        if count < _SHORTEST:
-            continue
-        mean = float(np.nanmedian(values[row, begin : end[row]]))
-        error = max(float(noise[row]) / sqrt(count), 1e-4)
-        if mean >= least and mean >= _SURE * error:
-            result[row] = (begin, int(end[row]), mean, error)
+    smooth = _running_median(values, 3)
+    noise = _MAD * _median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
+    for row in np.flatnonzero(np.nan_to_num(smooth).max(axis=1) > least / 2):
+        # Once more above half of what was found: where it really begins and ends.
+        mean = least
+        for _ in range(3):
+            begin, end = _highest(smooth[row], mean / 2)
+            inside = values[row, begin:end]
+            count = int(np.isfinite(inside).sum())
+            if count < _SHORTEST:
+                break
+            mean = max(least, float(np.nanmedian(inside)))
+        else:
+            found = float(np.nanmedian(inside))
+            error = max(float(noise[row]) / sqrt(count), 1e-4)
+            if found >= least and found >= _SURE * error:
+                result[int(row)] = (begin, end, found, error)
     return result
+
+
+def _highest(values: Floats, above: float) -> tuple[int, int]:
+    """Return the stretch with the largest sum of what is above a value (Kadane); steps that are not there count for nothing."""
+    sums = np.concatenate([[0.0], np.cumsum(np.where(np.isfinite(values), values - above, 0.0))])
+    lowest = np.minimum.accumulate(sums)
+    end = int((sums - lowest).argmax())
+    return int(sums[: end + 1].argmin()), end
+
+
+def _median(values: Floats, axis: int) -> Floats:
+    """Return medians without NaN; NaN where there is nothing else."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        median: Floats = np.nanmedian(values, axis=axis)
+    return median
 
 
 def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culprit]:
@@ -302,28 +329,60 @@ def _stages(done: Work, culprits: Iterable[Culprit], kept: Bools) -> list[Culpri
         error = max(_MAD * float(np.median(np.abs(apart - mean))) / sqrt(len(apart)), 1e-4)
         if mean >= _LEAST_STAGE and mean >= _SURE * error:
             ranks = tuple(int(rank) for rank in done.ranks[done.stage == stage])
-            low, high = (float(np.expm1(mean + sign * _NORMAL * error)) for sign in (-1, 1))
-            first, last = int(done.steps[0]), int(done.steps[-1])
-            result.append(
-                Culprit(
-                    "stage", ranks, first, last, float(np.expm1(mean)), low, high, _confidence(mean / error)
-                )
-            )
+            result.append(_culprit("stage", ranks, done.steps, (0, len(done.steps), mean, error), True))
     return result
 
 
+@dataclass(frozen=True)
+class _Transfers:
+    """Transfers that were waited for."""
+
+    like: Integers
+    """What can be compared ``[n]``, as all below."""
+    link: Integers
+    """The pair or group of ranks."""
+    back: Bools
+    """Whether it goes from the higher rank to the lower."""
+    step: Integers
+    took: Floats
+    """ns from when the last of those who send came until it was there."""
+    members: dict[int, tuple[int, ...]]
+
+
 def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) -> list[Culprit]:
-    """Return the pairs and groups of ranks whose transfers take longer than those of their like."""
+    """Return the pairs and groups of ranks whose transfers take longer than those of their like.
+
+    Of messages there and back together clocks do not matter: what one direction gains by an offset the other loses. Otherwise nothing is said that is smaller than the uncertainty of the clocks.
+    """
     culprits: list[Culprit] = []
-    for classes, ends, step, took in (_messages(found, clocks), _collectives(found, clocks)):
-        for each in np.unique(classes):
-            mine = classes == each
-            culprits += _slow_links(ends[mine], step[mine], took[mine], clocks, steps, kept, found)
+    messages, collectives = _messages(found, clocks), _collectives(found, clocks)
+    for transfers, way in ((messages, "both"), (messages, "there"), (messages, "back"), (collectives, "")):
+        for like in np.unique(transfers.like):
+            mine = transfers.like == like
+            links, link = np.unique(transfers.link[mine], return_inverse=True)
+            at = np.searchsorted(steps, transfers.step[mine])
+            took, back = transfers.took[mine], transfers.back[mine]
+            ways = [~back, back] if way == "both" else [back if way == "back" else ~back]
+            level = np.mean(
+                [_levels(link[some], at[some], took[some], len(links), len(steps)) for some in ways], axis=0
+            )
+            with np.errstate(invalid="ignore"):
+                against = np.log(level) - _others(np.log(level), np.zeros(len(links), int))
+            for row, stretch in _stretches(against[:, kept], _LEAST_LINK).items():
+                members = transfers.members[int(links[row])]
+                excess = -np.expm1(-stretch[2]) * float(
+                    np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
+                )
+                places = np.searchsorted(clocks.ranks, members)
+                if way == "both" or (
+                    excess > clocks.half_width_ns[places].max()
+                    and len({*clocks.component[places].tolist()}) == 1
+                ):
+                    culprits.append(_culprit("link", members, steps[kept], stretch, logarithmic=True))
     return culprits
 
 
-def _messages(found: Dependencies, clocks: Clocks) -> tuple[Integers, Integers, Integers, Floats]:
-    """Return of each message that was waited for: what it is like, its event, its step, and the ns from when both ends were ready until it was there."""
+def _messages(found: Dependencies, clocks: Clocks) -> _Transfers:
     spans = found.spans
     events = np.flatnonzero(found.complete & found.message)
     sent, received = found.rows[found.first[events]], found.rows[found.first[events] + 1]
@@ -332,94 +391,67 @@ def _messages(found: Dependencies, clocks: Clocks) -> tuple[Integers, Integers, 
     came = clocks.aligned(spans.rank[received], spans.end[received])
     # Of one that was there before it was asked for nobody knows how long it took.
     waited = (left > ready) & (came > left)
-    stages = (spans.stage[sent] + 1) * (1 << 20) + spans.stage[received] + 1
-    _, like = np.unique(np.stack([stages, spans.bytes[sent]]), axis=1, return_inverse=True)
-    return (
-        like.ravel()[waited],
-        events[waited],
-        spans.step[sent][waited],
-        (came - left)[waited].astype(float),
+    sent, received, took = sent[waited], received[waited], (came - left)[waited].astype(float)
+    low, high = (which(spans.rank[sent], spans.rank[received]) for which in (np.minimum, np.maximum))
+    stages = [which(spans.stage[sent], spans.stage[received]) for which in (np.minimum, np.maximum)]
+    like = _same_numbers(*stages, spans.bytes[sent])
+    link = low * (int(spans.rank.max(initial=0)) + 1) + high
+    _, first = np.unique(link, return_index=True)
+    members = {int(link[at]): (int(low[at]), int(high[at])) for at in first}
+    return _Transfers(like, link, spans.rank[sent] > spans.rank[received], spans.step[sent], took, members)
+
+
+def _collectives(found: Dependencies, clocks: Clocks) -> _Transfers:
+    spans, rows, first = found.spans, found.rows, found.first[:-1]
+    if not found.count:
+        none = np.arange(0)
+        return _Transfers(none, none, none.astype(bool), none, none.astype(float), {})
+    came = clocks.aligned(spans.rank[rows], spans.start[rows])
+    went = clocks.aligned(spans.rank[rows], spans.end[rows])
+    took = np.minimum.reduceat(went, first) - np.maximum.reduceat(came, first)
+    waited = found.complete & ~found.message & (took > 0)
+    waited &= np.maximum.reduceat(spans.blocked[rows], first) > 0
+    events = np.flatnonzero(waited)
+    head = rows[first[events]]
+    like = _same_numbers(spans.name[head], np.diff(found.first)[events], spans.bytes[head])
+    link = spans.group[head]
+    members = {int(group): tuple(spans.members(int(group))) for group in np.unique(link)}
+    return _Transfers(
+        like, link, np.zeros(len(events), bool), spans.step[head], took[events].astype(float), members
     )
 
 
-def _collectives(found: Dependencies, clocks: Clocks) -> tuple[Integers, Integers, Integers, Floats]:
-    """Return the same of each collective: from when the last rank came until the first went on."""
-    spans = found.spans
-    events = np.flatnonzero(found.complete & ~found.message)
-    if not len(events):
-        none = np.arange(0)
-        return none, none, none, np.zeros(0)
-    rows, first = found.rows, found.first
-    came = clocks.aligned(spans.rank[rows], spans.start[rows])
-    went = clocks.aligned(spans.rank[rows], spans.end[rows])
-    took = np.minimum.reduceat(went, first[:-1])[events] - np.maximum.reduceat(came, first[:-1])[events]
-    size = np.diff(first)[events]
-    head = rows[first[events]]
-    waited = (np.maximum.reduceat(spans.blocked[rows], first[:-1])[events] > 0) & (took > 0)
-    _, like = np.unique(np.stack([spans.name[head], size, spans.bytes[head]]), axis=1, return_inverse=True)
-    return like.ravel()[waited], events[waited], spans.step[head][waited], took[waited].astype(float)
+def _same_numbers(*columns: Integers) -> Integers:
+    """Return a number for each row, the same for rows of the same numbers."""
+    if not len(columns[0]):
+        return np.arange(0)
+    _, numbers = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    return numbers.ravel()
 
 
-def _slow_links(
-    events: Integers,
-    step: Integers,
-    took: Floats,
-    clocks: Clocks,
-    steps: Integers,
-    kept: Bools,
-    found: Dependencies,
-) -> list[Culprit]:
-    spans = found.spans
-    head, tail = found.rows[found.first[events]], found.rows[found.first[events + 1] - 1]
-    message = found.message[events[0]]
-    width = int(spans.rank.max()) + 1
-    key = spans.rank[head] * width + spans.rank[tail] if message else spans.group[head]
-    links, link = np.unique(key, return_inverse=True)
-    at = np.searchsorted(steps, step)
-    # The shortest of a step: what a transfer takes when nothing else is in its way.
-    cell = link * len(steps) + at
+def _levels(link: Integers, at: Integers, took: Floats, links: int, steps: int) -> Floats:
+    """Return the median transfer of each link in each step, NaN where there was none ``[links, steps]``."""
+    level = np.full(links * steps, np.nan)
+    cell = link * steps + at
     order = np.lexsort((took, cell))
     cells, values = cell[order], took[order]
-    first = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
-    size = np.diff(np.append(first, len(cells)))
-    level = np.full(len(links) * len(steps), np.nan)
-    level[cells[first]] = values[first + size // 2]
-    level = np.log(level.reshape(len(links), len(steps)))
-    against = level - _others(level, np.zeros(len(links), int))
-    culprits = []
-    for row, (begin, end, mean, error) in _stretches(against[:, kept], _LEAST_LINK).items():
-        mine = np.flatnonzero(link == row)
-        members = sorted({int(rank) for rank in spans.rank[found.of(int(events[mine[0]]))]})
-        excess = -np.expm1(-mean) * float(np.median(took[mine]))
-        places = np.searchsorted(clocks.ranks, members)
-        if excess < clocks.half_width_ns[places].max() or len({*clocks.component[places]}) > 1:
-            continue
-        now = steps[kept]
-        culprits.append(
-            Culprit(
-                "link",
-                tuple(members),
-                int(now[begin]),
-                int(now[end - 1]),
-                float(np.expm1(mean)),
-                float(np.expm1(mean - _NORMAL * error)),
-                float(np.expm1(mean + _NORMAL * error)),
-                _confidence(mean / error),
-            )
-        )
-    return culprits
+    if len(cells):
+        first = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+        size = np.diff(np.append(first, len(cells)))
+        level[cells[first]] = values[first + size // 2]
+    return level.reshape(links, steps)
 
 
 def _merged(culprits: Sequence[Culprit], ranks: int) -> list[Culprit]:
     """Join findings that are one: both directions of a link, and hosts or data of most ranks at once."""
     result: list[Culprit] = []
     for each in sorted(culprits, key=lambda one: -one.slower):
-        same = next((at for at, other in enumerate(result) if _one(each, other)), None)
-        if same is None:
-            result.append(each)
-        elif each.kind in ("host", "data"):
-            joined = tuple(sorted({*result[same].ranks, *each.ranks}))
-            result[same] = replace(result[same], ranks=joined)
+        alike = [other for other in culprits if _one(each, other)]
+        joined = tuple(sorted({rank for other in alike for rank in other.ranks}))
+        many = each.kind in ("host", "data") and 2 * len(joined) >= ranks and len(joined) > 2
+        whole = replace(each, ranks=joined) if many else each
+        if not any(_one(whole, other) and {*whole.ranks} <= {*other.ranks} for other in result):
+            result.append(whole)
     return result
 
 
@@ -428,9 +460,7 @@ def _one(a: Culprit, b: Culprit) -> bool:
     shorter = min(a.last - a.first, b.last - b.first) + 1
     if a.kind != b.kind or overlap < shorter / 2:
         return False
-    if a.kind == "link":
-        return {*a.ranks} == {*b.ranks}
-    return a.kind in ("host", "data") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
+    return a.kind in ("host", "data", "link") and 0.5 < (1 + a.slower) / (1 + b.slower) < 2
 
 
 def _running_median(values: Floats, width: int) -> Floats:
@@ -438,9 +468,7 @@ def _running_median(values: Floats, width: int) -> Floats:
     half = width // 2
     padded = np.pad(values, ((0, 0), (half, half)), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, width, axis=1)
-    with np.errstate(invalid="ignore"):
-        median: Floats = np.nanmedian(windows, axis=2)
-    return median
+    return _median(windows, 2)
 
 
 def _confidence(errors: float) -> float:
