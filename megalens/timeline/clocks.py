@@ -169,7 +169,10 @@ def _pairs(
     component: Integers,
     jumps: Integers,
 ) -> Iterator[_Ends]:
-    """Give, for each pair of ranks that messages alone connect, one event a step: the middle between the fastest message of each direction."""
+    """Give, for each pair of ranks that messages alone connect, one event a step: the middle between a message of each direction.
+
+    At first, with no offsets, that is the fastest one. With offsets it is the median of those that were waited for, which is the same whether there are few of them or many.
+    """
     spans = found.spans
     events = np.flatnonzero(found.complete & found.message)
     if not len(events):
@@ -186,9 +189,17 @@ def _pairs(
     # Of clocks as they are known so far only the drift matters: the offset is the same for all.
     delay = (arrive + drift[b] * arrive * 1e-9) - (leave + drift[a] * leave * 1e-9)
     step = spans.step[sent]
+    known = bool(offset.any())
+    ready = delay - spans.blocked[received]
+    waited = (offset[a] - offset[b] > ready) if known else np.ones(len(a), bool)
     order = np.lexsort((delay, a > b, step, high, low))
+    order = order[waited[order]]
+    if not len(order):
+        return
     keys = np.stack([low, high, step, (a > b).astype(np.int64)])[:, order]
-    best = order[np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))]
+    first = np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
+    size = np.diff(np.append(first, len(order)))
+    best = order[first + (size - 1) // 2 if known else first]
     pair = low[best] * len(middle) + high[best]
     for each in np.unique(pair):
         mine = best[pair == each]

@@ -26,6 +26,7 @@ _BAD_STEP = 0.5
 _SURE = 6.0
 """Standard errors that a finding must be above nothing."""
 _SHORTEST = 3
+_SHORTEST_LINK = 6
 _MAD = 1.4826
 _NORMAL = 1.96
 
@@ -266,10 +267,10 @@ def _culprit(
     return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
-def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float, float]]:
+def _stretches(values: Floats, least: float, shortest: int = _SHORTEST) -> dict[int, tuple[int, int, float, float]]:
     """Return by row the stretch in which it is above half of ``least`` most, where its mean is at least that: beginning, end, mean and standard error."""
     result: dict[int, tuple[int, int, float, float]] = {}
-    if values.shape[1] < _SHORTEST:
+    if values.shape[1] < shortest:
         return result
     smooth = _running_median(values, 3)
     noise = _MAD * _median(np.abs(np.diff(values, axis=1)), axis=1) / sqrt(2)
@@ -280,7 +281,7 @@ def _stretches(values: Floats, least: float) -> dict[int, tuple[int, int, float,
             begin, end = _highest(smooth[row], mean / 2)
             inside = values[row, begin:end]
             count = int(np.isfinite(inside).sum())
-            if count < _SHORTEST:
+            if count < shortest:
                 break
             mean = max(least, float(np.nanmedian(inside)))
         else:
@@ -368,7 +369,7 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) ->
             )
             with np.errstate(invalid="ignore"):
                 against = np.log(level) - _others(np.log(level), np.zeros(len(links), int))
-            for row, stretch in _stretches(against[:, kept], _LEAST_LINK).items():
+            for row, stretch in _stretches(against[:, kept], _LEAST_LINK, _SHORTEST_LINK).items():
                 members = transfers.members[int(links[row])]
                 excess = -np.expm1(-stretch[2]) * float(
                     np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
