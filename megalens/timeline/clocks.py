@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,8 @@ class Clocks:
         95 % interval of the offset anywhere in the recording, float64. 0 of a reference.
     component : numpy.ndarray
         The reference of each rank. Ranks of two components cannot be compared.
+    error_ns, tied : numpy.ndarray
+        What the half width is without what messages leave open, and the lowest rank that collectives connect it with: of ranks that are tied together only that counts.
     problems : tuple of str
         Ranks without a common clock, and clocks that jumped, in sentences.
     """
@@ -64,7 +67,22 @@ class Clocks:
     drift: Floats
     half_width_ns: Floats
     component: Integers
+    error_ns: Floats
+    tied: Integers
     problems: tuple[str, ...] = ()
+
+    def between(self, places: Any) -> float:
+        """Return by how much times of some ranks can be wrong against each other, ns; infinite where nothing connects them.
+
+        Parameters
+        ----------
+        places : sequence of int
+            Places in ``ranks``.
+        """
+        if len(np.unique(self.component[places])) > 1:
+            return float("inf")
+        widths = self.error_ns if len(np.unique(self.tied[places])) == 1 else self.half_width_ns
+        return float(widths[places].max())
 
     def aligned(self, rank: Integers, time: Integers) -> Integers:
         """Return times of ranks on the reference's clock, ns."""
@@ -121,7 +139,6 @@ def clocks(found: Dependencies) -> Clocks:
     whole = _connected(groups + pairs, len(ranks))
     offset += middle[whole] - middle
     half = error + _along(pairs, component, whole)
-    reference = ranks[whole]
     apart = sorted(set(whole.tolist()) - {0})
     if apart:
         alone = ranks[np.isin(whole, apart)].tolist()
@@ -129,7 +146,15 @@ def clocks(found: Dependencies) -> Clocks:
             f"Nothing connects {ranks_text(alone)} with rank {int(ranks[0])}: their clocks are not calibrated, and times of both are not compared."
         )
     return Clocks(
-        ranks, middle, np.rint(offset).astype(np.int64), drift * 1e-9, half, reference, tuple(problems)
+        ranks,
+        middle,
+        np.rint(offset).astype(np.int64),
+        drift * 1e-9,
+        half,
+        ranks[whole],
+        error,
+        ranks[component],
+        tuple(problems),
     )
 
 

@@ -21,8 +21,8 @@ _LEAST = 0.032
 """What is slower by less is as healthy devices differ."""
 _LEAST_LINK = 0.15
 _LEAST_STAGE = 0.08
-_BAD_STEP = 0.5
-"""A single step longer by this share of the usual one."""
+_BAD_STEP = 0.3
+"""A single step is longer by this share of those around it, and by eight times what they usually differ."""
 _SURE = 6.0
 """Standard errors that a finding must be above nothing."""
 _SHORTEST = 3
@@ -179,7 +179,8 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
     """Return single steps that are far longer than those around them, and which steps are left."""
     longest = np.nanmax(done.step, axis=0)
     around = _running_median(longest[None, :], 9)[0]
-    long = longest > (1 + _BAD_STEP) * around
+    usual = _MAD * float(np.nanmedian(np.abs(longest - around)))
+    long = longest > around + np.maximum(_BAD_STEP * around, 8 * usual)
     kept = np.ones(len(longest), bool)
     culprits = []
     for at in np.flatnonzero(long):
@@ -243,7 +244,7 @@ def _found(
         alike = level[(done.stage == done.stage[rank]) & (np.arange(len(level)) != rank)]
         alike = alike[np.isfinite(alike)]
         spread = _MAD * float(np.median(np.abs(alike - np.median(alike)))) if len(alike) >= 4 else 0.0
-        if mean < 4 * spread:
+        if mean < 3 * spread:
             continue
         culprits.append(
             _culprit(kind, (int(done.ranks[rank]),), steps, (begin, end, mean, error), logarithmic)
@@ -283,7 +284,7 @@ def _stretches(values: Floats, least: float, shortest: int = _SHORTEST) -> dict[
             count = int(np.isfinite(inside).sum())
             if count < shortest:
                 break
-            mean = max(least, float(np.nanmedian(inside)))
+            mean = max(least, float(np.nanmean(smooth[row, begin:end])))
         else:
             found = float(np.nanmedian(inside))
             error = max(float(noise[row]) / sqrt(count), 1e-4)
@@ -375,10 +376,7 @@ def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) ->
                     np.nanmedian(level[row, kept][stretch[0] : stretch[1]])
                 )
                 places = np.searchsorted(clocks.ranks, members)
-                if way == "both" or (
-                    excess > clocks.half_width_ns[places].max()
-                    and len({*clocks.component[places].tolist()}) == 1
-                ):
+                if way == "both" or excess > clocks.between(places):
                     culprits.append(_culprit("link", members, steps[kept], stretch, logarithmic=True))
     return culprits
 
