@@ -142,7 +142,10 @@ OF_A_RUN = [
     (lambda run: run.scalars(5), "names=… must be a name or a list of names, got 5."),
     (lambda run: run.moments("grads"), "stat must be one of param, grad, activation"),
     (lambda run: run.moments("grad"), "This run has no statistics of grad. It has no statistics at all; see"),
-    (lambda run: run.table("tensor"), "stream=… must be one of tensors, moments, scalars, alarms, spans, audit"),
+    (
+        lambda run: run.table("tensor"),
+        "stream=… must be one of tensors, moments, scalars, alarms, spans, audit",
+    ),
     (
         lambda run: run.table("tensors", colour=1),
         "The stream tensors has no column 'colour' of text or whole numbers.",

@@ -15,7 +15,7 @@ from ..protocol import is_whole
 from .clocks import Clocks, clocks
 from .dependencies import Dependencies, dependencies
 from .megascan_files import TimelineError
-from .replay import WORK_KINDS, Changes, Replay
+from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans
 from .verdict import Culprit, Verdict, judge
 from .work import Work, work
@@ -82,8 +82,8 @@ class Analysis:
         return work(self.spans)
 
     @cached_property
-    def _replay(self) -> Replay:
-        return Replay(self.dependencies, self.clocks)
+    def _replay(self) -> StepReplay:
+        return StepReplay(self.dependencies, self.clocks)
 
     @property
     def summed(self) -> bool:
@@ -135,7 +135,7 @@ class Analysis:
         TimelineError
             For ranks, kinds, factors or steps that are not there.
         """
-        changes = Changes(
+        changes = StepChanges(
             dict(work or {}), {tuple(sorted(ranks)): factor for ranks, factor in (links or {}).items()}
         )
         known = {int(rank) for rank in self.spans.ranks}
@@ -172,7 +172,7 @@ class Analysis:
             else []
         )
 
-    def _compare(self, steps: Sequence[int], changes: Changes) -> WhatIf | None:
+    def _compare(self, steps: Sequence[int], changes: StepChanges) -> WhatIf | None:
         both = np.array(
             [
                 (self._replay.duration(step), self._replay.duration(step, changes))
@@ -204,11 +204,11 @@ class Analysis:
         low, high = (max(0.0, each) for each in (result.saved_low, result.saved_high))
         return replace(culprit, price_ns=max(0.0, result.saved_ns), price_low=low, price_high=high)
 
-    def _without(self, culprit: Culprit) -> Changes:
+    def _without(self, culprit: Culprit) -> StepChanges:
         if culprit.kind == "link":
-            return Changes({}, {culprit.ranks: 1 / (1 + culprit.slower)})
+            return StepChanges({}, {culprit.ranks: 1 / (1 + culprit.slower)})
         if culprit.kind in ("device", "stage"):
-            return Changes({(rank, "compute"): 1 / (1 + culprit.slower) for rank in culprit.ranks}, {})
+            return StepChanges({(rank, "compute"): 1 / (1 + culprit.slower) for rank in culprit.ranks}, {})
         done = self.work
         inside = (done.steps >= culprit.first) & (done.steps <= culprit.last)
         changes = {}
@@ -217,7 +217,7 @@ class Analysis:
             now = float(np.nanmedian(getattr(done, culprit.kind)[at, inside]))
             extra = culprit.slower * float(np.nanmedian(done.compute[at]))
             changes[rank, culprit.kind] = max(0.0, 1 - extra / now) if now > 0 else 1.0
-        return Changes(changes, {})
+        return StepChanges(changes, {})
 
 
 def analyse(run: Any) -> Analysis:

@@ -93,7 +93,7 @@ class Clocks:
 
 
 @dataclass
-class _Ends:
+class _GroupEnds:
     """Ends of the events of one group: ns of each rank's own clock since its middle, and by how much they are aligned already."""
 
     members: Integers
@@ -104,10 +104,10 @@ class _Ends:
     slack: Floats
     """ns by which each event could be shifted on the second rank, for pairs of messages; 0 of collectives ``[n]``."""
 
-    def before(self, jumps: Integers) -> _Ends:
+    def before(self, jumps: Integers) -> _GroupEnds:
         """Return the events before a clock of theirs jumped."""
         kept = self.step < jumps[self.members].min()
-        return _Ends(self.members, self.step[kept], self.local[kept], self.slack[kept])
+        return _GroupEnds(self.members, self.step[kept], self.local[kept], self.slack[kept])
 
 
 def clocks(found: Dependencies) -> Clocks:
@@ -127,7 +127,7 @@ def clocks(found: Dependencies) -> Clocks:
     jumps, problems = _jumps(groups, ranks)
     groups = [kept for kept in (each.before(jumps) for each in groups) if len(kept.step)]
     component = _connected(groups, len(ranks))
-    pairs: list[_Ends] = []
+    pairs: list[_GroupEnds] = []
     offset, drift = np.zeros(len(ranks)), np.zeros(len(ranks))
     for turn in range(3):
         # Which messages were the fastest shows only once drifts are known.
@@ -166,7 +166,7 @@ def _extremes(spans: Spans, where: Integers, count: int) -> tuple[Integers, Inte
     return first, last
 
 
-def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iterator[_Ends]:
+def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iterator[_GroupEnds]:
     spans = found.spans
     usable = np.flatnonzero(found.complete & ~found.message)
     for group in np.unique(found.group[usable]):
@@ -182,7 +182,7 @@ def _collectives(found: Dependencies, where: Integers, middle: Integers) -> Iter
             step = spans.step[rows[:, 0]]
             order = np.argsort(step, kind="stable")
             local = (spans.end[rows] - middle[members]).astype(float)
-            yield _Ends(members, step[order], local[order], np.zeros(len(rows)))
+            yield _GroupEnds(members, step[order], local[order], np.zeros(len(rows)))
 
 
 def _pairs(
@@ -193,7 +193,7 @@ def _pairs(
     drift: Floats,
     component: Integers,
     jumps: Integers,
-) -> Iterator[_Ends]:
+) -> Iterator[_GroupEnds]:
     """Give, for each pair of ranks that messages alone connect, one event a step: the middle between a message of each direction.
 
     At first, with no offsets, that is the fastest one. With offsets it is the median of those that were waited for, which is the same whether there are few of them or many.
@@ -240,10 +240,10 @@ def _pairs(
         moved = at + drift[low_at] * at * 1e-9 + shift
         local = np.stack([at, moved / (1 + drift[high_at] * 1e-9)], axis=1)
         slack = np.abs(delay[there] + delay[back]) / 2
-        yield _Ends(np.array([low_at, high_at]), steps, local, slack)
+        yield _GroupEnds(np.array([low_at, high_at]), steps, local, slack)
 
 
-def _connected(groups: list[_Ends], count: int) -> Integers:
+def _connected(groups: list[_GroupEnds], count: int) -> Integers:
     """Return for each rank the lowest that it is connected with."""
     root = np.arange(count)
     for _ in range(count):
@@ -255,7 +255,7 @@ def _connected(groups: list[_Ends], count: int) -> Integers:
     return root
 
 
-def _guess(groups: list[_Ends], offset: Floats) -> None:
+def _guess(groups: list[_GroupEnds], offset: Floats) -> None:
     """Set offsets roughly, along groups, so that what is solved for is small."""
     known = np.zeros(len(offset), bool)
     for start in range(len(offset)):
@@ -278,7 +278,7 @@ def _guess(groups: list[_Ends], offset: Floats) -> None:
 
 
 def _solve(
-    groups: list[_Ends],
+    groups: list[_GroupEnds],
     offset: Floats,
     drift: Floats,
     first: Integers,
@@ -316,7 +316,7 @@ def _solve(
 
 
 def _weighted(
-    group: _Ends, offset: Floats, drift: Floats, scale: float
+    group: _GroupEnds, offset: Floats, drift: Floats, scale: float
 ) -> tuple[Floats, Floats, Floats, float]:
     """Return weights, residuals in ns and seconds since the middle, ``[n, k]`` each, and the scale of the residuals."""
     seconds = group.local * 1e-9
@@ -352,7 +352,7 @@ def _add(
 
 
 def _half_widths(
-    groups: list[_Ends],
+    groups: list[_GroupEnds],
     scales: list[float],
     offset: Floats,
     drift: Floats,
@@ -390,11 +390,10 @@ def _half_widths(
     for time in (first, last):
         seconds = (time - middle) * 1e-9
         widths.append(np.sqrt(np.maximum(own + 2 * seconds * cross + seconds**2 * rate, 0)))
-    half: Floats = _NORMAL * np.maximum(*widths)
-    return half
+    return np.asarray(_NORMAL * np.maximum(widths[0], widths[1]), np.float64)
 
 
-def _along(pairs: list[_Ends], component: Integers, whole: Integers) -> Floats:
+def _along(pairs: list[_GroupEnds], component: Integers, whole: Integers) -> Floats:
     """Return by how much ranks that only messages connect with their reference may be shifted: the smallest sum of half ways, ns."""
     loose = np.where(component == whole, 0.0, np.inf)
     for _ in range(len(whole)):
@@ -409,13 +408,14 @@ def _along(pairs: list[_Ends], component: Integers, whole: Integers) -> Floats:
     return np.where(np.isfinite(loose), loose, 0.0)
 
 
-def _jumps(groups: list[_Ends], ranks: Integers) -> tuple[Integers, list[str]]:
+def _jumps(groups: list[_GroupEnds], ranks: Integers) -> tuple[Integers, list[str]]:
     """Return for each rank the first step after its clock jumped, or a step that never comes, and say so.
 
     A rank's ends against the middle of its groups change from step to step by its drift; a jump is far more than that.
     """
     never = np.iinfo(np.int64).max
-    jumps, problems = np.full(len(ranks), never), []
+    jumps = np.full(len(ranks), never)
+    problems: list[str] = []
     steps = np.unique(np.concatenate([each.step for each in groups])) if groups else np.arange(0)
     sums, counts = np.zeros((len(ranks), len(steps))), np.zeros((len(ranks), len(steps)))
     for group in groups:

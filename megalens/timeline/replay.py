@@ -19,7 +19,7 @@ from .clocks import Clocks
 from .dependencies import Dependencies
 from .spans import COMMUNICATION, KINDS, PASSES, Bools, Floats, Integers, Spans
 
-__all__ = ["WORK_KINDS", "Changes", "Replay"]
+__all__ = ["WORK_KINDS", "StepChanges", "StepReplay"]
 
 WORK_KINDS = ("compute", "data", "checkpoint", "host")
 """Kinds of a rank's own work, by which it can be scaled."""
@@ -31,7 +31,7 @@ _NOBODY = -1
 
 
 @dataclass(frozen=True)
-class Changes:
+class StepChanges:
     """What is other than it was.
 
     Attributes
@@ -47,7 +47,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _StepPieces:
     """Pieces of a step: own work and the wait after it, ordered by rank and time. Times in ns since its beginning."""
 
     ranks: Integers
@@ -73,7 +73,7 @@ class _Step:
     ns: float
 
 
-class Replay:
+class StepReplay:
     """Steps of a recording that can be played again.
 
     Parameters
@@ -84,32 +84,32 @@ class Replay:
 
     def __init__(self, found: Dependencies, clocks: Clocks) -> None:
         self._found, self._clocks = found, clocks
-        self._made: dict[int, _Step | None] = {}
+        self._made: dict[int, _StepPieces | None] = {}
 
-    def duration(self, step: int, changes: Changes | None = None) -> float:
+    def duration(self, step: int, changes: StepChanges | None = None) -> float:
         """Return how long a step would take, ns; NaN where it is not there.
 
         Parameters
         ----------
         step : int
-        changes : Changes, optional
+        changes : StepChanges, optional
             Nothing is changed when absent.
         """
         made = self._step(step)
-        return float("nan") if made is None else _play(made, changes or Changes())
+        return float("nan") if made is None else _play(made, changes or StepChanges())
 
     def measured(self, step: int) -> float:
         """Return how long a step took, from when the last rank began it to when the last ended it, ns; NaN where it is not there."""
         made = self._step(step)
         return float("nan") if made is None else made.ns
 
-    def _step(self, step: int) -> _Step | None:
+    def _step(self, step: int) -> _StepPieces | None:
         if step not in self._made:
             self._made[step] = _pieces(self._found, self._clocks, step)
         return self._made[step]
 
 
-def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _Step | None:
+def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | None:
     spans = found.spans
     rows = np.flatnonzero((spans.step == step) & (spans.count == 1))
     whole = rows[spans.of_kind("step")[rows]]
@@ -152,7 +152,7 @@ def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _Step | None:
     late = np.where(waited, np.maximum(on - np.where(waited, ready, 0), 0), 0)
     blocked = np.where(waited, 0, on - at)
     numbers = np.unique(event[known])
-    return _Step(
+    return _StepPieces(
         ranks,
         rank,
         own,
@@ -251,7 +251,7 @@ def _transfers(
     return done, transfer
 
 
-def _play(step: _Step, changes: Changes) -> float:
+def _play(step: _StepPieces, changes: StepChanges) -> float:
     factor = np.ones((len(step.ranks), len(WORK_KINDS)))
     for (rank, kind), value in changes.work.items():
         factor[step.ranks == rank, WORK_KINDS.index(kind)] = value
@@ -292,4 +292,4 @@ def _play(step: _Step, changes: Changes) -> float:
             time += work[at]
             mine = event[at]
         now[rank] = time
-    return max(now)
+    return float(max(now))

@@ -19,12 +19,12 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-KINDS = ("step", "forward", "backward", "wgrad", "optimizer", "data", "checkpoint", "user")
+KINDS: tuple[str, ...] = ("step", "forward", "backward", "wgrad", "optimizer", "data", "checkpoint", "user")
 KINDS += ("collective", "send", "receive")
 PASSES = ("forward", "backward", "wgrad")
 COMMUNICATION = ("collective", "send", "receive")
 
-_NUMBERS = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
+_NUMBERS: tuple[str, ...] = ("step", "rank", "stage", "chunk", "micro_batch", "start", "end", "count")
 _NUMBERS += ("blocked", "bytes", "peer", "sequence")
 _MOST_GROUP = 65_536
 
@@ -107,7 +107,8 @@ class Spans:
         named = (
             np.array([bool(name) for name in self.names] or [False])[self.name] if len(self) else self.name
         )
-        return ~(self.of_kind(*PASSES) & named.astype(bool))
+        whole: Bools = ~(self.of_kind(*PASSES) & named.astype(bool))
+        return whole
 
     @cached_property
     def ranks(self) -> Integers:
@@ -122,7 +123,7 @@ class Spans:
     def members(self, group: int) -> list[int]:
         """Return the ranks of a group, rising; none where its text says none."""
         try:
-            ranges = read_ranges(self.groups[group], "group") or []
+            ranges = read_ranges(self.groups[group], "group") or ()
         except ValueError:
             return []
         if sum(last - first + 1 for first, last in ranges) > _MOST_GROUP:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import erf, sqrt
 from typing import Any
@@ -189,9 +189,8 @@ def _bad_steps(done: Work) -> tuple[list[Culprit], Bools]:
         if at == 0 or near > 2:
             continue
         kept[at] = False
-        own = (done.compute + done.host + done.checkpoint + done.data)[:, at]
-        usual = np.nanmedian(done.compute + done.host + done.checkpoint + done.data, axis=1)
-        extra = own - usual
+        own = done.compute + done.host + done.checkpoint + done.data
+        extra = own[:, at] - np.nanmedian(own, axis=1)
         late = extra > 0.5 * np.nanmax(extra)
         slower = float(longest[at] / around[at] - 1)
         step = int(done.steps[at])
@@ -268,7 +267,9 @@ def _culprit(
     return Culprit(kind, ranks, first, last, slower, low, high, _confidence(mean / error))
 
 
-def _stretches(values: Floats, least: float, shortest: int = _SHORTEST) -> dict[int, tuple[int, int, float, float]]:
+def _stretches(
+    values: Floats, least: float, shortest: int = _SHORTEST
+) -> dict[int, tuple[int, int, float, float]]:
     """Return by row the stretch in which it is above half of ``least`` most, where its mean is at least that: beginning, end, mean and standard error."""
     result: dict[int, tuple[int, int, float, float]] = {}
     if values.shape[1] < shortest:
@@ -348,7 +349,7 @@ class _Transfers:
     step: Integers
     took: Floats
     """ns from when the last of those who send came until it was there."""
-    members: dict[int, tuple[int, ...]]
+    members: Mapping[int, tuple[int, ...]]
 
 
 def _links(found: Dependencies, clocks: Clocks, steps: Integers, kept: Bools) -> list[Culprit]:
