@@ -386,10 +386,10 @@ def _half_widths(
         np.diagonal(spread[:count, count:]),
         np.diagonal(spread[count:, count:]),
     )
-    widths = []
+    widths: list[Floats] = []
     for time in (first, last):
-        seconds = (time - middle) * 1e-9
-        widths.append(np.sqrt(np.maximum(own + 2 * seconds * cross + seconds**2 * rate, 0)))
+        since = (time - middle) * 1e-9
+        widths.append(np.sqrt(np.maximum(own + 2 * since * cross + since**2 * rate, 0)))
     return np.asarray(_NORMAL * np.maximum(widths[0], widths[1]), np.float64)
 
 

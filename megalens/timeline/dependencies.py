@@ -129,11 +129,12 @@ def _keys(spans: Spans, rows: Integers, what: Integers, whose: Integers) -> Inte
 def _complete(spans: Spans, rows: Integers, first: Integers, message: Bools) -> tuple[Bools, list[str]]:
     size = np.diff(first)
     at = rows[first[:-1]]
-    members = {int(group): spans.members(int(group)) for group in np.unique(spans.group[at[~message]])}
-    wanted = np.where(
-        message, 2, [len(members.get(int(group), ())) for group in spans.group[at]] if len(at) else 0
-    )
-    complete = (size == wanted) & (size > 1)
+    group = spans.group[at]
+    members = {int(each): spans.members(int(each)) for each in np.unique(group[~message])}
+    sizes = np.zeros(len(spans.groups) + 1, np.int64)
+    for each, ranks in members.items():
+        sizes[each] = len(ranks)
+    complete = (size == np.where(message, 2, sizes[group])) & (size > 1)
     # Of a message both ends, of a collective each rank once and only ranks of the group.
     rank = spans.rank[rows]
     same = np.zeros(len(rows), bool)
@@ -143,11 +144,13 @@ def _complete(spans: Spans, rows: Integers, first: Integers, message: Bools) -> 
     complete &= message | (twice == 0)
     ends = spans.kind[rows[np.minimum(first[:-1] + 1, len(rows) - 1)]] if len(at) else at
     complete &= ~message | ((spans.kind[at] == _SEND) & (ends == _RECEIVE))
-    for group, ranks in members.items():
-        mine = np.flatnonzero(complete & ~message & (spans.group[at] == group))
-        if len(mine):
-            found = rank[first[mine][:, None] + np.arange(len(ranks))]
-            complete[mine] = (found == ranks).all(axis=1)
+    left = np.flatnonzero(complete & ~message)
+    left = left[np.argsort(group[left], kind="stable")]
+    bounds = np.flatnonzero(np.diff(group[left], prepend=-1, append=-1))
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        mine = left[begin:end]
+        ranks = members[int(group[mine[0]])]
+        complete[mine] = (rank[first[mine][:, None] + np.arange(len(ranks))] == ranks).all(axis=1)
     return complete, _problems(spans, rows, first, message, complete, members)
 
 

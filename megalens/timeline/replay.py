@@ -112,12 +112,12 @@ class StepReplay:
 def _pieces(found: Dependencies, clocks: Clocks, step: int) -> _StepPieces | None:
     spans = found.spans
     rows = np.flatnonzero((spans.step == step) & (spans.count == 1))
-    whole = rows[spans.of_kind("step")[rows]]
+    whole = rows[spans.of_kind("step", rows=rows)]
     if not len(whole):
         return None
     ranks = spans.rank[whole]
     starts, ends = spans.start[whole], spans.end[whole]
-    waits = rows[spans.of_kind(*COMMUNICATION)[rows] & np.isin(spans.rank[rows], ranks)]
+    waits = rows[spans.of_kind(*COMMUNICATION, rows=rows) & np.isin(spans.rank[rows], ranks)]
     place = np.searchsorted(ranks, spans.rank[waits])
     begin = spans.end[waits] - spans.blocked[waits]
     inside = (begin >= starts[place]) & (spans.end[waits] <= ends[place])
@@ -193,7 +193,7 @@ def _split(
     own = np.zeros((len(rank), len(WORK_KINDS)))
     step = int((until - starts[rank]).max(initial=0)) + 1
     for column, kind in enumerate(WORK_KINDS[:-1]):
-        mine = rows[spans.of_kind(*_PHASES[kind])[rows] & spans.whole_phases[rows]]
+        mine = rows[spans.of_kind(*_PHASES[kind], rows=rows) & spans.whole_phases[rows]]
         mine = mine[np.isin(spans.rank[mine], ranks)]
         place = np.searchsorted(ranks, spans.rank[mine])
         begin = place * step + np.clip(spans.start[mine] - starts[place], 0, step - 1)

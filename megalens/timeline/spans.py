@@ -87,7 +87,8 @@ class Spans:
         spans = cls(**columns, names=texts["name"][1], groups=texts["group"][1], problems=tuple(problems))
         if problems:
             spans = spans.take(np.flatnonzero(~(backwards | unknown)))
-        return spans.take(_order(spans))
+        order = _order(spans)
+        return spans if (order[1:] > order[:-1]).all() else spans.take(order)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -97,9 +98,12 @@ class Spans:
         columns = (each.name for each in fields(self) if each.name not in ("names", "groups", "problems"))
         return replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
-    def of_kind(self, *kinds: str) -> Bools:
-        """Return which rows are of these kinds, bool ``[n]``."""
-        return np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
+    def of_kind(self, *kinds: str, rows: Any = slice(None)) -> Bools:
+        """Return which of some rows, or of all, are of these kinds."""
+        wanted = np.zeros(len(KINDS), bool)
+        wanted[[KINDS.index(kind) for kind in kinds]] = True
+        found: Bools = wanted[self.kind[rows]]
+        return found
 
     @cached_property
     def whole_phases(self) -> Bools:
