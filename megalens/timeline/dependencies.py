@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -147,7 +148,7 @@ def _complete(spans: Spans, rows: Integers, first: Integers, message: Bools) -> 
     left = np.flatnonzero(complete & ~message)
     left = left[np.argsort(group[left], kind="stable")]
     bounds = np.flatnonzero(np.diff(group[left], prepend=-1, append=-1))
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         mine = left[begin:end]
         ranks = members[int(group[mine[0]])]
         complete[mine] = (rank[first[mine][:, None] + np.arange(len(ranks))] == ranks).all(axis=1)
