@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .dialects.cli import add_commands as add_dialect_commands
 from .hub.cli import add_commands
@@ -27,9 +28,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_replay_command(commands)
     add_check_command(commands)
     add_anomalies_command(commands)
-    add_timeline_command(commands)
+    add_timeline_command(commands, _open_run)
     parsed = parser.parse_args(arguments)
     return int(parsed.run(parsed))
+
+
+def _open_run(folder: str) -> Any:
+    # pyarrow is read only once a run is.
+    from .client import open_run
+
+    return open_run(folder)
 
 
 if __name__ == "__main__":

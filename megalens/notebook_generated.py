@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from .widgets import Health, Heatmap, History, Moments, Scalars, Trend, View
+    from .widgets import Health, Heatmap, History, Moments, Scalars, Timeline, Trend, View
 
 __all__ = ["NotebookViews"]
 
@@ -600,6 +600,41 @@ class NotebookViews(ABC):
             "step": step,
         }
         return self._show(Health, options)
+
+    def timeline(
+        self,
+        ranks: str = "all",
+        *,
+        steps: StepRange | None = None,
+        hidden: str | Sequence[str] = (),
+    ) -> Timeline:
+        """Show what each rank does in its steps, all on one clock, who makes the others wait, and what that costs.
+
+        Parameters
+        ----------
+        ranks : str
+            Ranks, such as '0-3,7'. Of more than 64 the first are drawn, those that make others wait among
+            them.
+        steps : int, range or slice, optional
+            First and last step, both included; all steps when absent. In Python a step, ``range(10, 20)``
+            or ``slice(10, None)``, as everywhere there without the end.
+        hidden : str or sequence of str
+            Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run
+            by its id where each has one line. Of several columns as a list in JSON ('[3,"output"]').
+
+        Raises
+        ------
+        megalens.widgets.WidgetError
+            Naming the argument that is not one of the above.
+        """
+        from .widgets import Timeline
+
+        options = {
+            "ranks": ranks,
+            "steps": steps,
+            "hidden": hidden,
+        }
+        return self._show(Timeline, options)
 
     @abstractmethod
     def _show(self, kind: type[_V], options: Mapping[str, Any]) -> _V:

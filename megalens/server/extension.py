@@ -28,6 +28,7 @@ from .runs_handlers import (
     RunsHandler,
     StreamHandler,
     SummariesHandler,
+    TimelineHandler,
 )
 from .translations import Translations
 
@@ -46,6 +47,7 @@ HANDLERS: tuple[tuple[str, type[Any]], ...] = (
     (rf"{_RUN}/moments/rows", MomentRowsHandler),
     (rf"{_RUN}/moments/groups", MomentGroupsHandler),
     (rf"{_RUN}/alarms/count", AlarmCountsHandler),
+    (rf"{_RUN}/timeline", TimelineHandler),
     (rf"{_RUN}/report", ReportHandler),
     (r"megalens/api/summaries", SummariesHandler),
     (r"megalens/api/statistics", StatisticsHandler),

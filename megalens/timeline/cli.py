@@ -15,8 +15,17 @@ from ..protocol import MegalensError, shown_text
 __all__ = ["add_commands"]
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser of ``megalens``."""
+def add_commands(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], open_run: Callable[[str], Any]
+) -> None:
+    """Add the command to the parser of ``megalens``.
+
+    Parameters
+    ----------
+    commands : argparse subparsers
+    open_run : callable
+        Opens the folder of a recorded run.
+    """
     parser = commands.add_parser(
         "timeline", help="say which rank makes the others wait, and put traces together"
     )
@@ -58,7 +67,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
     parser.set_defaults(run_command=_aggregate)
     for each in kinds.choices.values():
-        each.set_defaults(run=_run)
+        each.set_defaults(run=_run, open_run=open_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -75,21 +84,19 @@ def _tell(sentence: str) -> None:
 
 
 def _verdict(arguments: argparse.Namespace) -> int:
-    from ..client import open_run
     from .analysis import analyse
 
-    with open_run(arguments.folder) as run:
+    with arguments.open_run(arguments.folder) as run:
         verdict = analyse(run).verdict(arguments.first, arguments.last)
     print(json.dumps(verdict.to_message(), indent=2) if arguments.json else shown_text(str(verdict), 20_000))
     return 0 if verdict.healthy else 1
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from ..client import open_run
     from .analysis import analyse
     from .chrome import write_chrome_trace
 
-    with open_run(arguments.folder) as run:
+    with arguments.open_run(arguments.folder) as run:
         analysis = analyse(run)
     out = Path(arguments.output)
     count = _written(out, lambda path: write_chrome_trace(analysis, path))

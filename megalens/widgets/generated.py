@@ -12,7 +12,7 @@ from .base import View
 from .explorer import Explorer
 from .option import Option
 
-__all__ = ["VIEW_CLASSES", "Health", "Heatmap", "History", "Moments", "Scalars", "Trend"]
+__all__ = ["VIEW_CLASSES", "Health", "Heatmap", "History", "Moments", "Scalars", "Timeline", "Trend"]
 
 
 @register
@@ -329,6 +329,27 @@ class Health(View):
     )(View._option_changed)
 
 
+@register
+class Timeline(View):
+    """Timeline. What each rank does in a step, and who makes the others wait."""
+
+    view_name: ClassVar[str] = "timeline"
+
+    ranks = Option(
+        help="Ranks, such as '0-3,7'. Of more than 64 the first are drawn, those that make others wait among them."
+    )
+    steps = Option(help="First and last step, both included; all steps when absent.")
+    hidden = Option(
+        help="Lines that are not drawn: a scalar, or a group, by its name, a layer by its number ('3'), a run by its id where each has one line. Of several columns as a list in JSON ('[3,\"output\"]')."
+    )
+
+    _sync = observe(
+        "ranks",
+        "steps",
+        "hidden",
+    )(View._option_changed)
+
+
 VIEW_CLASSES: dict[str, type[View]] = {
     "heatmap": Heatmap,
     "trend": Trend,
@@ -336,5 +357,6 @@ VIEW_CLASSES: dict[str, type[View]] = {
     "moments": Moments,
     "scalars": Scalars,
     "health": Health,
+    "timeline": Timeline,
 }
 """Every view's class by the view's name."""

@@ -2,7 +2,7 @@
 
 /** Name of a chart template. */
 export type TemplateName =
-  'alarm-marks' | 'heatmap' | 'line-panels' | 'lines' | 'moment-map' | 'trend-heatmap';
+  'alarm-marks' | 'heatmap' | 'line-panels' | 'lines' | 'moment-map' | 'timeline' | 'trend-heatmap';
 
 /** Vega-Lite templates by name. Not to be changed: copy before filling. */
 export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, unknown>>>> = {
@@ -717,6 +717,119 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
           y2: { field: 'to' },
           color: { field: 'color', type: 'nominal', scale: null }
         }
+      }
+    ]
+  },
+  timeline: {
+    description:
+      'What ranks do over time: stretches as bars in lanes, the beginnings of steps, and what a chosen stretch depends on.',
+    title: { text: { expr: 'title' }, subtitle: { expr: 'caption' }, anchor: 'start', offset: 8 },
+    params: [
+      { name: 'title', value: '' },
+      { name: 'caption', value: [] },
+      { name: 'x0', value: 0 },
+      { name: 'x1', value: 1 },
+      { name: 'y0', value: 0 },
+      { name: 'y1', value: 1 },
+      { name: 'rowNames', value: {} },
+      { name: 'rowTicks', value: [] },
+      { name: 'stepColor', value: '#888888' },
+      { name: 'linkColor', value: '#222222' }
+    ],
+    datasets: { pieces: [], steps: [], links: [], clocks: [] },
+    width: 600,
+    height: 200,
+    layer: [
+      {
+        name: 'pieces',
+        data: { name: 'pieces' },
+        mark: { type: 'rect', clip: true, aria: false },
+        encoding: {
+          x: {
+            field: 'x',
+            type: 'quantitative',
+            scale: { domain: [{ expr: 'x0' }, { expr: 'x1' }], nice: false, zero: false },
+            title: '$xTitle',
+            axis: {
+              grid: false,
+              labelExpr: "join(split(format(datum.value, ',~f'), ','), ' ')",
+              labelSeparation: 8,
+              tickCount: 8
+            }
+          },
+          x2: { field: 'x2' },
+          y: {
+            field: 'y',
+            type: 'quantitative',
+            scale: { domain: [{ expr: 'y0' }, { expr: 'y1' }], nice: false, zero: false, reverse: true },
+            title: '$yTitle',
+            axis: {
+              grid: false,
+              values: { expr: 'rowTicks' },
+              labelExpr: 'rowNames[datum.value]',
+              labelOverlap: 'greedy',
+              minExtent: 52
+            }
+          },
+          y2: { field: 'y2' },
+          color: { field: 'color', type: 'nominal', scale: null },
+          tooltip: [{ field: 'text', title: 'span' }]
+        }
+      },
+      {
+        name: 'steps',
+        data: { name: 'steps' },
+        transform: [{ filter: 'datum.x >= x0 && datum.x <= x1' }],
+        layer: [
+          {
+            mark: { type: 'rule', aria: false, strokeDash: [3, 3], clip: true },
+            encoding: { x: { field: 'x', type: 'quantitative' }, color: { value: { expr: 'stepColor' } } }
+          },
+          {
+            mark: { type: 'text', aria: false, align: 'left', dx: 3, dy: -5, fontSize: 10 },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              y: { value: 0 },
+              text: { field: 'text' },
+              color: { value: { expr: 'stepColor' } }
+            }
+          }
+        ]
+      },
+      {
+        name: 'clocks',
+        data: { name: 'clocks' },
+        mark: { type: 'rule', aria: false, strokeWidth: 3, clip: true },
+        encoding: {
+          x: { field: 'x', type: 'quantitative' },
+          x2: { field: 'x2' },
+          y: { field: 'y', type: 'quantitative' },
+          color: { value: { expr: 'linkColor' } }
+        }
+      },
+      {
+        name: 'links',
+        data: { name: 'links' },
+        layer: [
+          {
+            mark: { type: 'rule', aria: false, strokeWidth: 1.5, clip: true },
+            encoding: {
+              x: { field: 'x', type: 'quantitative' },
+              x2: { field: 'x2' },
+              y: { field: 'y', type: 'quantitative' },
+              y2: { field: 'y2' },
+              color: { value: { expr: 'linkColor' } }
+            }
+          },
+          {
+            mark: { type: 'point', aria: false, filled: true, size: 36, clip: true },
+            encoding: {
+              x: { field: 'x2', type: 'quantitative' },
+              y: { field: 'y2', type: 'quantitative' },
+              color: { value: { expr: 'linkColor' } }
+            }
+          }
+        ]
       }
     ]
   },

@@ -85,5 +85,20 @@ export const VIEWS: Readonly<Record<ViewOptions['view'], IViewInfo>> = {
       absent: 'No alarms are judged. In the training script: megalens.monitor(model, optimizer)'
     },
     report: { order: 0 }
+  },
+  timeline: {
+    name: 'timeline',
+    method: 'timeline',
+    title: 'Timeline',
+    summary: 'What each rank does in a step, and who makes the others wait',
+    label: 'Open Timeline of All Ranks',
+    command: 'megalens:open-timeline',
+    icon: 'megalens:lens',
+    offer: ['panel', 'palette'],
+    needs: {
+      streams: ['spans'],
+      flag: false,
+      absent: 'No spans are recorded. In the training script: megalens.trace(model, timeline="phases")'
+    }
   }
 };

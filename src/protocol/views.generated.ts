@@ -6,7 +6,13 @@ import type { ISchema } from './schema-check';
  * Options of a view, and all that is known of a view before its code is loaded. The same options object is the Python widget's arguments, the saved state of a tab and a report's recipe.
  */
 export type ViewOptions =
-  HeatmapOptions | TrendOptions | ScalarsOptions | HistoryOptions | MomentsOptions | HealthOptions;
+  | HeatmapOptions
+  | TrendOptions
+  | ScalarsOptions
+  | HistoryOptions
+  | MomentsOptions
+  | HealthOptions
+  | TimelineOptions;
 /**
  * 'all' or ranges such as '0-3,7'.
  */
@@ -400,6 +406,19 @@ export interface HealthOptions {
   step?: number | null;
 }
 
+/**
+ * Show what each rank does in its steps, all on one clock, who makes the others wait, and what that costs.
+ */
+export interface TimelineOptions {
+  view: 'timeline';
+  /**
+   * Ranks, such as '0-3,7'. Of more than 64 the first are drawn, those that make others wait among them.
+   */
+  ranks?: string;
+  steps?: StepRange;
+  hidden?: HiddenLines;
+}
+
 /** protocol/views.schema.json, as a validator takes it, without its prose. */
 export const VIEWS_SCHEMA: ISchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -410,7 +429,8 @@ export const VIEWS_SCHEMA: ISchema = {
     { $ref: '#/$defs/Scalars' },
     { $ref: '#/$defs/History' },
     { $ref: '#/$defs/Moments' },
-    { $ref: '#/$defs/Health' }
+    { $ref: '#/$defs/Health' },
+    { $ref: '#/$defs/Timeline' }
   ],
   $defs: {
     Layers: {
@@ -664,6 +684,17 @@ export const VIEWS_SCHEMA: ISchema = {
         steps: { $ref: '#/$defs/StepRange', default: null },
         name: { type: ['string', 'null'], default: null },
         step: { type: ['integer', 'null'], default: null }
+      }
+    },
+    Timeline: {
+      type: 'object',
+      additionalProperties: false,
+      required: ['view'],
+      properties: {
+        view: { const: 'timeline' },
+        ranks: { type: 'string', maxLength: 500, default: 'all' },
+        steps: { $ref: '#/$defs/StepRange', default: null },
+        hidden: { $ref: '#/$defs/Hidden', default: [] }
       }
     }
   }

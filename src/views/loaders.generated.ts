@@ -7,5 +7,6 @@ export const LOADERS = {
   history: () => import('./history'),
   moments: () => import('./moments'),
   scalars: () => import('./scalars'),
-  health: () => import('./health')
+  health: () => import('./health'),
+  timeline: () => import('./timeline')
 } as const;

@@ -5,6 +5,7 @@ from .moment_request import moment_groups, moment_rows, only_members
 from .run_answers import RunAnswers, rows_of
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
+from .timeline_answer import read_timeline
 
 __all__ = [
     "NoRows",
@@ -17,6 +18,7 @@ __all__ = [
     "only_members",
     "read_lines",
     "read_selection",
+    "read_timeline",
     "rows_of",
     "tensor_index",
 ]

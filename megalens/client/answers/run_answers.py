@@ -20,6 +20,7 @@ from .lines_answer import arrow_stream, read_lines
 from .moment_request import Groups, moment_groups, moment_rows
 from .selection import NoRows, SelectedRows, StreamRows, read_selection, tensor_index
 from .stream_query import StreamQuery
+from .timeline_answer import read_timeline
 
 __all__ = ["RunAnswers", "rows_of"]
 
@@ -100,6 +101,10 @@ class RunAnswers:
         """Return groups of statistics as they travel."""
         return moment_groups(request)(self._run.moment_source)
 
+    def timeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return lanes, verdict and slow ranks of the spans: see :func:`read_timeline`."""
+        return read_timeline(self._rows, request, self._run.id, self._cancelled)
+
     def answer(self, method: str, body: Mapping[str, Any]) -> tuple[Any, bytes | memoryview]:
         """Answer a question by its name: JSON, and an Arrow stream where rows were asked for.
 
@@ -117,6 +122,8 @@ class RunAnswers:
             return {"every": selection.every}, memoryview(selection.body)
         if method == "lines":
             return None, self.lines(body["stream"], body["query"])
+        if method == "timeline":
+            return self.timeline(body["request"]), b""
         if method == "moments_index":
             return self.moments_index(), b""
         if method == "moments_rows":

@@ -1,0 +1,176 @@
+"""The timeline of a run: lanes of its ranks on one clock, a verdict, and which ranks are slow at which steps."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...protocol import is_whole, must_be
+from ...protocol.ranges import in_ranges, read_ranges
+from ...timeline.analysis import Analysis
+from ...timeline.lanes import MOST_LANES, lanes_of, links_of
+from ...timeline.spans import Spans
+from ..query import Query
+from .moment_request import only_members
+from .selection import StreamRows, check_cancelled
+
+__all__ = ["read_timeline"]
+
+_STREAM = "spans"
+_MOST_ROWS = 1_500_000
+_MOST_KEPT = 2
+_COLUMNS = 1000
+_MEMBERS = ("first", "last", "window", "columns", "ranks", "row")
+
+# The last ones that were asked for: whoever pans asks about the same rows again.
+_kept: OrderedDict[tuple[Any, ...], tuple[Analysis, dict[str, Any]]] = OrderedDict()
+_lock = threading.Lock()
+
+
+def read_timeline(
+    rows: StreamRows, request: Mapping[str, Any], key: object, cancelled: threading.Event
+) -> dict[str, Any]:
+    """Return what a view draws of a run's spans, as plain JSON.
+
+    Parameters
+    ----------
+    rows : StreamRows
+    request : mapping
+        All optional: ``first`` and ``last`` step (the newest ones that are not too many rows when absent), ``window`` in ms since the first of them, ``columns`` (pixels), ``ranks`` as text, ``row`` whose dependencies are wanted.
+    key : object
+        Tells this run's rows from others'.
+    cancelled : threading.Event
+
+    Raises
+    ------
+    ProtocolError
+        Naming the member that is wrong.
+    """
+    only_members(request, _MEMBERS)
+    first, last = (_number(request, name) for name in ("first", "last"))
+    window, columns = _window(request), _number(request, "columns") or _COLUMNS
+    available, chosen, count = _steps(rows, first, last, cancelled)
+    if chosen is None:
+        return {"steps_there": None}
+    analysis, told = _analysis(rows, key, chosen, count, cancelled)
+    spans = analysis.spans
+    ordered = [int(rank) for rank in _by_stage(spans)]
+    asked = read_ranges(request.get("ranks", "all"), "ranks")
+    ranks = [rank for rank in ordered if in_ranges(rank, asked)]
+    shown = _first_lanes(ranks, told["verdict"]["culprits"])
+    row = _number(request, "row")
+    return {
+        "steps_there": available,
+        "chosen": list(chosen),
+        "ranks_there": len(ordered),
+        "ranks_chosen": len(ranks),
+        **told,
+        **lanes_of(analysis, shown, window, columns),
+        "links": [] if row is None else links_of(analysis, row),
+    }
+
+
+def _number(request: Mapping[str, Any], name: str) -> int | None:
+    value: int | None = request.get(name)
+    if value is not None and not is_whole(value):
+        raise must_be(name, "a whole number from 0", value, name, "bad-parameter")
+    return value
+
+
+def _window(request: Mapping[str, Any]) -> tuple[float, float] | None:
+    window = request.get("window")
+    if window is None:
+        return None
+    numbers = isinstance(window, Sequence) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each)
+        for each in window
+    )
+    if not numbers or len(window) != 2 or window[1] - window[0] < 1e-6:
+        raise must_be("window", "two times in ms, the second larger", window, "window", "bad-parameter")
+    return float(window[0]), float(window[1])
+
+
+def _steps(
+    rows: StreamRows, first: int | None, last: int | None, cancelled: threading.Event
+) -> tuple[list[int] | None, tuple[int, int] | None, int]:
+    """Return the first and last step that there are, those to look at, and how many rows these have."""
+    counts: dict[int, int] = {}
+    if _STREAM not in rows.streams:
+        return None, None, 0
+    for batch in rows.batches(_STREAM, Query(), ["step"]):
+        check_cancelled(cancelled)
+        steps, sizes = np.unique(batch.column("step").to_numpy(), return_counts=True)
+        for step, size in zip(steps.tolist(), sizes.tolist(), strict=True):
+            counts[step] = counts.get(step, 0) + size
+    there = sorted(counts)
+    wanted = [step for step in there if (first is None or step >= first) and (last is None or step <= last)]
+    chosen: list[int] = []
+    total = 0
+    for step in reversed(wanted):
+        if chosen and total + counts[step] > _MOST_ROWS:
+            break
+        chosen.append(step)
+        total += counts[step]
+    if not chosen:
+        return ([there[0], there[-1]] if there else None), None, 0
+    return [there[0], there[-1]], (chosen[-1], chosen[0]), total
+
+
+def _analysis(
+    rows: StreamRows, key: object, chosen: tuple[int, int], count: int, cancelled: threading.Event
+) -> tuple[Analysis, dict[str, Any]]:
+    whole = (key, chosen, count)
+    with _lock:
+        if whole in _kept:
+            _kept.move_to_end(whole)
+            return _kept[whole]
+    batches = []
+    for batch in rows.batches(_STREAM, Query(first=chosen[0], last=chosen[1])):
+        check_cancelled(cancelled)
+        batches.append(batch)
+    analysis = Analysis(Spans.of(pa.Table.from_batches(batches)))
+    told = {"verdict": analysis.verdict().to_message(), "slow": _slow(analysis)}
+    check_cancelled(cancelled)
+    with _lock:
+        _kept[whole] = (analysis, told)
+        while len(_kept) > _MOST_KEPT:
+            _kept.popitem(last=False)
+    return analysis, told
+
+
+def _slow(analysis: Analysis) -> dict[str, Any]:
+    """Return by how much each rank computes longer than the ranks of its stage in each step: 0.1 for 10 %, None where it has no such step."""
+    done = analysis.work
+    with np.errstate(invalid="ignore"):
+        ratio = np.full(done.compute.shape, np.nan)
+        for stage in np.unique(done.stage):
+            mine = done.stage == stage
+            ratio[mine] = done.compute[mine] / np.nanmedian(done.compute[mine], axis=0) - 1
+    return {
+        "ranks": done.ranks.tolist(),
+        "steps": done.steps.tolist(),
+        "values": [
+            [None if value != value else round(value, 4) for value in line] for line in ratio.tolist()
+        ],
+    }
+
+
+def _by_stage(spans: Spans) -> list[int]:
+    stage = spans.stage[np.searchsorted(spans.rank, spans.ranks)]
+    ordered: list[int] = spans.ranks[np.lexsort((spans.ranks, stage))].tolist()
+    return ordered
+
+
+def _first_lanes(ranks: Sequence[int], culprits: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return as many ranks as there are lanes, those of culprits among them."""
+    named = [rank for each in culprits for rank in each["ranks"]][: MOST_LANES // 2]
+    left = MOST_LANES - len({*named} & {*ranks})
+    others = [rank for rank in ranks if rank not in named][:left]
+    kept = {*named, *others}
+    return [rank for rank in ranks if rank in kept]

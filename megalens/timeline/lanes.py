@@ -1,0 +1,244 @@
+"""What a picture of a timeline needs and no more: spans on one clock, those that are too short to be seen summed, in as many pieces as a screen has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .analysis import Analysis
+from .spans import COMMUNICATION, KINDS, Bools, Floats, Integers
+
+__all__ = ["MOST_LANES", "lanes_of", "links_of"]
+
+MOST_LANES = 64
+_MOST_PIECES = 24_000
+_PHASE, _INSIDE, _BLOCKED = range(3)
+"""What is drawn over what: phases, layers and operations in them, and moments in which the rank is blocked."""
+_LEAST_SEEN = 0.3
+"""Parts of a pixel that a sum takes at least."""
+_WAITING = 0.5
+"""Blocked time is shown where it is at least this part of what else a pixel holds."""
+_MS = 1e-6
+
+
+def lanes_of(
+    analysis: Analysis, ranks: Sequence[int], window: tuple[float, float] | None, columns: int
+) -> dict[str, Any]:
+    """Return the lanes of some ranks as plain JSON, times in ms since the first step began.
+
+    Parameters
+    ----------
+    analysis : Analysis
+    ranks : sequence of int
+        At most ``MOST_LANES``; each is a lane, in this order.
+    window : (float, float), optional
+        What is looked at, ms; everything when absent.
+    columns : int
+        Pixels across. A span that fills at least one is given as it is. Of shorter ones those of a pixel are one piece, of the kind that takes most of it; waiting is kept where it takes half as much as another kind.
+    """
+    spans = analysis.spans
+    begin, end = _times(analysis)
+    whole = (0.0, float(end.max(initial=1.0)))
+    shown = window if window is not None else whole
+    columns = max(50, min(columns, _MOST_PIECES // max(len(ranks), 1)))
+    lane_of = {rank: lane for lane, rank in enumerate(ranks)}
+    lane = np.array([lane_of.get(int(rank), -1) for rank in spans.ranks])[
+        np.searchsorted(spans.ranks, spans.rank)
+    ]
+    traffic = spans.of_kind(*COMMUNICATION)
+    begin = np.where(traffic, end - spans.blocked * _MS, begin)
+    seen = (lane >= 0) & ~spans.of_kind("step") & (end > shown[0]) & (begin < shown[1]) & (spans.count == 1)
+    seen &= ~traffic | (spans.blocked > 0)
+    rows = np.flatnonzero(seen)
+    depth = np.select([traffic[rows], ~spans.whole_phases[rows]], [_BLOCKED, _INSIDE], _PHASE)
+    pieces = _pieces(lane[rows], depth, spans.kind[rows], begin[rows], end[rows], rows, shown, columns)
+    own = pieces["row"]
+    known = own >= 0
+    texts: dict[str, list[str]] = {}
+    for name, codes, words in (("name", spans.name, spans.names), ("group", spans.group, spans.groups)):
+        texts[name] = [
+            words[code] if there else ""
+            for code, there in zip(codes[own].tolist(), known.tolist(), strict=True)
+        ]
+    numbers = {
+        name: np.where(known, getattr(spans, name)[own], -1).tolist()
+        for name in ("step", "micro_batch", "chunk", "bytes", "peer")
+    }
+    return {
+        "lanes": _lanes(analysis, ranks),
+        "window": list(shown),
+        "whole": list(whole),
+        "steps": _steps(analysis, begin, end, shown),
+        "kinds": list(KINDS),
+        "pieces": {
+            "lane": pieces["lane"].tolist(),
+            "depth": pieces["depth"].tolist(),
+            "kind": pieces["kind"].tolist(),
+            "begin": np.round(pieces["begin"], 6).tolist(),
+            "end": np.round(pieces["end"], 6).tolist(),
+            "count": pieces["count"].tolist(),
+            "row": own.tolist(),
+            **texts,
+            **numbers,
+        },
+    }
+
+
+def links_of(analysis: Analysis, row: int) -> list[dict[str, Any]]:
+    """Return what a span depends on or gives: for each other end of its message or collective both ends, ``{rank, at, other, other_at}`` in ms.
+
+    A collective goes from the rank that came last to each of the others, a message from its send to its receive.
+    """
+    found, spans = analysis.dependencies, analysis.spans
+    event = int(found.event[row]) if 0 <= row < len(spans) else -1
+    if event < 0 or not found.complete[event]:
+        return []
+    members = found.of(event)
+    begin, end = _times(analysis)
+    if found.message[event]:
+        pairs = [(members[0], members[1])]
+    else:
+        last = members[int(begin[members].argmax())]
+        pairs = [(last, each) for each in members if each != last]
+    return [
+        {
+            "rank": int(spans.rank[one]),
+            "at": float(begin[one]),
+            "other": int(spans.rank[two]),
+            "other_at": float(end[two]),
+        }
+        for one, two in pairs
+    ]
+
+
+def _times(analysis: Analysis) -> tuple[Floats, Floats]:
+    """Return beginning and end of each span, ms since the first of the ranks that share a clock."""
+    spans, clocks = analysis.spans, analysis.clocks
+    begin = clocks.aligned(spans.rank, spans.start)
+    end = clocks.aligned(spans.rank, spans.end)
+    reference = clocks.component[np.searchsorted(clocks.ranks, spans.rank)]
+    for each in np.unique(reference):
+        mine = reference == each
+        inside = mine & spans.of_kind("step")
+        zero = begin[inside if inside.any() else mine].min()
+        begin[mine] -= zero
+        end[mine] -= zero
+    return (begin * _MS).astype(float), (end * _MS).astype(float)
+
+
+def _lanes(analysis: Analysis, ranks: Sequence[int]) -> list[dict[str, Any]]:
+    clocks, spans = analysis.clocks, analysis.spans
+    places = np.searchsorted(clocks.ranks, ranks)
+    stage = spans.stage[np.searchsorted(spans.rank, ranks)]
+    return [
+        {
+            "rank": int(rank),
+            "stage": int(stage[at]),
+            "half_width": float(clocks.half_width_ns[place]) * _MS,
+            "reference": int(clocks.component[place]),
+        }
+        for at, (rank, place) in enumerate(zip(ranks, places, strict=True))
+    ]
+
+
+def _steps(analysis: Analysis, begin: Floats, end: Floats, shown: tuple[float, float]) -> list[list[float]]:
+    """Return number, beginning and end of each step that is looked at."""
+    spans = analysis.spans
+    rows = np.flatnonzero(spans.of_kind("step"))
+    result = []
+    for step in np.unique(spans.step[rows]).tolist():
+        mine = rows[spans.step[rows] == step]
+        first, last = float(begin[mine].min()), float(end[mine].max())
+        if last > shown[0] and first < shown[1]:
+            result.append([step, round(first, 6), round(last, 6)])
+    return result
+
+
+def _pieces(
+    lane: Integers,
+    depth: Integers,
+    kind: Integers,
+    begin: Floats,
+    end: Floats,
+    rows: Integers,
+    shown: tuple[float, float],
+    columns: int,
+) -> dict[str, Any]:
+    pixel = (shown[1] - shown[0]) / columns
+    long = end - begin >= pixel
+    exact = {
+        "lane": lane[long],
+        "depth": depth[long],
+        "kind": kind[long],
+        "begin": begin[long],
+        "end": end[long],
+        "count": np.ones(int(long.sum()), np.int64),
+        "row": rows[long],
+    }
+    short = ~long
+    sums = _sums(
+        lane[short], depth[short], kind[short], begin[short], end[short], shown[0], pixel, columns
+    )
+    joined = {name: np.concatenate([sums[name], exact[name]]) for name in exact}
+    # What lies deeper is drawn later, and so over it.
+    order = np.lexsort((joined["begin"], joined["lane"], joined["depth"]))
+    return {name: column[order] for name, column in joined.items()}
+
+
+def _sums(
+    lane: Integers,
+    depth: Integers,
+    kind: Integers,
+    begin: Floats,
+    end: Floats,
+    zero: float,
+    pixel: float,
+    columns: int,
+) -> dict[str, Any]:
+    """Return the short spans of each lane and pixel as one piece of the kind that takes most of it, neighbours of one kind joined."""
+    column = np.clip(((begin + end) / 2 - zero) / pixel, 0, columns - 1).astype(np.int64)
+    # Phases and what is in them are one row of pixels, blocked moments another.
+    blocked = (depth == _BLOCKED).astype(np.int64)
+    cell = (lane * 2 + blocked) * columns + column
+    cells, which = np.unique(cell, return_inverse=True)
+    inside = depth == _INSIDE
+    time = np.bincount(which[~inside], (end - begin)[~inside], len(cells)).astype(float)
+    time = np.where(time > 0, time, np.bincount(which[inside], (end - begin)[inside], len(cells)))
+    count = np.bincount(which, minlength=len(cells))
+    of_kind = np.zeros((len(KINDS), len(cells)))
+    np.add.at(of_kind, (kind, which), end - begin)
+    strongest = of_kind.argmax(axis=0)
+    at, row = cells % columns, cells // columns
+    kept = _kept(row, at, time)
+    at, row, strongest, time, count = (each[kept] for each in (at, row, strongest, time, count))
+    # Pixels beside each other of one kind, nearly full, are one piece.
+    full = np.minimum(np.maximum(time, _LEAST_SEEN * pixel), pixel)
+    joins = np.zeros(len(at), bool)
+    joins[1:] = (row[1:] == row[:-1]) & (at[1:] == at[:-1] + 1) & (strongest[1:] == strongest[:-1])
+    joins[1:] &= (full[1:] > 0.7 * pixel) & (full[:-1] > 0.7 * pixel)
+    first = np.flatnonzero(~joins)
+    last = np.append(first[1:], len(at)) - 1 if len(first) else first
+    return {
+        "lane": row[first] // 2,
+        "depth": np.where(row[first] % 2 == 1, _BLOCKED, _PHASE),
+        "kind": strongest[first],
+        "begin": zero + at[first] * pixel,
+        "end": zero + at[last] * pixel + full[last] if len(first) else np.zeros(0),
+        "count": np.add.reduceat(count, first) if len(first) else np.zeros(0, np.int64),
+        "row": np.full(len(first), -1),
+    }
+
+
+def _kept(row: Integers, at: Integers, time: Floats) -> Bools:
+    """Return which sums are shown: all but blocked moments that are less than half of what else their pixel holds."""
+    key = row // 2 * (1 << 32) + at
+    own = row % 2 == 0
+    order = np.argsort(key[own], kind="stable")
+    keys, values = key[own][order], time[own][order]
+    place = np.minimum(np.searchsorted(keys, key), max(len(keys) - 1, 0))
+    there = (keys[place] == key) if len(keys) else np.zeros(len(key), bool)
+    beside = np.where(there, values[place], 0.0) if len(keys) else np.zeros(len(key))
+    kept: Bools = own | (time >= _WAITING * beside)
+    return kept
