@@ -67,7 +67,8 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
   lines: { all: 230 },
   'line-panels': { all: 70 },
   'moment-map': { all: 250 },
-  'alarm-marks': { all: 90 }
+  'alarm-marks': { all: 90 },
+  timeline: { all: 90 }
 };
 
 /**

@@ -6,6 +6,7 @@ import type {
   IMomentsRowsRequest,
   IReading
 } from './moments-api';
+import type { ITimelineAnswer, ITimelineRequest } from './timeline-api';
 import type { IStreamAnswer, IStreamQuery, ITensorIndex } from './runs-api';
 
 /** What there are lines of. */
@@ -37,6 +38,8 @@ export interface IRunReader {
   readonly moments: IMomentsReader;
   /** How many alarms settings of the rules would have given; absent where nobody judges. */
   alarmCounts?(id: string, settings: object, signal?: AbortSignal): Promise<IAlarmCounts>;
+  /** Lanes of the ranks, and who makes the others wait; null where there are no spans, absent where nobody puts clocks together. */
+  timeline?(id: string, request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null>;
 }
 
 /** Alarms of severity critical and warning that settings of the rules give in what is recorded of a run. */

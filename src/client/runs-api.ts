@@ -7,6 +7,7 @@ import { ClientError } from './client-error';
 import { demoStateOf, type DemoState, type DemoWish } from './demo-state';
 import { MomentsApi } from './moments-api';
 import { asArray, asObject, badAnswer, Rest, runPath, type IRunsApiOptions } from './rest';
+import { timelineOf, type ITimelineAnswer, type ITimelineRequest } from './timeline-api';
 import { toldApart } from './run-labels';
 import {
   textsOf,
@@ -168,6 +169,16 @@ export class RunsApi implements IRunReader {
       ([rule, count]) => [rule, Number(count) || 0] as const
     );
     return { steps: Number(steps) || 0, rules: Object.fromEntries(counts), whole: whole !== false };
+  }
+
+  /** Lanes of the ranks on one clock, and who makes the others wait. */
+  async timeline(
+    id: string,
+    request: ITimelineRequest,
+    signal?: AbortSignal
+  ): Promise<ITimelineAnswer | null> {
+    const init = { method: 'POST', body: JSON.stringify(request), signal };
+    return timelineOf(await this.rest.json(`${runPath(id)}/timeline`, init));
   }
 
   /** Rename a run, or write notes and tags to it. */

@@ -16,6 +16,7 @@ import {
   type IStreamQuery,
   type ITensorIndex
 } from '../client/runs-api';
+import { timelineOf, type ITimelineAnswer, type ITimelineRequest } from '../client/timeline-api';
 import type { IEngineAnswer, IEngineHost, IEngineReader } from './jobs';
 
 /** Asks the host for the rows of one run: the questions of the Jupyter server's endpoints, answered by the same Python code. */
@@ -53,6 +54,10 @@ export class PipeReader implements IEngineReader {
   async lines(_id: string, stream: LinesStream, query: ILinesQuery): Promise<Uint8Array> {
     const { bytes } = await this.ask('lines', { stream, query: textsOf(query) });
     return bytes ?? new Uint8Array(0);
+  }
+
+  async timeline(_id: string, request: ITimelineRequest): Promise<ITimelineAnswer | null> {
+    return timelineOf((await this.ask('timeline', { request })).json);
   }
 
   private async momentsIndex(): Promise<IMomentsIndex> {

@@ -9,6 +9,7 @@ import { ProtocolError } from '../protocol/protocol-error';
 import { own } from '../protocol/own';
 import type { IAlarmCounts } from '../client/run-reader';
 import type { ITensorIndex } from '../client/runs-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import { AuditLog, type IAuditEvent } from './audit-log';
 import { ChangeGate } from './change-gate';
 import { joinRows, joinShapes, joinTables } from './join-past';
@@ -204,6 +205,10 @@ export class LiveRun implements IRunSource {
 
   alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {
     return this.alive().past.read(recording => recording.alarmCounts(settings, signal));
+  }
+
+  timeline(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null> {
+    return this.alive().past.read(recording => recording.timeline(request, signal));
   }
 
   async configure(patch: ConfigPatch, accepted?: (message: Configured) => void): Promise<Configured> {

@@ -53,6 +53,9 @@ export class RecordedRun implements IRunSource {
     if (api.alarmCounts) {
       this.alarmCounts = (settings, signal) => this.alive().alarmCounts(settings, signal);
     }
+    if (api.timeline) {
+      this.timeline = (request, signal) => this.alive().timeline(request, signal);
+    }
     const ended = ['finished', 'lost'].includes(detail.status.state) && detail.kind === undefined;
     this.moments = new ServerMoments(id, api.moments, {
       name: () => this.name,
@@ -65,6 +68,8 @@ export class RecordedRun implements IRunSource {
   readonly moments: ServerMoments;
 
   readonly alarmCounts: IRunSource['alarmCounts'];
+
+  readonly timeline: IRunSource['timeline'];
 
   readonly link: RunLink;
 

@@ -1,5 +1,6 @@
 import type { IAlarmCounts, IRunReader } from '../client/run-reader';
 import type { ITensorIndex } from '../client/runs-api';
+import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import { streamTable } from '../protocol/frame-table';
 import { pageBytes, type StreamMap } from '../protocol/streams';
 import { STREAMS } from '../protocol/streams.generated';
@@ -57,6 +58,11 @@ export class RecordingRows {
   /** How many alarms settings of the rules would have given; null where nobody judges. */
   alarmCounts(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null> {
     return this.guarded(async () => (await this.api.alarmCounts?.(this.id, settings, signal)) ?? null);
+  }
+
+  /** Lanes of the ranks, and who makes the others wait; null where there are no spans, or nobody who puts clocks together. */
+  timeline(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null> {
+    return this.guarded(async () => (await this.api.timeline?.(this.id, request, signal)) ?? null);
   }
 
   /** Ask anew what there is: the recording has grown. */

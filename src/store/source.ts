@@ -1,6 +1,7 @@
 import type { ISignal } from '@lumino/signaling';
 import type { CloseReason } from '../client/hub-state';
 import type { IAlarmCounts } from '../client/run-reader';
+import type { ITimelineAnswer, ITimelineRequest } from '../client/timeline-api';
 import type { Configured, ConfigPatch, Hello, Pass, Phase, Status } from '../protocol/messages.generated';
 import type { IAuditEvent } from './audit-log';
 import type { IMissingSteps, IScalarAnswer, IScalarQuery, ITrendAnswer, ITrendQuery } from './line-data';
@@ -195,6 +196,8 @@ export interface IRunSource {
   table(stream: string, query?: IRowsQuery, signal?: AbortSignal): Promise<IStreamRows>;
   /** How many alarms settings of the rules would have given in the recording. Null where there is none, absent where nobody judges. */
   alarmCounts?(settings: object, signal?: AbortSignal): Promise<IAlarmCounts | null>;
+  /** Lanes of the ranks on one clock, and who makes the others wait, of the recording. Null where it has no spans, absent where nobody puts clocks together. */
+  timeline?(request: ITimelineRequest, signal?: AbortSignal): Promise<ITimelineAnswer | null>;
   /**
    * Ask for a change. Resolves when it is applied; `accepted` is called with the step from which it can apply.
    * Rejects with the hub's typed error.

@@ -1,0 +1,355 @@
+import { formatInteger, type IPlace, type Row } from '../../charts';
+import type { IPiece, ITimelineAnswer, ITimelineLane, ITimelineRequest } from '../../client/timeline-api';
+import type { ConfigPatch } from '../../protocol/messages.generated';
+import { isRangeText } from '../../protocol/ranges';
+import type { TimelineOptions } from '../../protocol/views.generated';
+import type { IRunSource, SourceChange } from '../../store/source';
+import type { IMark, IMoved, INote, Loaded } from '../shared/content';
+import type { Control } from '../shared/control';
+import { goControl } from '../shared/controls';
+import type { ILegend } from '../shared/lines/legend';
+import { hold, moveOf } from '../shared/places';
+import type { IState } from '../shared/states';
+import type { ITip } from '../shared/tip';
+import { ViewModel, type IViewEnvironment } from '../shared/view-model';
+import { KINDS, kindColor, kindWords, laneWords, pieceTip, timeWords } from './span-words';
+
+/** What records spans, in a training script. */
+const SNIPPET = "megalens.trace(model, timeline='phases')";
+const LANE = { least: 10, usual: 22, most: 900 };
+/** Pixels of a piece's height that are left free, as a part of the lane. */
+const HALF = 0.42;
+/** How much more than is seen is asked for on either side, so that a drag finds something there. */
+const AROUND = 1;
+const MOST_SENTENCES = 6;
+
+/** What each rank does in its steps, all ranks on one clock, and who makes the others wait. */
+export class TimelineView extends ViewModel<TimelineOptions> {
+  constructor(source: IRunSource, env: IViewEnvironment<TimelineOptions>) {
+    super(source, env);
+  }
+
+  override readonly zooms = { axes: 'x', least: 1e-3 } as const;
+
+  get subject(): string {
+    return this.t('Timeline of ranks');
+  }
+
+  concerns(change: SourceChange): boolean {
+    return change.kind === 'rows' && change.stream === 'spans';
+  }
+
+  async load(signal: AbortSignal): Promise<Loaded> {
+    const answer = await this._ask(signal);
+    this._answer = answer;
+    if (answer === null) {
+      return { state: this._nothing() };
+    }
+    const { t } = this;
+    const extent = { x: answer.whole, y: [-0.5, answer.lanes.length - 0.5] as const };
+    const hidden = new Set(this.options.hidden);
+    this._pieces = answer.pieces.filter(({ kind }) => !hidden.has(kind));
+    const first = answer.steps[0]?.[0] ?? answer.chosen[0];
+    return {
+      content: {
+        title: this._title(answer),
+        caption: this._caption(answer),
+        summary: this._summary(answer),
+        notes: answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
+        legend: this._legend(answer),
+        extent,
+        recipe: {
+          template: 'timeline',
+          texts: {
+            xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0] || first)),
+            yTitle: t('rank')
+          },
+          params: {
+            x0: extent.x[0],
+            x1: extent.x[1],
+            y0: extent.y[0],
+            y1: extent.y[1],
+            rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
+            rowTicks: answer.lanes.map((_, at) => at),
+            stepColor: this.env.isDark ? '#a0a0a0' : '#606060',
+            linkColor: this.env.isDark ? '#ffffff' : '#000000'
+          },
+          datasets: {
+            pieces: this._pieces.map(each => this._row(each)),
+            steps: stepRows(answer, this.env.width),
+            clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
+            links: this._links(answer)
+          },
+          height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
+        }
+      }
+    };
+  }
+
+  override controls(): Control[] {
+    const { options, t } = this;
+    return [
+      { kind: 'name', id: 'run', text: this.source.name },
+      {
+        kind: 'text',
+        id: 'ranks',
+        label: t('Ranks'),
+        value: options.ranks,
+        suggestions: ['all'],
+        valid: isRangeText,
+        change: ranks => this.choose({ ranks })
+      },
+      goControl(step => this._goTo(step), t),
+      ...(options.steps
+        ? [
+            {
+              kind: 'chip',
+              id: 'steps',
+              text: t('steps %1 to %2', formatInteger(options.steps[0] ?? 0), formatInteger(options.steps[1] ?? 0)),
+              title: t('Show the newest steps'),
+              remove: () => this.choose({ steps: null })
+            } as const
+          ]
+        : [])
+    ];
+  }
+
+  override zoomed(): void {
+    this.env.refresh(false);
+  }
+
+  override probe({ x, y }: IPlace): IMark | null {
+    const lane = Math.round(y);
+    const under = this._pieces.filter(each => each.lane === lane && each.begin <= x && each.end >= x);
+    // What lies deeper is drawn over the others.
+    const piece = under.at(-1);
+    return piece ? markOf(piece) : null;
+  }
+
+  override tipOf(mark: IMark): ITip | null {
+    const piece = this._at(mark);
+    const lane = piece && this._answer?.lanes[piece.lane];
+    return lane ? pieceTip(piece, lane, this.env.isDark, this.t) : null;
+  }
+
+  override move(key: string): IMoved | null {
+    const by = moveOf(key);
+    const lanes = this._answer?.lanes ?? [];
+    if (by === undefined || lanes.length === 0) {
+      return null;
+    }
+    const before = this._cursor;
+    const lane = hold((before?.lane ?? 0) + (before ? by[1] : 0), lanes.length);
+    const inside = this._pieces.filter(each => each.lane === lane).sort((a, b) => a.begin - b.begin);
+    const near = inside.findIndex(each => each.end > (before?.begin ?? 0));
+    const at = hold((near < 0 ? inside.length - 1 : near) + (before ? by[0] : 0), inside.length);
+    const piece = inside[at];
+    if (piece === undefined) {
+      return null;
+    }
+    this._cursor = piece;
+    this.env.zoom?.reveal((piece.begin + piece.end) / 2, lane);
+    const mark = markOf(piece);
+    const words = this._words(piece, lanes[lane]);
+    return key === 'copy' ? { said: words, mark, copy: words } : { said: words, mark };
+  }
+
+  /** What the span depends on is drawn. */
+  override clicked(mark: IMark): void {
+    const row = this._at(mark)?.row ?? -1;
+    this._chosen = row < 0 || row === this._chosen ? null : row;
+    this.env.refresh(true);
+  }
+
+  override pinned(): IMark | null {
+    const piece = this._chosen === null ? undefined : this._pieces.find(each => each.row === this._chosen);
+    return piece ? markOf(piece) : null;
+  }
+
+  private async _ask(signal: AbortSignal): Promise<ITimelineAnswer | null> {
+    const { env, options, source } = this;
+    const steps = env.within(options.steps as [number, number] | null);
+    const key = JSON.stringify([options.ranks, steps]);
+    const shown = env.zoom?.isZoomed && key === this._key ? env.zoom.domain : null;
+    const across = shown ? shown.x1 - shown.x0 : 0;
+    const wide = shown ? 1 + 2 * AROUND : 1;
+    const request: ITimelineRequest = {
+      ranks: options.ranks,
+      columns: Math.round(Math.max(200, env.width) * wide),
+      ...(steps ? { first: steps[0], last: steps[1] } : {}),
+      ...(shown ? { window: [shown.x0 - AROUND * across, shown.x1 + AROUND * across] as const } : {}),
+      ...(this._chosen === null ? {} : { row: this._chosen })
+    };
+    const answer = (await source.timeline?.(request, signal)) ?? null;
+    this._key = key;
+    return answer;
+  }
+
+  private _goTo(step: number): void {
+    const found = this._answer?.steps.find(([number]) => number === step);
+    if (found) {
+      this.env.goTo({ facet: null, x: [found[1], found[2]], y: null });
+    } else {
+      this.choose({ steps: [step, step] });
+    }
+  }
+
+  private _title({ culprits }: ITimelineAnswer): string {
+    if (culprits.length === 0) {
+      return this.t('Healthy: no rank makes the others wait');
+    }
+    return culprits.length === 1
+      ? this.t('One thing costs time')
+      : this.t('%1 things cost time', formatInteger(culprits.length));
+  }
+
+  private _caption(answer: ITimelineAnswer): string[] {
+    const { t } = this;
+    const [first, last] = answer.chosen;
+    const widths = answer.lanes.map(({ halfWidth }) => halfWidth);
+    const most = Math.max(0, ...widths);
+    const summed = answer.pieces.some(({ count }) => count > 1);
+    return [
+      t(
+        'Steps %1 to %2 of %3 to %4, %5 each.',
+        formatInteger(first),
+        formatInteger(last),
+        formatInteger(answer.there[0]),
+        formatInteger(answer.there[1]),
+        timeWords(answer.stepMs)
+      ),
+      ...(answer.lanes.length < answer.ranksChosen
+        ? [t('%1 of %2 ranks are drawn.', formatInteger(answer.lanes.length), formatInteger(answer.ranksChosen))]
+        : []),
+      ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
+      ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
+      ...answer.problems.slice(0, MOST_SENTENCES)
+    ];
+  }
+
+  private _summary({ culprits, lanes }: ITimelineAnswer): string {
+    const [worst] = culprits;
+    return worst ? worst.sentence : this.t('%1 ranks, and none makes the others wait.', formatInteger(lanes.length));
+  }
+
+  private _note(culprit: ITimelineAnswer['culprits'][number]): INote {
+    const { first, last, sentence } = culprit;
+    const [from] = this._answer?.chosen ?? [first];
+    const run = (): void => this.choose({ steps: [Math.max(from, first - 1), Math.min(last, first + 4)] });
+    return { text: sentence, action: { label: this.t('Show these steps'), run } };
+  }
+
+  private _legend({ pieces }: ITimelineAnswer): ILegend {
+    const { hidden } = this.options;
+    const there = new Set(pieces.map(({ kind }) => kind));
+    const entries = KINDS.filter(kind => there.has(kind) || hidden.includes(kind)).map(kind => ({
+      id: kind,
+      name: kindWords(kind, this.t),
+      color: kindColor(kind, this.env.isDark),
+      isHidden: hidden.includes(kind)
+    }));
+    return { title: this.t('kind'), entries, hidden, hide: names => this.choose({ hidden: names }) };
+  }
+
+  private _links({ lanes, links }: ITimelineAnswer): Row[] {
+    const laneOf = new Map(lanes.map(({ rank }, at) => [rank, at]));
+    return links.flatMap(({ rank, at, other, otherAt }) => {
+      const [y, y2] = [laneOf.get(rank), laneOf.get(other)];
+      return y === undefined || y2 === undefined ? [] : [{ x: at, y, x2: otherAt, y2 }];
+    });
+  }
+
+  private _row(piece: IPiece): Row {
+    const { lane, depth, begin, end, kind } = piece;
+    return {
+      x: begin,
+      x2: end,
+      y: depth === 1 ? lane + 0.05 : lane - HALF,
+      y2: lane + HALF,
+      color: kindColor(kind, this.env.isDark),
+      text: this._words(piece, this._answer?.lanes[lane])
+    };
+  }
+
+  private _words({ kind, name, begin, end, step }: IPiece, lane: ITimelineLane | undefined): string {
+    const what = name === '' ? kindWords(kind, this.t) : name;
+    const where = lane ? laneWords(lane, this.t) : '';
+    const took = timeWords(end - begin);
+    return step < 0
+      ? this.t('%1: %2, %3', where, what, took)
+      : this.t('%1, step %2: %3, %4', where, formatInteger(step), what, took);
+  }
+
+  private _at(mark: IMark): IPiece | undefined {
+    const lane = mark.y === null ? NaN : (mark.y[0] + mark.y[1]) / 2;
+    return this._pieces
+      .filter(each => each.lane === Math.round(lane) && each.begin === mark.x[0] && each.end === mark.x[1])
+      .at(-1);
+  }
+
+  private _nothing(): IState {
+    const { actions, source, t } = this;
+    const again = { label: t('Check again'), run: () => actions.retry() };
+    if (source.timeline === undefined) {
+      return {
+        kind: 'empty',
+        sentence: t('The timeline is read from a recording, and here is none.'),
+        action: again
+      };
+    }
+    if (source.connection.kind === 'live') {
+      const patch: ConfigPatch = { flags: {}, instruments: { timeline: { granularity: 'phases' } } };
+      const run = async (): Promise<void> => {
+        await source.configure(patch);
+        actions.retry();
+      };
+      return {
+        kind: 'empty',
+        sentence: t('This run has no recorded spans yet.'),
+        action: { label: t('Record phases'), run },
+        more: [again]
+      };
+    }
+    return {
+      kind: 'empty',
+      sentence: t('No spans are recorded. In the training script:'),
+      code: SNIPPET,
+      action: { label: t('Copy this line'), run: () => actions.copy(SNIPPET) },
+      more: [again]
+    };
+  }
+
+  private _answer: ITimelineAnswer | null = null;
+  private _pieces: readonly IPiece[] = [];
+  private _cursor: IPiece | null = null;
+  /** The span whose dependencies are drawn. */
+  private _chosen: number | null = null;
+  /** What was asked last: another answer may have other times, to which the zoom does not fit. */
+  private _key = '';
+}
+
+function markOf({ lane, begin, end }: IPiece): IMark {
+  return { facet: null, x: [begin, end], y: [lane - 0.5, lane + 0.5] };
+}
+
+const laneHeight = (lanes: number): number =>
+  Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
+
+/** Beginnings of steps, each with its number where there is room. */
+function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number): Row[] {
+  const room = ((to - from) / Math.max(1, width)) * 50;
+  let free = -Infinity;
+  return steps.map(([step, begin]) => {
+    const isNamed = begin >= free;
+    free = isNamed ? begin + room : free;
+    return { x: begin, text: isNamed ? formatInteger(step) : '' };
+  });
+}
+
+/** How uncertain the clock of a rank is, as a bar about the beginning of the first step that is seen. */
+function clockRow({ steps, window: [from] }: ITimelineAnswer, { halfWidth }: ITimelineLane, at: number): Row[] {
+  const begin = steps.find(each => each[1] >= from)?.[1];
+  return begin === undefined || halfWidth === 0
+    ? []
+    : [{ x: begin - halfWidth, x2: begin + halfWidth, y: at - HALF }];
+}
