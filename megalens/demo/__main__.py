@@ -134,6 +134,7 @@ def _trace(model: GPT, options: argparse.Namespace) -> Tracer:
         allow=CONTROLS,
         tokenizer=ByteTokenizer(),
         linger=options.linger,
+        timeline="phases",
     )
 
 

@@ -16,7 +16,7 @@ from ..dialects.hosted_run import HostedRun
 from ..protocol import ProtocolError
 from ..protocol.messages_generated import Config, ConfigPatch, RunState, Status
 from .announcement import announcement
-from .timeline import Chunk, Timeline
+from .recorded_order import Chunk, RecordedOrder
 
 __all__ = ["Replayer", "read_speed"]
 
@@ -100,7 +100,7 @@ class Replayer:
         """
         self._host = host
         await host.say(announcement(self._folder, self.config, self._speed))
-        timeline = await asyncio.to_thread(Timeline, self._folder, self._first)
+        timeline = await asyncio.to_thread(RecordedOrder, self._folder, self._first)
         status = await asyncio.to_thread(self._folder.status)
         self._warnings = [f"In the recording: {text}"[:500] for text in status.get("warnings", ())]
         beat = asyncio.create_task(self._beat())
@@ -152,7 +152,7 @@ class Replayer:
             )
         await self._tell()
 
-    async def _round(self, timeline: Timeline, shift: int) -> int:
+    async def _round(self, timeline: RecordedOrder, shift: int) -> int:
         """Send the recording once, its steps shifted, and return the shift of the next round."""
         assert self._host is not None
         chunks = timeline.chunks()

@@ -178,9 +178,7 @@ def _pieces(
         "row": rows[long],
     }
     short = ~long
-    sums = _sums(
-        lane[short], depth[short], kind[short], begin[short], end[short], shown[0], pixel, columns
-    )
+    sums = _sums(lane[short], depth[short], kind[short], begin[short], end[short], shown[0], pixel, columns)
     joined = {name: np.concatenate([sums[name], exact[name]]) for name in exact}
     # What lies deeper is drawn later, and so over it.
     order = np.lexsort((joined["begin"], joined["lane"], joined["depth"]))

@@ -68,7 +68,7 @@ const BESIDE: Readonly<Record<TemplateName, { readonly all: number; readonly eac
   'line-panels': { all: 70 },
   'moment-map': { all: 250 },
   'alarm-marks': { all: 90 },
-  timeline: { all: 90 }
+  timeline: { all: 240 }
 };
 
 /**

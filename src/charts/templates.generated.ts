@@ -734,9 +734,10 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
       { name: 'rowNames', value: {} },
       { name: 'rowTicks', value: [] },
       { name: 'stepColor', value: '#888888' },
-      { name: 'linkColor', value: '#222222' }
+      { name: 'linkColor', value: '#222222' },
+      { name: 'keyText', value: [] }
     ],
-    datasets: { pieces: [], steps: [], links: [], clocks: [] },
+    datasets: { pieces: [], steps: [], links: [], clocks: [], key: [] },
     width: 600,
     height: 200,
     layer: [
@@ -767,13 +768,34 @@ export const TEMPLATES: Readonly<Record<TemplateName, Readonly<Record<string, un
               grid: false,
               values: { expr: 'rowTicks' },
               labelExpr: 'rowNames[datum.value]',
-              labelOverlap: 'greedy',
               minExtent: 52
             }
           },
           y2: { field: 'y2' },
           color: { field: 'color', type: 'nominal', scale: null },
           tooltip: [{ field: 'text', title: 'span' }]
+        }
+      },
+      {
+        name: 'key',
+        data: { name: 'key' },
+        mark: { type: 'point', opacity: 0, clip: true },
+        encoding: {
+          color: {
+            field: 'place',
+            type: 'ordinal',
+            title: '$colorTitle',
+            scale: { range: { field: 'color' } },
+            legend: {
+              type: 'symbol',
+              symbolType: 'square',
+              symbolOpacity: 1,
+              labelLimit: 250,
+              symbolStrokeWidth: 6,
+              symbolSize: 60,
+              labelExpr: 'keyText[datum.value]'
+            }
+          }
         }
       },
       {

@@ -1,3 +1,4 @@
+import { own } from '../protocol/own';
 import { asArray, asObject } from './rest';
 
 /** What of a timeline is asked; what is absent is chosen by who answers. */
@@ -144,7 +145,7 @@ export function timelineOf(value: unknown): ITimelineAnswer | null {
 }
 
 function piecesOf(columns: Record<string, unknown>, kinds: readonly string[]): IPiece[] {
-  const column = (name: string): readonly unknown[] => asArray(columns[name]);
+  const column = (name: string): readonly unknown[] => asArray(own(columns, name));
   const [lane, depth, kind, begin, end] = ['lane', 'depth', 'kind', 'begin', 'end'].map(column);
   const [count, row, step, microBatch] = ['count', 'row', 'step', 'micro_batch'].map(column);
   const [chunk, bytes, peer, name, group] = ['chunk', 'bytes', 'peer', 'name', 'group'].map(column);

@@ -25,8 +25,8 @@ from megalens.hub.discovery import find_hub, live_hubs
 from megalens.hub.options import HubOptions
 from megalens.protocol import decode_message, encode_message, stream_schema
 from megalens.replay import Replayer, serve
+from megalens.replay.recorded_order import RecordedOrder
 from megalens.replay.replayer import read_speed
-from megalens.replay.timeline import Timeline
 
 ROOT = Path(__file__).parents[2]
 WAIT = 60
@@ -96,7 +96,7 @@ def test_statistics_come_again_before_the_scalars_of_their_step(tmp_path):
     rows = [{**row, "step": step, "name": f"layers.{n}.weight"} for step in (2, 4, 6) for n in range(3)]
     table = pa.Table.from_pylist(rows, stream_schema("moments"))
     pq.write_table(table, folder / "moments.parquet")
-    order = [(chunk.step, chunk.stream) for chunk in Timeline(RunFolder(folder)).chunks()]
+    order = [(chunk.step, chunk.stream) for chunk in RecordedOrder(RunFolder(folder)).chunks()]
     assert order.index((4, "tensors")) < order.index((4, "moments")) < order.index((4, "scalars"))
     assert order.count((4, "moments")) == 1
     after = rerecord(tmp_path, folder)
@@ -106,7 +106,7 @@ def test_statistics_come_again_before_the_scalars_of_their_step(tmp_path):
 
 def test_streams_are_in_step_with_each_other(tmp_path):
     folder = write_run(tmp_path / "run", steps=6, layers=1, nonfinite_at=None)
-    steps = [chunk.step for chunk in Timeline(RunFolder(folder)).chunks()]
+    steps = [chunk.step for chunk in RecordedOrder(RunFolder(folder)).chunks()]
     assert steps == sorted(steps)
 
 
@@ -166,7 +166,7 @@ def test_steps_are_due_when_their_numbers_were_reported(tmp_path, times, expecte
     folder = write_run(tmp_path / "run", steps=2, layers=1, nonfinite_at=None)
     rows = [{"step": s, "time": t, "rank": 0, "name": "loss", "value": 1.0, "unit": ""} for s, t in times]
     pa.parquet.write_table(pa.Table.from_pylist(rows, stream_schema("scalars")), folder / "scalars.parquet")
-    timeline = Timeline(RunFolder(folder))
+    timeline = RecordedOrder(RunFolder(folder))
     assert [(step, pytest.approx(timeline.seconds(step))) for step, _ in expected] == expected
 
 

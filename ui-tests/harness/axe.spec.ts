@@ -28,6 +28,7 @@ const VIEWS: readonly ViewOptions[] = [
   { view: 'scalars', names: ['loss', 'held_out_loss', 'grad_norm'], smoothing: 20 },
   { view: 'moments', kind: 'overview' },
   { view: 'health' },
+  { view: 'timeline' },
   { view: 'moments', kind: 'lines', by: ['layer'], statistic: 'kurtosis' },
   { view: 'moments', kind: 'layers', by: ['layer', 'item_type'], statistic: 'rms' },
   { view: 'moments', kind: 'layer_map', statistic: 'rms' },

@@ -86,6 +86,7 @@ const PICTURES: Record<string, ViewOptions> = {
   'moments-gain': { view: 'moments', stat: 'activation', ratio: 'gain', statistic: 'rms', by: ['layer'] },
   health: { view: 'health' },
   'health-rule': { view: 'health', rule: 'jump' },
+  timeline: { view: 'timeline' },
   'state-mixed': { view: 'moments', stat: 'activation' },
   'state-empty': { view: 'heatmap', flag: 'HiddenStates' }
 };

@@ -1,9 +1,11 @@
 import { Signal, type ISignal } from '@lumino/signaling';
 import type { Configured, ConfigPatch, Hello, Phase, Status } from '../../src/protocol/messages.generated';
+import { syntheticTimeline } from './timeline';
 import { SyntheticMoments, type IMomentShape } from './moments';
 import type { IRunEvent } from '../../src/store/run-events';
 import { withAlarms, type IAlarm } from '../../src/store/alarms';
 import { alarmRows } from '../../src/store/__tests__/memory-run';
+import type { ITimelineAnswer, ITimelineRequest } from '../../src/client/timeline-api';
 import { RunLink } from '../../src/store/run-link';
 import type {
   ConnectionState,
@@ -126,6 +128,10 @@ export class SyntheticRun implements IRunSource {
     return stream === 'alarms'
       ? Promise.resolve(alarmRows(this._shape.alarms ?? []))
       : Promise.reject(new Error('this run has no other streams'));
+  }
+
+  timeline(request: ITimelineRequest): Promise<ITimelineAnswer> {
+    return Promise.resolve(syntheticTimeline(request));
   }
 
   events(): Promise<readonly IRunEvent[]> {

@@ -2,6 +2,7 @@ import { timelineOf, type ITimelineRequest } from '../../client/timeline-api';
 import { MemoryRun } from '../../store/__tests__/memory-run';
 import type { TimelineOptions } from '../../protocol/views.generated';
 import { mountView } from '../registry';
+import type { IRunSource } from '../../store/source';
 import { timeWords } from '../timeline/span-words';
 import type { IView } from '../view';
 
@@ -16,7 +17,13 @@ const ANSWER = {
   ranks_chosen: 80,
   verdict: {
     culprits: [
-      { kind: 'device', ranks: [1], first: 3, last: 30, sentence: 'Steps 3 to 30: rank 1 computes 50% slower.' }
+      {
+        kind: 'device',
+        ranks: [1],
+        first: 3,
+        last: 30,
+        sentence: 'Steps 3 to 30: rank 1 computes 50% slower.'
+      }
     ],
     step_ns: 10e6,
     problems: ['Rank 7 is missing.']
@@ -52,7 +59,7 @@ const ANSWER = {
   links: [] as object[]
 };
 
-let run: MemoryRun & { timeline?: unknown };
+let run: MemoryRun & Pick<IRunSource, 'timeline'>;
 let asked: ITimelineRequest[];
 let answer: object;
 let view: IView;
@@ -88,7 +95,9 @@ it('draws each stretch in the lane of its rank, says who makes the others wait, 
   expect(text('.jp-MegalensView-title')).toBe('One thing costs time');
   const said = text('.jp-MegalensView');
   expect(said).toContain('rank 1 computes 50% slower');
-  expect(said).toContain('Steps 3 to 4 of 1 to 40, 10 ms each.');
+  expect(said).toContain('2 ranks, steps 3 to 4, 10 ms each.');
+  expect(said).toContain('Of steps 1 to 40 that there are.');
+  expect(said.split('rank 1 computes 50% slower')).toHaveLength(2);
   expect(said).toContain('2 of 80 ranks are drawn.');
   expect(said).toContain('Clocks agree to ± 2.5 µs (95 %).');
   expect(said).toContain('Spans shorter than a pixel are summed');
@@ -112,7 +121,9 @@ it('hides kinds by the legend', async () => {
 it('asks for the ranks and steps of its options, and shows what a sentence is about', async () => {
   await show({ ranks: '0-1', steps: [2, 9] });
   expect(asked[0]).toMatchObject({ ranks: '0-1', first: 2, last: 9 });
-  const action = [...document.querySelectorAll('button')].find(each => each.textContent === 'Show these steps');
+  const action = [...document.querySelectorAll('button')].find(
+    each => each.textContent === 'Show these steps'
+  );
   action?.click();
   await new Promise(done => setTimeout(done, 400));
   await view.settled();

@@ -19,6 +19,8 @@ const SNIPPET = "megalens.trace(model, timeline='phases')";
 const LANE = { least: 10, usual: 22, most: 900 };
 /** Pixels of a piece's height that are left free, as a part of the lane. */
 const HALF = 0.42;
+/** Pixels that the name of a lane takes. */
+const LABEL = 14;
 /** How much more than is seen is asked for on either side, so that a drag finds something there. */
 const AROUND = 1;
 const MOST_SENTENCES = 6;
@@ -49,20 +51,22 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const extent = { x: answer.whole, y: [-0.5, answer.lanes.length - 0.5] as const };
     const hidden = new Set(this.options.hidden);
     this._pieces = answer.pieces.filter(({ kind }) => !hidden.has(kind));
-    const first = answer.steps[0]?.[0] ?? answer.chosen[0];
+    const legend = this._legend(answer);
+    const key = legend.entries.filter(({ isHidden }) => !isHidden);
     return {
       content: {
         title: this._title(answer),
         caption: this._caption(answer),
         summary: this._summary(answer),
         notes: answer.culprits.slice(0, MOST_SENTENCES).map(each => this._note(each)),
-        legend: this._legend(answer),
+        legend,
         extent,
         recipe: {
           template: 'timeline',
           texts: {
-            xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0] || first)),
-            yTitle: t('rank')
+            xTitle: t('ms since step %1 began', formatInteger(answer.chosen[0])),
+            yTitle: t('rank'),
+            colorTitle: legend.title
           },
           params: {
             x0: extent.x[0],
@@ -70,15 +74,17 @@ export class TimelineView extends ViewModel<TimelineOptions> {
             y0: extent.y[0],
             y1: extent.y[1],
             rowNames: Object.fromEntries(answer.lanes.map(({ rank }, at) => [at, formatInteger(rank)])),
-            rowTicks: answer.lanes.map((_, at) => at),
+            rowTicks: namedLanes(answer),
             stepColor: this.env.isDark ? '#a0a0a0' : '#606060',
-            linkColor: this.env.isDark ? '#ffffff' : '#000000'
+            linkColor: this.env.isDark ? '#ffffff' : '#000000',
+            keyText: key.map(({ name }) => name)
           },
           datasets: {
             pieces: this._pieces.map(each => this._row(each)),
             steps: stepRows(answer, this.env.width),
             clocks: answer.lanes.flatMap((lane, at) => clockRow(answer, lane, at)),
-            links: this._links(answer)
+            links: this._links(answer),
+            key: key.map(({ color }, place) => ({ place, color }))
           },
           height: Math.min(LANE.most, answer.lanes.length * laneHeight(answer.lanes.length))
         }
@@ -105,7 +111,11 @@ export class TimelineView extends ViewModel<TimelineOptions> {
             {
               kind: 'chip',
               id: 'steps',
-              text: t('steps %1 to %2', formatInteger(options.steps[0] ?? 0), formatInteger(options.steps[1] ?? 0)),
+              text: t(
+                'steps %1 to %2',
+                formatInteger(options.steps[0] ?? 0),
+                formatInteger(options.steps[1] ?? 0)
+              ),
               title: t('Show the newest steps'),
               remove: () => this.choose({ steps: null })
             } as const
@@ -210,16 +220,17 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     const most = Math.max(0, ...widths);
     const summed = answer.pieces.some(({ count }) => count > 1);
     return [
-      t(
-        'Steps %1 to %2 of %3 to %4, %5 each.',
-        formatInteger(first),
-        formatInteger(last),
-        formatInteger(answer.there[0]),
-        formatInteger(answer.there[1]),
-        timeWords(answer.stepMs)
-      ),
+      ...(first > answer.there[0] || last < answer.there[1]
+        ? [t('Of steps %1 to %2 that there are.', ...answer.there.map(formatInteger))]
+        : []),
       ...(answer.lanes.length < answer.ranksChosen
-        ? [t('%1 of %2 ranks are drawn.', formatInteger(answer.lanes.length), formatInteger(answer.ranksChosen))]
+        ? [
+            t(
+              '%1 of %2 ranks are drawn.',
+              formatInteger(answer.lanes.length),
+              formatInteger(answer.ranksChosen)
+            )
+          ]
         : []),
       ...(most > 0 ? [t('Clocks agree to ± %1 (95 %).', timeWords(most))] : []),
       ...(summed ? [t('Spans shorter than a pixel are summed: zoom in to see each.')] : []),
@@ -227,9 +238,14 @@ export class TimelineView extends ViewModel<TimelineOptions> {
     ];
   }
 
-  private _summary({ culprits, lanes }: ITimelineAnswer): string {
-    const [worst] = culprits;
-    return worst ? worst.sentence : this.t('%1 ranks, and none makes the others wait.', formatInteger(lanes.length));
+  private _summary({ lanes, chosen, stepMs }: ITimelineAnswer): string {
+    return this.t(
+      '%1 ranks, steps %2 to %3, %4 each.',
+      formatInteger(lanes.length),
+      formatInteger(chosen[0]),
+      formatInteger(chosen[1]),
+      timeWords(stepMs)
+    );
   }
 
   private _note(culprit: ITimelineAnswer['culprits'][number]): INote {
@@ -332,6 +348,15 @@ function markOf({ lane, begin, end }: IPiece): IMark {
   return { facet: null, x: [begin, end], y: [lane - 0.5, lane + 0.5] };
 }
 
+/** Lanes that are named: as many as there is room for, and those of who makes others wait. */
+function namedLanes({ lanes, culprits }: ITimelineAnswer): number[] {
+  const every = Math.ceil(LABEL / laneHeight(lanes.length));
+  const named = new Set(culprits.flatMap(({ ranks }) => (ranks.length > 4 ? [] : ranks)));
+  const important = lanes.flatMap(({ rank }, at) => (named.has(rank) ? [at] : []));
+  const others = lanes.map((_, at) => at).filter(at => at % every === 0);
+  return [...important, ...others.filter(at => !important.some(each => Math.abs(each - at) < every))];
+}
+
 const laneHeight = (lanes: number): number =>
   Math.max(LANE.least, Math.min(LANE.usual, LANE.most / Math.max(1, lanes)));
 
@@ -347,7 +372,11 @@ function stepRows({ steps, window: [from, to] }: ITimelineAnswer, width: number)
 }
 
 /** How uncertain the clock of a rank is, as a bar about the beginning of the first step that is seen. */
-function clockRow({ steps, window: [from] }: ITimelineAnswer, { halfWidth }: ITimelineLane, at: number): Row[] {
+function clockRow(
+  { steps, window: [from] }: ITimelineAnswer,
+  { halfWidth }: ITimelineLane,
+  at: number
+): Row[] {
   const begin = steps.find(each => each[1] >= from)?.[1];
   return begin === undefined || halfWidth === 0
     ? []

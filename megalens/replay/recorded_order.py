@@ -12,7 +12,7 @@ import pyarrow as pa
 from ..client import RunFolder
 from ..client.query import Query
 
-__all__ = ["Chunk", "Timeline"]
+__all__ = ["Chunk", "RecordedOrder"]
 
 _STEP_SECONDS = 0.1
 _LONGEST_GAP = 60.0
@@ -38,7 +38,7 @@ class Chunk:
     step: int
 
 
-class Timeline:
+class RecordedOrder:
     """What a recording holds, in order.
 
     Parameters
