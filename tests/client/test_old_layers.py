@@ -11,7 +11,7 @@ from recorded_run import write_run
 from megalens.client import RunFolder, open_run
 from megalens.client.query import Query
 from megalens.protocol import stream_schema
-from megalens.replay.timeline import Timeline
+from megalens.replay.recorded_order import RecordedOrder
 
 CHANGE = {
     "patch": {
@@ -96,7 +96,7 @@ def test_a_replay_sends_the_same_layers(folders):
     now, old = (
         [
             chunk.rows.column("layer").to_pylist()
-            for chunk in Timeline(RunFolder(folder)).chunks()
+            for chunk in RecordedOrder(RunFolder(folder)).chunks()
             if chunk.stream == "tensors"
         ]
         for folder in folders

@@ -6,8 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pandas
+import pyarrow
 import pytest
 from processes import run_job
+
+from megalens.timeline import analyse
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -115,6 +118,16 @@ def test_messages_of_a_pipeline_are_sent_before_they_are_received(tmp_path, rank
             assert list(mine[mine["kind"] == kind].sort_values("start")["micro_batch"]) == list(
                 range(MICRO_BATCHES)
             )
+
+
+def test_the_rank_that_does_more_is_named_with_what_it_costs(tmp_path) -> None:
+    analysis = analyse(pyarrow.Table.from_pandas(rows_of(4, "slow", tmp_path)))
+    culprits = [each for each in analysis.verdict().culprits if each.kind == "device"]
+    assert [each.ranks for each in culprits] == [(2,)]
+    # It sleeps 20 ms in each step, while the others have the processor.
+    assert 8e6 < culprits[0].price_ns < 30e6
+    # All clocks of one machine are one.
+    assert (abs(analysis.clocks.offset_ns) <= 2 * analysis.clocks.half_width_ns).all()
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp", "pp"])

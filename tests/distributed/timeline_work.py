@@ -24,6 +24,7 @@ from megalens.tracer import Place
 __all__ = ["STEPS", "timed"]
 
 STEPS, MICRO_BATCHES, WIDTH = 3, 4, 16
+MORE_STEPS = 30
 Step = Callable[[], Any]
 
 
@@ -144,7 +145,31 @@ def _by_hand(rank: int) -> tuple[nn.Module, Step, Place | None]:
     return model, step, None
 
 
-_KINDS = {"ddp": _replicas, "fsdp": _shards, "tp": _tensors, "pp": _pipeline, "calls": _by_hand}
+def _even(rank: int, slow: int = -1) -> tuple[nn.Module, Step, Place | None]:
+    """Replicas that do the same, or one of which does more in its passes."""
+    model = GPT(GPTConfig(vocabulary=32, layers=2, hidden=64, heads=2, sequence=32))
+    replica = DistributedDataParallel(model)
+    ids = torch.randint(0, 32, (4, 32))
+    if rank == slow:
+        model.blocks[0].register_forward_hook(lambda *_: time.sleep(0.02))
+
+    def step() -> float:
+        loss = replica(ids).logsumexp(-1).mean()
+        loss.backward()
+        return loss.item()
+
+    return model, step, None
+
+
+_KINDS = {
+    "ddp": _replicas,
+    "fsdp": _shards,
+    "tp": _tensors,
+    "pp": _pipeline,
+    "calls": _by_hand,
+    "even": _even,
+    "slow": lambda rank: _even(rank, 2),
+}
 
 
 def timed(rank: int, kind: str, folder: str, timeline: Any) -> tuple[list[float], Any]:
@@ -154,14 +179,16 @@ def timed(rank: int, kind: str, folder: str, timeline: Any) -> tuple[list[float]
     torch.set_num_threads(1)
     model, step, place = _KINDS[kind](rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    adapter = None if kind in ("ddp", "fsdp") else megalens.adapters.Adapter(layer="layers.{i}")
+    adapter = (
+        None if kind in ("ddp", "fsdp", "even", "slow") else megalens.adapters.Adapter(layer="layers.{i}")
+    )
     losses = []
     tracer = megalens.trace(model, record=folder, linger=0.1, timeline=timeline, place=place, adapter=adapter)
     with tracer:
         # The others hear of the hub from rank 0.
         assert rank > 0 or tracer.connected(30)
         distributed.barrier()
-        for _ in range(STEPS):
+        for _ in range(MORE_STEPS if kind in ("even", "slow") else STEPS):
             with tracer.step():
                 losses.append(step())
                 optimizer.step()

@@ -22,8 +22,8 @@ from megalens.hub.packing import pack_stream
 from megalens.protocol import STREAMS, ProtocolError, encode_message
 from megalens.protocol.contract import contract_json
 from megalens.replay.announcement import announcement
+from megalens.replay.recorded_order import RecordedOrder
 from megalens.replay.replayer import Replayer
-from megalens.replay.timeline import Timeline
 from tests.fuzz.mutate import json_text, mutated_bytes, mutated_tree, schema_words
 from tests.fuzz.surface import Surface
 
@@ -125,7 +125,7 @@ def _run(files: Any) -> None:
     try:
         tensor_index(folder, threading.Event())
         encode_message(announcement(folder, Replayer(folder).config, 1.0)).encode("utf-8")
-        timeline = Timeline(folder)
+        timeline = RecordedOrder(folder)
         for chunk in timeline.chunks():
             assert timeline.seconds(chunk.step) >= 0
     except ClientError as error:
