@@ -268,7 +268,10 @@ class Recorder:
     def _describe(self) -> None:
         with self._lock:
             description = {**self._description, "missing_steps": self._missing_steps()}
-            self._redescribe = False
+            # Who reads that the run has ended expects all of its rows.
+            self._redescribe = bool(self._work or self._queue)
+            if self._redescribe:
+                description["ended"] = None
         try:
             self._folder.write_description(description)
         except OSError:

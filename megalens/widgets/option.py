@@ -68,7 +68,8 @@ def python_value(schema: Mapping[str, Any], value: Any) -> Any:
     """Return an option's value as Python has it: of steps a range, or a slice that is open, so that it can be given to a call again."""
     if schema.get("x-input") != "steps" or not isinstance(value, list):
         return value
-    first, last = value
+    # JSON Schema takes 6.0 for an integer.
+    first, last = map(int, value)
     return range(first, last + 1) if last < LAST_STEP else slice(first, None)
 
 

@@ -189,3 +189,20 @@ def test_a_disk_that_stays_full_to_the_end_is_said_with_every_step(recorder, dis
     assert "tried again" not in recording.status()["message"]
     with pa.OSFile(str(recording._folder.path / "scalars.arrows")) as file:
         assert pa.ipc.open_stream(file).read_next_batch().column("step").to_pylist() == [1]
+
+
+def test_a_recording_never_says_that_it_has_ended_while_rows_wait(recorder, disk):
+    recording = recorder()
+    put(recording, range(1, 4))
+    written(recording, "1-3")
+    disk.at, disk.error = ("write",), errno.ENOSPC
+    put(recording, [4])
+    until(lambda: recording.status()["state"] == "failed", "the failure was not noticed")
+    path = recording._folder.path / "run.json"
+    recording.describe({"format": 1, "state": "finished", "ended": 5.0})
+    until(lambda: json.loads(path.read_text()).get("state") == "finished", "not described")
+    assert json.loads(path.read_text())["ended"] is None
+    disk.error = None
+    until(lambda: json.loads(path.read_text())["ended"] == 5.0, "its end was never told")
+    recording.close({"format": 1, "state": "finished", "ended": 5.0})
+    assert steps_of(recording) == [1, 2, 3, 4]

@@ -63,7 +63,7 @@ def test_setting_an_attribute_changes_the_options_and_the_other_way_round():
 
 def test_what_the_browser_changes_arrives_in_the_attributes():
     widget = Trend(RUN, {"flag": "MLP1_mat_mul"})
-    widget.set_state({"options": {**widget.options, "statistic": "max", "steps": [3, 9]}})
+    widget.set_state({"options": {**widget.options, "statistic": "max", "steps": [3.0, 9]}})
     assert widget.statistic == "max"
     assert widget.steps == range(3, 10)
     assert widget.options["steps"] == [3, 9]
