@@ -19,6 +19,8 @@ NAMES = (
     "statistics",
     "monitor_faults",
     "monitor_cost",
+    "timeline",
+    "timeline_cost",
     "wire",
     "moments_grouping",
     "tables",

@@ -139,7 +139,11 @@ def rows_of(found: Sequence[dict[str, _Block]], ways: Mapping[str, Way], where: 
             rows.append(
                 _row(way, way.title + where, [block.step / off.step for block, off in pairs], way.most)
             )
-            rows += [_part(way, place, pairs) for place in _PLACES if pairs[0][0].hub or place == "training"]
+            rows += [
+                _part(way, place, pairs)
+                for place in _PLACES
+                if any(getattr(block, place) for block, _ in pairs)
+            ]
     return rows
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from ..protocol import is_whole
 from .clocks import Clocks, clocks
 from .dependencies import Dependencies, dependencies
 from .megascan_files import TimelineError
+from .megascan_verdict import MegascanVerdict, megascan_of_spans
 from .replay import WORK_KINDS, StepChanges, StepReplay
 from .spans import Spans
 from .verdict import Culprit, Verdict, judge
@@ -92,19 +93,40 @@ class Analysis:
             (self.spans.count > 1).any()
         )
 
-    def verdict(self, first: int | None = None, last: int | None = None) -> Verdict:
+    @overload
+    def verdict(
+        self, first: int | None = None, last: int | None = None, method: Literal["megalens"] = "megalens"
+    ) -> Verdict: ...
+    @overload
+    def verdict(
+        self, first: int | None = None, last: int | None = None, *, method: Literal["megascan"]
+    ) -> MegascanVerdict: ...
+    def verdict(
+        self, first: int | None = None, last: int | None = None, method: str = "megalens"
+    ) -> Verdict | MegascanVerdict:
         """Return who makes the others wait, and by how much the step would be shorter without each.
 
         Parameters
         ----------
         first, last : int, optional
             Steps to look at; all when absent.
+        method : str
+            ``megascan``: what MegaScan's heuristics would say, to compare with.
+
+        Raises
+        ------
+        TimelineError
+            For another method, and where MegaScan's has nothing to compare.
         """
+        if method not in ("megalens", "megascan"):
+            raise TimelineError(f"method must be megalens or megascan, got {method!r:.100}.")
         spans = self.spans
         part = self
         if first is not None or last is not None:
             inside = (spans.step >= (first or 0)) & (spans.step <= (math.inf if last is None else last))
             part = Analysis(spans.take(np.flatnonzero(inside)))
+        if method == "megascan":
+            return megascan_of_spans(part.dependencies)
         if part.summed:
             verdict = judge(part.spans, part.work)
         else:

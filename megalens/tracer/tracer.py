@@ -31,7 +31,7 @@ from .sending.worker import StepCost
 from .step_scope import StepHandle, StepScope
 from .tensors.config import PHASES, TracingPlan, settings_from
 from .tensors.instrument import TensorTracer
-from .timeline.settings import SPAN_KINDS
+from .timeline.settings import SPAN_KINDS, TimelineSettings
 
 __all__ = ["StepHandle", "Tracer"]
 
@@ -340,7 +340,14 @@ class Tracer:
         """The settings that were accepted last, as the ``Config`` of messages. They are in force from the next step at the latest."""
         return self._coordinator.schedule.accepted.config
 
-    def configure(self, patch: Mapping[str, Any] | Iterable[str] | None = None, /, **flags: Any) -> int:
+    def configure(
+        self,
+        patch: Mapping[str, Any] | Iterable[str] | None = None,
+        /,
+        *,
+        timeline: str | Mapping[str, Any] | None = None,
+        **flags: Any,
+    ) -> int:
         """Change what is traced, from the next step on: ``tracer.configure(HiddenStates=True, every=10)``.
 
         In a job of several processes rank 0 asks all of them to change at one step; what is called on the others is checked and left to rank 0.
@@ -349,6 +356,8 @@ class Tracer:
         ----------
         patch : mapping, iterable of str, optional
             By flag name a compressor, True (on, as it is or with what suits it), None or False (off), or a ``FlagSetting``; or names, which are switched on. Other flags stay.
+        timeline : str or mapping, optional
+            How finely steps are timed, as in :func:`megalens.trace`.
         **flags
             The same by keywords, and ``layers``, ``every``, ``samples``, ``phases``, ``passes``, ``replicas`` of the flags that are named and do not say their own.
 
@@ -373,7 +382,10 @@ class Tracer:
                 f"{', '.join(common)} are settings of flags, and none was named: tracer.configure(HiddenStates=True, …)."
             )
         now = self._coordinator.schedule.accepted.config["flags"]
-        return self._coordinator.change(settings_from(asked, common, self.points.flags, now))
+        settings = settings_from(asked, common, self.points.flags, now)
+        if timeline is not None:
+            settings["instruments"] = {"timeline": TimelineSettings.given(timeline).to_message()}
+        return self._coordinator.change(settings)
 
     def connected(self, timeout: float = 0.0) -> bool:
         """Return whether a hub has this run, waiting up to ``timeout`` seconds for it."""

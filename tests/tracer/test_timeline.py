@@ -168,11 +168,11 @@ def test_it_is_switched_on_and_off_between_steps_and_leaves_nothing(gpt, ids, tm
     def work(model, ids, tracer, steps):
         train(model, ids, tracer, 1)
         assert (hooks(gpt), torchs_own()) == (before, own)
-        tracer.configure({"flags": {}, "instruments": {"timeline": {"granularity": "operations"}}})
+        tracer.configure(timeline="operations")
         train(model, ids, tracer, 1)
         assert hooks(gpt) > before
         assert not set(torchs_own()) & set(own)
-        tracer.configure({"flags": {}, "instruments": {"timeline": {"granularity": "off"}}})
+        tracer.configure(timeline="off")
         train(model, ids, tracer, 1)
         assert (hooks(gpt), torchs_own()) == (before, own)
 

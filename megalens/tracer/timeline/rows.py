@@ -13,14 +13,15 @@ from ..errors import said
 if TYPE_CHECKING:
     from ..host import Host
 
-__all__ = ["STREAM", "Span", "SpanSender"]
+__all__ = ["ROW_BYTES", "STREAM", "Span", "SpanSender"]
 
 STREAM = "spans"
 _NUMBERS = ("step", "chunk", "micro_batch", "start", "end", "count", "blocked", "bytes", "peer", "sequence")
 _TEXTS = ("kind", "name", "group", "device")
 _FLUSH_SECONDS = 0.5
 _MOST_ROWS = 20_000
-_ROW_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
+ROW_BYTES = 8 * (len(_NUMBERS) + len(_TEXTS))
+"""What one span takes on its way to rank 0, without its texts."""
 
 
 class Span(NamedTuple):
@@ -60,7 +61,7 @@ class SpanSender:
 
     def put(self, step: int, spans: Sequence[Span], summed: bool) -> None:
         """Take a step, in the training thread."""
-        if not self._host.later(lambda: self._take(step, spans, summed), _ROW_BYTES * len(spans)):
+        if not self._host.later(lambda: self._take(step, spans, summed), ROW_BYTES * len(spans)):
             self._host.lose(len(spans), "waiting")
 
     def close(self) -> None:
